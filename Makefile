@@ -1,0 +1,55 @@
+# Everything runs in .venv, which `setup` makes once (and again when pyproject.toml or constraints.txt changes).
+.DEFAULT_GOAL := test
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.setup-done
+DOCS := .venv/.docs-done
+EXTRAS := text,train,store,dev
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: setup demo test lint types docs format clean
+
+setup: $(SETUP)
+
+# torch comes first and by itself: from a wheel that pip is configured to find on this machine, else from the index of
+# its builds without CUDA (the default build for Linux brings gigabytes of it). A torch that is there already stays.
+$(SETUP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"elmo needs Python 3.11 or later, and $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
+	@echo "Setting up .venv: a few minutes, once."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null \
+	  || $(PIP) install --no-index --no-deps torch==2.13.0 2>/dev/null \
+	  || $(PIP) install --index-url https://download.pytorch.org/whl/cpu torch \
+	  || { echo "No torch could be installed. Install one of your choice with $(BIN)/python -m pip, then run make again." >&2; exit 1; }
+	@$(PIP) install -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+$(DOCS): $(SETUP)
+	@$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@
+
+demo: $(SETUP)
+	@$(BIN)/elmo demo
+
+test: lint types
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: $(SETUP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(SETUP)
+	$(BIN)/pyright
+
+docs: $(DOCS)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
+format: $(SETUP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf build dist docs/_build .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

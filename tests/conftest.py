@@ -1,0 +1,41 @@
+"""What all tests share. Nothing of elmo is imported here: jaxtyping's checks must see each module's first import."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("local", deadline=None, max_examples=25)
+settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+torch.set_num_threads(1)  # the workers of pytest-xdist share the cores; and sums in one order
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """Every test draws the same numbers, whatever ran before it."""
+    torch.manual_seed(20180216)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of data that cannot be committed, for tests marked `shared`.
+
+    Skips where the variable ELMO_SHARED is not set; fails where it is set and names no folder.
+    """
+    root = os.environ.get("ELMO_SHARED")
+    if not root:
+        pytest.skip("ELMO_SHARED is not set: not run without the data that cannot be committed")
+    if not Path(root).is_dir():
+        pytest.fail(f"ELMO_SHARED is {root!r}, which is no folder")
+    return Path(root)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for the fixture `shared` carries the marker."""
+    for item in items:
+        if "shared" in getattr(item, "fixturenames", ()):
+            item.add_marker("shared")
