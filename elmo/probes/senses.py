@@ -1,0 +1,93 @@
+"""Senses: does a word's nearest neighbour, among the same word in other sentences, have the same sense?
+
+- labelled occurrences from a TSV file (`word`, `sense`, `index` of the token, `sentence` of tokens between spaces)
+- leave one out, one nearest neighbour by cosine, one accuracy a layer
+- occurrences as near as the nearest share the decision: a layer that sees no context scores what chance would
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+
+COLUMNS = ("word", "sense", "index", "sentence")
+TIE = 1e-6
+"""Cosines closer than this are one: the same vector from two batches differs in its last bits."""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A word in its sentence, with the sense that a person gave it."""
+
+    word: str
+    sense: str
+    index: int
+    sentence: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SenseRow:
+    """What one layer scores."""
+
+    layer: int
+    accuracy: float
+    """Over all occurrences, 0 to 1."""
+    occurrences: int
+    by_word: dict[str, float]
+    """Accuracy over the occurrences of each word."""
+
+
+def read_occurrences(path: Path) -> list[Occurrence]:
+    """The labelled occurrences of a TSV file with a header line. `InputError` names the line that does not fit."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if not lines or tuple(lines[0].split("\t")) != COLUMNS:
+        seen = lines[0] if lines else ""
+        raise InputError(f"{path}: the first line is {seen!r}; expected the tab-separated columns {', '.join(COLUMNS)}")
+    return [_occurrence(line, f"{path}, line {number}") for number, line in enumerate(lines[1:], start=2)]
+
+
+def _occurrence(line: str, where: str) -> Occurrence:
+    fields = line.split("\t")
+    if len(fields) != len(COLUMNS) or not fields[2].isdecimal():
+        raise InputError(f"{where}: {line!r} is not word, sense, index, sentence between tabs; mend or remove the line")
+    word, sense, index, tokens = fields[0], fields[1], int(fields[2]), tuple(fields[3].split())
+    if index >= len(tokens) or tokens[index] != word:
+        raise InputError(f"{where}: token {index} of the sentence is not {word!r}; count the tokens from 0")
+    return Occurrence(word, sense, index, tokens)
+
+
+def run(embedder: Embedder, occurrences: Sequence[Occurrence]) -> list[SenseRow]:
+    """One row a layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong."""
+    if not occurrences:
+        raise InputError("no labelled occurrences; give a file with at least two of one word")
+    embedded = embedder.embed([list(occurrence.sentence) for occurrence in occurrences], layers="all")
+    vectors = np.stack([array[:, occurrence.index] for array, occurrence in zip(embedded, occurrences, strict=True)])
+    words = np.array([occurrence.word for occurrence in occurrences])
+    senses = np.array([occurrence.sense for occurrence in occurrences])
+    rows = []
+    for layer in range(vectors.shape[1]):
+        scores = np.zeros(len(words))
+        for word in np.unique(words):
+            mine = words == word
+            scores[mine] = _agreement(vectors[mine, layer], senses[mine])
+        by_word = {str(word): float(scores[words == word].mean()) for word in np.unique(words)}
+        rows.append(SenseRow(layer, float(scores.mean()), len(words), by_word))
+    return rows
+
+
+def _agreement(vectors: Float[np.ndarray, "K D"], senses: np.ndarray) -> Float[np.ndarray, " K"]:
+    """For each of K occurrences the share of its nearest neighbours (one, or several at a tie) that has its sense."""
+    if len(vectors) < 2:
+        return np.zeros(len(vectors))
+    vectors = vectors.astype(np.float64)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+    similarity = unit @ unit.T
+    np.fill_diagonal(similarity, -np.inf)
+    nearest = similarity >= similarity.max(axis=1, keepdims=True) - TIE
+    same = senses[:, None] == senses[None, :]
+    return (nearest & same).sum(axis=1) / nearest.sum(axis=1)

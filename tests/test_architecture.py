@@ -1,0 +1,172 @@
+"""The house rules that a parser can check: who imports whom, how long things get, what stays light.
+
+The table is that of docs/design.md, "What may import what": whoever changes one changes the other.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "elmo"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+LONGEST_FILE = 600
+LONGEST_FUNCTION = 100
+
+BASE = {"config", "errors", "types", "metrics"}
+"""Files at the root that know only the standard library and third parties (and one another)."""
+JOBS = {"integrations", "server", "bench", "report"}
+MAY_IMPORT: dict[str, set[str]] = {
+    **dict.fromkeys(BASE, BASE),
+    "ops": {"types"},
+    "model": BASE | {"ops"},
+    "text": BASE,
+    "training": BASE,
+    "formats": BASE | {"model", "text"},
+    "embedding": BASE | {"formats", "model", "text", "ops"},
+    "pretraining": BASE | {"model", "text", "formats", "training", "ops"},
+    "tasks": BASE | {"embedding", "formats", "model", "text", "training", "pretraining"},
+}
+BELOW_PROBES = set(MAY_IMPORT)
+MAY_IMPORT["probes"] = BELOW_PROBES
+MAY_IMPORT |= dict.fromkeys(JOBS, BELOW_PROBES | {"probes"})
+ENTRANCES = {"cli", "__init__", "__main__"}
+"""They import anything, inside functions only."""
+
+HEAVY = {"torch", "numpy", "h5py", "safetensors", "jaxtyping", "spacy", "pyarrow", "lightning_fabric", "scipy"}
+EXTRAS = {"spacy", "pysbd", "lightning", "lightning_fabric", "tensorboard", "pyarrow", "sklearn", "scipy", "matplotlib"}
+"""Packages of the extras: imported inside functions, so that the core works without them."""
+HOMES = {"training": {"lightning_fabric"}}
+"""A folder that is nothing without its extra may import it at the top; whoever imports the folder says the pip line."""
+
+
+def unit(path: Path) -> str:
+    """The folder or root file of the package that a file belongs to."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def names(node: ast.stmt, path: Path) -> list[str]:
+    """The modules that an import statement names, in full."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    assert node.level == 0, f"{path}:{node.lineno}: a relative import; write it in full"
+    if node.module == "elmo":
+        return [f"elmo.{alias.name}" for alias in node.names]
+    return [node.module or ""]
+
+
+def imports(path: Path, top_level: bool = False) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import of a file, or only of those that run when it is imported."""
+    pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((node.lineno, name) for name in names(node, path))
+        if top_level and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if top_level and isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            continue
+        pending.extend(ast.iter_child_nodes(node))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_follow_the_table(path: Path) -> None:
+    here = unit(path)
+    if here in ENTRANCES:
+        return
+    assert here in MAY_IMPORT, f"{here} is not in the table of docs/design.md: put it there and here, or elsewhere"
+    for line, name in imports(path):
+        package, _, rest = name.partition(".")
+        there = rest.partition(".")[0]
+        if package == "elmo" and there != here:
+            assert there in MAY_IMPORT[here], f"{path}:{line}: {here} may not import elmo.{there}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_extras_are_imported_where_they_are_used(path: Path) -> None:
+    extras = EXTRAS - HOMES.get(unit(path), set())
+    for line, name in imports(path, top_level=True):
+        assert name.partition(".")[0] not in extras, f"{path}:{line}: import {name} inside the function that needs it"
+
+
+@pytest.mark.parametrize("name", sorted(ENTRANCES))
+def test_entrances_are_light(name: str) -> None:
+    path = PACKAGE / f"{name}.py"
+    for line, module in imports(path, top_level=True):
+        package, _, rest = module.partition(".")
+        assert package not in HEAVY, f"{path}:{line}: import {module} inside the function that needs it"
+        light = not rest or rest.partition(".")[0] in {"config", "errors", "cli"}
+        assert package != "elmo" or light, f"{path}:{line}: import {module} inside the function that needs it"
+
+
+@pytest.mark.parametrize("module", ["elmo", "elmo.cli"])
+def test_entrances_load_no_torch(module: str) -> None:
+    """What the parser cannot see: nothing that an entrance imports loads the heavy packages in its turn."""
+    heavy = ", ".join(repr(package) for package in sorted(HEAVY))
+    program = f"import sys, {module}; loaded = {{{heavy}}} & set(sys.modules); sys.exit(str(loaded) if loaded else 0)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_two_folders_import_one_another() -> None:
+    """The table itself is a ladder: whoever is allowed below is not allowed back up."""
+    for here, below in MAY_IMPORT.items():
+        for there in below - BASE:
+            assert here in BASE or here not in MAY_IMPORT[there], f"{here} and {there} may import one another"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_are_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= LONGEST_FILE
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            length = node.end_lineno - node.lineno + 1
+            assert length <= LONGEST_FUNCTION, f"{path}:{node.lineno}: {node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_library_neither_prints_nor_exits(path: Path) -> None:
+    if unit(path) in {"cli", "__main__"}:
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in {"print", "exit", "quit", "sys.exit", "os._exit"}, f"{path}:{node.lineno}: {called}()"
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            assert not ast.unparse(node.exc).startswith("SystemExit"), f"{path}:{node.lineno}: SystemExit"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_unpickled(path: Path) -> None:
+    """Weights come from strangers: `pickle` is not imported, and `torch.load` is told to load tensors only."""
+    for line, name in imports(path):
+        assert name.partition(".")[0] not in {"pickle", "dill", "cloudpickle", "joblib"}, f"{path}:{line}: {name}"
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
+            keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+            assert keywords.get("weights_only") == "True", f"{path}:{node.lineno}: torch.load without weights_only=True"
+
+
+def test_folders_hold_one_level() -> None:
+    deep = [path for path in FILES if len(path.relative_to(PACKAGE).parts) > 2]
+    assert not deep, "folders inside folders"
+    assert not [path for path in FILES if path.stem in {"utils", "util", "helpers", "common", "misc"}]
+
+
+def test_design_page_has_the_same_table() -> None:
+    """Every row of the picture is here and every row here is in the picture."""
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    section = page.partition("## What may import what")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]
+    listed = {name.strip(" `") for left, _ in rows for name in left.split(",")}
+    assert listed == set(MAY_IMPORT) | {"cli"}
