@@ -1,0 +1,398 @@
+"""LmReader: plain text files -> an endless or one-pass stream of training windows that can be stopped and resumed.
+
+- B parallel streams of documents; every window takes the next T positions of each
+- documents are dealt to streams by raw text alone, so ranks that own different streams agree without talking
+- tokenised lazily, paragraph by paragraph, by the rank that owns the stream
+- every batch carries the position after it: a reader given this position goes on bit for bit
+- `prefetch` runs the reader in a process of its own
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from elmo.errors import InputError
+from elmo.text import corpus
+from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.corpus import Document
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.vocabulary import Vocabulary
+from elmo.types import LmBatch
+
+IGNORED = -1  # target of a position that holds no text
+
+
+@dataclass(frozen=True)
+class ReaderConfig:
+    """How a corpus is cut into windows."""
+
+    streams: int = 128
+    """Parallel streams of text, those of all ranks together."""
+    window: int = 20
+    """Positions of a window, in each stream."""
+    seed: int = 0
+    shuffle: bool = True
+    """Documents in a new order every epoch; False: in the order of the files."""
+    epochs: int | None = None
+    """How often to read the corpus; None: for ever."""
+    max_characters: int = 50
+    """Of a word, marks included; what the model's character CNN was built for."""
+    rank: int = 0
+    world: int = 1
+    document_characters: int = corpus.MAX_CHARACTERS
+    """A longer document is read as several."""
+    buffer_characters: int = corpus.BUFFER_CHARACTERS
+    """Text in memory from which the next document is drawn when shuffling."""
+
+    @property
+    def own_streams(self) -> range:
+        """The streams that this rank reads."""
+        return range(self.rank * self.streams // self.world, (self.rank + 1) * self.streams // self.world)
+
+
+class Reference(NamedTuple):
+    """Names a document: number `ordinal` of the epoch's reading order."""
+
+    epoch: int
+    ordinal: int
+
+
+class LmReader:
+    """Iterates over the windows of `paths`, as bilm-tf trains: see `LmBatch` for what is in a window.
+
+    With `epochs` given, a stream that has no more text is padded (targets -1, any word as input) until all streams
+    of this rank are at their end. Different ranks may then end after different numbers of windows.
+
+    `position` is that of the last batch that was used. Raises InputError where the corpus holds no text, is not UTF-8,
+    or is not the one that `position` belongs to.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        vocabulary: Vocabulary,
+        text: TextConfig,
+        config: ReaderConfig,
+        position: dict[str, Any] | None = None,
+    ) -> None:
+        _check(config)
+        self.config = config
+        self._vocabulary = vocabulary
+        self._corpus = corpus.fingerprint(paths)
+        tokenizer = Tokenizer(text)
+        self._streams = [_Stream(tokenizer) for _ in config.own_streams]
+        self._tokens = 0
+        if position is None:
+            begin = Reference(0, 0)
+            self._dealer = _Dealer(paths, config, [0] * config.streams, begin, _epoch(paths, config, begin.epoch))
+        else:
+            self._dealer = self._resume(paths, position)
+
+    def __iter__(self) -> Iterator[LmBatch]:
+        return self
+
+    def __next__(self) -> LmBatch:
+        spans = [self._read(stream) for stream in self._streams]
+        real = np.array([span.real for span in spans])
+        if not real.any():
+            raise StopIteration
+        self._tokens += int(real.sum())
+        return self._batch(spans, real)
+
+    def position(self) -> dict[str, Any]:
+        """Where this reader stands: plain JSON values, a few kB.
+
+        - `epoch`, `ordinal`, `dealt`: the next document to be dealt, and the characters dealt to every stream so far
+        - `streams`: for each stream of this rank its documents, and the paragraph and place in the first of them
+        - `tokens`: positions read so far by this rank in one direction, sentence ends among them
+        """
+        return {
+            "epoch": self._dealer.next.epoch,
+            "ordinal": self._dealer.next.ordinal,
+            "tokens": self._tokens,
+            "corpus": self._corpus,
+            "rank": self.config.rank,
+            "world": self.config.world,
+            "dealt": list(self._dealer.dealt),
+            "streams": [stream.position() for stream in self._streams],
+        }
+
+    def _read(self, stream: "_Stream") -> "_Span":
+        """The next window of one stream."""
+        span = _Span()
+        missing = self.config.window
+        while missing:
+            if stream.has_text():
+                missing -= stream.read(missing, span)
+            elif not self._deal_to(stream):
+                break
+        span.pad(missing)
+        return span
+
+    def _deal_to(self, stream: "_Stream") -> bool:
+        """Deals documents until `stream` has one; False at the end of the last epoch."""
+        own = self.config.own_streams
+        for index, reference, document in self._dealer:
+            if index in own:
+                receiver = self._streams[index - own.start]
+                receiver.append(reference, document)
+                if receiver is stream:
+                    return True
+        return False
+
+    def _batch(self, spans: "list[_Span]", real: np.ndarray) -> LmBatch:
+        shape = (2, len(spans), self.config.window)
+        flat = [word for direction in range(2) for span in spans for word in span.inputs[direction]]
+        rows = {word: row for row, word in enumerate(dict.fromkeys(flat))}
+        inputs = np.fromiter(map(rows.__getitem__, flat), np.int64, len(flat))
+        expected = chain.from_iterable(span.targets[direction] for direction in range(2) for span in spans)
+        targets = np.array(self._vocabulary.ids(expected), np.int64).reshape(shape)
+        targets[:, ~real] = IGNORED
+        keep, starts = np.array([span.keep for span in spans]), np.array([span.starts for span in spans])
+        return LmBatch(
+            char_ids=torch.from_numpy(encode_words(list(rows), self.config.max_characters).astype(np.int64)),
+            inputs=torch.from_numpy(inputs.reshape(shape)),
+            targets=torch.from_numpy(targets),
+            keep=torch.from_numpy(np.stack([keep, keep])),
+            starts=torch.from_numpy(np.stack([starts, starts])),
+            position=self.position(),
+        )
+
+    def _resume(self, paths: Sequence[Path], position: dict[str, Any]) -> "_Dealer":
+        """Reads the raw text again up to `position`, and puts every stream where it was; tokenises almost nothing."""
+        config = self.config
+        expected = {"corpus": self._corpus, "rank": config.rank, "world": config.world}
+        for name, value in expected.items():
+            if position[name] != value:
+                raise InputError(
+                    f"the place to resume from has {name} {position[name]!r}, this run {value!r}; {_REMEDY}"
+                )
+        if len(position["dealt"]) != config.streams:
+            raise InputError(f"resumed with {config.streams} streams, begun with {len(position['dealt'])}; {_REMEDY}")
+        end = Reference(position["epoch"], position["ordinal"])
+        wanted = {Reference(*name) for place in position["streams"] for name in place["documents"]}
+        found: dict[Reference, Document] = {}
+        documents: Iterator[Document] = iter(())
+        for epoch in sorted({reference.epoch for reference in wanted} | {end.epoch}):
+            documents = _epoch(paths, config, epoch)
+            last = max((reference.ordinal for reference in wanted if reference.epoch == epoch), default=-1)
+            stop = end.ordinal if epoch == end.epoch else last + 1
+            for ordinal in range(stop):
+                document = next(documents, None)
+                if document is None:
+                    raise InputError(f"the corpus ends before document {ordinal}, where it was left; {_REMEDY}")
+                if Reference(epoch, ordinal) in wanted:
+                    found[Reference(epoch, ordinal)] = document
+        for stream, place in zip(self._streams, position["streams"], strict=True):
+            for name in place["documents"]:
+                stream.append(Reference(*name), found[Reference(*name)])
+            stream.seek(place["paragraph"], place["offset"])
+        self._tokens = position["tokens"]
+        return _Dealer(paths, config, position["dealt"], end, documents)
+
+
+_REMEDY = "resume with the files and settings of the first run, or begin a new one"
+
+
+class _Span:
+    """A window of one stream under construction; index 0 of `inputs` and `targets` is forward, 1 backward."""
+
+    def __init__(self) -> None:
+        self.inputs: tuple[list[str], list[str]] = ([], [])
+        self.targets: tuple[list[str], list[str]] = ([], [])
+        self.starts: list[bool] = []
+        self.keep: list[bool] = []
+        self.real: list[bool] = []
+
+    def pad(self, positions: int) -> None:
+        for direction in range(2):
+            self.inputs[direction].extend([BOS] * positions)
+            self.targets[direction].extend([BOS] * positions)
+        self.starts.extend([False] * positions)
+        self.keep.extend([True] * positions)
+        self.real.extend([False] * positions)
+
+
+class _Paragraph:
+    """The sentences of a paragraph laid end to end as both directions read them."""
+
+    def __init__(self, sentences: list[list[str]]) -> None:
+        self.forward = [word for sentence in sentences for word in (BOS, *sentence)]
+        self.backward = [word for sentence in sentences for word in (EOS, *reversed(sentence))]
+        self.forward_targets = [word for sentence in sentences for word in (*sentence, EOS)]
+        self.backward_targets = [word for sentence in sentences for word in (*reversed(sentence), BOS)]
+        self.starts = [place == 0 for sentence in sentences for place in range(len(sentence) + 1)]
+
+
+class _Stream:
+    """Documents one after another, the first of the queue being read."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._documents: deque[tuple[Reference, Document]] = deque()
+        self._lines: list[str] = []  # of the document being read
+        self._number = 0  # of the paragraph being read
+        self._offset = 0  # positions of it that were read
+        self._paragraph = _Paragraph([])
+        self._starts_document = False  # whether the state is to be reset at the next position
+
+    def append(self, reference: Reference, document: Document) -> None:
+        """Puts a document at the end of the queue."""
+        self._documents.append((reference, document))
+        if len(self._documents) == 1:
+            self._starts_document = True
+            self._open(0)
+
+    def has_text(self) -> bool:
+        """Moves on to the next position that has text; False if the queue holds none."""
+        while self._offset == len(self._paragraph.starts):
+            if self._number + 1 < len(self._lines):
+                self._open(self._number + 1)
+            elif len(self._documents) > 1:
+                # A document that was read to its end stays in the queue until here: the next may go on with it.
+                _, last = self._documents.popleft()
+                self._starts_document |= not self._documents[0][1].follows(last)
+                self._open(0)
+            else:
+                return False
+        return True
+
+    def read(self, limit: int, span: _Span) -> int:
+        """Adds at most `limit` positions of the paragraph to `span`; returns how many. Needs `has_text()`."""
+        paragraph, begin = self._paragraph, self._offset
+        end = min(begin + limit, len(paragraph.starts))
+        span.inputs[0].extend(paragraph.forward[begin:end])
+        span.inputs[1].extend(paragraph.backward[begin:end])
+        span.targets[0].extend(paragraph.forward_targets[begin:end])
+        span.targets[1].extend(paragraph.backward_targets[begin:end])
+        span.starts.extend(paragraph.starts[begin:end])
+        span.keep.append(not self._starts_document)
+        span.keep.extend([True] * (end - begin - 1))
+        span.real.extend([True] * (end - begin))
+        self._starts_document = False
+        self._offset = end
+        return end - begin
+
+    def position(self) -> dict[str, Any]:
+        return {
+            "documents": [list(reference) for reference, _ in self._documents],
+            "paragraph": self._number,
+            "offset": self._offset,
+        }
+
+    def seek(self, paragraph: int, offset: int) -> None:
+        """Goes to a position of the first document of the queue."""
+        if self._documents:
+            self._open(paragraph)
+            self._offset = offset
+            self._starts_document = paragraph == 0 and offset == 0
+
+    def _open(self, paragraph: int) -> None:
+        if paragraph == 0 or not self._lines:
+            self._lines = self._documents[0][1].text.split("\n")
+        self._number = paragraph
+        self._offset = 0
+        self._paragraph = _Paragraph(self._tokenizer.sentences(self._lines[paragraph]))
+
+
+class _Dealer:
+    """Deals the documents of the corpus, each to the stream that was given the fewest characters so far.
+
+    Iterates over (stream, reference, document), for the streams of all ranks.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        config: ReaderConfig,
+        dealt: Sequence[int],
+        next: Reference,
+        documents: Iterator[Document],
+    ) -> None:
+        self._paths = paths
+        self._config = config
+        self.dealt = list(dealt)
+        self.next = next
+        self._documents = documents
+        self._fewest = [(characters, stream) for stream, characters in enumerate(dealt)]
+        heapq.heapify(self._fewest)
+
+    def __iter__(self) -> Iterator[tuple[int, Reference, Document]]:
+        return self
+
+    def __next__(self) -> tuple[int, Reference, Document]:
+        document = next(self._documents, None)
+        while document is None:
+            epoch, count = self.next
+            if count == 0:
+                names = ", ".join(str(path) for path in self._paths[:3])
+                raise InputError(f"{names}: no text in the corpus; give files with words in them")
+            if self._config.epochs is not None and epoch + 1 >= self._config.epochs:
+                raise StopIteration
+            self.next = Reference(epoch + 1, 0)
+            self._documents = _epoch(self._paths, self._config, epoch + 1)
+            document = next(self._documents, None)
+        reference = self.next
+        self.next = Reference(reference.epoch, reference.ordinal + 1)
+        _, stream = self._fewest[0]
+        self.dealt[stream] += len(document.text)
+        heapq.heapreplace(self._fewest, (self.dealt[stream], stream))
+        return stream, reference, document
+
+
+def prefetch(
+    paths: Sequence[Path],
+    vocabulary: Vocabulary,
+    text: TextConfig,
+    config: ReaderConfig,
+    position: dict[str, Any] | None = None,
+    workers: int = 1,
+    depth: int = 8,
+) -> Iterator[LmBatch]:
+    """The batches of `LmReader`, read ahead by up to `depth` in another process; with 0 workers in this one.
+
+    Errors of the user come out as they would without the other process.
+    """
+    if workers == 0:
+        yield from LmReader(paths, vocabulary, text, config, position)
+        return
+    windows = _Windows(paths, vocabulary, text, config, position)
+    for item in DataLoader(windows, batch_size=None, num_workers=1, prefetch_factor=depth):
+        if isinstance(item, InputError | OSError):
+            raise item
+        yield item
+
+
+class _Windows(IterableDataset):
+    """LmReader for the other process; an error of the user is its last item, since DataLoader would rewrite it."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+
+    def __iter__(self) -> Iterator[LmBatch | Exception]:
+        torch.set_num_threads(1)
+        try:
+            yield from LmReader(*self._arguments)
+        except (InputError, OSError) as error:
+            yield error
+
+
+def _epoch(paths: Sequence[Path], config: ReaderConfig, epoch: int) -> Iterator[Document]:
+    if config.shuffle:
+        return corpus.shuffled(paths, config.seed, epoch, config.document_characters, config.buffer_characters)
+    return corpus.documents(paths, config.document_characters)
+
+
+def _check(config: ReaderConfig) -> None:
+    if config.window < 1:
+        raise InputError(f"window is {config.window}; at least 1 position is needed")
+    if config.streams < 1 or config.streams % config.world:
+        raise InputError(f"streams is {config.streams}; a multiple of the {config.world} processes is needed")

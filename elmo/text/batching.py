@@ -1,0 +1,66 @@
+"""Sentences -> padded batches of character ids.
+
+- `to_batch`: boundaries added, what a biLM reads
+- `by_length`: which sentences to batch together
+- `batch_to_ids`: without boundaries, by the name and layout that AllenNLP's users know
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from elmo.errors import InputError
+from elmo.text.characters import BOS, EOS, encode_words
+from elmo.types import Batch
+
+
+def to_batch(sentences: Sequence[Sequence[str]], max_characters: int = 50) -> Batch:
+    """Tokenised sentences as a batch, `<S>` and `</S>` around each; an empty sentence is these two alone."""
+    check_tokens(sentences)
+    return _pad([[BOS, *sentence, EOS] for sentence in sentences], max_characters)
+
+
+def batch_to_ids(sentences: Sequence[Sequence[str]]) -> Int[Tensor, "B T 50"]:
+    """Character ids of tokenised sentences without boundaries, padded with 0."""
+    check_tokens(sentences)
+    return _pad(sentences, max_characters=50).char_ids
+
+
+def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
+    """Indices in batches of similar length, the shortest first, each of at most `token_budget` tokens with padding.
+
+    A sentence that is longer than the budget is a batch of its own.
+    """
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if batches and (len(batches[-1]) + 1) * lengths[index] <= token_budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+def check_tokens(sentences: Sequence[Sequence[str]]) -> None:
+    """Raises InputError where a string stands for a list, whose letters would pass for tokens."""
+    if isinstance(sentences, str):
+        raise InputError(f"{sentences[:40]!r} is a string; a list of tokenised sentences is expected: [text.split()]")
+    for number, sentence in enumerate(sentences):
+        if isinstance(sentence, str):
+            raise InputError(
+                f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: text.split()"
+            )
+        for token in sentence:
+            if not isinstance(token, str):
+                raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
+
+
+def _pad(sentences: Sequence[Sequence[str]], max_characters: int) -> Batch:
+    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+    steps = int(lengths.max(initial=0))
+    char_ids = np.zeros((len(sentences), steps, max_characters), dtype=np.int64)
+    words = [word for sentence in sentences for word in sentence]
+    char_ids[np.arange(steps) < lengths[:, None]] = encode_words(words, max_characters)
+    return Batch(torch.from_numpy(char_ids), torch.from_numpy(lengths))

@@ -1,0 +1,39 @@
+"""Words -> character ids, exactly as the published models read them (bilm-tf; design: UTF-8 bytes and six marks).
+
+Published ids: bytes 0-255, begin sentence 256, end sentence 257, begin word 258, end word 259, padding inside a word
+260. All of them are stored + 1, which leaves 0 for "no token here".
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+BOS = "<S>"
+EOS = "</S>"
+UNKNOWN = "<UNK>"
+
+BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = (mark + 1 for mark in (256, 257, 258, 259, 260))
+MARKS = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
+
+
+def encode_words(words: Sequence[str], max_characters: int = 50) -> Int[np.ndarray, "W C"]:
+    """Character ids of every word: begin mark, its UTF-8 bytes, end mark, then padding up to `max_characters`.
+
+    A word is cut to its first `max_characters - 2` bytes. What UTF-8 cannot express (a lone surrogate) is left out, as
+    the published encoders do. The words `<S>` and `</S>` are the sentence boundaries.
+    """
+    if max_characters < 3:
+        raise ValueError(f"max_characters is {max_characters}; at least 3 are needed: two marks and a byte")
+    encoded = [
+        b"\0" if word in MARKS else word.encode("utf-8", errors="ignore")[: max_characters - 2] for word in words
+    ]
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    ids = np.full((len(encoded), max_characters), PADDING, dtype=np.int32)
+    ids[:, 0] = BEGIN_WORD
+    ids[:, 1:-1][np.arange(max_characters - 2) < lengths[:, None]] = np.frombuffer(b"".join(encoded), np.uint8) + 1
+    ids[np.arange(len(encoded)), lengths + 1] = END_WORD
+    for row, word in enumerate(words):
+        if word in MARKS:
+            ids[row, 1] = MARKS[word]
+    return ids

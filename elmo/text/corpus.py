@@ -1,0 +1,200 @@
+"""Corpus: many text files -> documents, streamed at constant memory.
+
+- plain text, `.gz` and `.xz`; UTF-8; one paragraph (or sentence) a line, a blank line between documents
+- a document longer than `max_characters` comes in several pieces, cut at line ends; a line longer than that is cut too
+- file order, or an order that depends only on the files and `(seed, epoch)`
+"""
+
+import codecs
+import glob
+import gzip
+import hashlib
+import lzma
+import random
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from elmo.errors import InputError
+from elmo.text.tokenizer import Tokenizer
+
+T = TypeVar("T")
+
+MAX_CHARACTERS = 65_536  # of a piece of a document, and of a line
+BUFFER_CHARACTERS = 16_000_000  # that wait in the shuffle's buffer
+OPEN_FILES = 4  # read side by side when shuffling: neighbouring files are often of one kind
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document, or a piece of a long one."""
+
+    text: str
+    """Paragraphs, one a line; none is blank."""
+    file: int
+    """Which of the corpus's files it is from."""
+    number: int
+    """Its place in the file."""
+    is_continuation: bool
+    """Whether it goes on with the document of which the piece before it in the file is a part."""
+
+    def follows(self, other: "Document | None") -> bool:
+        """Whether a reader that has just read `other` is still in the same document."""
+        return self.is_continuation and other is not None and (other.file, other.number) == (self.file, self.number - 1)
+
+
+def expand(patterns: Iterable[str | Path]) -> list[Path]:
+    """The files that the names and glob patterns mean, sorted, each once."""
+    paths: set[Path] = set()
+    for pattern in patterns:
+        name = str(pattern)
+        found = [name] if Path(name).exists() else glob.glob(name, recursive=True)  # noqa: PTH207
+        files = [Path(path) for path in found if not Path(path).is_dir()]
+        if not files:
+            kind = "is a folder" if Path(name).is_dir() else "matches no file"
+            raise InputError(f"{name}: {kind}; name a text file (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
+        paths.update(files)
+    if not paths:
+        raise InputError("no text file was named; name one (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
+    return sorted(paths)
+
+
+def open_text(path: Path) -> TextIO:
+    """Opens a text file for reading as UTF-8, decompressing `.gz` and `.xz`."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8")  # type: ignore[return-value]
+    if path.suffix == ".xz":
+        return lzma.open(path, "rt", encoding="utf-8")  # type: ignore[return-value]
+    return path.open(encoding="utf-8")
+
+
+def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
+    """The lines of a file, without their ends; one of `max_characters` or more is cut at white space where it can be.
+
+    Raises InputError that names the file and the line where the text is not UTF-8 or the compressed file is damaged.
+    """
+    try:
+        with open_text(path) as file:
+            rest = file.readline(max_characters).removeprefix("\ufeff")
+            while rest:
+                line, rest = _cut(rest, max_characters)
+                yield line
+                rest += file.readline(max_characters)
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: line {_invalid_line(path)} is not UTF-8 ({error.reason}, byte 0x{error.object[error.start]:02x});"
+            " convert the file, for example with `iconv -f latin1 -t utf-8`"
+        ) from error
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: the compressed file is damaged or cut ({error}); fetch it again") from error
+
+
+def documents(paths: Sequence[Path], max_characters: int = MAX_CHARACTERS) -> Iterator[Document]:
+    """The documents of all files, in the order of the files."""
+    for file, path in enumerate(paths):
+        yield from _documents_of(path, file, max_characters)
+
+
+def shuffled(
+    paths: Sequence[Path],
+    seed: int,
+    epoch: int,
+    max_characters: int = MAX_CHARACTERS,
+    buffer_characters: int = BUFFER_CHARACTERS,
+) -> Iterator[Document]:
+    """The documents of all files, each once, in an order that depends on the files and `(seed, epoch)` alone.
+
+    Files come in a random order, a few side by side; a buffer of about `buffer_characters` shuffles their documents.
+    """
+    rng = random.Random(f"{seed} {epoch}")
+    buffer: list[Document] = []
+    held = 0
+    for document in _interleaved(paths, rng, max_characters):
+        buffer.append(document)
+        held += len(document.text)
+        while held > buffer_characters:
+            chosen = _pop(buffer, rng)
+            held -= len(chosen.text)
+            yield chosen
+    while buffer:
+        yield _pop(buffer, rng)
+
+
+def sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[list[str]]:
+    """The tokens of every sentence of the corpus, in the order of the files."""
+    for path in paths:
+        for line in lines(path):
+            yield from tokenizer.sentences(line)
+
+
+def fingerprint(paths: Sequence[Path]) -> str:
+    """A short hash of the files' names and sizes: notices a corpus that changed under a stored position."""
+    listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)
+    return hashlib.sha256(listing.encode("utf-8", errors="surrogateescape")).hexdigest()[:16]
+
+
+def _cut(text: str, max_characters: int) -> tuple[str, str]:
+    """The first line of `text`, and what is to be read on: `text` may be the beginning of a very long line."""
+    if len(text) < max_characters or text[-1].isspace():
+        return text.removesuffix("\n"), ""
+    words = text.rsplit(maxsplit=1)
+    return (words[0], words[1]) if len(words) == 2 else (text, "")
+
+
+def _documents_of(path: Path, file: int, max_characters: int) -> Iterator[Document]:
+    paragraphs: list[str] = []
+    size = number = 0
+    is_continuation = False
+    for line in lines(path, max_characters):
+        line = line.strip()
+        if paragraphs and (not line or size + len(line) > max_characters):
+            yield Document("\n".join(paragraphs), file, number, is_continuation)
+            is_continuation = bool(line)
+            paragraphs, size, number = [], 0, number + 1
+        elif not line:
+            is_continuation = False
+        if line:
+            paragraphs.append(line)
+            size += len(line)
+    if paragraphs:
+        yield Document("\n".join(paragraphs), file, number, is_continuation)
+
+
+def _interleaved(paths: Sequence[Path], rng: random.Random, max_characters: int) -> Iterator[Document]:
+    waiting = list(enumerate(paths))
+    is_open: list[Iterator[Document]] = []
+    while waiting or is_open:
+        while waiting and len(is_open) < OPEN_FILES:
+            file, path = _pop(waiting, rng)
+            is_open.append(_documents_of(path, file, max_characters))
+        chosen = int(rng.random() * len(is_open))
+        document = next(is_open[chosen], None)
+        if document is None:
+            del is_open[chosen]
+        else:
+            yield document
+
+
+def _pop(items: list[T], rng: random.Random) -> T:
+    """Takes a random item out; the last one takes its place."""
+    # random() alone is promised to give the same numbers in every version of Python.
+    chosen = int(rng.random() * len(items))
+    items[chosen], items[-1] = items[-1], items[chosen]
+    return items.pop()
+
+
+def _invalid_line(path: Path) -> int:
+    """The number of the first line that is not UTF-8."""
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    before = 0
+    with opener(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            try:
+                decoder.decode(chunk)
+            except UnicodeDecodeError as error:
+                return before + error.object[: error.start].count(b"\n") + 1
+            before += chunk.count(b"\n")
+    return before + 1  # cut in the middle of a character

@@ -1,0 +1,124 @@
+"""Text -> tokens and sentences, by settings that are stored with a model so that it is fed as it was trained.
+
+- tokens: spaCy's rules for the language (no download), or white space for text that is tokenised already
+- sentences: a rule over tokens, pysbd, or one sentence a line
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from elmo.errors import InputError
+
+MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: some 0.1 GB at this number
+LONG_WORD = re.compile(r"(\S{1001,})")  # left whole: spaCy takes quadratic time for a run of brackets or quotes
+
+# Sentence-ending marks of the scripts in use, then what comes after one and still belongs to its sentence.
+TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥។៕።፧፨՜՞։܀܁܂᠃᠉")  # noqa: RUF001
+CLOSERS = frozenset("'”’»›)]}」』】）") | {"''"}  # noqa: RUF001
+ELLIPSES = frozenset({"..", "...", "…"})
+CONTINUERS = frozenset(",;:")
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """How raw text becomes sentences of tokens."""
+
+    tokens: Literal["spacy", "whitespace"] = "spacy"
+    sentences: Literal["rule", "pysbd", "line"] = "rule"
+    language: str = "en"
+    """ISO code, for spaCy and pysbd."""
+
+
+class Tokenizer:
+    """Splits text by `config`. Not for several threads at once."""
+
+    def __init__(self, config: TextConfig) -> None:
+        self.config = config
+        self._spacy: Any = _load_spacy(config.language) if config.tokens == "spacy" else None
+        self._segment = _load_pysbd(config.language) if config.sentences == "pysbd" else None
+
+    def tokens(self, line: str) -> list[str]:
+        """The tokens of one sentence."""
+        if self._spacy is None:
+            return line.split()
+        if len(line) > 1000 and max(map(len, line.split()), default=0) > 1000:
+            parts = LONG_WORD.split(line)
+            return [token for i, part in enumerate(parts) for token in ([part] if i % 2 else self._spacy_tokens(part))]
+        return self._spacy_tokens(line)
+
+    def sentences(self, paragraph: str) -> list[list[str]]:
+        """The tokens of every sentence of a paragraph; no sentence is empty."""
+        if self.config.sentences == "rule":
+            return split_sentences(self.tokens(paragraph))
+        parts = [paragraph] if self._segment is None else self._segment(paragraph)
+        return [tokens for part in parts if (tokens := self.tokens(part))]
+
+    def _spacy_tokens(self, text: str) -> list[str]:
+        if len(self._spacy.vocab.strings) > MAX_STRINGS:
+            self._spacy = _load_spacy(self.config.language)
+        return [token for token in map(str, self._spacy(text)) if not token.isspace()]
+
+
+def split_sentences(tokens: list[str]) -> list[list[str]]:
+    """Cuts after a token of sentence-ending marks and the closing quotes and brackets that come with it.
+
+    Not before a comma or colon, nor before a lower-case word that follows a closing quote or an ellipsis.
+    """
+    sentences: list[list[str]] = []
+    begin = end = 0
+    in_quotes = False  # of the straight kind, whose two ends look the same
+    while end < len(tokens):
+        token = tokens[end]
+        end += 1
+        in_quotes ^= token == '"'
+        if not TERMINATORS.issuperset(token):
+            continue
+        marks = end
+        while end < len(tokens) and _closes(tokens[end], in_quotes):
+            in_quotes ^= tokens[end] == '"'
+            end += 1
+        if end < len(tokens) and _goes_on(tokens[end], end > marks or token in ELLIPSES):
+            continue
+        sentences.append(tokens[begin:end])
+        begin = end
+    if begin < len(tokens):
+        sentences.append(tokens[begin:])
+    return sentences
+
+
+def _closes(token: str, in_quotes: bool) -> bool:
+    return token in CLOSERS or TERMINATORS.issuperset(token) or (in_quotes and token == '"')
+
+
+def _goes_on(token: str, after_pause: bool) -> bool:
+    return token[0] in CONTINUERS or (after_pause and token[0].islower())
+
+
+def _load_spacy(language: str) -> Any:
+    try:
+        import spacy
+    except ImportError as error:
+        raise InputError(
+            f"tokens = 'spacy' needs spaCy ({error}): pip install 'elmo-torch[text]', or give tokenised text and tokens"
+            " = 'whitespace' (--pretokenized)"
+        ) from error
+    try:
+        return spacy.blank(language).tokenizer
+    except (ImportError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"language {language!r}: spaCy cannot tokenise it ({reason}); try 'xx'") from error
+
+
+def _load_pysbd(language: str) -> Callable[[str], list[str]]:
+    try:
+        import pysbd
+    except ImportError as error:
+        raise InputError(
+            f"sentences = 'pysbd' needs pysbd ({error}): pip install 'elmo-torch[text]', or sentences = 'rule'"
+        ) from error
+    try:
+        return pysbd.Segmenter(language=language, clean=False).segment  # type: ignore[return-value]
+    except ValueError as error:
+        raise InputError(f"language {language!r}: pysbd does not know it; use sentences = 'rule'") from error

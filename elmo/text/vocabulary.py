@@ -1,0 +1,155 @@
+"""Vocabulary: the words that the language model predicts, and counting it from a corpus.
+
+- one word a line, the line is the id; `<S>`, `</S>` and `<UNK>` are among them (0, 1, 2 in ours)
+- reads the published `vocab.txt` and `vocab.txt.gz`
+- counting at bounded memory, ties broken by the word, so the same corpus always gives the same file
+"""
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from elmo.errors import InputError
+from elmo.text.characters import BOS, EOS, UNKNOWN
+
+SPECIAL = (BOS, EOS, UNKNOWN)
+SKIPPED = "!!!MAXTERMID"  # a line of some published vocabularies that has no row in their weights
+PROGRESS_EVERY = 100_000  # tokens
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words in the order of their ids. Of a word that stands there twice the last id counts, as in bilm-tf."""
+
+    words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        missing = [word for word in SPECIAL if word not in self._ids]
+        if missing:
+            raise InputError(f"the vocabulary has no {' and no '.join(missing)}; add them as its first lines")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._ids
+
+    def id(self, word: str) -> int:
+        """The id of `word`, that of `<UNK>` for a word that is not here."""
+        return self._ids.get(word, self.unknown)
+
+    def ids(self, words: Iterable[str]) -> list[int]:
+        """`id` of every word."""
+        get, unknown = self._ids.get, self.unknown
+        return [get(word, unknown) for word in words]
+
+    @property
+    def unknown(self) -> int:
+        return self._unknown
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the bytes that `save` writes: says whether two perplexities are about the same words."""
+        return hashlib.sha256(self._bytes()).hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Writes one word a line, in UTF-8; the file is there whole or not at all."""
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            temporary.write_bytes(self._bytes())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: Path) -> "Vocabulary":
+        """Reads one word a line; a name that ends in `.gz` is decompressed."""
+        try:
+            raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{path}: not a whole gzip file ({error}); fetch or compress it again") from error
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise InputError(f"{path}: line {line} is not UTF-8 ({error.reason}); convert the file to UTF-8") from error
+        # Only "\n" ends a line: a word may be a character that str.splitlines takes for a line end.
+        lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        try:
+            return cls(tuple(word for word in lines if word != SKIPPED))
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: index for index, word in enumerate(self.words)}
+
+    @cached_property
+    def _unknown(self) -> int:
+        return self._ids[UNKNOWN]
+
+    def _bytes(self) -> bytes:
+        return "".join(f"{word}\n" for word in self.words).encode("utf-8", errors="ignore")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the corpus was that a vocabulary was counted from."""
+
+    tokens: int
+    sentences: int
+    types: int
+    """Distinct words; a lower bound where the table had to be pruned."""
+    covered: int
+    """Tokens that are in the vocabulary."""
+
+
+def count_vocabulary(
+    sentences: Iterable[Sequence[str]],
+    max_size: int = 50_000,
+    min_count: int = 2,
+    progress: Callable[[int], None] | None = None,
+    max_types: int = 4_000_000,
+) -> tuple[Vocabulary, Counts]:
+    """The most frequent words of `sentences`, the commonest first, after `<S>`, `</S>` and `<UNK>`.
+
+    `max_size` counts all of them. `progress` is called with the tokens read so far. When the table passes `max_types`
+    its rarest words are dropped, so memory is bounded.
+    """
+    if max_size <= len(SPECIAL):
+        raise InputError(f"max_size is {max_size}; more than {len(SPECIAL)} are needed to hold any word of the text")
+    table: Counter[str] = Counter()
+    tokens = n_sentences = reported = 0
+    for sentence in sentences:
+        table.update(sentence)
+        tokens += len(sentence)
+        n_sentences += 1
+        if len(table) > max_types:
+            _prune(table, max_types // 2)
+        if progress is not None and tokens - reported >= PROGRESS_EVERY:
+            progress(tokens)
+            reported = tokens
+    if progress is not None:
+        progress(tokens)
+    frequent = ((word, count) for word, count in table.items() if count >= min_count and word not in SPECIAL)
+    kept = sorted(frequent, key=lambda item: (-item[1], item[0]))[: max_size - len(SPECIAL)]
+    vocabulary = Vocabulary(SPECIAL + tuple(word for word, _ in kept))
+    return vocabulary, Counts(tokens, n_sentences, len(table), sum(count for _, count in kept))
+
+
+def _prune(table: Counter[str], size: int) -> None:
+    """Drops the rarest words, whole counts at a time, until at most `size` are left."""
+    words_by_count = Counter(table.values())
+    left, threshold = len(table), 0
+    for count in sorted(words_by_count):
+        if left <= size:
+            break
+        left, threshold = left - words_by_count[count], count
+    for word in [word for word, count in table.items() if count <= threshold]:
+        del table[word]
