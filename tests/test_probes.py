@@ -1,0 +1,156 @@
+"""Probes on an embedder whose vectors are written by hand, so that every answer is known."""
+
+from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.probes import neighbors, senses
+from elmo.probes.senses import Occurrence
+
+SHIPPED = Path(str(resources.files("elmo") / "assets" / "senses.tsv"))
+
+
+class Written(Embedder):
+    """Vectors from a function of (token, sentence): layer 0 sees the token alone, layer 1 what the function says."""
+
+    def __init__(self, context: Callable[[str, Sequence[str]], Sequence[float]]) -> None:
+        self.context = context
+        self.sentences = 0
+
+    def embed(self, sentences: Sequence[Sequence[str]], layers: Any = "all") -> list[np.ndarray]:
+        assert layers == "all"
+        self.sentences += len(sentences)
+        return [
+            np.array(
+                [[[1.0, len(token)] for token in sentence], [self.context(token, sentence) for token in sentence]],
+                dtype=np.float32,
+            )
+            for sentence in sentences
+        ]
+
+
+def occurrence(sense: str, sentence: str, word: str = "bank") -> Occurrence:
+    tokens = tuple(sentence.split())
+    return Occurrence(word, sense, tokens.index(word), tokens)
+
+
+BANKS = [
+    occurrence("river", "the muddy bank"),
+    occurrence("river", "a muddy bank"),
+    occurrence("money", "the rich bank"),
+    occurrence("money", "a rich bank"),
+]
+
+
+def test_senses_score_chance_without_context_and_all_with_it() -> None:
+    embedder = Written(lambda token, sentence: [1.0, 0.0] if "muddy" in sentence else [0.0, 1.0])
+    blind, seeing = senses.run(embedder, BANKS)
+    assert (blind.layer, seeing.layer) == (0, 1)
+    assert blind.accuracy == pytest.approx(1 / 3)  # of the three others, all equally near, one has the sense
+    assert seeing.accuracy == 1.0
+    assert seeing.by_word == {"bank": 1.0}
+    assert seeing.occurrences == 4
+
+
+def test_senses_compare_only_the_same_word() -> None:
+    """A vector of another word that lies nearer does not count; a word that occurs once is wrong."""
+    embedder = Written(lambda token, sentence: [1.0, 0.1] if token == "bank" else [1.0, 0.0])
+    rows = senses.run(embedder, [*BANKS[:2], occurrence("river", "the shore", "shore")])
+    assert rows[1].by_word == {"bank": 1.0, "shore": 0.0}
+    assert rows[1].accuracy == pytest.approx(2 / 3)
+
+
+def test_senses_need_occurrences() -> None:
+    with pytest.raises(InputError, match="no labelled occurrences"):
+        senses.run(Written(lambda token, sentence: [1.0, 0.0]), [])
+
+
+def test_shipped_senses_are_enough_and_fair() -> None:
+    """What the probe's number rests on: many words, at least four of each of two senses, no sentence twice."""
+    labelled = senses.read_occurrences(SHIPPED)
+    assert len(labelled) >= 60
+    assert len({item.sentence for item in labelled}) == len(labelled)
+    words = {item.word for item in labelled}
+    assert len(words) >= 8
+    for word in words:
+        counts = [item.sense for item in labelled if item.word == word]
+        assert len(set(counts)) == 2
+        assert min(counts.count(sense) for sense in set(counts)) >= 4
+    demo = SHIPPED.with_name("demo.txt").read_text(encoding="utf-8").splitlines()
+    assert not {" ".join(item.sentence) for item in labelled} & set(demo)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "first line"),
+        ("word\tsense\n", "first line"),
+        ("word\tsense\tindex\tsentence\nbank\triver\tx\tthe bank\n", "line 2"),
+        ("word\tsense\tindex\tsentence\nbank\triver\t0\tthe bank\n", "token 0 of the sentence is not 'bank'"),
+        ("word\tsense\tindex\tsentence\nbank\triver\t9\tthe bank\n", "token 9"),
+    ],
+)
+def test_senses_refuse_a_bad_file(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "senses.tsv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=said) as caught:
+        senses.read_occurrences(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+TEXT = [["a", "bank", "x"], [], ["bank", "y"], ["z"], ["bank", "x", "bank"]]
+
+
+def angle(token: str, sentence: Sequence[str]) -> list[float]:
+    """`bank` points one way beside an x, another beside a y; other words lie between."""
+    if token != "bank":
+        return [1.0, 1.0]
+    return [1.0, 0.1 * len(sentence)] if "x" in sentence else [0.0, 1.0]
+
+
+def test_neighbors_are_the_same_word_nearest_first() -> None:
+    embedder = Written(angle)
+    found = neighbors.run(embedder, iter(TEXT), ["bank", "x"], 0, layer=1, k=3)
+    assert [(n.sentence_index, n.token_index) for n in found] == [(0, 1), (4, 0), (4, 2)]
+    assert found[0].sentence == ("a", "bank", "x")
+    assert found[0].similarity == pytest.approx(1.0, abs=0.01)
+    assert embedder.sentences == 1 + 3  # sentences without the word are never embedded
+    (last,) = neighbors.run(embedder, TEXT, ["bank", "y", "y"], 0, layer=-1, k=1)
+    assert (last.sentence_index, last.token_index) == (2, 0)
+
+
+def test_neighbors_leave_the_query_itself_out() -> None:
+    found = neighbors.run(Written(angle), TEXT, TEXT[4], 0, layer=1, k=10)
+    assert [(n.sentence_index, n.token_index) for n in found] == [
+        (0, 1),
+        (4, 2),
+        (2, 0),
+    ]  # a tie keeps the order of the text
+
+
+def test_neighbors_among_all_words() -> None:
+    found = neighbors.run(Written(angle), TEXT, ["q"], 0, layer=1, k=3, same_word=False)
+    assert [(n.sentence_index, n.token_index) for n in found] == [(0, 0), (0, 2), (2, 1)]
+
+
+def test_neighbors_in_chunks_are_those_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = neighbors.run(Written(angle), TEXT, ["bank", "x"], 0, layer=1, k=4, same_word=False)
+    monkeypatch.setattr(neighbors, "CHUNK", 1)
+    assert neighbors.run(Written(angle), TEXT, ["bank", "x"], 0, layer=1, k=4, same_word=False) == whole
+
+
+@pytest.mark.parametrize(("index", "layer", "said"), [(2, 1, "token 2"), (-1, 1, "token -1"), (0, 2, "layers 0 to 1")])
+def test_neighbors_refuse_a_place_that_is_not_there(index: int, layer: int, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        neighbors.run(Written(angle), TEXT, ["bank", "x"], index, layer=layer)
+
+
+def test_occurrences_finds_every_place() -> None:
+    assert neighbors.occurrences(TEXT, "bank") == [(0, 1), (2, 0), (4, 0), (4, 2)]

@@ -1,0 +1,70 @@
+"""The README and the docs do what they say: their python and console blocks are run, offline, in an empty folder.
+
+Blocks marked `sh` need what a test has not (a package index, a corpus of the reader's own) and are only read.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", "docs/index.md", "docs/quickstart.md", "docs/embedding.md"]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page in one language."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [body for kind, body in BLOCK.findall(text) if kind == language]
+
+
+def run(command: list[str], folder: Path) -> str:
+    """The output of a command without a network; its failure is the test's."""
+    nowhere = "http://127.0.0.1:9"
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "HTTP_PROXY": nowhere,
+        "HTTPS_PROXY": nowhere,
+        "COLUMNS": "100",
+    }
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+def test_python_blocks_run(page: str, tmp_path: Path) -> None:
+    """All blocks of a page in one program, as a reader would type them."""
+    run([sys.executable, "-W", "error", "-c", "\n".join(blocks(page, "python"))], tmp_path)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])
+def test_console_blocks_run(page: str, tmp_path: Path) -> None:
+    """Each `$ command` runs, and prints the lines that follow it on the page, where there are any."""
+    for block in blocks(page, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, expected = part.partition("\n")
+            printed = run(["bash", "-c", command], tmp_path)
+            assert not expected.strip() or expected.strip() == printed.strip(), command
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))]
+)
+def test_links_lead_to_files(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+        assert (ROOT / page).parent.joinpath(link).is_file(), f"{page} links to {link}"
+
+
+def test_readme_names_every_command() -> None:
+    """The table of the README and the command line agree."""
+    listed = set(re.findall(r"^\| `elmo (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
+    shown = run([sys.executable, "-m", "elmo", "--help"], ROOT)
+    for verb in listed:
+        assert re.search(rf"\b{verb}\b", shown), f"elmo --help does not show {verb}"

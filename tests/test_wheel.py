@@ -1,0 +1,84 @@
+"""What is installed is the wheel, so the wheel is tried: built, installed into a clean environment, and run."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of the working tree, built without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment that holds this wheel, and sees the dependencies of the one that runs the tests."""
+    folder = tmp_path_factory.mktemp("clean")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    install = ["install", "--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(python), *install], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    # A path in a .pth file is searched last, and the .pth files in it (an editable elmo) are not read.
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin"
+
+
+def run(command: list[str], folder: Path) -> str:
+    """The output of a command run elsewhere than in the repository."""
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_wheel_holds_the_data_and_no_tests(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    packaged = [path for path in (ROOT / "elmo").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    missing = {str(path.relative_to(ROOT)) for path in packaged} - names
+    assert not missing
+    assert {"elmo/py.typed", "elmo/assets/demo.txt", "elmo/assets/senses.tsv"} <= names
+    assert [name for name in names if name.startswith("elmo/recipes/") and name.endswith(".toml")]
+    top = {name.partition("/")[0] for name in names}
+    assert top == {"elmo", wheel.name.partition("-py3")[0] + ".dist-info"}
+
+
+def test_wheel_says_what_it_needs(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    metadata = archive.read(name).decode().splitlines()
+    assert "Requires-Python: >=3.11" in metadata
+    assert "License-Expression: Apache-2.0" in metadata
+    needs = [line.removeprefix("Requires-Dist: ") for line in metadata if line.startswith("Requires-Dist: ")]
+    assert not [need for need in needs if "<" in need or "==" in need.partition(";")[0]], "an upper bound"
+    core = {need.partition(">")[0] for need in needs if "extra ==" not in need}
+    assert core == {"h5py", "jaxtyping", "jsonargparse", "numpy", "rich", "safetensors", "torch"}
+
+
+def test_wheel_installs_a_command(clean: Path, tmp_path: Path) -> None:
+    shown = run([str(clean / "elmo"), "--help"], tmp_path)
+    for verb in ("train", "embed", "perplexity", "info", "convert", "neighbors", "probe", "demo"):
+        assert verb in shown
+
+
+def test_wheel_embeds_with_its_own_model(clean: Path, tmp_path: Path) -> None:
+    program = "import elmo; print(elmo.__file__); print(elmo.load().embed([['A', 'play', '.']])[0].shape[:2])"
+    file, shape = run([str(clean / "python"), "-c", program], tmp_path).splitlines()
+    assert Path(file).is_relative_to(clean.parent)
+    assert shape == "(3, 3)"
