@@ -1,0 +1,124 @@
+"""Frozen dataclasses <-> TOML and JSON, strict on unknown keys, with `section.key=value` overrides.
+
+A job's configuration is a tree of frozen dataclasses. It is read from a recipe, changed by overrides, and saved as
+JSON beside whatever the job made.
+"""
+
+import dataclasses
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elmo.errors import InputError
+
+T = TypeVar("T")
+
+
+class ConfigError(InputError):
+    """A configuration that names an unknown key or holds a value of the wrong kind; the message says which."""
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The configuration as plain JSON values."""
+    return dataclasses.asdict(config)
+
+
+def to_json(config: Any) -> str:
+    """The configuration as JSON text, one key a line."""
+    return json.dumps(to_dict(config), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """Builds `kind` from plain values. Missing keys take their defaults; unknown keys are an error."""
+    hints = typing.get_type_hints(kind)
+    known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"unknown key {where + key!r}; known here: {', '.join(known)}")
+    for name, field in known.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in values:
+            raise ConfigError(f"missing key {where + name!r}")
+    return kind(**{key: _convert(hints[key], value, where + key) for key, value in values.items()})
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Reads a recipe as plain values."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` with `changes` on top, tables merged key by key."""
+    merged = dict(values)
+    for key, value in changes.items():
+        old = merged.get(key)
+        both_tables = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = merge(old, value) if both_tables else value  # type: ignore[arg-type]
+    return merged
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """`["optim.lr=0.1", "train=a.txt"]` -> `{"optim": {"lr": 0.1}, "train": "a.txt"}`; values are TOML, else text."""
+    values: dict[str, Any] = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{override!r} is not of the form section.key=value")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        values = merge(values, value)
+    return values
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    """Checks `value` against the annotation `hint`, building nested dataclasses and tuples."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(arguments, value, where)
+    if origin is typing.Literal:
+        if value in arguments:
+            return value
+        raise ConfigError(f"{where} is {value!r}; allowed: {', '.join(map(repr, arguments))}")
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, Mapping):
+            return from_dict(typing.cast(type, hint), value, where + ".")
+        raise ConfigError(f"{where} is {value!r}; a table is expected")
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} is {value!r}; a list is expected")
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        if len(value) != len(arguments):
+            raise ConfigError(f"{where} has {len(value)} items; {len(arguments)} are expected")
+        return tuple(_convert(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(zip(arguments, value)))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, bool) and hint is not bool:
+        raise ConfigError(f"{where} is {value!r}; {hint.__name__} is expected")
+    if isinstance(value, hint):
+        return value
+    raise ConfigError(f"{where} is {value!r}; {hint.__name__} is expected")
+
+
+def _convert_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and types.NoneType in kinds:
+        return None
+    rest = [kind for kind in kinds if kind is not types.NoneType]
+    errors = []
+    for kind in rest:
+        try:
+            return _convert(kind, value, where)
+        except ConfigError as error:
+            errors.append(error)
+    raise errors[-1]

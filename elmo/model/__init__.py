@@ -1,0 +1,1 @@
+"""The equations of the paper, one file a named part: tensors in, tensors out; no files, no text."""

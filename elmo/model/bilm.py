@@ -1,0 +1,111 @@
+"""BiLM: token encoder, forward and backward LSTMs with skip connections -> all layers (Peters et al. 2018, sec. 3.1).
+
+- `forward`: padded sentences -> `BiLMOutput`, every layer of both directions
+- `encode_words` and `read`: the two halves, for those who hold distinct words or windows of text (training)
+- state in, state out; sentences of any order and length in a batch
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from elmo.model.char_cnn import CharCnn, CharCnnConfig
+from elmo.model.lstm import BiLstmLayer, LstmConfig
+from elmo.types import Batch, BiLMOutput, LstmState
+
+
+@dataclass(frozen=True)
+class BiLMConfig:
+    """Everything that fixes the shape of a biLM, by the names of the published `options.json`."""
+
+    lstm: LstmConfig = field(default_factory=LstmConfig)
+    char_cnn: CharCnnConfig = field(default_factory=CharCnnConfig)
+
+
+class BiLM(nn.Module):
+    """The bidirectional language model without its softmax."""
+
+    def __init__(self, config: BiLMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.token_encoder = CharCnn(config.char_cnn, config.lstm.projection_dim)
+        self.layers = nn.ModuleList(BiLstmLayer(config.lstm) for _ in range(config.lstm.n_layers))
+
+    def initial_state(self, rows: int) -> LstmState:
+        """The zero state for `rows` sentences or streams."""
+        lstm, like = self.config.lstm, self.token_encoder.embedding
+        return LstmState(
+            like.new_zeros(lstm.n_layers, 2, rows, lstm.projection_dim),
+            like.new_zeros(lstm.n_layers, 2, rows, lstm.dim),
+        )
+
+    def forward(self, batch: Batch, state: LstmState | None = None) -> BiLMOutput:
+        """All layers of `batch`; from the zero state unless one is given, row by row."""
+        rows, steps, characters = batch.char_ids.shape
+        state = self.initial_state(rows) if state is None else state
+        words, index = batch.char_ids.reshape(-1, characters).unique(dim=0, return_inverse=True)
+        tokens = self.encode_words(words)[index.view(rows, steps)]  # B T P
+
+        order = batch.lengths.argsort(descending=True, stable=True)
+        lengths = batch.lengths[order]
+        active = (lengths[:, None] > torch.arange(steps, device=lengths.device)).sum(0).tolist()
+        backwards = _reversal(lengths, steps)  # B T
+        tokens = tokens[order]
+        inputs = torch.stack([tokens, _gather(tokens, backwards)]).transpose(1, 2)  # 2 T B P
+        outputs, state = self.read(inputs, LstmState(*(part[:, :, order] for part in state)), active)
+
+        back = order.argsort()
+        outputs = outputs.transpose(2, 3)  # L 2 B T P
+        outputs = torch.cat([outputs[:, 0], torch.stack([_gather(layer, backwards) for layer in outputs[:, 1]])], -1)
+        mask = torch.arange(steps, device=lengths.device) < batch.lengths[:, None]
+        bottom = (torch.cat([tokens, tokens], -1)[back] * mask[:, :, None])[None]
+        layers = torch.cat([bottom, outputs[:, back]])
+        return BiLMOutput(layers, mask, LstmState(*(part[:, :, back] for part in state)))
+
+    def encode_words(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
+        """The context-free vector of every word."""
+        return self.token_encoder(char_ids)
+
+    def read(
+        self,
+        inputs: Float[Tensor, "2 T B P"],
+        state: LstmState,
+        active: list[int] | None = None,
+        keep: Bool[Tensor, "2 T B"] | None = None,
+        dropout: float = 0.0,
+    ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
+        """Runs the LSTMs over token vectors, each direction in its own reading order.
+
+        `dropout` is applied to the input of every layer; the skip connection passes the input that the layer saw.
+        `active` and `keep` are those of `BiLstmLayer.forward`.
+        """
+        outputs, hiddens, cells = [], [], []
+        for depth, layer in enumerate(self.layers):
+            if dropout:
+                inputs = nn.functional.dropout(inputs, dropout)
+            output, hidden, cell = layer(inputs, state.hidden[depth], state.cell[depth], active, keep)
+            if depth > 0 and self.config.lstm.use_skip_connections:
+                output = output + (inputs if active is None else inputs * _there(inputs, active))
+            inputs = output
+            outputs.append(output)
+            hiddens.append(hidden)
+            cells.append(cell)
+        return torch.stack(outputs), LstmState(torch.stack(hiddens), torch.stack(cells))
+
+
+def _reversal(lengths: Int[Tensor, " B"], steps: int) -> Int[Tensor, "B T"]:
+    """For every row the positions that reverse its tokens and leave its padding where it is; its own inverse."""
+    positions = torch.arange(steps, device=lengths.device).expand(len(lengths), steps)
+    return torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
+
+
+def _gather(rows: Float[Tensor, "B T P"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T P"]:
+    return rows.gather(1, positions[:, :, None].expand(-1, -1, rows.shape[-1]))
+
+
+def _there(inputs: Float[Tensor, "2 T B P"], active: list[int]) -> Float[Tensor, "T B 1"]:
+    rows = torch.arange(inputs.shape[2], device=inputs.device)
+    there = rows < torch.tensor(active, device=inputs.device)[:, None]
+    return there[:, :, None].to(inputs.dtype)

@@ -1,0 +1,75 @@
+"""CharCnn: the characters of a word -> its context-free vector (Kim et al. 2016; Peters et al. 2018, sec. 3.4).
+
+- character embedding, row 0 for padding after the end of a batch's longest word (never inside a published model's word)
+- filters of several widths, each max-pooled over all positions, then the activation
+- highway layers
+- projection to P
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from elmo import ops
+from elmo.model.highway import Highway
+
+
+@dataclass(frozen=True)
+class CharCnnConfig:
+    """Sizes of the character CNN, by the names of `options.json`."""
+
+    embedding_dim: int = 16
+    filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+    """(width in characters, number of filters) of every convolution."""
+    n_highway: int = 2
+    n_characters: int = 262
+    """Rows of the character embedding, row 0 for padding included."""
+    max_characters_per_token: int = 50
+    activation: Literal["relu", "tanh"] = "relu"
+
+    @property
+    def n_filters(self) -> int:
+        return sum(count for _, count in self.filters)
+
+
+class CharCnn(nn.Module):
+    """Characters of distinct words -> vectors of size `projection_dim`."""
+
+    def __init__(self, config: CharCnnConfig, projection_dim: int) -> None:
+        super().__init__()
+        self.config = config
+        size = config.embedding_dim
+        self.embedding = nn.Parameter(torch.empty(config.n_characters, size).uniform_(-1.0, 1.0))
+        self.convolutions = nn.ModuleList(nn.Conv1d(size, count, width) for width, count in config.filters)
+        self.highways = nn.ModuleList(Highway(config.n_filters) for _ in range(config.n_highway))
+        self.projection = nn.Linear(config.n_filters, projection_dim) if config.n_filters != projection_dim else None
+        with torch.no_grad():
+            self.embedding[0] = 0.0
+        for convolution in self.convolutions:
+            nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+        if self.projection is not None:
+            nn.init.normal_(self.projection.weight, std=config.n_filters**-0.5)
+            nn.init.zeros_(self.projection.bias)
+
+    def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
+        activation = torch.relu if self.config.activation == "relu" else torch.tanh
+        char_ids = _without_tail(char_ids, max(width for width, _ in self.config.filters))
+        characters = nn.functional.embedding(char_ids, self.embedding, padding_idx=0)  # W C E
+        pooled = [ops.convolve_max(characters, c.weight, c.bias) for c in self.convolutions]
+        vectors = activation(torch.cat(pooled, dim=-1))  # W F
+        for highway in self.highways:
+            vectors = highway(vectors)
+        return vectors if self.projection is None else self.projection(vectors)
+
+
+def _without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"]:
+    """Drops columns that no maximum can see: where every word only repeats its last character (padding).
+
+    One whole window of that character is kept, so the maximum over positions is the same.
+    """
+    constant = (char_ids == char_ids[:, -1:]).all(dim=0)
+    tail = int(constant.flip(0).long().cumprod(0).sum())
+    return char_ids[:, : char_ids.shape[1] - max(0, tail - width)]

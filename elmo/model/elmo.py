@@ -1,0 +1,35 @@
+"""Elmo: a biLM with k learned mixes of its layers, to be put into a task's network (Peters et al. 2018, sec. 3.2-3.3)."""
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from elmo.model.bilm import BiLM
+from elmo.model.scalar_mix import ScalarMix
+from elmo.types import Batch, LstmState
+
+
+class Elmo(nn.Module):
+    """Contextual vectors for a task: one learned mix for each place where the task's network wants them.
+
+    `frozen` keeps the biLM's weights as they are (no gradient reaches them); the mixes are always learned.
+    """
+
+    def __init__(
+        self, bilm: BiLM, n_mixes: int = 1, dropout: float = 0.5, layer_norm: bool = False, frozen: bool = True
+    ) -> None:
+        super().__init__()
+        self.bilm = bilm.requires_grad_(not frozen)
+        n_layers = bilm.config.lstm.n_layers + 1
+        self.mixes = nn.ModuleList(ScalarMix(n_layers, layer_norm) for _ in range(n_mixes))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, batch: Batch, state: LstmState | None = None
+    ) -> tuple[list[Float[Tensor, "B T D"]], Bool[Tensor, "B T"]]:
+        """The k mixes, boundaries `<S>` and `</S>` included, and the mask of real tokens."""
+        output = self.bilm(batch, state)
+        return [self.dropout(mix(output.layers, output.mask)) for mix in self.mixes], output.mask
+
+    def penalty(self, coefficient: float) -> Float[Tensor, ""]:
+        """`lambda * ||w||^2` summed over the mixes, for the task's loss."""
+        return sum((mix.penalty(coefficient) for mix in self.mixes), start=self.mixes[0].gamma.new_zeros(()))  # type: ignore[operator]

@@ -1,0 +1,28 @@
+"""Highway layer (Srivastava et al. 2015), as in bilm-tf.
+
+`c = sigmoid(W_carry x + b_carry);  y = c * relu(W_transform x + b_transform) + (1 - c) * x`
+
+The gate that the published files call `carry` lets the transformed input through, not the input.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class Highway(nn.Module):
+    """One highway layer; keeps the size of its input."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.transform = nn.Linear(size, size)
+        self.carry = nn.Linear(size, size)
+        nn.init.normal_(self.transform.weight, std=size**-0.5)
+        nn.init.normal_(self.carry.weight, std=size**-0.5)
+        nn.init.zeros_(self.transform.bias)
+        # The input passes mostly unchanged at the start of training.
+        nn.init.constant_(self.carry.bias, -2.0)
+
+    def forward(self, x: Float[Tensor, "W F"]) -> Float[Tensor, "W F"]:
+        carry = torch.sigmoid(self.carry(x))
+        return x + carry * (torch.relu(self.transform(x)) - x)

@@ -1,0 +1,96 @@
+"""LmHead: the softmax over words that both directions share; only training, perplexity and scoring need it.
+
+- `loss`: the full softmax
+- `sampled_loss`: the target against words drawn log-uniformly by rank (Jean et al. 2015; TensorFlow's candidate sampler)
+- `log_probabilities`: what perplexity is made of
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from elmo import ops
+
+
+class LmHead(nn.Module):
+    """Vectors of one direction -> a distribution over the words of the vocabulary."""
+
+    def __init__(self, n_words: int, projection_dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(n_words, projection_dim) * projection_dim**-0.5)
+        self.bias = nn.Parameter(torch.zeros(n_words))
+
+    def loss(self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]) -> Float[Tensor, ""]:
+        """The sum of `-log p(target)` under the full softmax."""
+        own_weight, own_bias = self._rows(targets)
+        return ops.softmax_loss(hidden, self.weight, self.bias, own_weight, own_bias, targets, False)
+
+    def sampled_loss(
+        self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"], negatives: Int[Tensor, " S"]
+    ) -> Float[Tensor, ""]:
+        """The sum of the sampled softmax's losses: every logit less the log of how often its word is drawn."""
+        log_expected = self._log_expected(len(negatives))
+        column = torch.full_like(self.bias, -1, dtype=torch.long)
+        column[negatives] = torch.arange(len(negatives), device=negatives.device)
+        weight, bias = self._rows(negatives)
+        own_weight, own_bias = self._rows(targets)
+        bias, own_bias = bias - log_expected[negatives], own_bias - log_expected[targets]
+        return ops.softmax_loss(hidden, weight, bias, own_weight, own_bias, column[targets], True)
+
+    def draw(self, count: int) -> Int[Tensor, " S"]:
+        """`count` distinct words, drawn one after the other in proportion to `log_uniform` (words by frequency).
+
+        Drawn on the CPU by torch's own generator.
+        """
+        # The largest keys of log p + Gumbel noise are such a draw (Vieira 2014).
+        noise = torch.empty(len(self.bias)).exponential_().log_().neg_()
+        keys = log_uniform(len(self.bias)).log() + noise
+        return keys.topk(count).indices.to(self.bias.device)
+
+    @torch.no_grad()
+    def log_probabilities(
+        self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]
+    ) -> Float[Tensor, " M"]:
+        """`log p(target)` of every row under the full softmax, in float32."""
+        size = max(1, 2**22 // len(self.weight))
+        parts = [
+            torch.log_softmax(rows @ self.weight.T + self.bias, dim=1).gather(1, own[:, None]).squeeze(1)
+            for rows, own in zip(hidden.split(size), targets.split(size), strict=True)
+        ]
+        return torch.cat(parts) if parts else hidden.new_zeros(0)
+
+    def _rows(self, words: Int[Tensor, " K"]) -> tuple[Float[Tensor, "K P"], Float[Tensor, " K"]]:
+        bias = nn.functional.embedding(words, self.bias[:, None]).squeeze(1)
+        return nn.functional.embedding(words, self.weight), bias
+
+    def _log_expected(self, count: int) -> Float[Tensor, " V"]:
+        """The log of the expected number of times that a word is among `count` distinct negatives."""
+        chances = log_uniform(len(self.bias))
+        tries = expected_tries(chances, count)
+        return torch.log(-torch.expm1(tries * torch.log1p(-chances))).float().to(self.bias.device)
+
+
+def log_uniform(n_words: int) -> Float[Tensor, " V"]:
+    """Zipf-like chances by rank: `p(k) = log((k + 2) / (k + 1)) / log(V + 1)`; in float64."""
+    ranks = torch.arange(n_words, dtype=torch.float64)
+    return torch.log1p(1 / (ranks + 1)) / math.log(n_words + 1)
+
+
+def expected_tries(chances: Float[Tensor, " V"], distinct: int) -> float:
+    """How many draws with replacement give `distinct` different words on average."""
+    if distinct >= len(chances):
+        raise ValueError(f"{distinct} negatives of {len(chances)} words: draw fewer, or use the full softmax (0)")
+    low, high = float(distinct), float(distinct)
+    log_missed = torch.log1p(-chances)
+
+    def found(tries: float) -> float:
+        return float(-torch.expm1(tries * log_missed).sum())
+
+    while found(high) < distinct:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if found(middle) < distinct else (low, middle)
+    return high

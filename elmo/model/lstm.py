@@ -1,0 +1,128 @@
+"""LSTM with projection, cell clip and projection clip, both reading directions side by side.
+
+Equations of one step, for the input `x`, the state `(h, c)` and the gates in the order i, j, f, o:
+
+    [i j f o] = W_x x + W_h h + b
+    c = clip(sigmoid(f + forget_bias) * c + sigmoid(i) * tanh(j), cell_clip)
+    h = clip(W_p (sigmoid(o) * tanh(c)), proj_clip)
+
+without `W_p` and the second clip where the projection is as wide as the memory (Sak et al. 2014; Peters et al. 2018).
+`step` and `recurrence` are the readable reference; `elmo.ops` has the same recurrence made fast.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from elmo import ops
+
+
+@dataclass(frozen=True)
+class LstmConfig:
+    """Sizes of the LSTMs, by the names of `options.json`."""
+
+    dim: int = 4096
+    """Memory cells of a layer and direction (H)."""
+    projection_dim: int = 512
+    """Output of a layer and direction (P)."""
+    n_layers: int = 2
+    cell_clip: float | None = 3.0
+    proj_clip: float | None = 3.0
+    use_skip_connections: bool = True
+    forget_bias: float = 1.0
+    """Added to the forget gate at run time."""
+
+
+class BiLstmLayer(nn.Module):
+    """One layer: an LSTM for either direction, their weights stacked (0 forward, 1 backward)."""
+
+    def __init__(self, config: LstmConfig) -> None:
+        super().__init__()
+        self.config = config
+        hidden, size = config.dim, config.projection_dim
+        self.weight_input = nn.Parameter(torch.empty(2, 4 * hidden, size))
+        self.weight_state = nn.Parameter(torch.empty(2, 4 * hidden, size))
+        self.bias = nn.Parameter(torch.zeros(2, 4 * hidden))
+        self.weight_projection = nn.Parameter(torch.empty(2, size, hidden)) if hidden != size else None
+        # The bounds of Glorot and Bengio (2010), input and state taken as one matrix.
+        for weight, fan in ((self.weight_input, 4 * hidden + 2 * size), (self.weight_state, 4 * hidden + 2 * size)):
+            nn.init.uniform_(weight, -((6 / fan) ** 0.5), (6 / fan) ** 0.5)
+        if self.weight_projection is not None:
+            bound = (6 / (hidden + size)) ** 0.5
+            nn.init.uniform_(self.weight_projection, -bound, bound)
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "2 T B P"],
+        hidden: Float[Tensor, "2 B P"],
+        cell: Float[Tensor, "2 B H"],
+        active: list[int] | None = None,
+        keep: Bool[Tensor, "2 T B"] | None = None,
+    ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
+        """Reads `inputs` in the order of T; each direction's input is in its own reading order.
+
+        `active[t]` is how many rows (the first ones) have a token at step t; the others keep their state and output 0.
+        Where `keep` is False the state is zero before the token is read.
+        Returns the outputs and the state after each row's last token.
+        """
+        return ops.bi_lstm(
+            inputs,
+            self.weight_input,
+            self.weight_state,
+            self.bias,
+            self.weight_projection,
+            hidden,
+            cell,
+            ops.Clips(self.config.cell_clip, self.config.proj_clip, self.config.forget_bias),
+            active,
+            keep,
+        )
+
+
+def step(
+    layer: BiLstmLayer,
+    direction: int,
+    x: Float[Tensor, "B P"],
+    hidden: Float[Tensor, "B P"],
+    cell: Float[Tensor, "B H"],
+) -> tuple[Float[Tensor, "B P"], Float[Tensor, "B H"]]:
+    """One step of one direction, written as the equations are."""
+    config = layer.config
+    gates = x @ layer.weight_input[direction].T + hidden @ layer.weight_state[direction].T + layer.bias[direction]
+    i, j, f, o = gates.chunk(4, dim=-1)
+    cell = torch.sigmoid(f + config.forget_bias) * cell + torch.sigmoid(i) * torch.tanh(j)
+    if config.cell_clip is not None:
+        cell = cell.clamp(-config.cell_clip, config.cell_clip)
+    output = torch.sigmoid(o) * torch.tanh(cell)
+    if layer.weight_projection is not None:
+        output = output @ layer.weight_projection[direction].T
+        if config.proj_clip is not None:
+            output = output.clamp(-config.proj_clip, config.proj_clip)
+    return output, cell
+
+
+def recurrence(
+    layer: BiLstmLayer,
+    inputs: Float[Tensor, "2 T B P"],
+    hidden: Float[Tensor, "2 B P"],
+    cell: Float[Tensor, "2 B H"],
+    active: list[int] | None = None,
+    keep: Bool[Tensor, "2 T B"] | None = None,
+) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
+    """The reference for every variant in `elmo.ops`: token by token, differentiated by autograd."""
+    steps, rows = inputs.shape[1:3]
+    directions = []
+    for d in range(2):
+        h, c, outputs = hidden[d], cell[d], []
+        for t in range(steps):
+            if keep is not None:
+                h, c = h * keep[d, t, :, None], c * keep[d, t, :, None]
+            new_h, new_c = step(layer, d, inputs[d, t], h, c)
+            there = (torch.arange(rows) < (rows if active is None else active[t]))[:, None]
+            h, c = torch.where(there, new_h, h), torch.where(there, new_c, c)
+            outputs.append(new_h * there)
+        directions.append((torch.stack(outputs), h, c))
+    outputs, hiddens, cells = (torch.stack(part) for part in zip(*directions, strict=True))
+    return outputs, hiddens, cells

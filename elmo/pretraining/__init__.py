@@ -1,0 +1,1 @@
+"""The biLM's own task: predict the next word and the word before, on plain text."""

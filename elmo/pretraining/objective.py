@@ -1,0 +1,77 @@
+"""LanguageModel: a biLM with its softmax; the loss of a training window (Peters et al. 2018, sec. 3.1)."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.lm_head import LmHead
+from elmo.types import LstmState
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """How the likelihood of both directions is maximised."""
+
+    negatives: int = 4096
+    """Words that a target is compared with; 0 for the full softmax."""
+    dropout: float = 0.1
+    """Of every LSTM layer's input and of the softmax's."""
+    reset_probability: float = 0.5
+    """How often the LSTM state is set to zero before a sentence. Training must visit the zero state, or a sentence
+    that is read alone starts from a state that the model has never seen."""
+    loss_scale: float = 1.0
+    """Multiplies the loss before the gradient is clipped; the published models used the window's length."""
+
+
+class LanguageModel(nn.Module):
+    """A biLM and the softmax that both directions share."""
+
+    def __init__(self, model: BiLMConfig, n_words: int, objective: ObjectiveConfig) -> None:
+        super().__init__()
+        self.bilm = BiLM(model)
+        self.lm_head = LmHead(n_words, model.lstm.projection_dim)
+        self.objective = objective
+
+    def forward(
+        self,
+        char_ids: Int[Tensor, "W C"],
+        inputs: Int[Tensor, "2 B T"],
+        targets: Int[Tensor, "2 B T"],
+        keep: Bool[Tensor, "2 B T"],
+        starts: Bool[Tensor, "2 B T"],
+        state: LstmState,
+    ) -> tuple[Float[Tensor, ""], LstmState]:
+        """The scaled mean over both directions of `-log p(target)`, and the state after the window.
+
+        The tensors are those of `LmBatch`.
+        """
+        objective = self.objective
+        if objective.reset_probability:
+            # The directions read the same sentences, so they begin one at the same places.
+            reset = torch.rand(starts.shape[1:], device=starts.device) < objective.reset_probability
+            keep = keep & ~(starts & reset)
+        hidden, state = self.read(char_ids, inputs, keep, state, objective.dropout)
+        hidden = nn.functional.dropout(hidden, objective.dropout).flatten(0, 2)
+        words = targets.transpose(1, 2).flatten()
+        if objective.negatives:
+            loss = self.lm_head.sampled_loss(hidden, words, self.lm_head.draw(objective.negatives))
+        else:
+            loss = self.lm_head.loss(hidden, words)
+        return objective.loss_scale * loss / len(words), state
+
+    def read(
+        self,
+        char_ids: Int[Tensor, "W C"],
+        inputs: Int[Tensor, "2 B T"],
+        keep: Bool[Tensor, "2 B T"],
+        state: LstmState,
+        dropout: float = 0.0,
+    ) -> tuple[Float[Tensor, "2 T B P"], LstmState]:
+        """The top layer of both directions, each in its own reading order."""
+        words = self.bilm.encode_words(char_ids)
+        vectors = nn.functional.embedding(inputs.transpose(1, 2), words)
+        outputs, state = self.bilm.read(vectors, state, keep=keep.transpose(1, 2), dropout=dropout)
+        return outputs[-1], state

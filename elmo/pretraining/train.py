@@ -1,0 +1,299 @@
+"""`elmo train`: plain text -> a pretrained biLM, in one folder.
+
+The folder holds `model/`, which `elmo.load` opens, and the record of how it was made: `train.json` (the configuration),
+`corpus.json` and `vocab.txt` (what was counted), `metrics.jsonl`, `tensorboard/`, `checkpoints/`.
+"""
+
+import dataclasses
+import json
+import math
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.formats import Model, native
+from elmo.model.bilm import BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
+from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
+from elmo.pretraining.perplexity import Perplexity, Policy, perplexity_of, tally
+from elmo.text import corpus
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
+from elmo.training.checkpoint import load_checkpoint, newest_checkpoint
+from elmo.training.distributed import Fabric, launch
+from elmo.training.loop import Carried, LoopConfig, fit, seed_step
+from elmo.training.optim import OptimConfig, build_optimizer
+from elmo.types import LmBatch, LstmState
+
+HELDOUT_STREAMS = 16
+
+SMALL = BiLMConfig(
+    LstmConfig(dim=512, projection_dim=128),
+    CharCnnConfig(filters=((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 480)), n_highway=1),
+)
+"""A size that an ordinary CPU trains in hours."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything about a run. Texts are files or patterns; `.gz` and `.xz` are read as they are."""
+
+    train: tuple[str, ...]
+    output: str
+    heldout: tuple[str, ...] = ()
+    vocab: str | None = None
+    """A vocabulary file to use; by default it is counted from the training text."""
+    vocab_size: int = 50_000
+    min_count: int = 2
+    text: TextConfig = field(default_factory=TextConfig)
+    model: BiLMConfig = SMALL
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    streams: int = 128
+    """Parallel streams of text, over all processes: the batch."""
+    window: int = 20
+    """Tokens through which the gradient goes back; the state goes on to the next window."""
+    epochs: float = 1.0
+    max_words: int | None = None
+    """Stops earlier than `epochs`, after this many words (sentence ends counted)."""
+    evaluate_words: int | None = 20_000
+    """Of the held-out text, for the perplexities during training; null for all of it."""
+    seed: int = 1
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    accelerator: str = "auto"
+    devices: int = 1
+    nodes: int = 1
+    prefetch: bool = True
+    """Prepare batches in another process."""
+
+
+MAY_CHANGE = {"output", "loop", "optim", "epochs", "max_words", "evaluate_words", "precision", "accelerator", "prefetch"}
+"""What a resumed run may set anew: nothing that the order of the data or the shapes of the weights depend on."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do: counted, never asked for."""
+
+    counts: Counts
+    words: int
+    """Positions of an epoch: tokens and sentence ends."""
+    words_a_step: int
+    steps: int
+
+
+def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet: bool = False) -> dict[str, Any]:
+    """Trains, or with `dry_run` says what that would take; returns the numbers to print.
+
+    Raises InputError where configuration or text cannot be used, or where the output holds another run.
+    """
+    folder = Path(config.output)
+    paths = corpus.expand(config.train)
+    heldout = corpus.expand(config.heldout) if config.heldout else []
+    checkpoint = newest_checkpoint(folder / "checkpoints")
+    _check_output(config, checkpoint, resume or dry_run)
+    fabric = launch(config.accelerator, config.devices, config.nodes, config.precision)
+    vocabulary, counts = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
+    plan = make_plan(config, counts)
+
+    seed_step(config.seed, -1, 0)
+    language_model = LanguageModel(config.model, len(vocabulary), config.objective)
+    optimizer = build_optimizer(language_model.parameters(), config.optim)
+    model, optimizer = fabric.setup(language_model, optimizer)
+    reader = _reader_config(config, fabric)
+    state = language_model.bilm.initial_state(len(reader.own_streams))
+    step, position = 0, None
+    if checkpoint is not None and resume:
+        tensors, progress = load_checkpoint(checkpoint, fabric, language_model, optimizer)
+        state, step, position = LstmState(*tensors), progress["step"], progress["position"]
+    workers = 1 if config.prefetch else 0
+    batches = prefetch(paths, vocabulary, config.text, reader, position, workers)
+    if dry_run:
+        return _estimate(fabric, model, batches, state, plan, config)
+
+    def evaluate(step: int) -> dict[str, Any]:
+        words = step * plan.words_a_step
+        measured = {
+            policy: measure(fabric, language_model, heldout, vocabulary, config, policy, config.evaluate_words)
+            for policy in get_args(Policy)
+            if heldout
+        }
+        if fabric.is_global_zero:
+            export(language_model, vocabulary, config, folder, words, measured)
+        numbers = {f"{policy}_{d}": p.summary()[d] for policy, p in measured.items() for d in ("forward", "backward")}
+        return {"words": words, **numbers, **{f"{policy}_mean": p.summary()["mean"] for policy, p in measured.items()}}
+
+    fit(
+        fabric, model, optimizer, batches, _loss, evaluate, state, folder,
+        config.loop, config.optim, plan.steps, config.seed, step, quiet,
+    )  # fmt: skip
+    return {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
+
+
+def make_plan(config: TrainConfig, counts: Counts) -> Plan:
+    """How many steps there will be."""
+    words = counts.tokens + counts.sentences
+    a_step = config.streams * config.window * config.loop.accumulate
+    wanted = min(config.epochs * words, config.max_words or math.inf)
+    return Plan(counts, words, a_step, max(1, math.ceil(wanted / a_step)))
+
+
+def measure(
+    fabric: Fabric,
+    model: LanguageModel,
+    heldout: list[Path],
+    vocabulary: Vocabulary,
+    config: TrainConfig,
+    policy: Policy,
+    max_words: int | None = None,
+) -> Perplexity:
+    """The full-softmax perplexity on held-out text, or on its first `max_words`, each process reading a part."""
+    world = fabric.world_size
+    streams = max(1, HELDOUT_STREAMS // world) * world
+    reader = ReaderConfig(
+        streams, window=50, shuffle=False, epochs=1, rank=fabric.global_rank, world=world,
+        max_characters=config.model.char_cnn.max_characters_per_token,
+    )  # fmt: skip
+    batches: Iterator[LmBatch] = LmReader(heldout, vocabulary, config.text, reader)
+    if max_words is not None:
+        limit = max_words / world
+        batches = takewhile(lambda batch: batch.position["tokens"] <= limit, batches)
+    own = len(reader.own_streams)
+    sums = tally(model, batches, own, policy, vocabulary.unknown, fabric.device)
+    return perplexity_of(fabric.all_reduce(sums, reduce_op="sum"))  # type: ignore[arg-type]
+
+
+def export(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    config: TrainConfig,
+    folder: Path,
+    words: int,
+    measured: dict[Policy, Perplexity],
+) -> None:
+    """Writes `folder/model`, with a card that says how it was made."""
+    card = {
+        "made_by": "elmo train",
+        "date": datetime.now(UTC).date().isoformat(),
+        "words_read": words,
+        "train": [Path(pattern).name for pattern in config.train],
+        "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},
+        "heldout": [Path(pattern).name for pattern in config.heldout],
+        "perplexity": {policy: perplexity.summary() for policy, perplexity in measured.items()},
+    }
+    stored = Model(
+        config.model, model.bilm.state_dict(), model.lm_head.state_dict(), vocabulary, config.text, card
+    )
+    native.save(stored, folder / "model", overwrite=True)
+
+
+def _loss(model: nn.Module, batch: LmBatch, carried: Carried) -> tuple[Tensor, Carried]:
+    return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried)
+
+
+def _reader_config(config: TrainConfig, fabric: Fabric) -> ReaderConfig:
+    return ReaderConfig(
+        config.streams, config.window, config.seed, rank=fabric.global_rank, world=fabric.world_size,
+        max_characters=config.model.char_cnn.max_characters_per_token,
+    )  # fmt: skip
+
+
+def _check_output(config: TrainConfig, checkpoint: Path | None, may_exist: bool) -> None:
+    """Refuses to overwrite a run, and to resume one under settings that would make it another."""
+    record = Path(config.output) / "train.json"
+    if not record.exists():
+        return
+    if not may_exist:
+        at = f"at {checkpoint.name}" if checkpoint else "without a checkpoint"
+        raise InputError(f"{config.output}: holds a run ({at}); add --resume to go on with it, or name another --output")
+    old, new = json.loads(record.read_text(encoding="utf-8")), configs.to_dict(config)
+    changed = [key for key in new if key not in MAY_CHANGE and json.loads(json.dumps(new[key])) != old.get(key)]
+    if changed:
+        key = changed[0]
+        raise InputError(f"{record}: {key} was {old.get(key)!r}, now it is {new[key]!r}; a resumed run cannot change it")
+
+
+def _count(
+    fabric: Fabric, paths: list[Path], config: TrainConfig, keep: bool, quiet: bool
+) -> tuple[Vocabulary, Counts]:
+    """The vocabulary and the corpus's counts: from the run's folder, else counted by the first process."""
+    folder = Path(config.output)
+    record, words = folder / "corpus.json", folder / "vocab.txt"
+    fingerprint = corpus.fingerprint(paths)
+    counted: tuple[Vocabulary, Counts] | None = None
+    if record.exists():
+        stored = json.loads(record.read_text(encoding="utf-8"))
+        if stored["fingerprint"] != fingerprint:
+            raise InputError(f"{record}: the training files are not those that were counted; name another --output")
+        counted = Vocabulary.load(words), Counts(**stored["counts"])
+    elif fabric.is_global_zero:
+        counted = _count_corpus(paths, config, quiet)
+        if keep:
+            folder.mkdir(parents=True, exist_ok=True)
+            counted[0].save(words)
+            _write(record, {"fingerprint": fingerprint, "counts": dataclasses.asdict(counted[1])})
+    if keep and fabric.is_global_zero:
+        _write(folder / "train.json", configs.to_dict(config))
+    return fabric.broadcast(counted) if fabric.world_size > 1 else counted  # type: ignore[return-value]
+
+
+def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[Vocabulary, Counts]:
+    def progress(tokens: int) -> None:
+        if not quiet and sys.stderr.isatty():
+            sys.stderr.write(f"\rcounting words: {tokens:,}")
+
+    sentences = corpus.sentences(paths, Tokenizer(config.text))
+    vocabulary, counts = count_vocabulary(sentences, config.vocab_size, config.min_count, progress)
+    progress(counts.tokens)
+    if counts.tokens == 0:
+        raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
+    return (vocabulary if config.vocab is None else Vocabulary.load(Path(config.vocab))), counts
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".part")
+    temporary.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _estimate(
+    fabric: Fabric, model: nn.Module, batches: Iterator[LmBatch], carried: Carried, plan: Plan, config: TrainConfig
+) -> dict[str, Any]:
+    """Times a few real steps (without an update) and says what the whole run would take."""
+    times = []
+    for _ in range(4):
+        batch = next(batches).to(fabric.device)
+        began = time.perf_counter()
+        loss, carried = _loss(model, batch, carried)
+        fabric.backward(loss)
+        carried = LstmState(*(tensor.detach() for tensor in carried))
+        times.append(time.perf_counter() - began)
+    # The first step pays for memory that the others find; the update itself reads and writes four numbers a parameter.
+    seconds = sorted(times[1:])[1] * config.loop.accumulate * plan.steps
+    model_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" not in name)
+    softmax_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" in name)
+    optimizer_bytes = (8 if config.optim.name == "adamw" else 4) * (model_size + softmax_size)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + optimizer_bytes
+    return {
+        "parameters": model_size,
+        "softmax parameters": softmax_size,
+        "words an epoch": plan.words,
+        "steps": plan.steps,
+        "words a step": plan.words_a_step,
+        "memory": f"{peak / 2**30:.1f} GiB",
+        "hours": round(seconds / 3600, 2),
+    }

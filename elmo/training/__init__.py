@@ -1,0 +1,1 @@
+"""One loop for everything that is trained; knows nothing of ELMo."""

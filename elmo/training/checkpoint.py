@@ -1,0 +1,87 @@
+"""Checkpoints: everything that a run needs to go on exactly, without pickling.
+
+A checkpoint is a folder `step-000001200/`:
+
+- `model.safetensors`, `optimizer.safetensors`: the same on every rank, written by rank 0
+- `rank-R.safetensors`: the state carried from batch to batch (for a biLM its LSTM state)
+- `rank-R.json`: how far the rank is: step, position in the data, counters
+
+It is written under a temporary name and renamed when whole; random numbers are a function of seed, step and rank, so
+there is no random state to keep.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+KEPT = 2
+
+
+def save_checkpoint(
+    folder: Path,
+    fabric: Fabric,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    carried: Sequence[Tensor],
+    progress: dict[str, Any],
+) -> Path:
+    """Writes `folder/step-N` for `progress["step"]` and removes all but the newest ones."""
+    target = folder / f"step-{progress['step']:09d}"
+    temporary = folder / f".{target.name}.part"
+    if fabric.is_global_zero:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        save_file(_contiguous(model.state_dict()), temporary / "model.safetensors")
+        save_file(_optimizer_tensors(optimizer), temporary / "optimizer.safetensors")
+    fabric.barrier()
+    rank = fabric.global_rank
+    save_file({str(i): t.detach().contiguous() for i, t in enumerate(carried)}, temporary / f"rank-{rank}.safetensors")
+    (temporary / f"rank-{rank}.json").write_text(json.dumps(progress), encoding="utf-8")
+    fabric.barrier()
+    if fabric.is_global_zero:
+        shutil.rmtree(target, ignore_errors=True)
+        temporary.replace(target)
+        for old in sorted(folder.glob("step-*"))[:-KEPT]:
+            shutil.rmtree(old)
+    fabric.barrier()
+    return target
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The checkpoint with the highest step, if there is one."""
+    return max(folder.glob("step-*"), default=None)
+
+
+def load_checkpoint(
+    checkpoint: Path, fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[list[Tensor], dict[str, Any]]:
+    """Fills model and optimizer; returns the carried tensors and the progress of this rank."""
+    model.load_state_dict(load_file(checkpoint / "model.safetensors"))
+    _load_optimizer(optimizer, load_file(checkpoint / "optimizer.safetensors"))
+    carried = load_file(checkpoint / f"rank-{fabric.global_rank}.safetensors", device=str(fabric.device))
+    progress = json.loads((checkpoint / f"rank-{fabric.global_rank}.json").read_text(encoding="utf-8"))
+    return [carried[str(i)] for i in range(len(carried))], progress
+
+
+def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    state = optimizer.state_dict()["state"]
+    return {f"{i}.{name}": tensor.contiguous() for i, values in state.items() for name, tensor in values.items()}
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,87 @@
+"""Data that crosses folders, and the one legend of shape letters.
+
+======  ==========================================================
+letter  meaning
+======  ==========================================================
+B       sentences of a batch, or parallel streams of text in training
+T       tokens of a sentence with `<S>` and `</S>`, or of a training window
+C       characters of a token (50 in the published models)
+W       distinct words
+E       width of a character vector
+F       filters of the character CNN, all widths together
+L       LSTM layers of one direction
+N       layers of vectors, L + 1 (layer 0 is the token layer)
+P       projection: what one direction outputs
+D       2 P: forward and backward side by side
+H       LSTM memory cells
+V       words that the softmax knows
+S       negatives sampled for the softmax
+2       reading directions: 0 forward, 1 backward
+======  ==========================================================
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+class LstmState(NamedTuple):
+    """What the LSTMs remember between two calls; passed in, returned, never kept in a module."""
+
+    hidden: Float[Tensor, "L 2 B P"]
+    cell: Float[Tensor, "L 2 B H"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences as characters. Boundaries are in it already; 0 is padding, after the last token."""
+
+    char_ids: Int[Tensor, "B T C"]
+    lengths: Int[Tensor, " B"]
+
+    def to(self, device: torch.device | str) -> Self:
+        """The batch on another device."""
+        return _to(self, device)
+
+
+@dataclass(frozen=True)
+class BiLMOutput:
+    """All layers of a batch. `layers[0]` is the token layer, twice side by side; padding is zero."""
+
+    layers: Float[Tensor, "N B T D"]
+    mask: Bool[Tensor, "B T"]
+    state: LstmState
+
+
+@dataclass(frozen=True)
+class LmBatch:
+    """One training window of every stream, each direction in its own reading order.
+
+    Direction 0 reads `<S> w1 .. wn` and predicts `w1 .. wn </S>`; direction 1 reads `</S> wn .. w1` and predicts
+    `wn .. w1 <S>`. Windows cut sentences anywhere; the LSTM state goes on from window to window.
+    """
+
+    char_ids: Int[Tensor, "W C"]
+    """The distinct words of the window, each once."""
+    inputs: Int[Tensor, "2 B T"]
+    """Rows of `char_ids`."""
+    targets: Int[Tensor, "2 B T"]
+    """Word ids of the vocabulary, to be predicted at the same position."""
+    keep: Bool[Tensor, "2 B T"]
+    """False where the state is set to zero before the token is read: at a document's first sentence."""
+    starts: Bool[Tensor, "2 B T"]
+    """True where a sentence begins (the input is its boundary token)."""
+    position: dict[str, Any]
+    """Where the reader stands after this window (plain JSON values): enough to go on from here."""
+
+    def to(self, device: torch.device | str) -> Self:
+        """The batch on another device."""
+        return _to(self, device)
+
+
+def _to(batch: Any, device: torch.device | str) -> Any:
+    tensors = {name: value.to(device) for name, value in vars(batch).items() if isinstance(value, Tensor)}
+    return replace(batch, **tensors)
