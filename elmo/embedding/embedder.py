@@ -1,0 +1,202 @@
+"""Embedder: tokenised sentences -> one array a sentence.
+
+- batches of similar length under a budget of tokens; the order of the input is restored
+- `embed_stream`: any number of sentences at constant memory
+- what the LSTMs remember before a sentence is a policy: "reset", "carry" or "warm"
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from elmo import formats
+from elmo.embedding.layers import Layers, Selection, selection
+from elmo.errors import InputError
+from elmo.model.bilm import BiLM
+from elmo.text.batching import by_length, to_batch
+from elmo.text.tokenizer import TextConfig
+from elmo.types import LstmState
+
+StatePolicy = Literal["reset", "carry", "warm"]
+Precision = Literal["float32", "bfloat16", "float16"]
+Sentence = Sequence[str]
+
+NEUTRAL_TEXT = (
+    "The morning was quiet and the streets were still empty .",
+    "A few people waited for the bus near the old bridge .",
+    "It had rained during the night , but the sky was clear again .",
+    "Some shops were open already , and others would open later .",
+    "She asked how long the journey would take , and he said about an hour .",
+    "Nothing unusual happened that day .",
+)
+"""What a "warm" state has read, unless another text is given."""
+
+BATCHES_OF_A_CHUNK = 8
+
+
+class Embedder:
+    """Turns tokenised sentences into vectors with one model.
+
+    `state` says what the LSTMs remember when a sentence begins:
+
+    - "reset": nothing. The vectors of a sentence depend on the sentence alone.
+    - "carry": what they remember at the end of the sentence `batch_size` places before, as in the published programs:
+      consecutive batches of `batch_size` sentences in the order of the input, the state of row i passed on to row i. A
+      smaller last batch uses and changes the first rows only. Every call begins with nothing remembered, unless
+      `keep_state`: then it goes on where the last call ended, until `reset_state`.
+    - "warm": a neutral text (`warm_text`, tokens parted by spaces), read once; the same for every sentence.
+    """
+
+    def __init__(
+        self,
+        bilm: BiLM,
+        *,
+        text: TextConfig | None = None,
+        device: str | torch.device | None = None,
+        precision: Precision = "float32",
+        state: StatePolicy = "reset",
+        batch_tokens: int = 2048,
+        batch_size: int = 32,
+        keep_state: bool = False,
+        warm_text: Sequence[str] = NEUTRAL_TEXT,
+    ) -> None:
+        _check_choice("state", state, ("reset", "carry", "warm"))
+        _check_choice("precision", precision, ("float32", "bfloat16", "float16"))
+        for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
+            if value < 1:
+                raise InputError(f"{name} is {value}; at least 1 is expected")
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.bilm = bilm.to(self.device).eval()
+        self.text = text
+        self.state: StatePolicy = state
+        self.precision: Precision = precision
+        self.batch_tokens = batch_tokens
+        self.batch_size = batch_size
+        self.keep_state = keep_state
+        self.warm_text = warm_text
+        self._carried: LstmState | None = None
+        self._warm: LstmState | None = None
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, **options: Any) -> "Embedder":
+        """An embedder with the model at `path` (see `elmo.formats.load`); `options` are those of the class."""
+        model = formats.load(path)
+        return cls(model.bilm(), text=model.text, **options)
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of vectors (N), the token layer included."""
+        return self.bilm.config.lstm.n_layers + 1
+
+    @property
+    def dim(self) -> int:
+        """Size of a vector (D)."""
+        return 2 * self.bilm.config.lstm.projection_dim
+
+    def embed(self, sentences: Sequence[Sentence], layers: Layers = "all") -> list[np.ndarray]:
+        """One float32 array for every sentence: (N, T, D) for layers "all", (T, D) for any other choice of layers.
+
+        T counts the tokens that were given; an empty sentence has T = 0. `layers` is "all", "average", "top", the
+        number of a layer (0 is the token layer), or one weight for every layer.
+        Raises InputError where a string is given in the place of a list of tokens.
+        """
+        return list(self.embed_stream(sentences, layers))
+
+    def embed_stream(self, sentences: Iterable[Sentence], layers: Layers = "all") -> Iterator[np.ndarray]:
+        """As `embed`, one array at a time and in order, for any number of sentences at constant memory.
+
+        Some sentences are read ahead, to be sorted by length.
+        """
+        select = selection(layers, self.n_layers)
+        if isinstance(sentences, str):
+            raise InputError(f"{sentences[:40]!r} is a string; a list of sentences is expected: [text.split()]")
+        checked = map(_check_sentence, sentences, range(1 << 62))
+        return self._in_order(checked, select) if self.state == "carry" else self._sorted(checked, select)
+
+    def reset_state(self) -> None:
+        """Forgets what earlier calls left behind, where `keep_state` asked for it."""
+        self._carried = None
+
+    def _sorted(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
+        """Chunk by chunk; the sentences of a chunk are batched by length."""
+        while chunk := _take_tokens(sentences, BATCHES_OF_A_CHUNK * self.batch_tokens):
+            vectors: dict[int, np.ndarray] = {}
+            for rows in by_length([len(sentence) + 2 for sentence in chunk], self.batch_tokens):
+                state = None if self.state == "reset" else _repeat(self._warm_state(), len(rows))
+                arrays, _ = self._run([chunk[row] for row in rows], select, state)
+                vectors.update(zip(rows, arrays, strict=True))
+            for row in range(len(chunk)):
+                yield vectors.pop(row)
+
+    def _in_order(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
+        """Batches of `batch_size` in the order of the input, the state passed on."""
+        state = self._carried if self.keep_state else None
+        state = state or self.bilm.initial_state(self.batch_size)
+        while batch := list(islice(sentences, self.batch_size)):
+            arrays, after = self._run(batch, select, LstmState(*(part[:, :, : len(batch)] for part in state)))
+            parts = zip(after, state, strict=True)
+            state = LstmState(*(torch.cat([new, old[:, :, len(batch) :]], dim=2) for new, old in parts))
+            if self.keep_state:
+                self._carried = state
+            yield from arrays
+
+    def _warm_state(self) -> LstmState:
+        """The state of one row after the neutral text."""
+        if self._warm is None:
+            state = self.bilm.initial_state(1)
+            for sentence in self.warm_text:
+                _, state = self._run([sentence.split()], selection("top", self.n_layers), state)
+            self._warm = state
+        return self._warm
+
+    @torch.inference_mode()
+    def _run(
+        self, sentences: list[Sentence], select: Selection, state: LstmState | None
+    ) -> tuple[list[np.ndarray], LstmState]:
+        """The vectors of one batch, boundaries dropped, and the state after it."""
+        batch = to_batch(sentences, self.bilm.config.char_cnn.max_characters_per_token)
+        batch = type(batch)(batch.char_ids.to(self.device), batch.lengths.to(self.device))
+        low = self.precision != "float32"
+        with torch.autocast(self.device.type, getattr(torch, self.precision) if low else None, enabled=low):
+            output = self.bilm(batch, state)
+        vectors: Float[np.ndarray, "... B T D"] = select(output.layers).float().cpu().numpy()
+        # Copies: a view would keep the vectors of the whole batch in memory.
+        rows = [vectors[..., row, 1 : len(sentence) + 1, :].copy() for row, sentence in enumerate(sentences)]
+        return rows, output.state
+
+
+def _check_sentence(sentence: Sentence, number: int) -> Sentence:
+    if isinstance(sentence, str):
+        raise InputError(
+            f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: .split() it"
+        )
+    tokens = list(sentence)
+    for token in tokens:
+        if not isinstance(token, str):
+            raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
+    return tokens
+
+
+def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
+    """The next sentences, until they hold `budget` tokens."""
+    chunk: list[Sentence] = []
+    for sentence in sentences:
+        chunk.append(sentence)
+        budget -= len(sentence) + 2
+        if budget <= 0:
+            break
+    return chunk
+
+
+def _repeat(state: LstmState, rows: int) -> LstmState:
+    return LstmState(*(part.expand(-1, -1, rows, -1) for part in state))
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}; one of {', '.join(choices)} is expected")

@@ -1,0 +1,47 @@
+"""Which layers a user wants, by name.
+
+"all", "average", "top", a layer's number (0 is the token layer), or one weight for every layer.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from elmo.errors import InputError
+
+Layers = str | int | Sequence[float]
+Selection = Callable[[Float[Tensor, "N B T D"]], Tensor]
+CHOICES = "'all', 'average', 'top', a number from 0 to {last}, or {n} weights"
+
+
+def parse_layers(text: str) -> Layers:
+    """The choice of layers as it stands on a command line: a name, `1`, or weights such as `0.2,0.3,0.5`."""
+    try:
+        return [float(weight) for weight in text.split(",")] if "," in text else int(text)
+    except ValueError:
+        return text
+
+
+def selection(layers: Layers, n_layers: int) -> Selection:
+    """A function of all layers that gives what is wanted: (N, B, T, D) for "all", else (B, T, D).
+
+    Weights are used as they are: neither normalised nor passed through a softmax.
+    """
+    if isinstance(layers, str):
+        names: dict[str, Selection] = {
+            "all": lambda every: every,
+            "average": lambda every: every.mean(dim=0),
+            "top": lambda every: every[-1],
+        }
+        if layers in names:
+            return names[layers]
+    elif isinstance(layers, int) and not isinstance(layers, bool):
+        if 0 <= layers < n_layers:
+            return lambda every: every[layers]
+    elif isinstance(layers, Sequence) and len(layers) == n_layers:
+        weights = [float(weight) for weight in layers]
+        return lambda every: torch.einsum("n,nbtd->btd", every.new_tensor(weights), every)
+    choices = CHOICES.format(last=n_layers - 1, n=n_layers)
+    raise InputError(f"layers is {layers!r}; this model has {n_layers} layers of vectors: {choices} are possible")

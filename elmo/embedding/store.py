@@ -1,0 +1,329 @@
+"""Files of vectors: written row by row at constant memory, read row by row in any order. One row is one sentence.
+
+- `.hdf5`, `.h5`: the layout of AllenNLP. Datasets "0", "1", ... by row; `sentence_to_index`, one string of JSON (left
+  out where it would pass 16 MB, since its readers hold it whole); and, of ours, `tokens`
+- `.npz`: arrays "0", "1", ...; and a member `tokens.jsonl`. About 0.7 kB of memory a row, for the zip's directory
+- `.parquet`: columns row, tokens, vectors (flat), shape; needs the extra `store`
+
+Tokens are stored as JSON, a list a row, since a token may hold a space. A sentence without tokens is an array with
+T = 0. A file is there whole or not at all.
+"""
+
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import h5py
+import numpy as np
+
+from elmo.errors import InputError
+from elmo.formats.hdf5 import Hdf5Output
+from elmo.formats.whole import check_output, whole
+
+Dtype = Literal["float32", "float16"]
+
+INDEX, TOKENS, NPZ_TOKENS = "sentence_to_index", "tokens", "tokens.jsonl"
+MAX_INDEX_CHARACTERS = 16_000_000
+ROWS_AT_ONCE = 1024
+PARQUET_GROUP_BYTES = 16_000_000
+
+
+@contextmanager
+def write_vectors(path: Path, dtype: Dtype = "float32", overwrite: bool = False) -> Iterator["Writer"]:
+    """A writer for `path`, whose suffix says in which format; the file is moved there when the block ends well.
+
+    Raises FileExistsError where `path` exists, unless `overwrite`; OSError where the disk is full.
+    """
+    check_vectors_path(path, overwrite)
+    if dtype not in ("float32", "float16"):
+        raise InputError(f"dtype is {dtype!r}; float32 or float16 is expected")
+    with whole(path, overwrite) as temporary, WRITERS[path.suffix](temporary, np.dtype(dtype)) as writer:
+        yield writer
+
+
+def check_vectors_path(path: Path, overwrite: bool = False) -> None:
+    """Raises what `write_vectors` would raise for this path, before any work is done."""
+    if path.suffix not in WRITERS:
+        raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(WRITERS)} is expected")
+    if path.suffix == ".parquet":
+        _pyarrow()
+    check_output(path, overwrite)
+
+
+class Hdf5Writer:
+    """Rows -> the HDF5 layout of AllenNLP."""
+
+    def __init__(self, path: Path, dtype: np.dtype) -> None:
+        self._dtype = dtype
+        self._rows = 0
+        self._tokens: list[str] = []
+        self._index: io.StringIO | None = io.StringIO()
+        self._output = Hdf5Output(path)
+        string = h5py.string_dtype()
+        self._stored = self._output.file.create_dataset(TOKENS, (0,), string, maxshape=(None,), chunks=(ROWS_AT_ONCE,))
+
+    def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
+        """The next row. Of a sentence that comes twice the index has both rows; readers of JSON keep the last."""
+        self._output.file.create_dataset(str(self._rows), data=vectors.astype(self._dtype, copy=False))
+        self._tokens.append(_to_json(tokens))
+        if self._index is not None:
+            begin = ", " if self._rows else "{"
+            self._index.write(f'{begin}{_to_json(sentence)}: "{self._rows}"')
+            self._index = self._index if self._index.tell() < MAX_INDEX_CHARACTERS else None
+        self._rows += 1
+        if len(self._tokens) == ROWS_AT_ONCE:
+            self._write_tokens()
+        self._output.check()
+
+    def __enter__(self) -> "Hdf5Writer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._write_tokens()
+                self._write_index()
+        finally:
+            self._output.__exit__(kind, error, trace)
+
+    def _write_index(self) -> None:
+        if self._index is not None:
+            text = self._index.getvalue() + ("}" if self._rows else "{}")
+            self._output.file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = text
+
+    def _write_tokens(self) -> None:
+        self._stored.resize((self._rows,))
+        self._stored[self._rows - len(self._tokens) :] = self._tokens
+        self._tokens.clear()
+
+
+class NpzWriter:
+    """Rows -> a zip of `.npy` files."""
+
+    def __init__(self, path: Path, dtype: np.dtype) -> None:
+        self._dtype = dtype
+        self._rows = 0
+        self._file = path.open("wb")
+        self._zip = zipfile.ZipFile(self._file, "w")
+        self._tokens = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
+
+    def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
+        """The next row."""
+        array = io.BytesIO()
+        np.lib.format.write_array(array, vectors.astype(self._dtype, copy=False), allow_pickle=False)
+        self._zip.writestr(f"{self._rows}.npy", array.getbuffer())
+        self._tokens.write(f"{_to_json(tokens)}\n".encode())
+        self._rows += 1
+
+    def __enter__(self) -> "NpzWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error nothing more can be written; closing would try to, and its own error would hide the first.
+        with suppress(*[] if error is None else [OSError]):
+            try:
+                if error is None:
+                    self._write_tokens()
+                self._zip.close()
+            finally:
+                self._tokens.close()
+                self._file.close()
+
+    def _write_tokens(self) -> None:
+        self._tokens.seek(0)
+        with self._zip.open(NPZ_TOKENS, "w", force_zip64=True) as member:
+            while part := self._tokens.read(1 << 20):
+                member.write(part)
+
+
+class ParquetWriter:
+    """Rows -> a Parquet file, some rows at a time."""
+
+    def __init__(self, path: Path, dtype: np.dtype) -> None:
+        self._arrow, parquet = _pyarrow()
+        self._dtype = dtype
+        self._rows = self._size = 0
+        self._group: dict[str, list[Any]] = {"row": [], "tokens": [], "vectors": [], "shape": []}
+        arrow = self._arrow
+        kinds = [arrow.int64(), arrow.list_(arrow.string()), arrow.list_(arrow.from_numpy_dtype(dtype))]
+        columns = zip(self._group, [*kinds, arrow.list_(arrow.int32())], strict=True)
+        self._schema = arrow.schema(list(columns))
+        self._writer = parquet.ParquetWriter(path, self._schema, use_dictionary=["tokens"])
+
+    def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
+        """The next row."""
+        row = (self._rows, list(tokens), vectors.astype(self._dtype, copy=False).ravel(), vectors.shape)
+        for column, value in zip(self._group.values(), row, strict=True):
+            column.append(value)
+        self._rows += 1
+        self._size += vectors.nbytes + 64
+        if self._size >= PARQUET_GROUP_BYTES:
+            self._write_group()
+
+    def __enter__(self) -> "ParquetWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(*[] if error is None else [OSError]):
+            try:
+                if error is None:
+                    self._write_group()
+            finally:
+                self._writer.close()
+
+    def _write_group(self) -> None:
+        self._writer.write_table(self._arrow.table(self._group, schema=self._schema))
+        for column in self._group.values():
+            column.clear()
+        self._size = 0
+
+
+Writer = Hdf5Writer | NpzWriter | ParquetWriter
+WRITERS = {".hdf5": Hdf5Writer, ".h5": Hdf5Writer, ".npz": NpzWriter, ".parquet": ParquetWriter}
+
+
+class Hdf5Vectors:
+    """Rows of an HDF5 file; also of one that AllenNLP wrote, which has no tokens."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = h5py.File(path, "r")
+        self._rows = len(self._file) - sum(name in self._file for name in (INDEX, TOKENS))
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self._file[str(row)][()]  # type: ignore[index, return-value]
+
+    def tokens(self, row: int) -> list[str]:
+        """The tokens of a row."""
+        if TOKENS not in self._file:
+            raise InputError(f"{self._path}: has no tokens; write it with `elmo embed`")
+        return json.loads(self._file[TOKENS][row])  # type: ignore[index, arg-type]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class NpzVectors:
+    """Rows of an `.npz` file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._arrays = np.load(path)
+        self._rows = len(self._arrays.files) - (NPZ_TOKENS in self._arrays.files)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self._arrays[str(row)]
+
+    def tokens(self, row: int) -> list[str]:
+        """The tokens of a row; the first call reads those of all rows."""
+        return json.loads(self._lines[row])
+
+    def close(self) -> None:
+        self._arrays.close()
+
+    @cached_property
+    def _lines(self) -> list[bytes]:
+        if NPZ_TOKENS not in self._arrays.files:
+            raise InputError(f"{self._path}: has no tokens; write it with `elmo embed`")
+        return self._arrays[NPZ_TOKENS].split(b"\n")
+
+
+class ParquetVectors:
+    """Rows of a Parquet file; holds one group of rows at a time."""
+
+    def __init__(self, path: Path) -> None:
+        _, parquet = _pyarrow()
+        self._file = parquet.ParquetFile(path)
+        groups = range(self._file.num_row_groups)
+        self._ends = np.cumsum([self._file.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
+        self._group: tuple[int, Any] = (-1, None)
+
+    def __len__(self) -> int:
+        return self._file.metadata.num_rows
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        table, place = self._find(row)
+        vectors = table["vectors"][place].values.to_numpy(zero_copy_only=False)
+        return vectors.reshape(table["shape"][place].as_py())
+
+    def tokens(self, row: int) -> list[str]:
+        """The tokens of a row."""
+        table, place = self._find(row)
+        return table["tokens"][place].as_py()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _find(self, row: int) -> tuple[Any, int]:
+        """The group of rows that has `row`, and its place there."""
+        number = int(np.searchsorted(self._ends, row, side="right"))
+        if number != self._group[0]:
+            self._group = (number, self._file.read_row_group(number).combine_chunks())
+        return self._group[1], row - int(self._ends[number - 1] if number else 0)
+
+
+Vectors = Hdf5Vectors | NpzVectors | ParquetVectors
+READERS = {".hdf5": Hdf5Vectors, ".h5": Hdf5Vectors, ".npz": NpzVectors, ".parquet": ParquetVectors}
+
+
+@contextmanager
+def read_vectors(path: str | Path) -> Iterator[Vectors]:
+    """Opens a file of vectors: `len(vectors)`, `vectors[row]`, `vectors.tokens(row)`.
+
+    Raises InputError where the file is of another kind or is not whole.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    if path.suffix not in READERS:
+        raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(READERS)} is expected")
+    try:
+        vectors = READERS[path.suffix](path)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not a whole {path.suffix} file ({error}); write it again") from error
+    try:
+        yield vectors
+    finally:
+        vectors.close()
+
+
+def _to_json(value: str | Sequence[str]) -> str:
+    """JSON; escapes are used only where a string holds what UTF-8 cannot express."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or _is_utf8(text) else json.dumps(value)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InputError(f"Parquet needs pyarrow ({error}): pip install 'elmo-torch[store]', or use .hdf5") from error
+    return pyarrow, pyarrow.parquet

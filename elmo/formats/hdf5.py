@@ -1,0 +1,133 @@
+"""HDF5 files, opened so that what goes wrong is said in one line.
+
+- `read_hdf5`: a truncated or foreign file is an InputError
+- `Hdf5Output`: a full disk is an ordinary OSError. HDF5 itself reports a failed write late, from a destructor, and may
+  crash when the file is closed (seen with HDF5 2.0), so it writes through an object that never fails towards HDF5:
+  it keeps the error, and what could not be written, until the error is asked for.
+"""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import h5py
+
+from elmo.errors import InputError
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+def is_hdf5(path: Path) -> bool:
+    """Whether the file begins as an HDF5 file does."""
+    with path.open("rb") as file:
+        return file.read(len(SIGNATURE)) == SIGNATURE
+
+
+@contextmanager
+def read_hdf5(path: Path) -> Iterator[h5py.File]:
+    """Opens for reading; raises InputError where the file is not whole, also later, inside the block."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except InputError:
+        raise
+    except (OSError, RuntimeError, KeyError) as error:
+        size = path.stat().st_size
+        raise InputError(f"{path}: not a whole HDF5 file ({size:,} bytes: {error}); fetch or copy it again") from error
+
+
+class Hdf5Output:
+    """A new HDF5 file. `check` raises the first error of writing; leaving the `with` block does, too."""
+
+    def __init__(self, path: Path) -> None:
+        self._sink = _Sink(path)
+        # "v108": links of a large group are kept in a tree on disk. The older layout, the default, keeps all names of a
+        # group in memory. Every HDF5 since 1.8 (2008) reads it.
+        self.file = h5py.File(self._sink, "w", libver=("v108", "v108"))
+
+    def check(self) -> None:
+        """Raises what the operating system refused so far."""
+        if self._sink.error is not None:
+            raise self._sink.error
+
+    def __enter__(self) -> "Hdf5Output":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.file.close()
+        self._sink.close()
+        if error is None:
+            self.check()
+
+
+class _Sink:
+    """The file-like object that h5py writes to. After the first error everything goes to memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._position = 0
+        self._unwritten: list[tuple[int, bytes]] = []
+        self.error: BaseException | None = None
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position}.get(whence)
+        self._position = offset + (os.fstat(self._descriptor).st_size if base is None else base)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: bytes | memoryview) -> int:
+        size = len(data)
+        try:
+            if self.error is None:
+                self._write(memoryview(data))
+        except BaseException as error:  # an interrupt, too, must not pass through HDF5
+            self.error = error
+        if self.error is not None:
+            self._unwritten.append((self._position, bytes(data)))
+        self._position += size
+        return size
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:
+        view = memoryview(buffer)
+        begin, end = self._position, self._position + len(view)
+        read = os.preadv(self._descriptor, [view], begin)
+        if self._unwritten:
+            view[read:] = bytes(len(view) - read)
+            read = len(view)
+        for offset, data in self._unwritten:
+            low, high = max(begin, offset), min(end, offset + len(data))
+            if low < high:
+                view[low - begin : high - begin] = data[low - offset : high - offset]
+        self._position += read
+        return read
+
+    def read(self, size: int = -1) -> bytes:
+        buffer = bytearray(size)
+        return bytes(buffer[: self.readinto(buffer)])
+
+    def truncate(self, size: int) -> int:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            self.error = self.error or error
+        return size
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _write(self, data: memoryview) -> None:
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._descriptor, data[done:], self._position + done)

@@ -1,0 +1,150 @@
+"""Our own format: a folder of `config.json`, `model.safetensors` and, where the model has words, `vocab.txt`.
+
+- `config.json`: `{"format": "elmo-torch", "version": 1, "model": BiLMConfig, "text": TextConfig or null, "card": {}}`
+- `model.safetensors`: `bilm.*` and, where there is a softmax, `lm_head.*`; float32, or float16 to be half as large
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from elmo.config import ConfigError, from_dict, to_dict
+from elmo.errors import InputError
+from elmo.formats.stored import Description, Model, Shape, check_shapes, weight_shapes
+from elmo.formats.whole import whole
+from elmo.model.bilm import BiLMConfig
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
+
+FORMAT = "elmo-torch"
+VERSION = 1
+CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocab.txt"
+
+
+def recognizes(path: Path) -> bool:
+    """Whether `path` is such a folder, or one of its files."""
+    config = _folder(path) / CONFIG
+    try:
+        return json.loads(config.read_bytes())["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def describe(path: Path) -> Description:
+    """Reads the configuration, the vocabulary and the header of the weights."""
+    folder = _folder(path)
+    config, text, card = _read_config(folder / CONFIG)
+    bilm, lm_head, dtypes = _read_header(folder / WEIGHTS)
+    vocabulary = _read_vocabulary(folder)
+    _check(folder, config, bilm, lm_head, vocabulary)
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    return Description(path, FORMAT, config, bilm, lm_head, "/".join(dtypes), size, vocabulary, text, card)
+
+
+def load(path: Path) -> Model:
+    """Reads a model; raises InputError or ConfigError where its files do not fit together."""
+    found = describe(path)
+    weights = load_file(_folder(path) / WEIGHTS)
+    bilm, lm_head = _parts({name: weight.float() for name, weight in weights.items()})
+    return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card)
+
+
+def save(model: Model, path: Path, overwrite: bool = False, dtype: Literal["float32", "float16"] = "float32") -> None:
+    """Writes the folder `path`, whole or not at all; `dtype` is that of the stored weights."""
+    config = {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": to_dict(model.config),
+        "text": None if model.text is None else to_dict(model.text),
+        "card": model.card,
+    }
+    parts = {"bilm": model.weights, "lm_head": model.lm_head or {}}
+    weights = {f"{part}.{name}": weight for part, named in parts.items() for name, weight in named.items()}
+    stored = {name: w.detach().to("cpu", getattr(torch, dtype)).contiguous() for name, w in weights.items()}
+    with whole(path, overwrite) as folder:
+        folder.mkdir()
+        (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        _save_weights(stored, folder / WEIGHTS)
+        if model.vocabulary is not None:
+            model.vocabulary.save(folder / VOCABULARY)
+
+
+def _folder(path: Path) -> Path:
+    return path.parent if path.is_file() else path
+
+
+def _read_config(file: Path) -> tuple[BiLMConfig, TextConfig | None, dict[str, Any]]:
+    values = json.loads(file.read_text(encoding="utf-8"))
+    if values.get("version") != VERSION:
+        raise InputError(
+            f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model was written by another"
+            " version of elmo-torch: pip install -U elmo-torch"
+        )
+    try:
+        config = from_dict(BiLMConfig, values.get("model", {}), "model.")
+        text = None if values.get("text") is None else from_dict(TextConfig, values["text"], "text.")
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
+    return config, text, values.get("card", {})
+
+
+def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None, list[str]]:
+    """The shapes of the biLM and of the softmax, and the data types."""
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file; the folder of a model holds {CONFIG} and {WEIGHTS}")
+    try:
+        with safetensors.safe_open(file, framework="pt") as header:
+            slices = {name: header.get_slice(name) for name in header.keys()}  # noqa: SIM118
+            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            dtypes = sorted({str(part.get_dtype()) for part in slices.values()})
+    except safetensors.SafetensorError as error:
+        size = file.stat().st_size
+        raise InputError(f"{file}: not a whole safetensors file ({size:,} bytes: {error}); copy it again") from error
+    return *_parts(shapes), dtypes
+
+
+def _parts(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    bilm = {name.removeprefix("bilm."): value for name, value in named.items() if name.startswith("bilm.")}
+    lm_head = {name.removeprefix("lm_head."): value for name, value in named.items() if name.startswith("lm_head.")}
+    return bilm, lm_head or None
+
+
+def _read_vocabulary(folder: Path) -> Vocabulary | None:
+    file = folder / VOCABULARY
+    return Vocabulary.load(file) if file.is_file() else None
+
+
+def _check(
+    folder: Path,
+    config: BiLMConfig,
+    bilm: dict[str, Shape],
+    lm_head: dict[str, Shape] | None,
+    vocabulary: Vocabulary | None,
+) -> None:
+    file, remedy = folder / WEIGHTS, f"the file does not belong to the {CONFIG} beside it"
+    expected = weight_shapes(config)
+    check_shapes(file, bilm, expected, remedy)
+    for name in bilm:
+        if name not in expected:
+            raise InputError(f"{file}: {name} is not in the model that {CONFIG} describes; {remedy}")
+    if lm_head is None:
+        return
+    if vocabulary is None:
+        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the softmax in {WEIGHTS} needs its words")
+    words = len(vocabulary)
+    remedy = f"{VOCABULARY} has {words} words and does not belong to it"
+    check_shapes(file, lm_head, {"weight": (words, config.lstm.projection_dim), "bias": (words,)}, remedy)
+
+
+def _save_weights(weights: dict[str, Tensor], file: Path) -> None:
+    try:
+        save_file(weights, file)
+    except safetensors.SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(*([int(number[1]), str(error)] if number else [str(error)])) from error

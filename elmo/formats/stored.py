@@ -1,0 +1,88 @@
+"""What every format reads and writes: a `Model` in memory, and the `Description` of one that was not loaded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmo.errors import InputError
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Everything that a stored model consists of. Weights are float32, by the names of `BiLM.state_dict`."""
+
+    config: BiLMConfig
+    weights: dict[str, Tensor]
+    lm_head: dict[str, Tensor] | None = None
+    """The softmax over the vocabulary, by the names of `LmHead.state_dict`, where the format has one."""
+    vocabulary: Vocabulary | None = None
+    text: TextConfig | None = None
+    """How the text was tokenised that the model was trained on, where it is known."""
+    card: dict[str, Any] = field(default_factory=dict)
+    """Where the model comes from: plain JSON values."""
+
+    def bilm(self) -> BiLM:
+        """The network with these weights, which it shares with this object; in evaluation mode."""
+        with torch.device("meta"):
+            bilm = BiLM(self.config)
+        bilm.load_state_dict(self.weights, assign=True)
+        return bilm.eval()
+
+
+@dataclass(frozen=True)
+class Description:
+    """What can be said of a stored model from its headers alone."""
+
+    path: Path
+    format: str
+    config: BiLMConfig
+    shapes: dict[str, Shape]
+    """Of every weight, by the names of `BiLM.state_dict`."""
+    lm_head: dict[str, Shape] | None
+    dtype: str
+    """Of the stored weights."""
+    bytes_on_disk: int
+    vocabulary: Vocabulary | None
+    text: TextConfig | None
+    card: dict[str, Any]
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Numbers of parameters: of the token encoder, of the LSTMs, and of the softmax where there is one."""
+        encoder = {name: shape for name, shape in self.shapes.items() if name.startswith("token_encoder.")}
+        lstm = {name: shape for name, shape in self.shapes.items() if name not in encoder}
+        parts = {"token encoder": encoder, "LSTMs": lstm} | ({"softmax": self.lm_head} if self.lm_head else {})
+        return {part: sum(map(_size, shapes.values())) for part, shapes in parts.items()}
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """What the weights take when loaded, as float32."""
+        return 4 * sum(self.parameters.values())
+
+
+def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """The shape of every weight of a biLM; nothing is allocated."""
+    with torch.device("meta"):
+        return {name: tuple(weight.shape) for name, weight in BiLM(config).state_dict().items()}
+
+
+def check_shapes(file: Path, seen: Mapping[str, Shape], expected: Mapping[str, Shape], remedy: str) -> None:
+    """Raises InputError that names the first dataset of `file` that is missing or has another shape."""
+    for name, shape in expected.items():
+        if name not in seen:
+            raise InputError(f"{file}: {name} is missing; shape {shape} is expected; {remedy}")
+        if seen[name] != shape:
+            raise InputError(f"{file}: {name} has shape {seen[name]}; {shape} is expected; {remedy}")
+
+
+def _size(shape: Shape) -> int:
+    return torch.Size(shape).numel()

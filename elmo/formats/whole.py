@@ -1,0 +1,66 @@
+"""Output that is there whole or not at all: written beside its place, moved when finished, removed when it fails."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def check_output(path: Path, overwrite: bool = False) -> None:
+    """Raises OSError where `path` exists, unless it may be overwritten, or where its folder does not."""
+    if path.exists() and not overwrite:
+        raise FileExistsError(
+            errno.EEXIST, "the output exists; remove it, name another, or allow overwriting", str(path)
+        )
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the output's folder does not exist; create it", str(path.parent))
+
+
+@contextmanager
+def whole(path: Path, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary path beside `path`, for a file or a folder, that becomes `path` when the block ends well.
+
+    Otherwise what was written is removed and what was at `path` is untouched. On a full disk the OSError says how much
+    was written and how much is free.
+    """
+    check_output(path, overwrite)
+    path = path.absolute()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield temporary
+        _move(temporary, path)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        written, free = _size(temporary), shutil.disk_usage(path.parent).free
+        problem = f"{os.strerror(error.errno)}: more than the {written:,} bytes written so far are needed, {free:,} are"
+        raise OSError(error.errno, f"{problem} free; make room or name another output", str(path)) from error
+    finally:
+        _remove(temporary)
+
+
+def _move(source: Path, target: Path) -> None:
+    if not target.is_dir():
+        source.replace(target)
+        return
+    # A folder cannot replace another that holds files: the old one steps aside until the new one is in place.
+    old = source.with_suffix(".old")
+    target.replace(old)
+    source.replace(target)
+    _remove(old)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
