@@ -10,5 +10,7 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+autodoc_inherit_docstrings = False  # torch's page on `forward` is not ours
+autodoc_default_options = {"undoc-members": True}
 # Links to files of the repository (README, CONTRIBUTING) lie outside of the site.
 suppress_warnings = ["myst.xref_missing"]
