@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
     return batches
 
 
-def check_tokens(sentences: Sequence[Sequence[str]]) -> None:
+def check_tokens(sentences: Any) -> None:
     """Raises InputError where a string stands for a list, whose letters would pass for tokens."""
     if isinstance(sentences, str):
         raise InputError(f"{sentences[:40]!r} is a string; a list of tokenised sentences is expected: [text.split()]")

@@ -14,8 +14,9 @@ import random
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer
@@ -61,7 +62,7 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
     return sorted(paths)
 
 
-def open_text(path: Path) -> TextIO:
+def open_text(path: Path) -> TextIOWrapper:
     """Opens a text file for reading as UTF-8, decompressing `.gz` and `.xz`."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8")  # type: ignore[return-value]
@@ -77,11 +78,14 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
     """
     try:
         with open_text(path) as file:
-            rest = file.readline(max_characters).removeprefix("\ufeff")
-            while rest:
-                line, rest = _cut(rest, max_characters)
-                yield line
-                rest += file.readline(max_characters)
+            text = file.readline(max_characters).removeprefix("\ufeff")
+            is_remainder = False
+            while text:
+                line, rest = _cut(text, max_characters)
+                if line.strip() or not is_remainder:  # what a cut leaves of its line is no blank line
+                    yield line
+                is_remainder = not text.endswith("\n")
+                text = rest + file.readline(max_characters)
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}: line {_invalid_line(path)} is not UTF-8 ({error.reason}, byte 0x{error.object[error.start]:02x});"

@@ -95,7 +95,10 @@ class Vocabulary:
         return self._ids[UNKNOWN]
 
     def _bytes(self) -> bytes:
-        return "".join(f"{word}\n" for word in self.words).encode("utf-8", errors="ignore")
+        text = "".join(f"{word}\n" for word in self.words)
+        if text.count("\n") != len(self.words):
+            raise InputError("a word of the vocabulary has a line end in it; words are stored one a line: split it")
+        return text.encode("utf-8")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+"""Batches of sentences."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import InputError
+from elmo.text.batching import batch_to_ids, by_length, check_tokens, to_batch
+from elmo.text.characters import BOS, EOS, encode_words
+
+SENTENCES = st.lists(st.lists(st.text(min_size=1, max_size=4), max_size=6), max_size=5)
+
+
+@given(SENTENCES, st.sampled_from([5, 50]))
+def test_to_batch_puts_boundaries_around_every_sentence(sentences, max_characters):
+    batch = to_batch(sentences, max_characters)
+    assert batch.char_ids.dtype == batch.lengths.dtype == torch.int64
+    assert batch.lengths.tolist() == [len(sentence) + 2 for sentence in sentences]
+    for row, sentence, length in zip(batch.char_ids, sentences, batch.lengths, strict=True):
+        assert row[:length].tolist() == encode_words([BOS, *sentence, EOS], max_characters).tolist()
+        assert not row[length:].any()
+
+
+@given(SENTENCES)
+def test_batch_to_ids_adds_no_boundaries(sentences):
+    ids = batch_to_ids(sentences)
+    assert ids.shape == (len(sentences), max(map(len, sentences), default=0), 50)
+    for row, sentence in zip(ids, sentences, strict=True):
+        assert row[: len(sentence)].tolist() == encode_words(sentence).tolist()
+        assert not row[len(sentence) :].any()
+
+
+@given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 100))
+def test_by_length_keeps_the_budget_and_every_index(lengths, budget):
+    batches = by_length(lengths, budget)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) * max(lengths[i] for i in batch) <= budget or len(batch) == 1
+    in_order = [lengths[i] for batch in batches for i in batch]
+    assert in_order == sorted(in_order)
+
+
+def test_a_string_is_no_list_of_tokens():
+    with pytest.raises(InputError, match="sentence 1 is the string 'two words'"):
+        to_batch([["fine"], "two words"])
+    with pytest.raises(InputError, match="'two words' is a string"):
+        batch_to_ids("two words")
+    with pytest.raises(InputError, match="sentence 0 has the token 3"):
+        check_tokens([[3]])
+
+
+def test_a_token_of_any_length_is_cut():
+    assert to_batch([["x" * 10_000]]).char_ids.shape == (1, 3, 50)

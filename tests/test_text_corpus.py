@@ -1,0 +1,181 @@
+"""Documents of files: order, pieces, memory, and files that cannot be read."""
+
+import gzip
+import lzma
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import InputError
+from elmo.text import corpus
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+LINE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=12)
+DOCUMENTS = st.lists(st.lists(LINE.map(str.strip).filter(bool), min_size=1, max_size=4), max_size=6)
+
+
+def write(folder, documents, name="text.txt"):
+    path = folder / name
+    text = "\n\n".join("\n".join(paragraphs) for paragraphs in documents)
+    raw = text.encode()
+    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)(raw))
+    return path
+
+
+def many(folder, files=3, documents=40):
+    return [
+        write(folder, [[f"file {f} document {d}", "second line"] for d in range(documents)], f"{f}.txt")
+        for f in range(files)
+    ]
+
+
+@given(DOCUMENTS, st.sampled_from(["text.txt", "text.txt.gz", "text.xz"]))
+def test_documents_are_those_of_the_file(tmp_path_factory, documents, name):
+    path = write(tmp_path_factory.mktemp("corpus"), documents, name)
+    found = list(corpus.documents([path]))
+    assert [document.text.split("\n") for document in found] == documents
+    assert [(document.file, document.number) for document in found] == [(0, i) for i in range(len(documents))]
+    assert not any(document.is_continuation for document in found)
+
+
+def test_byte_order_mark_line_ends_and_blank_lines(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeff\r\n  \r\nOne. \r\nTwo.\r\n \t\r\n\r\nThree.".encode())
+    assert [document.text for document in corpus.documents([path])] == ["One.\nTwo.", "Three."]
+    path.write_bytes("\ufeff".encode())
+    assert list(corpus.documents([path])) == []
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(5, 60))
+def test_a_long_document_comes_in_pieces(tmp_path_factory, sizes, limit):
+    lines = ["x" * size for size in sizes]
+    path = write(tmp_path_factory.mktemp("corpus"), [lines, ["y"]])
+    *pieces, last = corpus.documents([path], max_characters=limit)
+    assert "".join(piece.text for piece in pieces).replace("\n", "") == "".join(lines)
+    assert all(len(piece.text.replace("\n", "")) <= max(limit, len(piece.text.split("\n")[0])) for piece in pieces)
+    assert [piece.is_continuation for piece in pieces] == [i > 0 for i in range(len(pieces))]
+    assert not last.is_continuation
+    assert all(after.follows(before) for before, after in zip(pieces, pieces[1:], strict=False))
+    assert not pieces[0].follows(None)
+    assert len(pieces) < 3 or not pieces[2].follows(pieces[0])
+
+
+@given(st.lists(st.integers(1, 25), min_size=1, max_size=30), st.integers(4, 40))
+def test_a_long_line_is_cut_at_white_space(tmp_path_factory, sizes, limit):
+    words = ["w" * size for size in sizes]
+    path = tmp_path_factory.mktemp("corpus") / "a.txt"
+    path.write_text(" ".join(words) + "\nend\n")
+    *pieces, last = (line for line in corpus.lines(path, limit) if line.strip())
+    assert last == "end"
+    assert all(len(piece) <= 2 * limit for piece in pieces)
+    assert "".join("".join(pieces).split()) == "".join(words)
+    if max(sizes) < limit // 2:
+        assert " ".join(pieces).split() == words
+
+
+def test_a_huge_line_and_a_huge_file_take_little_memory(tmp_path):
+    line, spaceless, many_lines = tmp_path / "line.txt.xz", tmp_path / "spaceless.txt", tmp_path / "many.txt.gz"
+    line.write_bytes(lzma.compress(b"word " * 600_000, preset=0))
+    spaceless.write_bytes(b"x" * 3_000_000)
+    many_lines.write_bytes(gzip.compress(b"some words in a line\n" * 50_000, 1))
+    tracemalloc.start()
+    count = sum(document.text.count("word ") + 1 for document in corpus.documents([line]))
+    size = sum(len(document.text) for document in corpus.documents([spaceless]))
+    lines = sum(document.text.count("\n") + 1 for document in corpus.shuffled([many_lines], 0, 0, 5_000, 50_000))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (count, size, lines) == (600_000, 3_000_000, 50_000)
+    assert peak < 1_000_000, f"{peak:,} bytes"
+
+
+def test_shuffled_has_every_document_once_in_an_order_of_seed_and_epoch(tmp_path):
+    paths = many(tmp_path)
+    in_order = list(corpus.documents(paths))
+
+    def order(seed, epoch):
+        return list(corpus.shuffled(paths, seed, epoch, buffer_characters=600))
+
+    first = order(1, 0)
+    assert order(1, 0) == first
+    assert len(first) == len(set(first)) == len(in_order)
+    assert set(first) == set(in_order)
+    assert first != in_order
+    assert order(1, 1) != first
+    assert order(2, 0) != first
+    assert {document.file for document in first[:15]} == {0, 1, 2}  # files are read side by side
+
+
+def test_shuffled_order_is_the_same_for_all_time(tmp_path):
+    """A stored position means the same document in every version of Python and of this package."""
+    order = [(d.file, d.number) for d in corpus.shuffled(many(tmp_path, 2, 4), 7, 3, buffer_characters=60)]
+    assert order == ORDER
+
+
+ORDER = [(0, 1), (0, 2), (1, 1), (0, 0), (1, 0), (1, 3), (1, 2), (0, 3)]
+
+
+def test_expand_names_files_once_and_sorted(tmp_path):
+    many(tmp_path)
+    (tmp_path / "odd[1].txt").write_text("x")
+    (tmp_path / "folder.txt").mkdir()
+    found = corpus.expand([f"{tmp_path}/*.txt", tmp_path / "1.txt", f"{tmp_path}/odd[1].txt"])
+    assert [path.name for path in found] == ["0.txt", "1.txt", "2.txt", "odd[1].txt"]
+
+
+@pytest.mark.parametrize(("name", "message"), [("none-*.txt", "matches no file"), (".", "is a folder")])
+def test_expand_says_what_is_missing(tmp_path, name, message):
+    with pytest.raises(InputError, match=message):
+        corpus.expand([f"{tmp_path}/{name}"])
+    with pytest.raises(InputError, match="no text file was named"):
+        corpus.expand([])
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".gz", ".xz"])
+@pytest.mark.parametrize("line", [1, 2, 70_000])
+def test_invalid_utf8_is_named_with_its_line(tmp_path, suffix, line):
+    raw = "früh genug\n".encode() * (line - 1) + b"zu sp\xe4t\n" + b"more\n" * 3
+    path = tmp_path / f"latin{suffix}"
+    path.write_bytes(
+        {".gz": lambda r: gzip.compress(r, 1), ".xz": lambda r: lzma.compress(r, preset=0)}.get(suffix, bytes)(raw)
+    )
+    with pytest.raises(InputError, match=rf"line {line} is not UTF-8 .*0xe4.*iconv") as raised:
+        list(corpus.documents([path]))
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_ends_within_a_character_is_named(tmp_path):
+    path = tmp_path / "cut.txt"
+    path.write_bytes("one\ncafé".encode()[:-1])
+    with pytest.raises(InputError, match="line 2 is not UTF-8"):
+        list(corpus.documents([path]))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_a_damaged_file_is_named(tmp_path, suffix):
+    whole = write(tmp_path, [[str(i) * 50] for i in range(2000)], f"whole{suffix}").read_bytes()
+    cut, text = tmp_path / f"cut{suffix}", tmp_path / f"text{suffix}"
+    cut.write_bytes(whole[: len(whole) // 2])
+    text.write_bytes(b"not compressed at all\n")
+    for path in (cut, text):
+        with pytest.raises(InputError, match="damaged or cut") as raised:
+            list(corpus.documents([path]))
+        assert str(path) in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        list(corpus.documents([tmp_path / "none.txt"]))
+
+
+def test_sentences_and_fingerprint(tmp_path):
+    path = write(tmp_path, [["a b", "c"], ["d"]])
+    tokenizer = Tokenizer(TextConfig("whitespace", "line"))
+    assert list(corpus.sentences([path], tokenizer)) == [["a", "b"], ["c"], ["d"]]
+    before = corpus.fingerprint([path])
+    assert corpus.fingerprint([path]) == before
+    path.write_text("a b\n")
+    assert corpus.fingerprint([path]) != before

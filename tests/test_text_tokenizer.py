@@ -1,0 +1,144 @@
+"""Tokens and sentences."""
+
+import lzma
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import InputError
+from elmo.text import tokenizer
+from elmo.text.tokenizer import TextConfig, Tokenizer, split_sentences
+
+PARAGRAPH = (
+    'Dr. Vale paid $3.50 for it. "Was that fair?" she asked. "No!" The others laughed ... and left. '
+    "(They came back.) It cost 2.5 e.g. in Oslo, didn't it?"
+)
+SENTENCES = [
+    "Dr. Vale paid $ 3.50 for it .",
+    '" Was that fair ? " she asked .',
+    '" No ! "',
+    "The others laughed ... and left .",
+    "( They came back . )",
+    "It cost 2.5 e.g. in Oslo , did n't it ?",
+]
+
+
+@pytest.fixture(scope="module")
+def english() -> Tokenizer:
+    return Tokenizer(TextConfig())
+
+
+def test_rule_splits_a_paragraph(english):
+    assert [" ".join(sentence) for sentence in english.sentences(PARAGRAPH)] == SENTENCES
+
+
+def test_tokens_are_one_sentence(english):
+    assert english.tokens("Stop.  Go on!\u00a0") == ["Stop", ".", "Go", "on", "!"]
+    assert english.tokens(" \t ") == []
+    assert english.sentences("  ") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("他来了。我走了！", ["他 来 了 。", "我 走 了 ！"]),
+        ("वह आया । मैं गया ।", ["वह आया ।", "मैं गया ।"]),
+        ("et al . , 2015 . Next .", ["et al . , 2015 .", "Next ."]),
+        ("no end", ["no end"]),
+        (". . .", [". . ."]),
+    ],
+)
+def test_rule_on_tokens_of_other_kinds(text, sentences):
+    tokens = list("".join(text.split())) if text.startswith("他") else text.split()
+    assert [" ".join(sentence) for sentence in split_sentences(tokens)] == sentences
+
+
+@given(st.lists(st.sampled_from(["a", "B", ".", "?", '"', "...", ")", "”", ",", "''"])))
+def test_rule_loses_no_token(tokens):
+    sentences = split_sentences(tokens)
+    assert [token for sentence in sentences for token in sentence] == tokens
+    assert all(sentences)
+
+
+@given(st.text(max_size=200))
+def test_tokens_keep_every_character_but_white_space(text):
+    tokens = Tokenizer_EN.tokens(text)
+    assert "".join(tokens).split() == "".join(text.split()).split()
+    assert all(token and not token.isspace() for token in tokens)
+
+
+Tokenizer_EN = Tokenizer(TextConfig())
+
+
+def test_line_and_whitespace_need_no_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    monkeypatch.setitem(sys.modules, "pysbd", None)
+    text = "One . Two .\u3000Three"
+    assert Tokenizer(TextConfig("whitespace", "line")).sentences(text) == [["One", ".", "Two", ".", "Three"]]
+    assert Tokenizer(TextConfig("whitespace", "rule")).sentences(text) == [["One", "."], ["Two", "."], ["Three"]]
+    with pytest.raises(InputError, match=r"pip install 'elmo-torch\[text\]'"):
+        Tokenizer(TextConfig())
+    with pytest.raises(InputError, match=r"pip install 'elmo-torch\[text\]'"):
+        Tokenizer(TextConfig("whitespace", "pysbd"))
+
+
+def test_pysbd_splits_too():
+    pytest.importorskip("pysbd")
+    sentences = Tokenizer(TextConfig(sentences="pysbd")).sentences("It rained. We stayed at home.")
+    assert sentences == [["It", "rained", "."], ["We", "stayed", "at", "home", "."]]
+
+
+@pytest.mark.parametrize("config", [TextConfig(language="zz"), TextConfig("whitespace", "pysbd", "zz")])
+def test_an_unknown_language_is_named(config):
+    with pytest.raises(InputError, match="language 'zz'") as raised:
+        Tokenizer(config)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_new_vocabulary_of_spacy_changes_nothing(monkeypatch):
+    used = Tokenizer(TextConfig())
+    before = [used.sentences(text) for text in (PARAGRAPH, "Other words. " + PARAGRAPH)]
+    old = used._spacy
+    monkeypatch.setattr(tokenizer, "MAX_STRINGS", 0)
+    assert [used.sentences(text) for text in (PARAGRAPH, "Other words. " + PARAGRAPH)] == before
+    assert used._spacy is not old
+
+
+@pytest.mark.parametrize("word", ["x" * 10_000, "(" * 10_000, "'s" * 30_000])
+def test_a_very_long_word_is_one_token_and_takes_no_time(english, word):
+    began = time.perf_counter()
+    assert english.tokens(f"A {word} (end).") == ["A", word, "(", "end", ")", "."]
+    assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize(("corpus", "floor"), [("en_ewt-ud-dev", 0.93), ("en_gum-open-dev", 0.97)])
+def test_rule_finds_the_sentences_of_treebanks(shared, english, corpus, floor):
+    """F1 of sentence ends on raw paragraphs; pysbd has 0.908 and 0.970 there."""
+    right = predicted = gold = 0
+    for text, ends in _treebank(shared / "data" / "pos" / f"{corpus}.conllu.xz"):
+        sizes = [len("".join(sentence)) for sentence in english.sentences(text)]
+        found = {sum(sizes[: i + 1]) for i in range(len(sizes))}
+        right, predicted, gold = right + len(found & ends), predicted + len(found), gold + len(ends)
+    assert 2 * right / (predicted + gold) >= floor
+
+
+def _treebank(path):
+    """Every paragraph, and its sentence ends counted in characters that are no white space."""
+    text, ends, sentence = "", set(), ""
+    glue = False
+    for line in lzma.open(path, "rt", encoding="utf-8"):
+        if line.startswith(("# newpar", "# newdoc")) and text:
+            yield text.strip(), ends
+            text, ends = "", set()
+        elif line.startswith("# text = "):
+            sentence = line.removeprefix("# text = ").strip()
+        elif line[0].isdigit():
+            glue = "SpaceAfter=No" in line
+        elif not line.strip():
+            text += sentence
+            ends.add(len("".join(text.split())))
+            text += "" if glue else " "
+    yield text.strip(), ends

@@ -1,0 +1,104 @@
+"""Vocabulary files, and counting."""
+
+import gzip
+import hashlib
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import InputError
+from elmo.text.vocabulary import SPECIAL, Vocabulary, count_vocabulary
+
+WORD = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=5)
+SENTENCES = st.lists(st.lists(st.sampled_from("a b c d e f é 日本 <S> <UNK>".split()), max_size=12), max_size=12)
+
+
+@given(words=st.lists(WORD, unique=True, max_size=20))
+def test_save_and_load_are_inverse(words, tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    vocabulary = Vocabulary(SPECIAL + tuple(word for word in words if word not in SPECIAL))
+    vocabulary.save(path)
+    assert Vocabulary.load(path) == vocabulary
+    assert vocabulary.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert vocabulary.ids(vocabulary.words) == list(range(len(vocabulary)))
+    assert [file.name for file in path.parent.iterdir()] == ["vocab.txt"]
+
+
+def test_unknown_words_have_the_id_of_unk():
+    vocabulary = Vocabulary(("the", "<UNK>", "<S>", "</S>"))
+    assert vocabulary.id("cat") == vocabulary.unknown == 1
+    assert vocabulary.ids(["the", "cat", "</S>"]) == [0, 1, 3]
+    assert "the" in vocabulary
+    assert "cat" not in vocabulary
+
+
+def test_load_reads_the_published_kinds(tmp_path):
+    lines = "<S>\r\n</S>\r\n<UNK>\r\n!!!MAXTERMID\r\nthe\r\na\u2028b\r\n"
+    (tmp_path / "vocab.txt").write_bytes(lines.encode())
+    (tmp_path / "vocab.txt.gz").write_bytes(gzip.compress(lines.encode()))
+    plain, packed = Vocabulary.load(tmp_path / "vocab.txt"), Vocabulary.load(tmp_path / "vocab.txt.gz")
+    assert plain == packed
+    assert plain.words == (*SPECIAL, "the", "a\u2028b")
+    assert plain.sha256 == packed.sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("vocab.txt", b"<S>\n</S>\nthe\n", "no <UNK>"),
+        ("vocab.txt", b"<S>\n</S>\n<UNK>\ncaf\xe9\n", "line 4 is not UTF-8"),
+        ("vocab.txt.gz", b"<S>\n</S>\n<UNK>\n", "gzip"),
+        ("vocab.txt.gz", gzip.compress(b"<S>\n</S>\n<UNK>\n" * 9)[:-6], "gzip"),
+    ],
+)
+def test_load_names_the_file_and_what_is_wrong(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as raised:
+        Vocabulary.load(path)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Vocabulary.load(tmp_path / "none.txt")
+
+
+def test_a_word_with_a_line_end_is_not_saved(tmp_path):
+    with pytest.raises(InputError, match="line end"):
+        Vocabulary((*SPECIAL, "a\nb")).save(tmp_path / "vocab.txt")
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(SENTENCES, st.integers(4, 9), st.integers(1, 3))
+def test_count_vocabulary_counts(sentences, max_size, min_count):
+    vocabulary, counts = count_vocabulary(iter(sentences), max_size, min_count)
+    table = Counter(token for sentence in sentences for token in sentence)
+    expected = [w for w, n in sorted(table.items(), key=lambda i: (-i[1], i[0])) if n >= min_count and w not in SPECIAL]
+    assert vocabulary.words == (*SPECIAL, *expected[: max_size - 3])
+    assert counts.tokens == sum(table.values())
+    assert counts.sentences == len(sentences)
+    assert counts.types == len(table)
+    assert counts.covered == sum(table[word] for word in vocabulary.words[3:])
+
+
+def test_count_vocabulary_keeps_its_table_small_and_the_frequent_words():
+    sentences = [["often", f"rare{i}"] for i in range(1000)]
+    vocabulary, counts = count_vocabulary(sentences, max_types=50)
+    assert vocabulary.words == (*SPECIAL, "often")
+    assert counts.types <= 50
+    assert counts.covered == 1000
+
+
+def test_count_vocabulary_tells_its_progress():
+    seen: list[int] = []
+    count_vocabulary([["a"] * 60_000] * 4, progress=seen.append)
+    assert seen == [120_000, 240_000, 240_000]
+
+
+def test_count_vocabulary_refuses_a_size_without_room():
+    with pytest.raises(InputError, match="max_size is 3"):
+        count_vocabulary([["a"]], max_size=3)
