@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -57,7 +58,7 @@ def test_a_long_document_comes_in_pieces(tmp_path_factory, sizes, limit):
     assert all(len(piece.text.replace("\n", "")) <= max(limit, len(piece.text.split("\n")[0])) for piece in pieces)
     assert [piece.is_continuation for piece in pieces] == [i > 0 for i in range(len(pieces))]
     assert not last.is_continuation
-    assert all(after.follows(before) for before, after in zip(pieces, pieces[1:], strict=False))
+    assert all(after.follows(before) for before, after in pairwise(pieces))
     assert not pieces[0].follows(None)
     assert len(pieces) < 3 or not pieces[2].follows(pieces[0])
 

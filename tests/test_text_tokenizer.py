@@ -1,6 +1,5 @@
 """Tokens and sentences."""
 
-import lzma
 import sys
 import time
 
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import InputError
-from elmo.text import tokenizer
+from elmo.text import corpus, tokenizer
 from elmo.text.tokenizer import TextConfig, Tokenizer, split_sentences
 
 PARAGRAPH = (
@@ -63,14 +62,11 @@ def test_rule_loses_no_token(tokens):
     assert all(sentences)
 
 
-@given(st.text(max_size=200))
-def test_tokens_keep_every_character_but_white_space(text):
-    tokens = Tokenizer_EN.tokens(text)
+@given(text=st.text(max_size=200))
+def test_tokens_keep_every_character_but_white_space(english, text):
+    tokens = english.tokens(text)
     assert "".join(tokens).split() == "".join(text.split()).split()
     assert all(token and not token.isspace() for token in tokens)
-
-
-Tokenizer_EN = Tokenizer(TextConfig())
 
 
 def test_line_and_whitespace_need_no_package(monkeypatch):
@@ -114,11 +110,11 @@ def test_a_very_long_word_is_one_token_and_takes_no_time(english, word):
     assert time.perf_counter() - began < 1
 
 
-@pytest.mark.parametrize(("corpus", "floor"), [("en_ewt-ud-dev", 0.93), ("en_gum-open-dev", 0.97)])
-def test_rule_finds_the_sentences_of_treebanks(shared, english, corpus, floor):
+@pytest.mark.parametrize(("treebank", "floor"), [("en_ewt-ud-dev", 0.93), ("en_gum-open-dev", 0.97)])
+def test_rule_finds_the_sentences_of_treebanks(shared, english, treebank, floor):
     """F1 of sentence ends on raw paragraphs; pysbd has 0.908 and 0.970 there."""
     right = predicted = gold = 0
-    for text, ends in _treebank(shared / "data" / "pos" / f"{corpus}.conllu.xz"):
+    for text, ends in _treebank(shared / "data" / "pos" / f"{treebank}.conllu.xz"):
         sizes = [len("".join(sentence)) for sentence in english.sentences(text)]
         found = {sum(sizes[: i + 1]) for i in range(len(sizes))}
         right, predicted, gold = right + len(found & ends), predicted + len(found), gold + len(ends)
@@ -129,15 +125,15 @@ def _treebank(path):
     """Every paragraph, and its sentence ends counted in characters that are no white space."""
     text, ends, sentence = "", set(), ""
     glue = False
-    for line in lzma.open(path, "rt", encoding="utf-8"):
+    for line in corpus.lines(path):
         if line.startswith(("# newpar", "# newdoc")) and text:
             yield text.strip(), ends
             text, ends = "", set()
         elif line.startswith("# text = "):
             sentence = line.removeprefix("# text = ").strip()
-        elif line[0].isdigit():
+        elif line[:1].isdigit():
             glue = "SpaceAfter=No" in line
-        elif not line.strip():
+        elif not line:
             text += sentence
             ends.add(len("".join(text.split())))
             text += "" if glue else " "

@@ -1,0 +1,281 @@
+"""The reader of training windows: what is in them, resuming, ranks, one pass, errors."""
+
+import json
+import multiprocessing
+import random
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import InputError
+from elmo.pretraining.batches import IGNORED, LmReader, ReaderConfig, prefetch
+from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import SPECIAL, Vocabulary
+
+LINES = TextConfig("whitespace", "line")
+WORDS = ["ash", "birch", "cedar", "elm", "fir", "oak", "pine", "yew"]
+VOCABULARY = Vocabulary(SPECIAL + tuple(WORDS))
+CONFIG = ReaderConfig(streams=6, window=5, seed=3, document_characters=60, buffer_characters=400)
+
+DOCUMENTS = st.lists(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=7), min_size=1, max_size=4), min_size=1, max_size=8
+)
+
+
+@pytest.fixture
+def paths(tmp_path):
+    rng = random.Random(0)
+    for file in range(3):
+        documents = [
+            [[rng.choice(WORDS) for _ in range(rng.randint(1, 9))] for _ in range(rng.randint(1, 6))] for _ in range(12)
+        ]
+        write(tmp_path / f"{file}.txt", documents)
+    return sorted(tmp_path.glob("*.txt"))
+
+
+def write(path, documents):
+    path.write_text("\n\n".join("\n".join(" ".join(line) for line in document) for document in documents))
+    return path
+
+
+def same(one, other):
+    names = ("char_ids", "inputs", "targets", "keep", "starts")
+    return one.position == other.position and all(torch.equal(getattr(one, n), getattr(other, n)) for n in names)
+
+
+def streams_of(batches, words=(BOS, EOS, *WORDS)):
+    """What every stream reads: for each direction lists of (input, target, start, keep), padding left out."""
+    spelled = {tuple(row): word for word, row in zip(words, encode_words(words).tolist(), strict=True)}
+    rows = [[[], []] for _ in range(batches[0].inputs.shape[1])]
+    for batch in batches:
+        vocabulary = [spelled[tuple(row)] for row in batch.char_ids.tolist()]
+        assert len(set(vocabulary)) == len(vocabulary)
+        for row, both in enumerate(rows):
+            for d, column in enumerate(both):
+                columns = (x[d, row].tolist() for x in (batch.inputs, batch.targets, batch.starts, batch.keep))
+                for i, target, start, keep in zip(*columns, strict=True):
+                    if target == IGNORED:
+                        assert (start, keep) == (False, True)
+                    else:
+                        column.append((vocabulary[i], VOCABULARY.words[target], start, keep))
+    return rows
+
+
+def sentences_of(column):
+    """The columns of a stream cut where sentences begin: (inputs, targets, whether a document begins)."""
+    sentences = []
+    for word, target, start, keep in column:
+        if start:
+            sentences.append(([], [], not keep))
+        else:
+            assert keep
+        sentences[-1][0].append(word)
+        sentences[-1][1].append(target)
+    return sentences
+
+
+@given(documents=DOCUMENTS, streams=st.integers(1, 4), window=st.integers(1, 9), shuffle=st.booleans())
+def test_windows_put_together_are_the_text_in_both_directions(tmp_path_factory, documents, streams, window, shuffle):
+    path = write(tmp_path_factory.mktemp("corpus") / "text.txt", documents)
+    config = ReaderConfig(streams, window, shuffle=shuffle, epochs=1)
+    batches = list(LmReader([path], VOCABULARY, LINES, config))
+    read = []
+    for forward, backward in streams_of(batches):
+        there, back = sentences_of(forward), sentences_of(backward)
+        for (inputs, targets, begins), (back_inputs, back_targets, back_begins) in zip(there, back, strict=True):
+            sentence = inputs[1:]
+            assert inputs[0] == BOS
+            assert targets == [*sentence, EOS]
+            assert back_inputs == [EOS, *reversed(sentence)]
+            assert back_targets == [*reversed(sentence), BOS]
+            assert begins == back_begins
+            if begins:
+                read.append([])
+            read[-1].append(sentence)
+    assert Counter(map(str, read)) == Counter(map(str, documents))
+    assert batches[-1].position["tokens"] == sum(len(s) + 1 for document in documents for s in document)
+    if streams == 1 and not shuffle:
+        assert read == documents
+
+
+def test_a_batch_has_the_shapes_and_types_of_lmbatch(paths):
+    batch = next(LmReader(paths, VOCABULARY, LINES, CONFIG))
+    assert batch.inputs.shape == batch.targets.shape == batch.keep.shape == batch.starts.shape == (2, 6, 5)
+    assert batch.char_ids.shape[1] == 50
+    assert batch.inputs.dtype == batch.targets.dtype == batch.char_ids.dtype == torch.int64
+    assert batch.keep.dtype == batch.starts.dtype == torch.bool
+    assert not batch.keep[:, :, 0].any()  # the first token of every stream is read from the zero state
+    assert batch.starts[:, :, 0].all()
+
+
+def test_unknown_words_are_predicted_as_unk_and_read_as_they_are_spelled(tmp_path):
+    path = write(tmp_path / "text.txt", [[["oak", "quince"]]])
+    (batch,) = LmReader([path], VOCABULARY, LINES, ReaderConfig(1, 3, epochs=1))
+    assert batch.targets[0, 0].tolist() == [VOCABULARY.id("oak"), VOCABULARY.unknown, VOCABULARY.id(EOS)]
+    assert batch.char_ids[batch.inputs[0, 0]].tolist() == encode_words([BOS, "oak", "quince"]).tolist()
+
+
+def test_a_cut_document_goes_on_where_its_stream_goes_on_with_it(tmp_path):
+    path = write(tmp_path / "text.txt", [[["oak"] * 5] * 6, [["elm"]]])
+
+    def resets(streams):
+        config = replace(CONFIG, streams=streams, shuffle=False, epochs=1, document_characters=50)
+        batches = list(LmReader([path], VOCABULARY, LINES, config))
+        return [[begins for *_, begins in sentences_of(forward)] for forward, _ in streams_of(batches)]
+
+    assert resets(1) == [[True, False, False, False, False, False, True]]
+    assert resets(3) == [[True, False, True], [True, False], [True, False]]  # each piece in another stream
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("epochs", [None, 2])
+def test_resuming_after_any_batch_goes_on_bit_for_bit(paths, shuffle, epochs):
+    config = replace(CONFIG, shuffle=shuffle, epochs=epochs)
+    batches = list(islice(LmReader(paths, VOCABULARY, LINES, config), 70))
+    assert len(batches) > 40
+    assert batches[-1].position["epoch"] >= 1
+    for number, batch in enumerate(batches):
+        position = json.loads(json.dumps(batch.position))
+        resumed = LmReader(paths, VOCABULARY, LINES, config, position)
+        following = batches[number + 1 : number + 4]
+        assert all(same(a, b) for a, b in zip(following, resumed, strict=False))
+    if epochs is not None:
+        assert list(LmReader(paths, VOCABULARY, LINES, config, batches[-1].position)) == []
+
+
+def test_resuming_reads_raw_text_as_spacy_cuts_it(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text('Mr. Oak said: "Elm, yew." Then he left! Did he?\nYes (at 5 p.m.).\n\nAn ash, a fir; a birch.\n')
+    config = replace(CONFIG, streams=2, window=4)
+    batches = list(islice(LmReader([path], VOCABULARY, TextConfig(), config), 12))
+    for number, batch in enumerate(batches[:-1]):
+        resumed = LmReader([path], VOCABULARY, TextConfig(), config, batch.position)
+        assert same(batches[number + 1], next(resumed))
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_ranks_read_what_one_process_reads(paths, world):
+    whole = streams_of(list(islice(LmReader(paths, VOCABULARY, LINES, CONFIG), 60)))
+    parts = []
+    for rank in range(world):
+        config = replace(CONFIG, rank=rank, world=world)
+        parts += streams_of(list(islice(LmReader(paths, VOCABULARY, LINES, config), 60)))
+    assert parts == whole
+
+
+def test_one_pass_reads_every_rank_to_its_end(paths):
+    config = replace(CONFIG, epochs=1)
+    whole = streams_of(list(LmReader(paths, VOCABULARY, LINES, config)))
+    parts = [
+        row
+        for rank in range(2)
+        for row in streams_of(list(LmReader(paths, VOCABULARY, LINES, replace(config, rank=rank, world=2))))
+    ]
+    assert parts == whole
+
+
+def test_order_depends_on_the_seed_alone(paths):
+    def first(seed):
+        return next(LmReader(paths, VOCABULARY, LINES, replace(CONFIG, seed=seed))).position["streams"], [
+            batch.targets.tolist()
+            for batch in islice(LmReader(paths, VOCABULARY, LINES, replace(CONFIG, seed=seed)), 5)
+        ]
+
+    assert first(1) == first(1)
+    assert first(1) != first(2)
+
+
+def test_streams_are_dealt_equal_shares_and_queues_stay_short(paths):
+    batch = list(islice(LmReader(paths, VOCABULARY, LINES, CONFIG), 400))[-1]
+    dealt = batch.position["dealt"]
+    assert max(dealt) - min(dealt) <= 2 * CONFIG.document_characters
+    assert max(len(stream["documents"]) for stream in batch.position["streams"]) < 30
+    assert len(json.dumps(batch.position)) < 2000
+
+
+def test_more_streams_than_documents(tmp_path):
+    path = write(tmp_path / "text.txt", [[["oak", "elm"]]])
+    batches = list(islice(LmReader([path], VOCABULARY, LINES, replace(CONFIG, streams=4)), 3))
+    assert (torch.cat([batch.targets for batch in batches]) != IGNORED).all()
+    (batch,) = LmReader([path], VOCABULARY, LINES, replace(CONFIG, streams=4, epochs=1))
+    assert (batch.targets != IGNORED).sum(2).tolist() == [[3, 0, 0, 0]] * 2
+    assert batch.inputs.max() < len(batch.char_ids)
+
+
+def test_a_token_of_ten_thousand_characters(tmp_path):
+    path = write(tmp_path / "text.txt", [[["x" * 10_000, "oak"]]])
+    config = ReaderConfig(1, 3, epochs=1)
+    (batch,) = LmReader([path], VOCABULARY, LINES, config)
+    assert batch.char_ids.shape == (4, 50)
+    (batch,) = LmReader([path], VOCABULARY, TextConfig(), replace(config, max_characters=20))
+    assert batch.char_ids.shape == (4, 20)
+
+
+@pytest.mark.parametrize("text", ["", "\n \n\t\n"])
+def test_an_empty_corpus_is_an_error_in_any_mode(tmp_path, text):
+    path = tmp_path / "empty.txt"
+    path.write_text(text)
+    for epochs in (None, 1):
+        with pytest.raises(InputError, match=r"empty\.txt: no text in the corpus"):
+            next(LmReader([path], VOCABULARY, LINES, replace(CONFIG, epochs=epochs)))
+
+
+def test_settings_that_cannot_be_are_named(paths):
+    for config, message in [
+        (replace(CONFIG, streams=5, world=2), "streams is 5; a multiple of the 2 processes"),
+        (replace(CONFIG, window=0), "window is 0"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            LmReader(paths, VOCABULARY, LINES, config)
+
+
+def test_a_position_of_another_run_is_refused(paths):
+    position = next(LmReader(paths, VOCABULARY, LINES, CONFIG)).position
+    for config, message in [
+        (replace(CONFIG, streams=3), "3 streams, begun with 6"),
+        (replace(CONFIG, world=2), "has world 1, this run 2"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            LmReader(paths, VOCABULARY, LINES, config, position)
+    paths[0].write_text("oak elm\n")
+    with pytest.raises(InputError, match="has corpus") as raised:
+        LmReader(paths, VOCABULARY, LINES, CONFIG, position)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_prefetch_gives_the_same_batches(paths, workers):
+    expected = list(islice(LmReader(paths, VOCABULARY, LINES, CONFIG), 6))
+    batches = prefetch(paths, VOCABULARY, LINES, CONFIG, workers=workers)
+    assert all(same(a, b) for a, b in zip(expected, batches, strict=False))
+    batches.close()
+    resumed = prefetch(paths, VOCABULARY, LINES, CONFIG, expected[2].position, workers)
+    assert same(next(resumed), expected[3])
+    resumed.close()
+    assert multiprocessing.active_children() == []
+    assert len(list(prefetch(paths, VOCABULARY, LINES, replace(CONFIG, epochs=1), workers=workers))) > 10
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_prefetch_raises_errors_of_the_user_as_they_are(tmp_path, workers):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"oak elm\n" * 4 + b"\xe4\n")
+    with pytest.raises(InputError, match="line 5 is not UTF-8") as raised:
+        list(prefetch([path], VOCABULARY, LINES, CONFIG, workers=workers))
+    assert "\n" not in str(raised.value)
+    with pytest.raises(FileNotFoundError):
+        list(prefetch([tmp_path / "none.txt"], VOCABULARY, LINES, CONFIG, workers=workers))
+
+
+def test_targets_are_ids_of_the_vocabulary_of_any_order(tmp_path):
+    vocabulary = Vocabulary(("oak", "<UNK>", "</S>", "<S>"))
+    path = write(tmp_path / "text.txt", [[["oak"]]])
+    (batch,) = LmReader([path], vocabulary, LINES, ReaderConfig(1, 2, epochs=1))
+    assert np.array_equal(batch.targets.numpy(), [[[0, 2]], [[0, 3]]])
