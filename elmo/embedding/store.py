@@ -14,7 +14,7 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -131,14 +131,11 @@ class NpzWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # After an error nothing more can be written; closing would try to, and its own error would hide the first.
-        with suppress(*[] if error is None else [OSError]):
-            try:
-                if error is None:
-                    self._write_tokens()
-                self._zip.close()
-            finally:
-                self._tokens.close()
-                self._file.close()
+        with suppress(*_closing_errors(error)), ExitStack() as stack:
+            for part in (self._file, self._tokens, self._zip):  # the last is closed first
+                stack.callback(part.close)
+            if error is None:
+                self._write_tokens()
 
     def _write_tokens(self) -> None:
         self._tokens.seek(0)
@@ -177,12 +174,9 @@ class ParquetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(*[] if error is None else [OSError]):
-            try:
-                if error is None:
-                    self._write_group()
-            finally:
-                self._writer.close()
+        with suppress(*_closing_errors(error)), closing(self._writer):
+            if error is None:
+                self._write_group()
 
     def _write_group(self) -> None:
         self._writer.write_table(self._arrow.table(self._group, schema=self._schema))
@@ -224,7 +218,10 @@ class NpzVectors:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._arrays = np.load(path)
+        with ExitStack() as stack:  # closed at once where it is no zip
+            file = stack.enter_context(path.open("rb"))
+            self._arrays = np.load(file)
+            self._file = stack.pop_all()
         self._rows = len(self._arrays.files) - (NPZ_TOKENS in self._arrays.files)
 
     def __len__(self) -> int:
@@ -239,6 +236,7 @@ class NpzVectors:
 
     def close(self) -> None:
         self._arrays.close()
+        self._file.close()
 
     @cached_property
     def _lines(self) -> list[bytes]:
@@ -304,6 +302,11 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
         yield vectors
     finally:
         vectors.close()
+
+
+def _closing_errors(error: BaseException | None) -> list[type[Exception]]:
+    """The errors of closing a file that do not matter: any of the system's where there was another before."""
+    return [] if error is None else [OSError]
 
 
 def _to_json(value: str | Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import h5py
 
@@ -84,7 +85,7 @@ class _Sink:
     def tell(self) -> int:
         return self._position
 
-    def write(self, data: bytes | memoryview) -> int:
+    def write(self, data: Any) -> int:  # any buffer: h5py's are Cython's
         size = len(data)
         try:
             if self.error is None:
@@ -96,7 +97,7 @@ class _Sink:
         self._position += size
         return size
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
         begin, end = self._position, self._position + len(view)
         read = os.preadv(self._descriptor, [view], begin)

@@ -1,0 +1,203 @@
+"""The same sentence gives the same vectors; boundaries, order, layers and state are what they are said to be."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.layers import parse_layers
+from elmo.errors import InputError
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.text.batching import to_batch
+
+CONFIG = BiLMConfig(
+    LstmConfig(dim=12, projection_dim=8, n_layers=2),
+    CharCnnConfig(embedding_dim=4, filters=((1, 8), (2, 8), (3, 8)), n_highway=1),
+)
+WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "quickly", "naïve", "東京", ".", "!"]
+SENTENCES = st.lists(st.lists(st.sampled_from(WORDS), max_size=12), min_size=1, max_size=12)
+
+
+@pytest.fixture(scope="module")
+def bilm() -> BiLM:
+    torch.manual_seed(1)
+    return BiLM(CONFIG)
+
+
+def alone(bilm: BiLM, sentence: list[str]) -> np.ndarray:
+    """All layers (N, T, D) by the model itself."""
+    with torch.no_grad():
+        return bilm(to_batch([sentence])).layers[:, 0, 1:-1].numpy()
+
+
+@given(sentences=SENTENCES, seed=st.integers(0, 99), batch_tokens=st.sampled_from([1, 20, 60, 4096]))
+def test_same_sentence_same_vectors_in_any_batch_order_and_call(bilm, sentences, seed, batch_tokens):
+    embedder = Embedder(bilm, batch_tokens=batch_tokens)
+    order = np.random.default_rng(seed).permutation(len(sentences))
+    first = embedder.embed(sentences)
+    second = embedder.embed([sentences[row] for row in order])
+    for place, row in enumerate(order):
+        expected = alone(bilm, sentences[row])
+        np.testing.assert_allclose(first[row], expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(second[place], expected, rtol=0, atol=1e-5)
+
+
+def test_shapes_have_no_boundaries(bilm):
+    embedder = Embedder(bilm)
+    sentences = [["the", "cat", "sat"], [], ["dog"]]
+    assert [vectors.shape for vectors in embedder.embed(sentences)] == [(3, 3, 16), (3, 0, 16), (3, 1, 16)]
+    for layers in ("average", "top", 1, [0.2, 0.3, 0.5]):
+        assert [v.shape for v in embedder.embed(sentences, layers)] == [(3, 16), (0, 16), (1, 16)]
+    assert all(vectors.dtype == np.float32 for vectors in embedder.embed(sentences))
+    assert embedder.embed([]) == []
+    assert (embedder.n_layers, embedder.dim) == (3, 16)
+
+
+def test_layers_by_name_are_what_all_has(bilm):
+    embedder = Embedder(bilm)
+    sentences = [["the", "cat", "sat"], ["a", "dog"]]
+    weights = [0.2, -0.3, 0.5]
+    for row, every in enumerate(embedder.embed(sentences)):
+        expected = {"average": every.mean(axis=0), "top": every[2], 0: every[0], 1: every[1], 2: every[2]}
+        for layers, vectors in expected.items():
+            np.testing.assert_allclose(embedder.embed(sentences, layers)[row], vectors, rtol=0, atol=1e-6)
+        mixed = np.einsum("n,ntd->td", weights, every)
+        np.testing.assert_allclose(embedder.embed(sentences, weights)[row], mixed, rtol=0, atol=1e-6)
+
+
+def test_stream_gives_what_embed_gives_and_reads_ahead_a_bounded_number(bilm):
+    embedder = Embedder(bilm, batch_tokens=32)
+    sentences = [WORDS[: 1 + row % 9] for row in range(500)]
+    read = 0
+
+    def counted():
+        nonlocal read
+        for sentence in sentences:
+            read += 1
+            yield sentence
+
+    most_ahead = 0
+    expected = embedder.embed(sentences, "top")
+    for row, vectors in enumerate(embedder.embed_stream(counted(), "top")):
+        most_ahead = max(most_ahead, read - row)
+        np.testing.assert_allclose(vectors, expected[row], rtol=0, atol=1e-5)
+    assert most_ahead <= 8 * 32
+
+
+def test_stream_leaves_no_mode_behind_and_no_gradient(bilm):
+    stream = Embedder(bilm).embed_stream([["the", "cat"], ["dog"]])
+    next(stream)
+    assert not torch.is_inference_mode_enabled()
+    assert torch.is_grad_enabled()
+    assert all(parameter.grad is None for parameter in bilm.parameters())
+
+
+def test_vectors_of_a_batch_do_not_share_memory(bilm):
+    one, other = Embedder(bilm).embed([["the", "cat"], ["a", "dog"]])
+    assert one.base is None
+    assert other.base is None
+
+
+def test_a_long_sentence_and_a_long_token(bilm):
+    embedder = Embedder(bilm, batch_tokens=64)
+    long, token, short = embedder.embed([["cat"] * 1000, ["x" * 10_000], ["dog"]])
+    assert (long.shape, token.shape, short.shape) == ((3, 1000, 16), (3, 1, 16), (3, 1, 16))
+    np.testing.assert_allclose(token, embedder.embed([["x" * 48]])[0], rtol=0, atol=1e-5)
+
+
+# State
+
+
+def test_carry_passes_the_state_of_a_row_to_the_same_row(bilm):
+    embedder = Embedder(bilm, state="carry", batch_size=2)
+    sentences = [["the", "cat", "sat"], ["a"], ["dog"], ["it", "ran"], ["under", "the", "mat"]]
+    vectors = embedder.embed(sentences)
+    for rows in ((0, 2, 4), (1, 3)):
+        state = bilm.initial_state(1)
+        for row in rows:
+            with torch.no_grad():
+                output = bilm(to_batch([sentences[row]]), state)
+            state = output.state
+            np.testing.assert_allclose(vectors[row], output.layers[:, 0, 1:-1].numpy(), rtol=0, atol=1e-6)
+
+
+def test_carry_begins_anew_with_every_call_unless_told(bilm):
+    sentences = [["the", "cat"], ["a", "dog"]]
+    forgetful = Embedder(bilm, state="carry", batch_size=1)
+    first, again = forgetful.embed(sentences), forgetful.embed(sentences)
+    np.testing.assert_array_equal(first[0], again[0])
+
+    keeping = Embedder(bilm, state="carry", batch_size=1, keep_state=True)
+    np.testing.assert_array_equal(keeping.embed(sentences)[0], first[0])
+    assert np.abs(keeping.embed(sentences)[0][1:] - first[0][1:]).max() > 1e-6
+    keeping.reset_state()
+    np.testing.assert_array_equal(keeping.embed(sentences)[0], first[0])
+
+
+def test_warm_is_the_state_after_the_neutral_text_for_every_sentence(bilm):
+    text = ["the cat sat .", "a dog ran ."]
+    state = bilm.initial_state(1)
+    with torch.no_grad():
+        for sentence in text:
+            state = bilm(to_batch([sentence.split()]), state).state
+        expected = bilm(to_batch([["on", "the", "mat"]]), state).layers[:, 0, 1:-1].numpy()
+    embedder = Embedder(bilm, state="warm", warm_text=text)
+    vectors = embedder.embed([["dog"], ["on", "the", "mat"], [], ["on", "the", "mat"]])
+    np.testing.assert_allclose(vectors[1], expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(vectors[3], expected, rtol=0, atol=1e-5)
+    assert np.abs(expected[1:] - alone(bilm, ["on", "the", "mat"])[1:]).max() > 1e-6
+    np.testing.assert_array_equal(vectors[1][0], embedder.embed([["on", "the", "mat"]])[0][0])  # layer 0 has no state
+
+
+def test_bfloat16_is_near(bilm):
+    sentences = [["the", "cat", "sat"], ["a", "dog"]]
+    full, low = Embedder(bilm).embed(sentences), Embedder(bilm, precision="bfloat16").embed(sentences)
+    for one, other in zip(full, low, strict=True):
+        assert other.dtype == np.float32
+        assert 0 < np.abs(one - other).max() < 0.05
+
+
+# What cannot be embedded
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ("abc", r"'abc' is a string; a list of sentences is expected: \[text\.split\(\)\]"),
+        (["abc"], r"sentence 0 is the string 'abc'; a list of tokens is expected"),
+        ([["fine"], "the cat sat"], r"sentence 1 is the string 'the cat sat'"),
+    ],
+)
+def test_a_string_for_a_list_is_refused(bilm, sentences, message):
+    for state in ("reset", "carry", "warm"):
+        embedder = Embedder(bilm, state=state)
+        with pytest.raises(InputError, match=message):
+            embedder.embed(sentences)
+        with pytest.raises(InputError, match=message):
+            list(embedder.embed_stream(sentences))
+
+
+@pytest.mark.parametrize("layers", [3, -1, "bottom", [0.5, 0.5], True])
+def test_layers_that_the_model_does_not_have_are_refused(bilm, layers):
+    with pytest.raises(
+        InputError, match=r"layers is .*; this model has 3 layers of vectors: 'all', .* from 0 to 2, or 3"
+    ):
+        Embedder(bilm).embed_stream([["cat"]], layers)
+
+
+@pytest.mark.parametrize("options", [{"batch_tokens": 0}, {"batch_size": 0}])
+def test_options_out_of_range_are_refused(bilm, options):
+    with pytest.raises(InputError, match=r"is 0; at least 1 is expected"):
+        Embedder(bilm, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [("all", "all"), ("top", "top"), ("1", 1), ("0.2,0.3,0.5", [0.2, 0.3, 0.5]), ("0,0,1", [0, 0, 1]), ("a,b", "a,b")],
+)
+def test_parse_layers(text, layers):
+    assert parse_layers(text) == layers

@@ -1,0 +1,142 @@
+"""`embed_file`: one line, one sentence, one row; nothing is lost, nothing is left half-written."""
+
+import gzip
+import io
+import lzma
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.job import embed_file
+from elmo.embedding.store import read_vectors
+from elmo.errors import InputError
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+CONFIG = BiLMConfig(LstmConfig(dim=6, projection_dim=4), CharCnnConfig(embedding_dim=3, filters=((1, 4), (2, 4))))
+LINES = ["The cat sat .", "", "a dog", "   ", "zażółć 東京 \u2028 x", "The cat sat ."]
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Embedder:
+    return Embedder(BiLM(CONFIG))
+
+
+def written(path: Path, lines: list[str] = LINES, ending: str = "\n") -> Path:
+    path.write_bytes(ending.join([*lines, ""]).encode())
+    return path
+
+
+def check_rows(output: Path, embedder: Embedder, layers: str = "all") -> None:
+    """Every line of LINES has its row, and the vectors of its tokens."""
+    with read_vectors(output) as found:
+        assert len(found) == len(LINES)
+        for row, line in enumerate(LINES):
+            assert found.tokens(row) == line.split()
+            np.testing.assert_allclose(found[row], embedder.embed([line.split()], layers)[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", [".hdf5", ".npz", ".parquet"])
+def test_every_line_is_a_row(tmp_path, embedder, suffix):
+    done = embed_file(embedder, written(tmp_path / "in.txt"), tmp_path / f"out{suffix}")
+    assert (done.path, done.rows, done.tokens) == (tmp_path / f"out{suffix}", 6, 13)
+    check_rows(tmp_path / f"out{suffix}", embedder)
+
+
+def test_layers_dtype_and_progress(tmp_path, embedder):
+    seen: list[int] = []
+    source, output = written(tmp_path / "in.txt"), tmp_path / "out.h5"
+    embed_file(embedder, source, output, layers="average", dtype="float16", progress=seen.append)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    with read_vectors(output) as found:
+        assert (found[0].shape, found[0].dtype) == ((4, 8), np.float16)
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_line_ends_and_a_missing_last_one(tmp_path, embedder, ending):
+    source = written(tmp_path / "in.txt", ending=ending)
+    source.write_bytes(source.read_bytes().removesuffix(ending.encode()))
+    embed_file(embedder, source, tmp_path / "out.h5")
+    check_rows(tmp_path / "out.h5", embedder)
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_compressed_text(tmp_path, embedder, suffix, compress):
+    source = tmp_path / f"in.txt{suffix}"
+    source.write_bytes(compress("\n".join(LINES).encode()))
+    embed_file(embedder, source, tmp_path / "out.h5")
+    check_rows(tmp_path / "out.h5", embedder)
+
+
+def test_lines_and_standard_input(tmp_path, embedder, monkeypatch):
+    embed_file(embedder, LINES, tmp_path / "lines.h5")
+    check_rows(tmp_path / "lines.h5", embedder)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
+    embed_file(embedder, "-", tmp_path / "stdin.h5")
+    check_rows(tmp_path / "stdin.h5", embedder)
+
+
+def test_tokenizer_is_that_of_the_model_or_the_given_one(tmp_path):
+    source = written(tmp_path / "in.txt", ["Don't stop."])
+    embedder = Embedder(BiLM(CONFIG), text=TextConfig(tokens="spacy"))
+    pytest.importorskip("spacy")
+    embed_file(embedder, source, tmp_path / "model.h5")
+    embed_file(embedder, source, tmp_path / "given.h5", tokenizer=Tokenizer(TextConfig(tokens="whitespace")))
+    with read_vectors(tmp_path / "model.h5") as model, read_vectors(tmp_path / "given.h5") as given:
+        assert model.tokens(0) == ["Do", "n't", "stop", "."]
+        assert given.tokens(0) == ["Don't", "stop."]
+
+
+def test_a_line_of_any_length_is_one_row(tmp_path, embedder):
+    source = written(tmp_path / "in.txt", ["x" * 10_000, "word " * 5_000, "end"])
+    assert embed_file(embedder, source, tmp_path / "out.h5", layers="top").rows == 3
+    with read_vectors(tmp_path / "out.h5") as found:
+        assert [found[row].shape[0] for row in range(3)] == [1, 5_000, 1]
+
+
+# What cannot be embedded
+
+
+def check_refused(folder: Path, embedder: Embedder, source: Path | str, error: type[Exception], message: str) -> None:
+    before = sorted(folder.iterdir())
+    with pytest.raises(error, match=message) as caught:
+        embed_file(embedder, source, folder / "out.hdf5")
+    assert "\n" not in str(caught.value)
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_missing_text_is_named(tmp_path, embedder):
+    check_refused(tmp_path, embedder, tmp_path / "none.txt", FileNotFoundError, r"none\.txt")
+
+
+def test_a_folder_for_a_text_is_named(tmp_path, embedder):
+    check_refused(tmp_path, embedder, tmp_path, InputError, r"is a folder; name one text file")
+
+
+def test_an_empty_text_is_named(tmp_path, embedder):
+    check_refused(tmp_path, embedder, written(tmp_path / "in.txt", []).parent / "in.txt", InputError, r"in\.txt")
+
+
+def test_invalid_utf8_is_named_with_its_line(tmp_path, embedder):
+    source = tmp_path / "in.txt"
+    source.write_bytes(b"fine\n\ncaf\xe9\n")
+    check_refused(tmp_path, embedder, source, InputError, r"in\.txt: line 3 is not UTF-8 .*0xe9.*iconv")
+
+
+def test_invalid_utf8_in_standard_input_is_named_with_its_line(tmp_path, embedder, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"fine\ncaf\xe9\n")))
+    check_refused(tmp_path, embedder, "-", InputError, r"standard input: line 2 is not UTF-8")
+
+
+def test_an_output_that_exists_is_kept(tmp_path, embedder):
+    output = tmp_path / "out.hdf5"
+    output.write_bytes(b"old")
+    check_refused(tmp_path, embedder, written(tmp_path / "in.txt"), FileExistsError, r"out\.hdf5")
+    assert output.read_bytes() == b"old"
+    embed_file(embedder, tmp_path / "in.txt", output, overwrite=True)
+    check_rows(output, embedder)

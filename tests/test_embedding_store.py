@@ -1,0 +1,155 @@
+"""Files of vectors: rows come back as they were written, in the layout that others read."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from elmo.embedding import store
+from elmo.embedding.store import read_vectors, write_vectors
+from elmo.errors import InputError
+
+SUFFIXES = [".hdf5", ".h5", ".npz", ".parquet"]
+ROWS = [
+    ("The cat sat .", ["The", "cat", "sat", "."]),
+    ("", []),
+    ('a "quoted" \\ word', ['a "quoted"', "\\", "word"]),
+    ("zażółć 東京", ["zażółć", "東京\u2028"]),
+    ("The cat sat .", ["The", "cat", "sat", "."]),
+    ("null \x00", ["null", "\x00"]),
+]
+
+
+def vectors(row: int, tokens: int, layers: int | None = 3) -> np.ndarray:
+    shape = (tokens, 4) if layers is None else (layers, tokens, 4)
+    return np.random.default_rng(row).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("layers", [3, None])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_rows_come_back_in_any_order(tmp_path, suffix, layers, monkeypatch):
+    monkeypatch.setattr(store, "PARQUET_GROUP_BYTES", 300)
+    monkeypatch.setattr(store, "ROWS_AT_ONCE", 4)
+    path = tmp_path / f"v{suffix}"
+    with write_vectors(path) as writer:
+        for row, (sentence, tokens) in enumerate(ROWS):
+            writer.append(sentence, tokens, vectors(row, len(tokens), layers))
+    with read_vectors(path) as found:
+        assert len(found) == len(ROWS)
+        for row in (5, 0, 3, 1, 2, 4):
+            tokens = ROWS[row][1]
+            np.testing.assert_array_equal(found[row], vectors(row, len(tokens), layers))
+            assert found[row].dtype == np.float32
+            assert found.tokens(row) == tokens
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_float16_is_stored_as_float16(tmp_path, suffix):
+    with write_vectors(tmp_path / f"v{suffix}", dtype="float16") as writer:
+        writer.append("a b", ["a", "b"], vectors(0, 2))
+    with read_vectors(tmp_path / f"v{suffix}") as found:
+        assert found[0].dtype == np.float16
+        np.testing.assert_array_equal(found[0], vectors(0, 2).astype(np.float16))
+
+
+def test_hdf5_has_the_layout_of_allennlp(tmp_path):
+    path = tmp_path / "v.hdf5"
+    with write_vectors(path) as writer:
+        for row, (sentence, tokens) in enumerate(ROWS):
+            writer.append(sentence, tokens, vectors(row, len(tokens)))
+    with h5py.File(path) as file:
+        assert set(file) == {*map(str, range(6)), "sentence_to_index", "tokens"}
+        assert (file["0"].shape, file["1"].shape, file["0"].dtype) == ((3, 4, 4), (3, 0, 4), np.float32)
+        assert file["sentence_to_index"].shape == (1,)
+        index = json.loads(file["sentence_to_index"][0])
+    assert index == {sentence: str(row) for row, (sentence, _) in enumerate(ROWS)}  # of equal sentences the last
+
+
+def test_hdf5_index_of_sentences_is_left_out_where_it_grows_large(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "MAX_INDEX_CHARACTERS", 200)
+    with write_vectors(tmp_path / "v.hdf5") as writer:
+        for row in range(20):
+            writer.append(f"sentence number {row}", ["sentence"], vectors(row, 1))
+    with h5py.File(tmp_path / "v.hdf5") as file:
+        assert "sentence_to_index" not in file
+    with read_vectors(tmp_path / "v.hdf5") as found:
+        assert len(found) == 20
+
+
+def test_hdf5_of_others_without_tokens_is_read(tmp_path):
+    with h5py.File(tmp_path / "v.hdf5", "w") as file:
+        file["0"] = vectors(0, 2)
+        file["sentence_to_index"] = ['{"a b": "0"}']
+    with read_vectors(tmp_path / "v.hdf5") as found:
+        assert len(found) == 1
+        np.testing.assert_array_equal(found[0], vectors(0, 2))
+        with pytest.raises(InputError, match=r"v\.hdf5: has no tokens; write it with `elmo embed`"):
+            found.tokens(0)
+
+
+def test_npz_is_read_by_numpy_alone(tmp_path):
+    with write_vectors(tmp_path / "v.npz") as writer:
+        for row, (sentence, tokens) in enumerate(ROWS):
+            writer.append(sentence, tokens, vectors(row, len(tokens)))
+    with np.load(tmp_path / "v.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["3"], vectors(3, 2))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_empty_file_of_vectors_can_be_read(tmp_path, suffix):
+    with write_vectors(tmp_path / f"v{suffix}"):
+        pass
+    with read_vectors(tmp_path / f"v{suffix}") as found:
+        assert len(found) == 0
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_failure_leaves_nothing_and_keeps_the_old_file(tmp_path, suffix):
+    path = tmp_path / f"v{suffix}"
+    path.write_bytes(b"old")
+
+    def interrupted() -> None:
+        with write_vectors(path, overwrite=True) as writer:
+            writer.append("a", ["a"], vectors(0, 1))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_output_that_exists_is_refused(tmp_path, suffix):
+    path = tmp_path / f"v{suffix}"
+    path.write_bytes(b"old")
+    with pytest.raises(FileExistsError, match=f"the output exists; remove it.*v{suffix}"), write_vectors(path):
+        pass
+    assert path.read_bytes() == b"old"
+
+
+def test_an_output_that_cannot_be_is_refused(tmp_path):
+    with (
+        pytest.raises(InputError, match=r"v\.txt: its suffix is '\.txt'; one of \.hdf5, "),
+        write_vectors(tmp_path / "v.txt"),
+    ):
+        pass
+    with pytest.raises(FileNotFoundError, match="folder does not exist"), write_vectors(tmp_path / "no" / "v.h5"):
+        pass
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_truncated_file_is_named(tmp_path, suffix):
+    path = tmp_path / f"v{suffix}"
+    with write_vectors(path) as writer:
+        writer.append("a b", ["a", "b"], vectors(0, 2))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match=f"v{suffix}: not a whole {suffix} file"), read_vectors(path):
+        pass
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"v\.npz: no such file"), read_vectors(tmp_path / "v.npz"):
+        pass

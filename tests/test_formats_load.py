@@ -1,0 +1,65 @@
+"""What a path holds is told by its content; what it does not hold is said in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from elmo import formats
+from elmo.errors import InputError
+from elmo.formats import Model, allennlp, native
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+
+CONFIG = BiLMConfig(LstmConfig(dim=3, projection_dim=2, n_layers=1), CharCnnConfig(embedding_dim=2, filters=((1, 2),)))
+
+
+def model() -> Model:
+    return Model(CONFIG, BiLM(CONFIG).state_dict())
+
+
+@pytest.mark.parametrize("format_", [native, allennlp], ids=["native", "allennlp"])
+def test_load_recognises_every_format_by_content(tmp_path, format_):
+    format_.save(model(), tmp_path / "model")
+    assert formats.load(tmp_path / "model").config == CONFIG
+    assert formats.load(str(tmp_path / "model")).config == CONFIG
+    assert formats.describe(tmp_path / "model").format == format_.FORMAT
+    others = {native, allennlp} - {format_}
+    assert not any(other.recognizes(tmp_path / "model") for other in others)
+
+
+def test_load_says_what_is_in_an_unknown_folder(tmp_path):
+    (tmp_path / "weights.pkl").write_bytes(b"123")
+    (tmp_path / "more").mkdir()
+    with pytest.raises(InputError, match=r"not a known model; .*seen: more/, weights\.pkl \(3 bytes\)"):
+        formats.load(tmp_path)
+    with pytest.raises(InputError, match=r"seen: weights\.pkl \(3 bytes\)"):
+        formats.describe(tmp_path / "weights.pkl")
+
+
+def test_load_says_that_a_folder_is_empty(tmp_path):
+    with pytest.raises(InputError, match="seen: nothing"):
+        formats.load(tmp_path)
+
+
+def test_load_of_what_does_not_exist_names_the_packaged_models():
+    with pytest.raises(FileNotFoundError, match=r"no/such/model: no such file or folder, nor a packaged model"):
+        formats.load("no/such/model")
+
+
+def test_load_by_name_finds_a_packaged_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "ASSETS", tmp_path)
+    native.save(model(), tmp_path / formats.DEFAULT_MODEL)
+    native.save(model(), tmp_path / "other")
+    (tmp_path / "demo.txt").write_text("no model")
+    assert formats.packaged() == sorted([formats.DEFAULT_MODEL, "other"])
+    assert formats.find("other") == tmp_path / "other"
+    for usual in (None, "default", formats.DEFAULT_MODEL):
+        assert formats.find(usual) == tmp_path / formats.DEFAULT_MODEL
+        assert formats.load(usual).config == CONFIG
+
+
+def test_a_path_comes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    native.save(model(), tmp_path / formats.DEFAULT_MODEL)
+    assert formats.find(formats.DEFAULT_MODEL) == Path(formats.DEFAULT_MODEL)

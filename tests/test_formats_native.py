@@ -1,0 +1,168 @@
+"""The native folder: what is written is read, and what does not fit is said in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from elmo import formats
+from elmo.config import ConfigError
+from elmo.errors import InputError
+from elmo.formats import Model, native
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
+
+CONFIG = BiLMConfig(
+    LstmConfig(dim=6, projection_dim=4, n_layers=2),
+    CharCnnConfig(embedding_dim=3, filters=((1, 2), (2, 3)), n_highway=1),
+)
+
+
+def model() -> Model:
+    """With everything that a model can have."""
+    vocabulary = Vocabulary(("<S>", "</S>", "<UNK>", "the", "naïve"))
+    return Model(
+        CONFIG,
+        BiLM(CONFIG).state_dict(),
+        {"weight": torch.randn(5, 4), "bias": torch.randn(5)},
+        vocabulary,
+        TextConfig(language="fr"),
+        {"corpus": "none"},
+    )
+
+
+def saved(folder: Path) -> Path:
+    native.save(model(), folder / "model")
+    return folder / "model"
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    file = folder / native.CONFIG
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_native_load_gives_what_was_saved(tmp_path):
+    before = model()
+    native.save(before, tmp_path / "model")
+    after = formats.load(tmp_path / "model")
+    assert (after.config, after.text, after.card) == (before.config, before.text, before.card)
+    assert after.vocabulary == before.vocabulary
+    for old, new in ((before.weights, after.weights), (before.lm_head, after.lm_head)):
+        assert old is not None
+        assert new is not None
+        assert old.keys() == new.keys()
+        assert all(torch.equal(old[name], new[name]) for name in old)
+
+
+def test_native_float16_is_half_as_large_and_loads_as_float32(tmp_path):
+    before = model()
+    native.save(before, tmp_path / "full")
+    native.save(before, tmp_path / "half", dtype="float16")
+    after = formats.load(tmp_path / "half")
+    for name, weight in after.weights.items():
+        assert weight.dtype == torch.float32
+        assert torch.equal(weight, before.weights[name].half().float())
+    assert formats.describe(tmp_path / "half").dtype == "F16"
+    sizes = [(tmp_path / name / native.WEIGHTS).stat().st_size for name in ("half", "full")]
+    assert sizes[0] < 0.75 * sizes[1]
+
+
+def test_native_is_found_by_any_of_its_files(tmp_path):
+    folder = saved(tmp_path)
+    for name in (native.CONFIG, native.WEIGHTS, native.VOCABULARY):
+        assert formats.load(folder / name).config == CONFIG
+
+
+def test_native_describe_counts_without_reading_weights(tmp_path):
+    folder = saved(tmp_path)
+    found = formats.describe(folder)
+    bilm = BiLM(CONFIG)
+    encoder = sum(p.numel() for p in bilm.token_encoder.parameters())
+    assert found.parameters == {
+        "token encoder": encoder,
+        "LSTMs": sum(p.numel() for p in bilm.parameters()) - encoder,
+        "softmax": 5 * 4 + 5,
+    }
+    assert found.bytes_in_memory == 4 * sum(found.parameters.values())
+    assert found.bytes_on_disk == sum(file.stat().st_size for file in folder.iterdir())
+    assert found.vocabulary is not None
+    assert len(found.vocabulary) == 5
+
+
+def test_native_model_gives_a_network_with_these_weights(tmp_path):
+    loaded = formats.load(saved(tmp_path))
+    bilm = loaded.bilm()
+    assert not bilm.training
+    assert all(torch.equal(weight, loaded.weights[name]) for name, weight in bilm.state_dict().items())
+    assert all(parameter.requires_grad for parameter in bilm.parameters())
+
+
+def test_native_save_refuses_an_existing_folder(tmp_path):
+    folder = saved(tmp_path)
+    before = (folder / native.WEIGHTS).read_bytes()
+    with pytest.raises(FileExistsError, match="model"):
+        native.save(model(), folder)
+    assert (folder / native.WEIGHTS).read_bytes() == before
+    other = model()
+    native.save(other, folder, overwrite=True)
+    assert torch.equal(formats.load(folder).weights["layers.0.bias"], other.weights["layers.0.bias"])
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_native_other_version_is_named(tmp_path):
+    folder = saved(tmp_path)
+    change_config(folder, version=7)
+    with pytest.raises(InputError, match=r"config\.json: version is 7; 1 is expected; .*pip install -U"):
+        formats.load(folder)
+
+
+def test_native_unknown_key_is_named(tmp_path):
+    folder = saved(tmp_path)
+    change_config(folder, model={"lstm": {"dimension": 6}})
+    with pytest.raises(ConfigError, match=r"config\.json: unknown key 'model\.lstm\.dimension'"):
+        formats.load(folder)
+
+
+def test_native_truncated_weights_are_named(tmp_path):
+    folder = saved(tmp_path)
+    file = folder / native.WEIGHTS
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(InputError, match=r"model\.safetensors: not a whole safetensors file .*bytes.* copy it again"):
+        formats.load(folder)
+
+
+def test_native_missing_weights_are_named(tmp_path):
+    folder = saved(tmp_path)
+    (folder / native.WEIGHTS).unlink()
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors: no such file"):
+        formats.describe(folder)
+
+
+def test_native_weights_of_another_model_are_named(tmp_path):
+    folder = saved(tmp_path)
+    change_config(folder, model={"lstm": {"dim": 7, "projection_dim": 4}, "char_cnn": {"embedding_dim": 3}})
+    with pytest.raises(InputError, match=r"model\.safetensors: token_encoder\.\S+ .*expected.*config\.json beside it"):
+        formats.load(folder)
+
+
+def test_native_weights_without_a_place_are_named(tmp_path):
+    folder = saved(tmp_path)
+    weights = {f"bilm.{name}": weight for name, weight in model().weights.items()} | {"bilm.extra": torch.ones(1)}
+    save_file(weights, folder / native.WEIGHTS)
+    with pytest.raises(InputError, match=r"model\.safetensors: extra is not in the model"):
+        formats.load(folder)
+
+
+def test_native_vocabulary_of_another_softmax_is_named(tmp_path):
+    folder = saved(tmp_path)
+    Vocabulary(("<S>", "</S>", "<UNK>")).save(folder / native.VOCABULARY)
+    with pytest.raises(InputError, match=r"weight has shape \(5, 4\); \(3, 4\) is expected; vocab\.txt has 3 words"):
+        formats.load(folder)
+    (folder / native.VOCABULARY).unlink()
+    with pytest.raises(FileNotFoundError, match=r"vocab\.txt: no such file"):
+        formats.load(folder)
