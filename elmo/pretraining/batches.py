@@ -28,6 +28,7 @@ from elmo.text.vocabulary import Vocabulary
 from elmo.types import LmBatch
 
 IGNORED = -1  # target of a position that holds no text
+_REMEDY = "resume with the files and settings of the first run, or begin a new one"
 
 
 @dataclass(frozen=True)
@@ -199,9 +200,6 @@ class LmReader:
         return _Dealer(paths, config, position["dealt"], end, documents)
 
 
-_REMEDY = "resume with the files and settings of the first run, or begin a new one"
-
-
 class _Span:
     """A window of one stream under construction; index 0 of `inputs` and `targets` is forward, 1 backward."""
 
@@ -306,7 +304,8 @@ class _Stream:
 class _Dealer:
     """Deals the documents of the corpus, each to the stream that was given the fewest characters so far.
 
-    Iterates over (stream, reference, document), for the streams of all ranks.
+    Iterates over (stream, reference, document), for the streams of all ranks. `dealt` are the characters that every
+    stream was given, `next` names the document to come: the first of `documents`, which are what is left of its epoch.
     """
 
     def __init__(
@@ -314,13 +313,13 @@ class _Dealer:
         paths: Sequence[Path],
         config: ReaderConfig,
         dealt: Sequence[int],
-        next: Reference,
+        begin: Reference,
         documents: Iterator[Document],
     ) -> None:
         self._paths = paths
         self._config = config
         self.dealt = list(dealt)
-        self.next = next
+        self.next = begin
         self._documents = documents
         self._fewest = [(characters, stream) for stream, characters in enumerate(dealt)]
         heapq.heapify(self._fewest)

@@ -1,0 +1,1 @@
+"""Strings -> ids: characters, vocabulary, tokenizer, corpus, batching; knows nothing of models."""

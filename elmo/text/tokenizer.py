@@ -26,7 +26,9 @@ class TextConfig:
     """How raw text becomes sentences of tokens."""
 
     tokens: Literal["spacy", "whitespace"] = "spacy"
+    """`whitespace` for text whose tokens stand apart already."""
     sentences: Literal["rule", "pysbd", "line"] = "rule"
+    """What ends a sentence: marks among the tokens, pysbd's opinion of the raw text, or the line."""
     language: str = "en"
     """ISO code, for spaCy and pysbd."""
 
