@@ -8,7 +8,7 @@ EXTRAS := text,train,store,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: setup demo test lint types docs format clean
+.PHONY: setup demo test lint types docs commands format clean
 
 setup: $(SETUP)
 
@@ -30,7 +30,8 @@ $(DOCS): $(SETUP)
 	@touch $@
 
 demo: $(SETUP)
-	@$(BIN)/elmo demo
+	@mkdir -p build
+	@$(BIN)/elmo demo --output build/demo.hdf5
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
@@ -45,6 +46,9 @@ types: $(SETUP)
 docs: $(DOCS)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+commands: $(SETUP)
+	$(BIN)/python docs/commands.py
 
 format: $(SETUP)
 	$(BIN)/ruff check --fix

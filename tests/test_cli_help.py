@@ -1,0 +1,45 @@
+"""The page of commands is what the commands say, and help comes at once."""
+
+import importlib.util
+import re
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+def load_commands() -> ModuleType:
+    """docs/commands.py, which is no part of a package."""
+    path = Path(__file__).parents[1] / "docs" / "commands.py"
+    spec = importlib.util.spec_from_file_location("commands", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+commands = load_commands()
+
+
+@pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda command: " ".join(("elmo", *command)))
+def test_page_has_the_help_of_the_command(command: tuple[str, ...]) -> None:
+    page = commands.PAGE.read_text(encoding="utf-8")
+    section = commands.section(command)
+    if sys.version_info[:2] == (3, 11):
+        assert section in page, "run `make commands`"
+    # Other versions of Python lay the same options out in another way.
+    missing = set(re.findall(r"(?<!\S)--[\w.-]+", section)) - set(re.findall(r"--[\w.-]+", page))
+    assert not missing, f"run `make commands`: {missing}"
+
+
+def test_top_level_help_is_quick() -> None:
+    """The promise is a fraction of a second; the bound leaves room for a busy machine."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        commands.help_of(())
+        times.append(time.perf_counter() - start)
+    assert min(times) < 1.0
