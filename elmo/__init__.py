@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from elmo.embedding.embedder import Embedder as Embedder
-    from elmo.embedding.embedder import load as load
     from elmo.model.bilm import BiLM as BiLM
     from elmo.model.bilm import BiLMConfig as BiLMConfig
     from elmo.model.elmo import Elmo as Elmo
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 # Resolved when first asked for: `import elmo` does not import torch.
 _HOMES = {
-    "load": "elmo.embedding.embedder",
     "Embedder": "elmo.embedding.embedder",
     "Elmo": "elmo.model.elmo",
     "BiLM": "elmo.model.bilm",
@@ -24,7 +24,17 @@ _HOMES = {
     "ScalarMix": "elmo.model.scalar_mix",
     "batch_to_ids": "elmo.text.batching",
 }
-__all__ = sorted(_HOMES)
+__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "ScalarMix", "batch_to_ids", "load"]
+
+
+def load(path: "str | Path | None" = None, **options: Any) -> "Embedder":
+    """An `Embedder` with the model at `path`: a folder, a file, or a packaged model's name (None: the usual one).
+
+    `options` are those of `Embedder`: `device`, `precision`, `state`, `batch_tokens` and others.
+    """
+    from elmo.embedding.embedder import Embedder
+
+    return Embedder.load(path, **options)
 
 
 def __getattr__(name: str) -> Any:

@@ -72,7 +72,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
         if not equals or not key:
             raise ConfigError(f"{override!r} is not of the form section.key=value")
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
+            value: Any = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text
         for part in reversed(key.split(".")):
@@ -101,7 +101,9 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
         if len(value) != len(arguments):
             raise ConfigError(f"{where} has {len(value)} items; {len(arguments)} are expected")
-        return tuple(_convert(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(zip(arguments, value)))
+        return tuple(
+            _convert(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(zip(arguments, value, strict=True))
+        )
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, bool) and hint is not bool:

@@ -56,13 +56,15 @@ class CharCnn(nn.Module):
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         activation = torch.relu if self.config.activation == "relu" else torch.tanh
-        char_ids = _without_tail(char_ids, max(width for width, _ in self.config.filters))
+        n_words = len(char_ids)
+        char_ids = _padded(_without_tail(char_ids, max(width for width, _ in self.config.filters)))
         characters = nn.functional.embedding(char_ids, self.embedding, padding_idx=0)  # W C E
-        pooled = [ops.convolve_max(characters, c.weight, c.bias) for c in self.convolutions]
+        pooled = [ops.convolve_max(characters, c.weight, c.bias) for c in self.convolutions]  # type: ignore[arg-type]
         vectors = activation(torch.cat(pooled, dim=-1))  # W F
         for highway in self.highways:
             vectors = highway(vectors)
-        return vectors if self.projection is None else self.projection(vectors)
+        vectors = vectors if self.projection is None else self.projection(vectors)
+        return vectors[:n_words]
 
 
 def _without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"]:
@@ -72,4 +74,18 @@ def _without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"
     """
     constant = (char_ids == char_ids[:, -1:]).all(dim=0)
     tail = int(constant.flip(0).long().cumprod(0).sum())
-    return char_ids[:, : char_ids.shape[1] - max(0, tail - width)]
+    return char_ids[:, : _round_up(char_ids.shape[1] - max(0, tail - width), 8)]
+
+
+def _padded(char_ids: Int[Tensor, "W C"]) -> Int[Tensor, "w C"]:
+    """More words than asked for, up to the next multiple of 64 where there are many.
+
+    oneDNN compiles and keeps a program for every shape that it meets (2 MB each, and a third more time).
+    """
+    words = len(char_ids)
+    missing = _round_up(words, 64) - words if words > 256 else 0
+    return nn.functional.pad(char_ids, (0, 0, 0, missing))
+
+
+def _round_up(number: int, step: int) -> int:
+    return -(-number // step) * step

@@ -1,4 +1,4 @@
-"""Elmo: a biLM with k learned mixes of its layers, to be put into a task's network (Peters et al. 2018, sec. 3.2-3.3)."""
+"""Elmo: a biLM with k learned mixes of its layers, for a task's network (Peters et al. 2018, sec. 3.2-3.3)."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn

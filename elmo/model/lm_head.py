@@ -1,7 +1,7 @@
 """LmHead: the softmax over words that both directions share; only training, perplexity and scoring need it.
 
 - `loss`: the full softmax
-- `sampled_loss`: the target against words drawn log-uniformly by rank (Jean et al. 2015; TensorFlow's candidate sampler)
+- `sampled_loss`: the target against words drawn log-uniformly by rank (Jean et al. 2015; as TensorFlow draws them)
 - `log_probabilities`: what perplexity is made of
 """
 
@@ -50,9 +50,7 @@ class LmHead(nn.Module):
         return keys.topk(count).indices.to(self.bias.device)
 
     @torch.no_grad()
-    def log_probabilities(
-        self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]
-    ) -> Float[Tensor, " M"]:
+    def log_probabilities(self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
         """`log p(target)` of every row under the full softmax, in float32."""
         size = max(1, 2**22 // len(self.weight))
         parts = [

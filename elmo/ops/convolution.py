@@ -34,7 +34,7 @@ class _ConvolveMax(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:  # type: ignore[override]
         characters, weight, position = ctx.saved_tensors
         windows = _windows(characters.to(ctx.dtype), weight.shape[2])
-        words, places, size = windows.shape
+        words, places, _ = windows.shape
         scattered = windows.new_zeros(words, places, gradient.shape[1])
         scattered.scatter_(1, position[:, None], gradient.to(ctx.dtype)[:, None])
         scattered = scattered.flatten(0, 1)

@@ -53,7 +53,7 @@ class LanguageModel(nn.Module):
             # The directions read the same sentences, so they begin one at the same places.
             reset = torch.rand(starts.shape[1:], device=starts.device) < objective.reset_probability
             keep = keep & ~(starts & reset)
-        hidden, state = self.read(char_ids, inputs, keep, state, objective.dropout)
+        hidden, state = top_layer(self.bilm, char_ids, inputs, keep, state, objective.dropout)
         hidden = nn.functional.dropout(hidden, objective.dropout).flatten(0, 2)
         words = targets.transpose(1, 2).flatten()
         if objective.negatives:
@@ -62,16 +62,17 @@ class LanguageModel(nn.Module):
             loss = self.lm_head.loss(hidden, words)
         return objective.loss_scale * loss / len(words), state
 
-    def read(
-        self,
-        char_ids: Int[Tensor, "W C"],
-        inputs: Int[Tensor, "2 B T"],
-        keep: Bool[Tensor, "2 B T"],
-        state: LstmState,
-        dropout: float = 0.0,
-    ) -> tuple[Float[Tensor, "2 T B P"], LstmState]:
-        """The top layer of both directions, each in its own reading order."""
-        words = self.bilm.encode_words(char_ids)
-        vectors = nn.functional.embedding(inputs.transpose(1, 2), words)
-        outputs, state = self.bilm.read(vectors, state, keep=keep.transpose(1, 2), dropout=dropout)
-        return outputs[-1], state
+
+def top_layer(
+    bilm: BiLM,
+    char_ids: Int[Tensor, "W C"],
+    inputs: Int[Tensor, "2 B T"],
+    keep: Bool[Tensor, "2 B T"],
+    state: LstmState,
+    dropout: float = 0.0,
+) -> tuple[Float[Tensor, "2 T B P"], LstmState]:
+    """What the softmax sees of a window: the top layer, each direction in its own reading order."""
+    words = bilm.encode_words(char_ids)
+    vectors = nn.functional.embedding(inputs.transpose(1, 2), words)
+    outputs, state = bilm.read(vectors, state, keep=keep.transpose(1, 2), dropout=dropout)
+    return outputs[-1], state

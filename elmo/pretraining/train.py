@@ -13,11 +13,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import torch
 from torch import Tensor, nn
 
 from elmo import config as configs
@@ -26,9 +24,9 @@ from elmo.formats import Model, native
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
-from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
+from elmo.pretraining.batches import ReaderConfig, prefetch
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
-from elmo.pretraining.perplexity import Perplexity, Policy, perplexity_of, tally
+from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexity_of, tally
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
@@ -37,8 +35,6 @@ from elmo.training.distributed import Fabric, launch
 from elmo.training.loop import Carried, LoopConfig, fit, seed_step
 from elmo.training.optim import OptimConfig, build_optimizer
 from elmo.types import LmBatch, LstmState
-
-HELDOUT_STREAMS = 16
 
 SMALL = BiLMConfig(
     LstmConfig(dim=512, projection_dim=128),
@@ -81,7 +77,17 @@ class TrainConfig:
     """Prepare batches in another process."""
 
 
-MAY_CHANGE = {"output", "loop", "optim", "epochs", "max_words", "evaluate_words", "precision", "accelerator", "prefetch"}
+MAY_CHANGE = {
+    "output",
+    "loop",
+    "optim",
+    "epochs",
+    "max_words",
+    "evaluate_words",
+    "precision",
+    "accelerator",
+    "prefetch",
+}
 """What a resumed run may set anew: nothing that the order of the data or the shapes of the weights depend on."""
 
 
@@ -103,12 +109,17 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     """
     folder = Path(config.output)
     paths = corpus.expand(config.train)
-    heldout = corpus.expand(config.heldout) if config.heldout else []
     checkpoint = newest_checkpoint(folder / "checkpoints")
     _check_output(config, checkpoint, resume or dry_run)
     fabric = launch(config.accelerator, config.devices, config.nodes, config.precision)
     vocabulary, counts = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
+    characters = config.model.char_cnn.max_characters_per_token
+    heldout = (
+        HeldOut(corpus.expand(config.heldout), config.text, vocabulary, characters, config.evaluate_words)
+        if config.heldout
+        else None
+    )
 
     seed_step(config.seed, -1, 0)
     language_model = LanguageModel(config.model, len(vocabulary), config.objective)
@@ -127,11 +138,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
 
     def evaluate(step: int) -> dict[str, Any]:
         words = step * plan.words_a_step
-        measured = {
-            policy: measure(fabric, language_model, heldout, vocabulary, config, policy, config.evaluate_words)
-            for policy in get_args(Policy)
-            if heldout
-        }
+        measured = _measure(fabric, language_model, heldout)
         if fabric.is_global_zero:
             export(language_model, vocabulary, config, folder, words, measured)
         numbers = {f"{policy}_{d}": p.summary()[d] for policy, p in measured.items() for d in ("forward", "backward")}
@@ -152,31 +159,6 @@ def make_plan(config: TrainConfig, counts: Counts) -> Plan:
     return Plan(counts, words, a_step, max(1, math.ceil(wanted / a_step)))
 
 
-def measure(
-    fabric: Fabric,
-    model: LanguageModel,
-    heldout: list[Path],
-    vocabulary: Vocabulary,
-    config: TrainConfig,
-    policy: Policy,
-    max_words: int | None = None,
-) -> Perplexity:
-    """The full-softmax perplexity on held-out text, or on its first `max_words`, each process reading a part."""
-    world = fabric.world_size
-    streams = max(1, HELDOUT_STREAMS // world) * world
-    reader = ReaderConfig(
-        streams, window=50, shuffle=False, epochs=1, rank=fabric.global_rank, world=world,
-        max_characters=config.model.char_cnn.max_characters_per_token,
-    )  # fmt: skip
-    batches: Iterator[LmBatch] = LmReader(heldout, vocabulary, config.text, reader)
-    if max_words is not None:
-        limit = max_words / world
-        batches = takewhile(lambda batch: batch.position["tokens"] <= limit, batches)
-    own = len(reader.own_streams)
-    sums = tally(model, batches, own, policy, vocabulary.unknown, fabric.device)
-    return perplexity_of(fabric.all_reduce(sums, reduce_op="sum"))  # type: ignore[arg-type]
-
-
 def export(
     model: LanguageModel,
     vocabulary: Vocabulary,
@@ -195,14 +177,23 @@ def export(
         "heldout": [Path(pattern).name for pattern in config.heldout],
         "perplexity": {policy: perplexity.summary() for policy, perplexity in measured.items()},
     }
-    stored = Model(
-        config.model, model.bilm.state_dict(), model.lm_head.state_dict(), vocabulary, config.text, card
-    )
+    stored = Model(config.model, model.bilm.state_dict(), model.lm_head.state_dict(), vocabulary, config.text, card)
     native.save(stored, folder / "model", overwrite=True)
 
 
 def _loss(model: nn.Module, batch: LmBatch, carried: Carried) -> tuple[Tensor, Carried]:
     return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried)
+
+
+def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut | None) -> dict[Policy, Perplexity]:
+    """The full-softmax perplexities of both state policies, every process reading a part of the text."""
+    if heldout is None:
+        return {}
+    measured = {}
+    for policy in get_args(Policy):
+        sums = tally(model.bilm, model.lm_head, heldout, policy, fabric.global_rank, fabric.world_size)
+        measured[policy] = perplexity_of(fabric.all_reduce(sums, reduce_op="sum"))  # type: ignore[arg-type]
+    return measured
 
 
 def _reader_config(config: TrainConfig, fabric: Fabric) -> ReaderConfig:
@@ -219,12 +210,16 @@ def _check_output(config: TrainConfig, checkpoint: Path | None, may_exist: bool)
         return
     if not may_exist:
         at = f"at {checkpoint.name}" if checkpoint else "without a checkpoint"
-        raise InputError(f"{config.output}: holds a run ({at}); add --resume to go on with it, or name another --output")
+        raise InputError(
+            f"{config.output}: holds a run ({at}); add --resume to go on with it, or name another --output"
+        )
     old, new = json.loads(record.read_text(encoding="utf-8")), configs.to_dict(config)
     changed = [key for key in new if key not in MAY_CHANGE and json.loads(json.dumps(new[key])) != old.get(key)]
     if changed:
         key = changed[0]
-        raise InputError(f"{record}: {key} was {old.get(key)!r}, now it is {new[key]!r}; a resumed run cannot change it")
+        raise InputError(
+            f"{record}: {key} was {old.get(key)!r}, now it is {new[key]!r}; a resumed run cannot change it"
+        )
 
 
 def _count(

@@ -12,9 +12,7 @@ except ImportError as error:  # pragma: no cover
     raise InputError(f"training needs lightning-fabric ({error}): pip install 'elmo-torch[train]'") from error
 
 
-def launch(
-    accelerator: str, devices: int, nodes: int, precision: Literal["32-true", "bf16-mixed"]
-) -> Fabric:
+def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-true", "bf16-mixed"]) -> Fabric:
     """A Fabric that runs; one process a device, gradients averaged. Under `torchrun` its processes are used."""
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     strategy = "ddp" if devices * nodes > 1 else "auto"

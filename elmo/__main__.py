@@ -1,0 +1,5 @@
+"""`python -m elmo`."""
+
+from elmo.cli import main
+
+main()

@@ -1,0 +1,384 @@
+"""The command line: `elmo VERB [recipe.toml] [--flag value ...] [section.key=value ...]`.
+
+Every verb is a function of its parsed arguments that imports what it needs when it runs, so `elmo --help` loads no
+torch. Errors of the user are one line and exit code 2.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from elmo import __version__, config
+from elmo.errors import InputError
+
+HERE = Path(__file__).parent
+RECIPES = HERE / "recipes"
+DEMO_TEXT = HERE / "assets" / "demo.txt"
+SENSES = HERE / "assets" / "senses.tsv"
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs one verb and exits: 0 done, 1 training could not go on, 2 something that was given cannot be used."""
+    parsed = build_parser().parse_args(arguments)
+    try:
+        parsed.run(parsed)
+    except (InputError, OSError) as error:
+        _fail(error, 2)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except RuntimeError as error:
+        if type(error).__name__ != "TrainingError":
+            raise
+        _fail(error, 1)
+    sys.exit(0)
+
+
+def _fail(error: BaseException | str, code: int) -> NoReturn:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        error = f"{error.filename}: {error.strerror}"
+    print(f"elmo: error: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="elmo", description="Deep contextualized word representations: pretrain, embed, probe."
+    )
+    parser.add_argument("--version", action="version", version=f"elmo-torch {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    train = _verb(verbs, "train", train_verb, "pretrain a biLM on plain text: one command from raw text to a model")
+    train.add_argument("recipe", nargs="?", help="a TOML file, or the name of a recipe in the package")
+    train.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings, e.g. optim.lr=1e-3")
+    train.add_argument("--train", action="append", metavar="TEXT", help="text files or a pattern; may be repeated")
+    train.add_argument("--heldout", action="append", metavar="TEXT", help="text for the perplexities")
+    train.add_argument("--output", metavar="FOLDER", help="where the run goes: its model is in FOLDER/model")
+    train.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between white space")
+    train.add_argument("--resume", action="store_true", help="go on with the run in FOLDER, exactly")
+    train.add_argument("--dry-run", action="store_true", help="only tell parameters, steps, memory and hours")
+    train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
+    train.add_argument("--quiet", action="store_true", help="show no progress")
+
+    embed = _verb(verbs, "embed", embed_verb, "write the vectors of a text, one sentence a line")
+    embed.add_argument("input", help="text (.txt, .gz, .xz), or - for standard input")
+    embed.add_argument("output", help=".hdf5, .npz or .parquet")
+    _model(embed)
+    embed.add_argument("--layers", default="all", help="all, average, top, a number, or weights as 0.2,0.3,0.5")
+    embed.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
+    embed.add_argument("--dtype", choices=["float32", "float16"], default="float32")
+    embed.add_argument("--state", choices=["reset", "carry", "warm"], default="reset", help="LSTM state of a sentence")
+    embed.add_argument("--batch-size", type=int, default=32, metavar="N", help="sentences of a batch, for carry")
+    embed.add_argument("--batch-tokens", type=int, default=2048, metavar="N", help="tokens of a batch")
+    embed.add_argument("--device", help="cpu, cuda, cuda:1 ...")
+    embed.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    embed.add_argument("--quiet", action="store_true", help="show no progress")
+
+    perplexity = _verb(verbs, "perplexity", perplexity_verb, "full-softmax perplexity of a text, both directions")
+    perplexity.add_argument("text", nargs="+", help="text files or patterns")
+    _model(perplexity)
+    perplexity.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between spaces")
+    perplexity.add_argument("--max-words", type=int, metavar="N", help="only the beginning of the text")
+    perplexity.add_argument("--json", action="store_true", help="print JSON")
+
+    info = _verb(verbs, "info", info_verb, "what a model is, from its headers alone")
+    info.add_argument("model", nargs="?", default="default")
+    info.add_argument("--json", action="store_true", help="print JSON")
+
+    convert = _verb(verbs, "convert", convert_verb, "write a model in another format")
+    convert.add_argument("source", help="a model")
+    convert.add_argument("target", help="the folder to write")
+    convert.add_argument("--to", choices=["native", "allennlp"], help="by default the format that the source has not")
+    convert.add_argument("--dtype", choices=["float32", "float16"], default="float32", help="of native weights")
+    convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
+
+    neighbors = _verb(verbs, "neighbors", neighbors_verb, "occurrences of a word that are used alike, by layer")
+    neighbors.add_argument("word", help="a word, or a sentence (tokens between spaces) that holds --word")
+    neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence that is meant")
+    neighbors.add_argument("--text", help="where to look: a text, one sentence a line (default: the demo's)")
+    _model(neighbors)
+    neighbors.add_argument("--layer", type=int, default=-1, help="0 is the word without context, -1 the top")
+    neighbors.add_argument("-k", type=int, default=3, metavar="N", help="how many")
+
+    probe = _verb(verbs, "probe", None, "what each layer knows")
+    probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
+    senses = _verb(probes, "senses", senses_verb, "nearest-neighbour sense accuracy of each layer on labelled words")
+    senses.add_argument("--data", default=str(SENSES), help="word, sense, index, sentence between tabs")
+    _model(senses)
+    senses.add_argument("--json", action="store_true", help="print JSON lines")
+
+    demo = _verb(verbs, "demo", demo_verb, "a tour of a model on a small text")
+    demo.add_argument("--output", default="demo.hdf5", help="where the vectors go")
+    _model(demo)
+    return parser
+
+
+def _verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    if run is not None:
+        parser.set_defaults(run=run)
+    return parser
+
+
+def _model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="default", help="a model's folder, file or name (default: the packaged one)")
+
+
+# The verbs
+
+
+def train_verb(arguments: argparse.Namespace) -> None:
+    values = _train_values(arguments)
+    from elmo.pretraining import train
+
+    made = config.from_dict(train.TrainConfig, values)
+    if arguments.print_config:
+        print(config.to_json(made), end="")
+        return
+    numbers = train.main(made, arguments.resume, arguments.dry_run, arguments.quiet)
+    for name, value in numbers.items():
+        print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}")
+
+
+def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Recipe, then flags, then overrides: the later wins. A resumed run begins with its own configuration."""
+    recipe, overrides = arguments.recipe, list(arguments.overrides)
+    if recipe is not None and "=" in recipe:  # no recipe was given, and the first override stands in its place
+        recipe, overrides = None, [recipe, *overrides]
+    values: dict[str, Any] = {}
+    record = Path(arguments.output or "") / "train.json"
+    if arguments.resume and not record.is_file():
+        raise InputError(f"{record}: no such file, so there is no run to resume; leave --resume out to begin one")
+    if arguments.resume:
+        values = json.loads(record.read_text(encoding="utf-8"))
+    if recipe is not None:
+        values = config.merge(values, config.load_toml(find_recipe(recipe)))
+    flags = {name: getattr(arguments, name) for name in ("train", "heldout", "output") if getattr(arguments, name)}
+    if arguments.pretokenized:
+        flags["text"] = {"tokens": "whitespace", "sentences": "line"}
+    values = config.merge(config.merge(values, flags), config.parse_overrides(overrides))
+    for name in ("train", "output"):
+        if name not in values:
+            raise InputError(f"--{name} is missing; for example: elmo train --train 'corpus/*.txt' --output run/")
+    return values
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe: a path, or a name in the package."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    packaged = RECIPES / f"{name.removesuffix('.toml')}.toml"
+    if packaged.is_file():
+        return packaged
+    names = ", ".join(sorted(recipe.stem for recipe in RECIPES.glob("*.toml")))
+    raise FileNotFoundError(f"{name}: no such file, nor a recipe of the package (these are: {names})")
+
+
+def embed_verb(arguments: argparse.Namespace) -> None:
+    from elmo.embedding.embedder import Embedder
+    from elmo.embedding.job import embed_file
+    from elmo.embedding.layers import parse_layers
+    from elmo.embedding.store import check_vectors_path
+
+    check_vectors_path(Path(arguments.output), arguments.overwrite)
+    options = {name: getattr(arguments, name) for name in ("state", "batch_size", "batch_tokens", "device")}
+    embedder = Embedder.load(arguments.model, **options)
+    with _Counter("sentences", arguments.quiet) as counter:
+        done = embed_file(
+            embedder,
+            arguments.input,
+            arguments.output,
+            parse_layers(arguments.layers),
+            _tokenizer(embedder.text, arguments.pretokenized),
+            arguments.dtype,
+            arguments.overwrite,
+            counter.update,
+        )
+    print(f"{done.path}: {done.rows:,} sentences, {done.tokens:,} tokens")
+
+
+def _tokenizer(text: Any, pretokenized: bool) -> Any:
+    from elmo.text.tokenizer import TextConfig, Tokenizer
+
+    return Tokenizer(TextConfig("whitespace", "line") if pretokenized else text or TextConfig(sentences="line"))
+
+
+def perplexity_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+    from elmo.pretraining import perplexity
+    from elmo.text import corpus
+    from elmo.text.tokenizer import TextConfig
+
+    model = formats.load(arguments.model)
+    text = TextConfig("whitespace", "line") if arguments.pretokenized else model.text or TextConfig()
+    paths = corpus.expand(arguments.text)
+    with _Counter("words", quiet=False) as counter:
+        report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
+    if arguments.json:
+        print(json.dumps(report, indent=2))
+        return
+    rows = [
+        [policy, which, *(f"{numbers[d + suffix]:,.2f}" for d in ("forward", "backward", "mean"))]
+        for policy, numbers in report["perplexity"].items()
+        for which, suffix in (("all words", ""), ("unknown words left out", "_known"))
+    ]
+    _table(["state", "over", "forward", "backward", "mean"], rows)
+    numbers = report["perplexity"]["carry"]
+    print(f"{numbers['tokens']:,} words and sentence ends, {numbers['unknown_rate']:.2%} unknown to the vocabulary")
+    print(f"vocabulary: {report['vocabulary']['size']:,} words, sha256 {report['vocabulary']['sha256']}")
+
+
+def info_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+
+    found = formats.describe(arguments.model)
+    values = {
+        "path": str(found.path),
+        "format": found.format,
+        "parameters": found.parameters,
+        "stored as": found.dtype,
+        "bytes on disk": found.bytes_on_disk,
+        "bytes in memory": found.bytes_in_memory,
+        "vector size": 2 * found.config.lstm.projection_dim,
+        "layers of vectors": found.config.lstm.n_layers + 1,
+        "vocabulary": None if found.vocabulary is None else len(found.vocabulary),
+        "model": config.to_dict(found.config),
+        "text": None if found.text is None else config.to_dict(found.text),
+        "card": found.card,
+    }
+    if arguments.json:
+        print(json.dumps(values, indent=2, ensure_ascii=False))
+        return
+    for name, value in values.items():
+        if isinstance(value, dict):
+            for key, part in value.items():
+                print(f"{name + ' ' + key:28} {f'{part:,}' if isinstance(part, int) else part}")
+        else:
+            print(f"{name:28} {f'{value:,}' if isinstance(value, int) else value}")
+
+
+def convert_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+
+    target = Path(arguments.target)
+    wanted = arguments.to or ("native" if formats.describe(arguments.source).format == "allennlp" else "allennlp")
+    model = formats.load(arguments.source)
+    if wanted == "native":
+        formats.native.save(model, target, arguments.overwrite, arguments.dtype)
+    else:
+        formats.allennlp.save(model, target, arguments.overwrite)
+    left_out = " (this format has no place for the softmax and the vocabulary)" if model.lm_head else ""
+    print(f"{target}: written as {wanted}{left_out if wanted == 'allennlp' else ''}")
+
+
+def neighbors_verb(arguments: argparse.Namespace) -> None:
+    from elmo.embedding.embedder import Embedder
+    from elmo.embedding.job import read_lines
+    from elmo.probes import neighbors
+
+    embedder = Embedder.load(arguments.model)
+    text = arguments.text or str(DEMO_TEXT)
+    tokenizer = _tokenizer(embedder.text, pretokenized=False)
+    sentences = [tokens for line in read_lines(text) if (tokens := tokenizer.tokens(line))]
+    if arguments.query is not None:
+        given = arguments.word.split()
+        if arguments.query not in given:
+            raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}")
+        queries = [(given, given.index(arguments.query))]
+    else:
+        queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, arguments.word)]
+    if not queries:
+        raise InputError(f"{text}: {arguments.word!r} does not occur in it; a word is looked up as it is spelled")
+    for sentence, index in queries:
+        _print_neighbors(
+            sentence, index, neighbors.run(embedder, sentences, sentence, index, arguments.layer, arguments.k)
+        )
+
+
+def _print_neighbors(sentence: Sequence[str], index: int, found: Sequence[Any]) -> None:
+    print(_marked(sentence, index))
+    for neighbor in found:
+        print(f"    {neighbor.similarity:.3f}  {_marked(neighbor.sentence, neighbor.token_index)}")
+
+
+def _marked(sentence: Sequence[str], index: int) -> str:
+    return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))
+
+
+def senses_verb(arguments: argparse.Namespace) -> None:
+    from elmo.embedding.embedder import Embedder
+    from elmo.probes import senses
+
+    rows = senses.run(Embedder.load(arguments.model), senses.read_occurrences(Path(arguments.data)))
+    if arguments.json:
+        for row in rows:
+            print(json.dumps(vars(row)))
+        return
+    print(f"the nearest other occurrence of a word has the same sense ({rows[0].occurrences} labelled occurrences):")
+    words = list(rows[0].by_word)
+    _table(
+        ["layer", "all", *words],
+        [[str(row.layer), f"{row.accuracy:.1%}", *(f"{row.by_word[word]:.0%}" for word in words)] for row in rows],
+    )
+
+
+def demo_verb(arguments: argparse.Namespace) -> None:
+    from elmo.embedding.embedder import Embedder
+    from elmo.embedding.job import embed_file, read_lines
+    from elmo.probes import neighbors, senses
+
+    embedder = Embedder.load(arguments.model)
+    tokenizer = _tokenizer(embedder.text, pretokenized=False)
+    done = embed_file(embedder, DEMO_TEXT, arguments.output, tokenizer=tokenizer, overwrite=True)
+    shape = f"{embedder.n_layers} layers of {embedder.dim} numbers for each of {done.tokens:,} tokens"
+    print(f"Vectors of {done.rows} sentences are in {done.path}: {shape}.\n")
+    sentences = [tokens for line in read_lines(DEMO_TEXT) if (tokens := tokenizer.tokens(line))]
+    print("A word in its sentence, then the occurrences that the model takes for the most alike:\n")
+    for word in ("play", "bank", "spring"):
+        for s, t in neighbors.occurrences(sentences, word)[:2]:
+            _print_neighbors(sentences[s], t, neighbors.run(embedder, sentences, sentences[s], t, k=2))
+        print()
+    for row in senses.run(embedder, senses.read_occurrences(SENSES)):
+        print(
+            f"layer {row.layer}: the nearest occurrence has the same sense for {row.accuracy:.1%} of {row.occurrences}"
+        )
+
+
+# Printing
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*head, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+class _Counter:
+    """How many are done and how fast, on the terminal only."""
+
+    def __init__(self, what: str, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        columns = (SpinnerColumn(), TextColumn("{task.completed:,} " + what), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        self._task = self._progress.add_task(what, total=None)
+
+    def update(self, done: int) -> None:
+        self._progress.update(self._task, completed=done)
+
+    def __enter__(self) -> "_Counter":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
