@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from elmo import __version__, config
+import elmo
+from elmo import config
 from elmo.errors import InputError
 
 HERE = Path(__file__).parent
@@ -48,7 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="elmo", description="Deep contextualized word representations: pretrain, embed, probe."
     )
-    parser.add_argument("--version", action="version", version=f"elmo-torch {__version__}")
+    parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     train = _verb(verbs, "train", train_verb, "pretrain a biLM on plain text: one command from raw text to a model")

@@ -27,6 +27,7 @@ from elmo.types import LmBatch
 
 STREAMS = 16
 WINDOW = 50
+DOCUMENT_CHARACTERS = 16_384  # short pieces: the streams come to their ends together
 
 Policy = Literal["carry", "reset"]
 """`carry`: the LSTM state goes on from sentence to sentence, as in the paper; `reset`: every sentence from zero."""
@@ -80,7 +81,9 @@ class HeldOut:
     def windows(self, rank: int = 0, world: int = 1) -> tuple[Iterator[LmBatch], int]:
         """The windows of one process, and how many streams they have."""
         streams = max(1, STREAMS // world) * world
-        config = ReaderConfig(streams, WINDOW, 0, False, 1, self.max_characters, rank, world)
+        config = ReaderConfig(
+            streams, WINDOW, 0, False, 1, self.max_characters, rank, world, document_characters=DOCUMENT_CHARACTERS
+        )
         reader: Iterator[LmBatch] = LmReader(self.paths, self.vocabulary, self.text, config)
         if self.max_words is not None:
             limit = self.max_words / world

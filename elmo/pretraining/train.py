@@ -137,16 +137,18 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
         return _estimate(fabric, model, batches, state, plan, config)
 
     def evaluate(step: int) -> dict[str, Any]:
-        words = step * plan.words_a_step
         measured = _measure(fabric, language_model, heldout)
         if fabric.is_global_zero:
-            export(language_model, vocabulary, config, folder, words, measured)
-        numbers = {f"{policy}_{d}": p.summary()[d] for policy, p in measured.items() for d in ("forward", "backward")}
-        return {"words": words, **numbers, **{f"{policy}_mean": p.summary()["mean"] for policy, p in measured.items()}}
+            export(language_model, vocabulary, config, folder, step * plan.words_a_step, measured)
+        return {
+            f"{policy}_{name}": perplexity.summary()[name]
+            for policy, perplexity in measured.items()
+            for name in ("forward", "backward", "mean")
+        }
 
     fit(
         fabric, model, optimizer, batches, _loss, evaluate, state, folder,
-        config.loop, config.optim, plan.steps, config.seed, step, quiet,
+        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, step, quiet,
     )  # fmt: skip
     return {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
 

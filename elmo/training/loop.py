@@ -65,6 +65,7 @@ def fit(
     config: LoopConfig,
     optim: OptimConfig,
     total_steps: int,
+    tokens_a_step: int,
     seed: int,
     first_step: int = 0,
     quiet: bool = False,
@@ -92,12 +93,19 @@ def fit(
             monitor.advance(done)
             if done % config.log_steps == 0 or done == total_steps:
                 mean = float(fabric.all_reduce(torch.stack(losses).mean(), reduce_op="mean"))  # type: ignore[arg-type]
-                speed = len(losses) / (time.monotonic() - since)
-                monitor.record(done, {"loss": mean, "norm": norm, "lr": rate, "steps_per_s": round(speed, 3)})
+                speed = round(len(losses) * tokens_a_step / (time.monotonic() - since))
+                numbers = {
+                    "tokens": done * tokens_a_step,
+                    "loss": mean,
+                    "norm": norm,
+                    "lr": rate,
+                    "tokens_per_s": speed,
+                }
+                monitor.record(done, numbers)
                 losses = []
             if done % config.evaluate_steps == 0 or done == total_steps:
                 model.eval()
-                monitor.record(done, evaluate(done))
+                monitor.record(done, {"tokens": done * tokens_a_step, **evaluate(done)})
                 model.train()
             due = done - saved_step >= config.checkpoint_steps or done == total_steps
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
