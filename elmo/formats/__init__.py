@@ -13,6 +13,8 @@ from elmo.formats.stored import Model as Model
 
 FORMATS = (native, allennlp)
 ASSETS = Path(__file__).parent.parent / "assets"
+TRAINED = "model"
+"""Where the folder of a training run has its model."""
 DEFAULT_MODEL = "english-small"
 
 
@@ -32,8 +34,10 @@ def describe(path: str | Path | None = None) -> Description:
 
 
 def find(path: str | Path | None = None) -> Path:
-    """The path that `path` means; a packaged model may be given by its name."""
+    """The path that `path` means; a packaged model may be given by its name, a training run by its folder."""
     name = DEFAULT_MODEL if path is None or str(path) == "default" else str(path)
+    if native.recognizes(Path(name) / TRAINED):
+        return Path(name) / TRAINED
     if Path(name).exists():
         return Path(name)
     if name in packaged():
