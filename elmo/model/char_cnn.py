@@ -64,7 +64,8 @@ class CharCnn(nn.Module):
         for highway in self.highways:
             vectors = highway(vectors)
         vectors = vectors if self.projection is None else self.projection(vectors)
-        return vectors[:n_words]
+        # Under autocast the projection gives bfloat16; what follows is summed up over many steps and stays in float32.
+        return vectors[:n_words].to(self.embedding.dtype)
 
 
 def _without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"]:

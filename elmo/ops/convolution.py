@@ -1,7 +1,6 @@
 """Convolution over characters and maximum over positions, as one matrix product a filter width.
 
-Only the position that wins the maximum has a gradient, so the backward pass rebuilds that sparse gradient and never
-stores the full output of the convolution.
+The maximum is taken without its position, which is found again where the gradient needs it: many times faster.
 """
 
 from typing import Any
@@ -24,23 +23,22 @@ class _ConvolveMax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, characters: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
         windows = _windows(characters.to(dtype), weight.shape[2])
-        scores = windows.flatten(0, 1) @ _flat(weight).to(dtype).T
-        best, position = scores.view(*windows.shape[:2], -1).max(dim=1)
-        ctx.save_for_backward(characters, weight, position)
-        ctx.dtype = dtype
+        scores = (windows.flatten(0, 1) @ _flat(weight).to(dtype).T).view(*windows.shape[:2], -1)
+        best = scores.amax(dim=1)
+        ctx.save_for_backward(characters, weight, scores, best)
         return best.to(characters.dtype) + bias
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:  # type: ignore[override]
-        characters, weight, position = ctx.saved_tensors
-        windows = _windows(characters.to(ctx.dtype), weight.shape[2])
+        characters, weight, scores, best = ctx.saved_tensors
+        windows = _windows(characters.to(scores.dtype), weight.shape[2])
         words, places, _ = windows.shape
-        scattered = windows.new_zeros(words, places, gradient.shape[1])
-        scattered.scatter_(1, position[:, None], gradient.to(ctx.dtype)[:, None])
-        scattered = scattered.flatten(0, 1)
-        to_weight = (scattered.T @ windows.flatten(0, 1)).to(weight.dtype)
+        # The position with the highest score has the gradient; equal ones share it, as in `torch.amax`.
+        winners = (scores == best[:, None]).to(scores.dtype)
+        to_scores = winners.mul_((gradient / winners.sum(1)).to(scores.dtype)[:, None]).flatten(0, 1)
+        to_weight = (to_scores.T @ windows.flatten(0, 1)).to(weight.dtype)
         to_weight = to_weight.view(weight.shape[0], weight.shape[2], weight.shape[1]).transpose(1, 2)
-        to_windows = (scattered @ _flat(weight).to(ctx.dtype)).view(words, places, weight.shape[2], -1)
+        to_windows = (to_scores @ _flat(weight).to(scores.dtype)).view(words, places, weight.shape[2], -1)
         to_characters = torch.zeros_like(characters)
         for offset in range(weight.shape[2]):
             to_characters[:, offset : offset + places] += to_windows[:, :, offset]

@@ -113,7 +113,7 @@ def _read(
 
 def _input_product(inputs: Float[Tensor, "T B I"], weights: _Weights) -> Float[Tensor, "T B gates"]:
     product = inputs.flatten(0, 1).to(weights.input.dtype) @ weights.input.T
-    return (product.to(inputs.dtype) + weights.bias).view(*inputs.shape[:2], -1)
+    return product.to(inputs.dtype).add_(weights.bias).view(*inputs.shape[:2], -1)
 
 
 def _gates(
@@ -222,7 +222,8 @@ def _read_and_trace(
 ) -> None:
     """As `_read`, keeping in `trace` what the gradient needs."""
     steps, rows = inputs.shape[:2]
-    trace.gates.copy_(_input_product(inputs, weights))
+    product = inputs.flatten(0, 1).to(weights.input.dtype) @ weights.input.T
+    trace.gates.copy_(product.view(trace.gates.shape)).add_(weights.bias)
     for t in range(steps):
         n = rows if active is None else active[t]
         if keep is not None:
