@@ -4,24 +4,42 @@ A checkpoint is a folder `step-000001200/`:
 
 - `model.safetensors`, `optimizer.safetensors`: the same on every rank, written by rank 0
 - `rank-R.safetensors`: the state carried from batch to batch (for a biLM its LSTM state)
-- `rank-R.json`: how far the rank is: step, position in the data, counters
+- `rank-R.json`: how far the rank is (`Progress`)
 
 It is written under a temporary name and renamed when whole; random numbers are a function of seed, step and rank, so
 there is no random state to keep.
 """
 
+import dataclasses
 import json
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 KEPT = 2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a process is. Plain JSON values."""
+
+    step: int = 0
+    """Steps done."""
+    position: dict[str, Any] | None = None
+    """The last batch's position in the data; None before the first."""
+    losses: Sequence[float] = ()
+    """Of the steps since the last record in the metrics."""
+
+
+START = Progress()
 
 
 def save_checkpoint(
@@ -30,20 +48,21 @@ def save_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     carried: Sequence[Tensor],
-    progress: dict[str, Any],
+    progress: Progress,
 ) -> Path:
-    """Writes `folder/step-N` for `progress["step"]` and removes all but the newest ones."""
-    target = folder / f"step-{progress['step']:09d}"
+    """Writes `folder/step-N` for `progress.step` and removes all but the newest ones."""
+    target = folder / f"step-{progress.step:09d}"
     temporary = folder / f".{target.name}.part"
     if fabric.is_global_zero:
-        shutil.rmtree(temporary, ignore_errors=True)
+        for left_over in folder.glob(".step-*.part"):  # by a run that was killed here
+            shutil.rmtree(left_over)
         temporary.mkdir(parents=True)
-        save_file(_contiguous(model.state_dict()), temporary / "model.safetensors")
-        save_file(_optimizer_tensors(optimizer), temporary / "optimizer.safetensors")
+        _write(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
+        _write(temporary / "optimizer.safetensors", save(_optimizer_tensors(optimizer)))
     fabric.barrier()
-    rank = fabric.global_rank
-    save_file({str(i): t.detach().contiguous() for i, t in enumerate(carried)}, temporary / f"rank-{rank}.safetensors")
-    (temporary / f"rank-{rank}.json").write_text(json.dumps(progress), encoding="utf-8")
+    name = f"rank-{fabric.global_rank}"
+    _write(temporary / f"{name}.safetensors", save(_contiguous({str(i): t for i, t in enumerate(carried)})))
+    _write(temporary / f"{name}.json", json.dumps(dataclasses.asdict(progress)).encode())
     fabric.barrier()
     if fabric.is_global_zero:
         shutil.rmtree(target, ignore_errors=True)
@@ -61,16 +80,27 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 def load_checkpoint(
     checkpoint: Path, fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[list[Tensor], dict[str, Any]]:
+) -> tuple[list[Tensor], Progress]:
     """Fills model and optimizer; returns the carried tensors and the progress of this rank."""
     model.load_state_dict(load_file(checkpoint / "model.safetensors"))
     _load_optimizer(optimizer, load_file(checkpoint / "optimizer.safetensors"))
     carried = load_file(checkpoint / f"rank-{fabric.global_rank}.safetensors", device=str(fabric.device))
     progress = json.loads((checkpoint / f"rank-{fabric.global_rank}.json").read_text(encoding="utf-8"))
-    return [carried[str(i)] for i in range(len(carried))], progress
+    return [carried[str(i)] for i in range(len(carried))], Progress(**progress)
 
 
-def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _write(path: Path, content: bytes) -> None:
+    try:
+        with path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        problem = f"{error.strerror}; make room, then go on from the checkpoint before with --resume"
+        raise OSError(error.errno, problem, str(path)) from error
+
+
+def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
 
 

@@ -1,10 +1,14 @@
 """Devices and processes: lightning-fabric, set up once."""
 
 import logging
+import os
 import warnings
 from typing import Literal
 
+import torch
+
 from elmo.errors import InputError
+from elmo.training.memory import keep_freed_memory
 
 try:
     from lightning_fabric import Fabric as Fabric
@@ -12,9 +16,18 @@ except ImportError as error:  # pragma: no cover
     raise InputError(f"training needs lightning-fabric ({error}): pip install 'elmo-torch[train]'") from error
 
 
+def processes(devices: int, nodes: int) -> tuple[int, int]:
+    """Devices of a node and nodes: as given, but under `torchrun` what it has started."""
+    if not torch.distributed.is_torchelastic_launched():
+        return devices, nodes
+    local = int(os.environ["LOCAL_WORLD_SIZE"])
+    return local, int(os.environ["WORLD_SIZE"]) // local
+
+
 def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-true", "bf16-mixed"]) -> Fabric:
-    """A Fabric that runs; one process a device, gradients averaged. Under `torchrun` its processes are used."""
+    """A Fabric that runs; one process a device, gradients averaged; of `torchrun` or started here."""
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    keep_freed_memory()
     strategy = "ddp" if devices * nodes > 1 else "auto"
     try:
         with warnings.catch_warnings():

@@ -14,7 +14,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from elmo.training.checkpoint import save_checkpoint
+from elmo.training.checkpoint import START, Progress, save_checkpoint
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, learning_rate
 
@@ -67,19 +67,19 @@ def fit(
     total_steps: int,
     tokens_a_step: int,
     seed: int,
-    first_step: int = 0,
+    begin: Progress = START,
     quiet: bool = False,
 ) -> Carried:
-    """Trains up to `total_steps`, from `first_step`; `model` and `optimizer` are set up by `fabric`.
+    """Trains up to `total_steps`, from where `begin` is; `model` and `optimizer` are set up by `fabric`.
 
     `loss_of(model, batch, carried)` returns the mean loss of the batch and what to carry on, a named tuple of tensors;
     `evaluate(step)` returns numbers to log. Checkpoints go to `folder/checkpoints`, the last one when training ends.
     """
-    saved_at, saved_step = time.monotonic(), first_step
-    progress: dict[str, Any] = {}
-    with Monitor(folder, total_steps, first_step, quiet or not fabric.is_global_zero) as monitor:
-        since, losses = time.monotonic(), []
-        for step in range(first_step, total_steps):
+    saved_at, saved_step = time.monotonic(), begin.step
+    losses = [torch.tensor(loss, device=fabric.device) for loss in begin.losses]
+    with Monitor(folder if fabric.is_global_zero else None, total_steps, begin.step, quiet) as monitor:
+        since, since_step = time.monotonic(), begin.step
+        for step in range(begin.step, total_steps):
             seed_step(seed, step, fabric.global_rank)
             rate = learning_rate(optim, step, total_steps)
             for group in optimizer.param_groups:
@@ -89,11 +89,10 @@ def fit(
             )
             losses.append(loss)
             done = step + 1
-            progress = {"step": done, "position": position}
             monitor.advance(done)
             if done % config.log_steps == 0 or done == total_steps:
                 mean = float(fabric.all_reduce(torch.stack(losses).mean(), reduce_op="mean"))  # type: ignore[arg-type]
-                speed = round(len(losses) * tokens_a_step / (time.monotonic() - since))
+                speed = round((done - since_step) * tokens_a_step / (time.monotonic() - since))
                 numbers = {
                     "tokens": done * tokens_a_step,
                     "loss": mean,
@@ -110,10 +109,11 @@ def fit(
             due = done - saved_step >= config.checkpoint_steps or done == total_steps
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
             if fabric.broadcast(due or late):
+                progress = Progress(done, position, [float(loss) for loss in losses])
                 save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress)
                 saved_at, saved_step = time.monotonic(), done
             if not losses:
-                since = time.monotonic()
+                since, since_step = time.monotonic(), done
     return carried
 
 
@@ -139,19 +139,28 @@ def _step(
             fabric.backward(loss / config.accumulate)
         carried = type(carried)(*(tensor.detach() for tensor in carried))
         total += loss.detach() / config.accumulate
-    limit = optim.clip_norm or float("inf")
-    norm = fabric.clip_gradients(model, optimizer, max_norm=limit, error_if_nonfinite=False)  # type: ignore[arg-type]
-    if not (torch.isfinite(total) and torch.isfinite(norm)):  # type: ignore[arg-type]
+    learned = [parameter for parameter in model.parameters() if parameter.grad is not None]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in learned])  # type: ignore[misc]
+    if not (torch.isfinite(total) and torch.isfinite(norm)):
         raise TrainingError(_explain(model, step, total))
+    if optim.clip_norm:
+        nn.utils.clip_grads_with_norm_(learned, optim.clip_norm, norm)
     optimizer.step()
     optimizer.zero_grad()
-    return total, float(norm), carried, position  # type: ignore[arg-type]
+    return total, float(norm), carried, position
 
 
 def _explain(model: nn.Module, step: int, loss: Tensor) -> str:
-    names = [n for n, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
-    where = f"; gradients are not finite in {', '.join(names[:3])} ({len(names)} parameters)" if names else ""
+    where = ""
+    for what, tensor_of in (("weights", lambda p: p), ("gradients", lambda p: p.grad)):
+        bad = [
+            name.removeprefix("_forward_module.").removeprefix("module.")
+            for name, parameter in model.named_parameters()
+            if parameter.grad is not None and not torch.isfinite(tensor_of(parameter)).all()
+        ]
+        more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+        where += f"; {what} are not finite in {', '.join(bad[:3])}{more}" if bad else ""
     return (
-        f"step {step + 1}: the loss is {float(loss)}{where}; nothing of this step was kept: resume from the last"
-        " checkpoint with a lower optim.lr or a smaller optim.clip_norm"
+        f"step {step + 1}: the loss is {float(loss)}{where}; nothing of this step was kept: go on from the last"
+        " checkpoint with --resume and a lower optim.lr or a smaller optim.clip_norm"
     )

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,16 +13,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 class Monitor:
     """Writes `metrics.jsonl` and TensorBoard events in `folder` and shows a progress bar; a context manager.
 
-    Metrics of steps after `first_step` (of an interrupted run that goes on from there) are dropped first.
+    Metrics of steps after `first_step` (of an interrupted run that goes on from there) are dropped first. Without a
+    folder it does nothing: of several processes one has it.
     """
 
-    def __init__(self, folder: Path, total_steps: int, first_step: int = 0, quiet: bool = False) -> None:
+    def __init__(self, folder: Path | None, total_steps: int, first_step: int = 0, quiet: bool = False) -> None:
+        quiet = quiet or folder is None
         self._console = Console(file=sys.stderr, quiet=quiet)
         self._quiet = quiet
-        self._path = folder / "metrics.jsonl"
-        _drop_after(self._path, first_step)
-        self._lines = self._path.open("a", encoding="utf-8")
-        self._events = _tensorboard(folder, first_step)
+        self._lines = None if folder is None else _lines_after(folder / "metrics.jsonl", first_step)
+        self._events = None if folder is None else _tensorboard(folder, first_step)
         self._bar = Progress(
             TextColumn("step {task.completed}/{task.total}"),
             BarColumn(),
@@ -40,7 +40,8 @@ class Monitor:
 
     def __exit__(self, *exception: object) -> None:
         self._bar.stop()
-        self._lines.close()
+        if self._lines is not None:
+            self._lines.close()
         if self._events is not None:
             self._events.close()
 
@@ -51,8 +52,9 @@ class Monitor:
     def record(self, step: int, metrics: dict[str, Any]) -> None:
         """Keeps the metrics of a step and shows them."""
         line = {"step": step, **metrics, "time": round(time.time(), 1)}
-        self._lines.write(json.dumps(line) + "\n")
-        self._lines.flush()
+        if self._lines is not None:
+            self._lines.write(json.dumps(line) + "\n")
+            self._lines.flush()
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         if self._events is not None:
             for name, value in numbers.items():
@@ -66,12 +68,10 @@ class Monitor:
         self._console.print(f"step {step}/{self._total}  {status}  {left / 60:.0f} min left", soft_wrap=True)
 
 
-def _drop_after(path: Path, step: int) -> None:
-    if not path.exists():
-        return
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+def _lines_after(path: Path, step: int) -> TextIO:
+    """The file, open to append to what it has up to `step`."""
     kept = []
-    for line in lines:
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []:
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line)
@@ -80,6 +80,7 @@ def _drop_after(path: Path, step: int) -> None:
     temporary = path.with_suffix(".part")
     temporary.write_text("".join(kept), encoding="utf-8")
     temporary.replace(path)
+    return path.open("a", encoding="utf-8")
 
 
 def _tensorboard(folder: Path, first_step: int) -> Any:
@@ -87,4 +88,4 @@ def _tensorboard(folder: Path, first_step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=first_step + 1)
