@@ -67,7 +67,7 @@ def test_native_float16_is_half_as_large_and_loads_as_float32(tmp_path):
     for name, weight in after.weights.items():
         assert weight.dtype == torch.float32
         assert torch.equal(weight, before.weights[name].half().float())
-    assert formats.describe(tmp_path / "half").dtype == "F16"
+    assert formats.describe(tmp_path / "half").dtype == "float16"
     sizes = [(tmp_path / name / native.WEIGHTS).stat().st_size for name in ("half", "full")]
     assert sizes[0] < 0.75 * sizes[1]
 

@@ -2,7 +2,7 @@
 
 - `.hdf5`, `.h5`: the layout of AllenNLP. Datasets "0", "1", ... by row; `sentence_to_index`, one string of JSON (left
   out where it would pass 16 MB, since its readers hold it whole); and, of ours, `tokens`
-- `.npz`: arrays "0", "1", ...; and a member `tokens.jsonl`. About 0.7 kB of memory a row, for the zip's directory
+- `.npz`: arrays "0", "1", ...; and a member `tokens.jsonl`. Takes 0.5 kB of memory a row, for the zip's directory
 - `.parquet`: columns row, tokens, vectors (flat), shape; needs the extra `store`
 
 Tokens are stored as JSON, a list a row, since a token may hold a space. A sentence without tokens is an array with

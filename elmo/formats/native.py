@@ -24,6 +24,7 @@ from elmo.text.vocabulary import Vocabulary
 
 FORMAT = "elmo-torch"
 VERSION = 1
+DTYPES = {"F32": "float32", "F16": "float16"}  # as safetensors calls them, as all others do
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocab.txt"
 
 
@@ -102,7 +103,7 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
         with safetensors.safe_open(file, framework="pt") as header:
             slices = {name: header.get_slice(name) for name in header.keys()}  # noqa: SIM118
             shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            dtypes = sorted({str(part.get_dtype()) for part in slices.values()})
+            dtypes = sorted({DTYPES.get(kind := str(part.get_dtype()), kind) for part in slices.values()})
     except safetensors.SafetensorError as error:
         size = file.stat().st_size
         raise InputError(f"{file}: not a whole safetensors file ({size:,} bytes: {error}); copy it again") from error

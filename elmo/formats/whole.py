@@ -14,7 +14,9 @@ def check_output(path: Path, overwrite: bool = False) -> None:
     """Raises OSError where `path` exists, unless it may be overwritten, or where its folder does not."""
     if path.exists() and not overwrite:
         raise FileExistsError(
-            errno.EEXIST, "the output exists; remove it, name another, or allow overwriting", str(path)
+            errno.EEXIST,
+            "the output exists; remove it, name another, or allow it to be replaced: --overwrite",
+            str(path),
         )
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the output's folder does not exist; create it", str(path.parent))
