@@ -126,6 +126,18 @@ def test_neighbors_are_the_same_word_nearest_first() -> None:
     assert (last.sentence_index, last.token_index) == (2, 0)
 
 
+def test_neighbors_of_many_queries_are_those_of_each() -> None:
+    queries = [(["bank", "x"], 0), (["bank", "y", "y"], 0), (["x"], 0)]
+    together = neighbors.run_many(Written(angle), iter(TEXT), queries, layer=1, k=2)
+    assert together == [neighbors.run(Written(angle), TEXT, *query, layer=1, k=2) for query in queries]
+    assert [neighbor.token_index for neighbor in together[2]] == [2, 1]
+
+
+def test_neighbors_need_a_query() -> None:
+    with pytest.raises(InputError, match="no query"):
+        neighbors.run_many(Written(angle), TEXT, [])
+
+
 def test_neighbors_leave_the_query_itself_out() -> None:
     found = neighbors.run(Written(angle), TEXT, TEXT[4], 0, layer=1, k=10)
     assert [(n.sentence_index, n.token_index) for n in found] == [

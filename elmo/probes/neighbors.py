@@ -44,42 +44,71 @@ def run(
     k: int = 5,
     same_word: bool = True,
 ) -> list[Neighbor]:
-    """The `k` nearest tokens of `sentences` to token `index` of the sentence `query`, nearest first.
+    """The `k` nearest tokens of `sentences` to token `index` of the sentence `query`, nearest first: see `run_many`."""
+    return run_many(embedder, sentences, [(query, index)], layer, k, same_word)[0]
+
+
+def run_many(
+    embedder: Embedder,
+    sentences: Iterable[Sequence[str]],
+    queries: Sequence[tuple[Sequence[str], int]],
+    layer: int = -1,
+    k: int = 5,
+    same_word: bool = True,
+) -> list[list[Neighbor]]:
+    """For every query (a sentence and the place of a token in it) its `k` nearest tokens, nearest first.
 
     `layer` counts from 0 (the word without its context); -1 is the top. With `same_word` only occurrences of the
     query's word are candidates. The query itself (the same sentence and place) is never one. Ties keep the order of
-    the text.
+    the text, which is read once, whatever the number of queries.
     """
-    if not 0 <= index < len(query):
-        raise InputError(f"token {index} is asked for, and the query has {len(query)} tokens; count from 0")
-    word, sentence = query[index], tuple(query)
-    layers = embedder.embed([list(query)], layers="all")[0]
-    if not -len(layers) <= layer < len(layers):
-        raise InputError(f"layer {layer} is asked for, and the model has layers 0 to {len(layers) - 1}")
-    target = _unit(layers[layer, index][None])[0]
-
-    best: list[Neighbor] = []
-    for chunk in _chunks(enumerate(map(tuple, sentences)), word if same_word else None):
+    targets = _targets(embedder, queries, layer)
+    words = {sentence[index] for sentence, index in queries} if same_word else None
+    best: list[list[Neighbor]] = [[] for _ in queries]
+    for chunk in _chunks(enumerate(map(tuple, sentences)), words):
         embedded = embedder.embed([list(tokens) for _, tokens in chunk], layers="all")
-        for (number, tokens), vectors in zip(chunk, embedded, strict=True):
-            similarities = _unit(vectors[layer]) @ target
-            for place, token in enumerate(tokens):
-                if (same_word and token != word) or (place == index and tokens == sentence):
-                    continue
-                best.append(Neighbor(float(similarities[place]), number, place, tokens))
-        best = sorted(best, key=lambda neighbor: -neighbor.similarity)[:k]
+        vectors = np.concatenate([array[layer] for array in embedded])
+        places = [(number, t, tokens) for number, tokens in chunk for t in range(len(tokens))]
+        similarities = targets @ _unit(vectors).T  # queries, tokens of the chunk
+        for (sentence, index), row, found in zip(queries, similarities, best, strict=True):
+            itself = (index, tuple(sentence))
+            allowed = [
+                i
+                for i, (_, t, tokens) in enumerate(places)
+                if (not same_word or tokens[t] == sentence[index]) and (t, tokens) != itself
+            ]
+            nearest = [allowed[i] for i in np.argsort(-row[allowed], kind="stable")[:k]]
+            found += [Neighbor(float(row[i]), *places[i]) for i in nearest]
+            found.sort(key=lambda neighbor: -neighbor.similarity)
+            del found[k:]
     return best
 
 
+def _targets(
+    embedder: Embedder, queries: Sequence[tuple[Sequence[str], int]], layer: int
+) -> Float[np.ndarray, "queries D"]:
+    """The unit vector of every query's token at one layer."""
+    for sentence, index in queries:
+        if not 0 <= index < len(sentence):
+            raise InputError(f"token {index} is asked for, and the query has {len(sentence)} tokens; count from 0")
+    if not queries:
+        raise InputError("no query; give at least one sentence and the place of a token in it")
+    embedded = embedder.embed([list(sentence) for sentence, _ in queries], layers="all")
+    layers = len(embedded[0])
+    if not -layers <= layer < layers:
+        raise InputError(f"layer {layer} is asked for, and the model has layers 0 to {layers - 1}")
+    return _unit(np.stack([array[layer, index] for array, (_, index) in zip(embedded, queries, strict=True)]))
+
+
 def _chunks(
-    numbered: Iterator[tuple[int, tuple[str, ...]]], word: str | None
+    numbered: Iterator[tuple[int, tuple[str, ...]]], words: set[str] | None
 ) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
-    """Up to `CHUNK` numbered sentences at a time: those with `word`, or all that have a token."""
-    wanted = (pair for pair in numbered if (pair[1] if word is None else word in pair[1]))
+    """Up to `CHUNK` numbered sentences at a time: those with one of `words`, or all that have a token."""
+    wanted = (pair for pair in numbered if (pair[1] if words is None else words.intersection(pair[1])))
     while chunk := list(islice(wanted, CHUNK)):
         yield chunk
 
 
-def _unit(vectors: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
+def _unit(vectors: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "K D"]:
     vectors = vectors.astype(np.float64)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
