@@ -22,15 +22,15 @@ def _seed() -> None:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder that holds `data/`, which cannot be committed, for tests marked `shared`.
+    """The folder of data that cannot be committed, for tests marked `shared`.
 
     Skips where the variable ELMO_SHARED is not set; fails where it is set and names no folder.
     """
     root = os.environ.get("ELMO_SHARED")
     if not root:
         pytest.skip("ELMO_SHARED is not set: not run without the data that cannot be committed")
-    if not (Path(root) / "data").is_dir():
-        pytest.fail(f"ELMO_SHARED is {root!r}, and there is no folder data/ in it")
+    if not Path(root).is_dir():
+        pytest.fail(f"ELMO_SHARED is {root!r}, which is no folder")
     return Path(root)
 
 
