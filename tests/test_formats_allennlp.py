@@ -186,6 +186,31 @@ def test_allennlp_word_models_are_named(tmp_path):
         formats.load(folder)
 
 
+def test_allennlp_vectors_for_weights_are_named(tmp_path):
+    folder = saved(tmp_path)
+    with h5py.File(folder / "vectors.hdf5", "w") as file:
+        file["0"] = np.zeros((3, 2, 8))
+    with pytest.raises(InputError, match=r"vectors\.hdf5: no weights of a biLM \(no group RNN_0\); its first is '0'"):
+        formats.load(folder / "vectors.hdf5")
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "message"),
+    [
+        ("char_embed", 100, r"weights\.hdf5: char_embed has 100 rows; at least 261 are expected"),
+        ("char_embed", None, r"weights\.hdf5: no dataset char_embed: only models that read characters"),
+    ],
+)
+def test_allennlp_other_inputs_are_named(tmp_path, name, rows, message):
+    folder = saved(tmp_path)
+    with h5py.File(folder / allennlp.WEIGHTS, "a") as file:
+        del file[name]
+        if rows is not None:
+            file[name] = np.zeros((rows, 3))
+    with pytest.raises(InputError, match=message):
+        formats.load(folder)
+
+
 def test_allennlp_missing_partner_is_named(tmp_path):
     folder = saved(tmp_path)
     (folder / allennlp.OPTIONS).unlink()

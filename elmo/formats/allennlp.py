@@ -28,6 +28,7 @@ from elmo.model.bilm import BiLMConfig
 FORMAT = "allennlp"
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 PUBLISHED_CHARACTERS = 261
+ONLY_CHARACTERS = "only models that read characters can be loaded, not those that read word ids"
 REMEDY = "the weights do not belong to these options, or the options were edited"
 
 
@@ -41,8 +42,9 @@ def recognizes(path: Path) -> bool:
 def describe(path: Path) -> Description:
     """Reads the options and the shapes of the weights."""
     options_path, weights_path = _locate(path)
+    options = _read_options(options_path)
     with read_hdf5(weights_path) as file:
-        options, config = _read_config(options_path, weights_path, file)
+        config = _config(options, options_path, file, weights_path)
         _check(weights_path, config, _shapes(file))
         dtype = str(file["char_embed"].dtype)  # type: ignore[union-attr]
     size = options_path.stat().st_size + weights_path.stat().st_size
@@ -53,8 +55,9 @@ def describe(path: Path) -> Description:
 def load(path: Path) -> Model:
     """Reads a model; raises InputError where weights and options do not fit together."""
     options_path, weights_path = _locate(path)
+    options = _read_options(options_path)
     with read_hdf5(weights_path) as file:
-        options, config = _read_config(options_path, weights_path, file)
+        config = _config(options, options_path, file, weights_path)
         names = _check(weights_path, config, _shapes(file))
         weights = _to_weights(config, lambda name: np.asarray(file[names[name]], dtype=np.float32))
     return Model(config, weights, card={"options": options})
@@ -139,20 +142,29 @@ def _only(folder: Path, found: list[Path], what: str) -> Path:
 # Options
 
 
-def _read_config(path: Path, weights_path: Path, file: h5py.File) -> tuple[dict[str, Any], BiLMConfig]:
-    """The options as they are, and as a configuration. The number of characters is that of the weights."""
+def _read_options(path: Path) -> dict[str, Any]:
     try:
         options = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path}: not valid JSON ({error})") from error
-    if "char_cnn" not in options or "char_embed" not in file:
-        where = f"{path}: no key 'char_cnn'" if "char_cnn" not in options else f"{weights_path}: no dataset char_embed"
-        raise InputError(f"{where}: only models that read characters can be loaded, not those that read word ids")
+    if "char_cnn" not in options:
+        raise InputError(f"{path}: no key 'char_cnn': {ONLY_CHARACTERS}")
+    return options
+
+
+def _config(options: dict[str, Any], path: Path, file: h5py.File, weights_path: Path) -> BiLMConfig:
+    """The options as a configuration. The number of characters is that of the weights."""
+    if "RNN_0" not in file:
+        raise InputError(
+            f"{weights_path}: no weights of a biLM (no group RNN_0); its first is {next(iter(file), None)!r}"
+        )
+    if "char_embed" not in file:
+        raise InputError(f"{weights_path}: no dataset char_embed: {ONLY_CHARACTERS}")
     rows = file["char_embed"].shape[0]  # type: ignore[union-attr]
     if rows < PUBLISHED_CHARACTERS:
         raise InputError(f"{weights_path}: char_embed has {rows} rows; at least {PUBLISHED_CHARACTERS} are expected")
     try:
-        return options, _from_options(options, rows + 1)
+        return _from_options(options, rows + 1)
     except KeyError as error:
         raise InputError(f"{path}: no key {error}; it is needed to read {weights_path.name}") from error
     except (ConfigError, TypeError) as error:
