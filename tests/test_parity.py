@@ -20,7 +20,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture
 def fixture(shared: Path) -> Path:
-    return shared / "data" / "elmo" / "allennlp_fixture"
+    return shared / "elmo" / "allennlp_fixture"
 
 
 @pytest.fixture

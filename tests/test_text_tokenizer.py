@@ -114,7 +114,7 @@ def test_a_very_long_word_is_one_token_and_takes_no_time(english, word):
 def test_rule_finds_the_sentences_of_treebanks(shared, english, treebank, floor):
     """F1 of sentence ends on raw paragraphs; pysbd has 0.908 and 0.970 there."""
     right = predicted = gold = 0
-    for text, ends in _treebank(shared / "data" / "pos" / f"{treebank}.conllu.xz"):
+    for text, ends in _treebank(shared / "pos" / f"{treebank}.conllu.xz"):
         sizes = [len("".join(sentence)) for sentence in english.sentences(text)]
         found = {sum(sizes[: i + 1]) for i in range(len(sizes))}
         right, predicted, gold = right + len(found & ends), predicted + len(found), gold + len(ends)
