@@ -6,6 +6,7 @@ torch. Errors of the user are one line and exit code 2.
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ SENSES = HERE / "assets" / "senses.tsv"
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one verb and exits: 0 done, 1 training could not go on, 2 something that was given cannot be used."""
-    parsed = build_parser().parse_args(arguments)
+    parsed = _parse(arguments)
     try:
         parsed.run(parsed)
     except (InputError, OSError) as error:
@@ -37,11 +38,30 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(0)
 
 
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = build_parser()
+    parsed, rest = parser.parse_known_args(arguments)
+    # argparse takes positionals from one place only; settings may stand between flags and after them.
+    unknown = [argument for argument in rest if argument.startswith("-") or "=" not in argument]
+    if unknown or (rest and not hasattr(parsed, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}")
+    if rest:
+        parsed.overrides = [*parsed.overrides, *rest]
+    return parsed
+
+
 def _fail(error: BaseException | str, code: int) -> NoReturn:
+    if not _is_first_process() and not isinstance(error, OSError):
+        sys.exit(code)  # all processes find the same errors, but for those of a machine
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         error = f"{error.filename}: {error.strerror}"
     print(f"elmo: error: {' '.join(str(error).split())}", file=sys.stderr)
     sys.exit(code)
+
+
+def _is_first_process() -> bool:
+    """Of those that train together: the variables are torchrun's and lightning's."""
+    return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0) == 0
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -140,6 +160,8 @@ def train_verb(arguments: argparse.Namespace) -> None:
         print(config.to_json(made), end="")
         return
     numbers = train.main(made, arguments.resume, arguments.dry_run, arguments.quiet)
+    if not _is_first_process():
+        return
     for name, value in numbers.items():
         print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}")
 
@@ -150,11 +172,15 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     if recipe is not None and "=" in recipe:  # no recipe was given, and the first override stands in its place
         recipe, overrides = None, [recipe, *overrides]
     values: dict[str, Any] = {}
-    record = Path(arguments.output or "") / "train.json"
-    if arguments.resume and not record.is_file():
-        raise InputError(f"{record}: no such file, so there is no run to resume; leave --resume out to begin one")
     if arguments.resume:
-        values = json.loads(record.read_text(encoding="utf-8"))
+        if arguments.output is None:
+            raise InputError("--resume needs --output, the folder of the run to go on with")
+        record = Path(arguments.output) / "train.json"
+        if not record.is_file():
+            raise InputError(f"{record}: no such file, so there is no run to resume; leave --resume out to begin one")
+        from elmo.pretraining import train
+
+        values = config.to_dict(train.read_record(record))
     if recipe is not None:
         values = config.merge(values, config.load_toml(find_recipe(recipe)))
     flags = {name: getattr(arguments, name) for name in ("train", "heldout", "output") if getattr(arguments, name)}

@@ -16,7 +16,7 @@ class ObjectiveConfig:
     """How the likelihood of both directions is maximised."""
 
     negatives: int = 4096
-    """Words that a target is compared with; 0 for the full softmax."""
+    """Words that a target is compared with; 0 for the full softmax, which a smaller vocabulary gets anyway."""
     dropout: float = 0.1
     """Of every LSTM layer's input and of the softmax's."""
     reset_probability: float = 0.5
@@ -56,7 +56,7 @@ class LanguageModel(nn.Module):
         hidden, state = top_layer(self.bilm, char_ids, inputs, keep, state, objective.dropout)
         hidden = nn.functional.dropout(hidden, objective.dropout).flatten(0, 2)
         words = targets.transpose(1, 2).flatten()
-        if objective.negatives:
+        if 0 < objective.negatives < len(self.lm_head.bias):
             loss = self.lm_head.sampled_loss(hidden, words, self.lm_head.draw(objective.negatives))
         else:
             loss = self.lm_head.loss(hidden, words)

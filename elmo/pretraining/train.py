@@ -30,8 +30,8 @@ from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexity_
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
-from elmo.training.checkpoint import load_checkpoint, newest_checkpoint
-from elmo.training.distributed import Fabric, launch
+from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
+from elmo.training.distributed import Fabric, launch, processes
 from elmo.training.loop import Carried, LoopConfig, fit, seed_step
 from elmo.training.optim import OptimConfig, build_optimizer
 from elmo.types import LmBatch, LstmState
@@ -107,19 +107,18 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
 
     Raises InputError where configuration or text cannot be used, or where the output holds another run.
     """
+    devices, nodes = processes(config.devices, config.nodes)
+    config = dataclasses.replace(config, devices=devices, nodes=nodes)
+    _check_numbers(config)
     folder = Path(config.output)
-    paths = corpus.expand(config.train)
+    paths, heldout_paths = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
     checkpoint = newest_checkpoint(folder / "checkpoints")
     _check_output(config, checkpoint, resume or dry_run)
-    fabric = launch(config.accelerator, config.devices, config.nodes, config.precision)
+    fabric = launch(config.accelerator, devices, nodes, config.precision)
     vocabulary, counts = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
     characters = config.model.char_cnn.max_characters_per_token
-    heldout = (
-        HeldOut(corpus.expand(config.heldout), config.text, vocabulary, characters, config.evaluate_words)
-        if config.heldout
-        else None
-    )
+    heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
 
     seed_step(config.seed, -1, 0)
     language_model = LanguageModel(config.model, len(vocabulary), config.objective)
@@ -127,12 +126,12 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     model, optimizer = fabric.setup(language_model, optimizer)
     reader = _reader_config(config, fabric)
     state = language_model.bilm.initial_state(len(reader.own_streams))
-    step, position = 0, None
+    begin = START
     if checkpoint is not None and resume:
-        tensors, progress = load_checkpoint(checkpoint, fabric, language_model, optimizer)
-        state, step, position = LstmState(*tensors), progress["step"], progress["position"]
+        tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer)
+        state = LstmState(*tensors)
     workers = 1 if config.prefetch else 0
-    batches = prefetch(paths, vocabulary, config.text, reader, position, workers)
+    batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers)
     if dry_run:
         return _estimate(fabric, model, batches, state, plan, config)
 
@@ -148,7 +147,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
 
     fit(
         fabric, model, optimizer, batches, _loss, evaluate, state, folder,
-        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, step, quiet,
+        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
     )  # fmt: skip
     return {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
 
@@ -187,9 +186,9 @@ def _loss(model: nn.Module, batch: LmBatch, carried: Carried) -> tuple[Tensor, C
     return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried)
 
 
-def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut | None) -> dict[Policy, Perplexity]:
+def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Policy, Perplexity]:
     """The full-softmax perplexities of both state policies, every process reading a part of the text."""
-    if heldout is None:
+    if not heldout.paths:
         return {}
     measured = {}
     for policy in get_args(Policy):
@@ -205,47 +204,117 @@ def _reader_config(config: TrainConfig, fabric: Fabric) -> ReaderConfig:
     )  # fmt: skip
 
 
+def _check_numbers(config: TrainConfig) -> None:
+    """Refuses, before anything is counted or written, settings of the right kind that mean nothing."""
+    model, loop, optim, objective = config.model, config.loop, config.optim, config.objective
+    at_least_1 = {
+        "streams": config.streams,
+        "window": config.window,
+        "devices": config.devices,
+        "nodes": config.nodes,
+        "loop.accumulate": loop.accumulate,
+        "loop.log_steps": loop.log_steps,
+        "loop.evaluate_steps": loop.evaluate_steps,
+        "loop.checkpoint_steps": loop.checkpoint_steps,
+        "model.lstm.dim": model.lstm.dim,
+        "model.lstm.projection_dim": model.lstm.projection_dim,
+        "model.lstm.n_layers": model.lstm.n_layers,
+        "model.char_cnn.filters": len(model.char_cnn.filters),
+    }
+    at_least_0 = {"objective.negatives": objective.negatives, "optim.clip_norm": optim.clip_norm, "optim.lr": optim.lr}
+    for least, numbers in ((1, at_least_1), (0, at_least_0)):
+        for name, number in numbers.items():
+            if not number >= least:
+                raise InputError(f"{name} is {number}; at least {least} is expected")
+    shares = {"objective.dropout": objective.dropout, "objective.reset_probability": objective.reset_probability}
+    for name, number in (shares | {"optim.decay": optim.decay}).items():
+        if not 0 <= number <= 1:
+            raise InputError(f"{name} is {number}; a number from 0 to 1 is expected")
+    if config.streams % (config.devices * config.nodes):
+        raise InputError(
+            f"streams is {config.streams}; a multiple of the {config.devices * config.nodes} processes is needed"
+        )
+
+
 def _check_output(config: TrainConfig, checkpoint: Path | None, may_exist: bool) -> None:
     """Refuses to overwrite a run, and to resume one under settings that would make it another."""
-    record = Path(config.output) / "train.json"
+    folder = Path(config.output)
+    record = folder / "train.json"
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name another --output, the folder where the run is to be")
     if not record.exists():
+        if folder.exists() and any(path.suffix != ".part" for path in folder.iterdir()):
+            raise InputError(f"{folder}: the folder exists and holds no run; name another --output, or empty it")
         return
     if not may_exist:
         at = f"at {checkpoint.name}" if checkpoint else "without a checkpoint"
         raise InputError(
             f"{config.output}: holds a run ({at}); add --resume to go on with it, or name another --output"
         )
-    old, new = json.loads(record.read_text(encoding="utf-8")), configs.to_dict(config)
-    changed = [key for key in new if key not in MAY_CHANGE and json.loads(json.dumps(new[key])) != old.get(key)]
-    if changed:
-        key = changed[0]
-        raise InputError(
-            f"{record}: {key} was {old.get(key)!r}, now it is {new[key]!r}; a resumed run cannot change it"
-        )
+    old, new = configs.to_dict(read_record(record)), configs.to_dict(config)
+    for key in new:
+        if key not in MAY_CHANGE and new[key] != old[key]:
+            was, now = _difference(old[key], new[key])
+            raise InputError(
+                f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
+                " another --output"
+            )
+
+
+def read_record(record: Path) -> TrainConfig:
+    """The configuration of a run, from its `train.json`."""
+    try:
+        return configs.from_dict(TrainConfig, json.loads(record.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise InputError(f"{record}: not the record of a run ({error}); name another --output") from error
+
+
+def _difference(old: Any, new: Any) -> tuple[Any, Any]:
+    """Only the parts of two tables that are not the same."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return old, new
+    parts = {key: _difference(old[key], new[key]) for key in new if new[key] != old[key]}
+    return {key: was for key, (was, _) in parts.items()}, {key: now for key, (_, now) in parts.items()}
 
 
 def _count(
     fabric: Fabric, paths: list[Path], config: TrainConfig, keep: bool, quiet: bool
 ) -> tuple[Vocabulary, Counts]:
-    """The vocabulary and the corpus's counts: from the run's folder, else counted by the first process."""
+    """The vocabulary and the corpus's counts: from the run's folder, else counted by the first process.
+
+    An error of the first process is raised by all: the others would wait for it.
+    """
+    counted: tuple[Vocabulary, Counts] | InputError | OSError | None = None
+    if fabric.is_global_zero:
+        try:
+            counted = _counted(paths, config, keep, quiet)
+        except (InputError, OSError) as error:
+            counted = error
+    counted = fabric.broadcast(counted)
+    if isinstance(counted, Exception):
+        raise counted
+    return counted  # type: ignore[return-value]
+
+
+def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) -> tuple[Vocabulary, Counts]:
+    """What `_count` says, by one process; writes the record of the run if it is to be kept."""
     folder = Path(config.output)
     record, words = folder / "corpus.json", folder / "vocab.txt"
     fingerprint = corpus.fingerprint(paths)
-    counted: tuple[Vocabulary, Counts] | None = None
     if record.exists():
         stored = json.loads(record.read_text(encoding="utf-8"))
         if stored["fingerprint"] != fingerprint:
             raise InputError(f"{record}: the training files are not those that were counted; name another --output")
-        counted = Vocabulary.load(words), Counts(**stored["counts"])
-    elif fabric.is_global_zero:
-        counted = _count_corpus(paths, config, quiet)
-        if keep:
-            folder.mkdir(parents=True, exist_ok=True)
-            counted[0].save(words)
-            _write(record, {"fingerprint": fingerprint, "counts": dataclasses.asdict(counted[1])})
-    if keep and fabric.is_global_zero:
+        vocabulary, counts = Vocabulary.load(words), Counts(**stored["counts"])
+    else:
+        vocabulary, counts = _count_corpus(paths, config, quiet)
+    if keep:
+        folder.mkdir(parents=True, exist_ok=True)
+        # In this order: a folder with a vocabulary and no configuration could not be gone on with.
         _write(folder / "train.json", configs.to_dict(config))
-    return fabric.broadcast(counted) if fabric.world_size > 1 else counted  # type: ignore[return-value]
+        vocabulary.save(words)
+        _write(record, {"fingerprint": fingerprint, "counts": dataclasses.asdict(counts)})
+    return vocabulary, counts
 
 
 def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[Vocabulary, Counts]:
@@ -253,12 +322,13 @@ def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[
         if not quiet and sys.stderr.isatty():
             sys.stderr.write(f"\rcounting words: {tokens:,}")
 
+    given = None if config.vocab is None else Vocabulary.load(Path(config.vocab))
     sentences = corpus.sentences(paths, Tokenizer(config.text))
     vocabulary, counts = count_vocabulary(sentences, config.vocab_size, config.min_count, progress)
     progress(counts.tokens)
     if counts.tokens == 0:
         raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
-    return (vocabulary if config.vocab is None else Vocabulary.load(Path(config.vocab))), counts
+    return given or vocabulary, counts
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:

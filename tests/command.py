@@ -1,0 +1,77 @@
+"""The command line in processes of its own, as a user runs it.
+
+Importing torch and lightning takes seconds, so most runs are forked from one process that has done it (the fork server
+of multiprocessing) and do what `python -m elmo` does from there on. `run_fresh` starts the interpreter itself.
+"""
+
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+PRELOADED = ["elmo.pretraining.train", "elmo.embedding.job", "torch.utils.tensorboard", "h5py"]
+TIMEOUT = 300
+
+
+class Command:
+    """`elmo` with arguments, running; what it prints goes to files."""
+
+    def __init__(self, *arguments: object, variables: dict[str, str] | None = None) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
+        self._folder = tempfile.TemporaryDirectory()
+        self._printed = Path(self._folder.name)
+        names = [str(argument) for argument in arguments]
+        self.process: ForkServerProcess = context.Process(target=_run, args=(names, self._printed, variables or {}))
+        self.process.start()
+
+    def wait(self) -> "subprocess.CompletedProcess[str]":
+        """What `subprocess.run` would return."""
+        self.process.join(TIMEOUT)
+        if self.process.exitcode is None:
+            self.kill()
+            raise TimeoutError(f"the command did not end in {TIMEOUT} s: {(self._printed / 'stderr').read_text()}")
+        return self._completed()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+    def _completed(self) -> "subprocess.CompletedProcess[str]":
+        printed = ((self._printed / name).read_text(encoding="utf-8") for name in ("stdout", "stderr"))
+        done = subprocess.CompletedProcess([], self.process.exitcode or 0, *printed)
+        self._folder.cleanup()
+        return done
+
+
+def run(*arguments: object, variables: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Runs `elmo` with `arguments` to its end."""
+    return Command(*arguments, variables=variables).wait()
+
+
+def run_fresh(*arguments: object, **options: object) -> "subprocess.CompletedProcess[str]":
+    """The same with a new interpreter."""
+    command = [sys.executable, "-m", "elmo", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, **options)  # type: ignore[call-overload]
+
+
+def _run(arguments: list[str], printed: Path, variables: dict[str, str]) -> None:
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        file = os.open(printed / name, os.O_WRONLY | os.O_CREAT)
+        os.dup2(file, number)
+    os.environ.update(variables)
+    if "FILE_SIZE_LIMIT" in variables:
+        limit = int(variables["FILE_SIZE_LIMIT"])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    sys.argv = ["elmo", *arguments]
+
+    import torch
+
+    from elmo.cli import main
+
+    torch.set_num_threads(1)
+    main(arguments)

@@ -1,0 +1,360 @@
+"""The loop that trains anything: its steps against torch's own, its schedule, its checkpoints, its guard."""
+
+import json
+import math
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from elmo.errors import InputError
+from elmo.training import checkpoint, distributed, loop
+from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
+from elmo.training.loop import LoopConfig, TrainingError, fit, seed_step
+from elmo.training.monitor import Monitor
+from elmo.training.optim import OptimConfig, build_optimizer, learning_rate
+
+PLAIN = OptimConfig(lr=0.1, weight_decay=0.0, warmup_steps=0, decay=0.0, clip_norm=0.0)
+EVERY_STEP = LoopConfig(log_steps=1, evaluate_steps=1000, checkpoint_steps=1000)
+
+
+class Carry(NamedTuple):
+    total: Tensor
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch of the regression that is learned here."""
+
+    x: Tensor
+    y: Tensor
+    position: dict[str, Any] = field(default_factory=dict)
+
+    def to(self, device: torch.device) -> "Rows":
+        return Rows(self.x.to(device), self.y.to(device), self.position)
+
+
+def rows(number: int, size: int = 8) -> Rows:
+    generator = torch.Generator().manual_seed(number)
+    x = torch.randn(size, 3, generator=generator)
+    return Rows(x, x @ torch.tensor([[1.0], [-2.0], [0.5]]) + 0.1, {"next": number + 1})
+
+
+def squared_error(model: nn.Module, batch: Rows, carried: Any) -> tuple[Tensor, Carry]:
+    """With what is carried in the loss, and random numbers, so that either shows when it is lost."""
+    noise = 0.01 * torch.rand(())
+    carry = Carry(0.5 * carried.total + batch.x.mean())
+    return ((model(batch.x) - batch.y) ** 2).mean() * (1 + noise) + 0.01 * carry.total, carry
+
+
+def plain_error(model: nn.Module, batch: Rows, carried: Any) -> tuple[Tensor, Any]:
+    return ((model(batch.x) - batch.y) ** 2).mean(), carried
+
+
+@dataclass
+class Run:
+    """A network under training in a folder."""
+
+    folder: Path
+    optim: OptimConfig = PLAIN
+    config: LoopConfig = EVERY_STEP
+    loss: Any = squared_error
+    evaluations: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        torch.manual_seed(0)
+        self.folder.mkdir(exist_ok=True)
+        self.fabric = distributed.launch("cpu", 1, 1, "32-true")
+        self.network = nn.Linear(3, 1)
+        optimizer = build_optimizer(self.network.parameters(), self.optim)
+        self.model, self.optimizer = self.fabric.setup(self.network, optimizer)
+
+    def fit(self, steps: int, resume: bool = False, batches: Any = None) -> None:
+        carried, begin = Carry(torch.zeros(())), START
+        if resume:
+            newest = newest_checkpoint(self.folder / "checkpoints")
+            assert newest is not None
+            tensors, begin = load_checkpoint(newest, self.fabric, self.network, self.optimizer)
+            carried = Carry(*tensors)
+        first = begin.position["next"] if begin.position else 0
+        fit(
+            fabric=self.fabric,
+            model=self.model,
+            optimizer=self.optimizer,
+            batches=map(rows, count(first)) if batches is None else iter(batches),
+            loss_of=self.loss,
+            evaluate=self.evaluate,
+            carried=carried,
+            folder=self.folder,
+            config=self.config,
+            optim=self.optim,
+            total_steps=steps,
+            tokens_a_step=10,
+            seed=5,
+            begin=begin,
+            quiet=True,
+        )
+
+    def evaluate(self, step: int) -> dict[str, Any]:
+        self.evaluations.append(step)
+        return {"quality": step}
+
+    def metrics(self) -> list[dict[str, Any]]:
+        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        return [{k: v for k, v in json.loads(line).items() if k not in ("time", "tokens_per_s")} for line in lines]
+
+    def weights(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self.network.parameters()]
+
+
+def equal(one: list[Tensor], other: list[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+# Steps
+
+
+@pytest.mark.parametrize("name", ["adamw", "adagrad"])
+def test_steps_are_those_of_torch(tmp_path, name):
+    optim = OptimConfig(name, lr=0.1, weight_decay=0.01, warmup_steps=0, decay=0.0, clip_norm=0.5)
+    run = Run(tmp_path, optim, loss=plain_error)
+    network = nn.Linear(3, 1)
+    network.load_state_dict(run.network.state_dict())
+    if name == "adagrad":
+        own: Any = torch.optim.Adagrad(network.parameters(), 0.1, initial_accumulator_value=1.0, eps=1e-10)
+    else:
+        own = torch.optim.AdamW(network.parameters(), 0.1, (0.9, 0.98), weight_decay=0.01)
+    run.fit(12)
+    for step in range(12):
+        own.zero_grad()
+        plain_error(network, rows(step), None)[0].backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 0.5)
+        own.step()
+    torch.testing.assert_close(run.weights(), list(network.parameters()), rtol=1e-5, atol=1e-6)
+
+
+def test_adagrad_begins_as_published(tmp_path):
+    """Duchi et al. 2011 with sums of squares that start at 1, as in bilm-tf: w - lr g / sqrt(1 + g^2)."""
+    weight = nn.Parameter(torch.tensor([0.5, -1.0, 2.0]))
+    optimizer = build_optimizer([weight], OptimConfig("adagrad", lr=0.2))
+    gradient = torch.tensor([3.0, -0.1, 0.0])
+    expected = weight.detach() - 0.2 * gradient / (1 + gradient**2).sqrt()
+    weight.grad = gradient
+    optimizer.step()
+    torch.testing.assert_close(weight.detach(), expected)
+
+
+def test_accumulated_gradient_is_the_mean_of_the_parts(tmp_path):
+    parts = [rows(0), rows(1)]
+    together = Rows(torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts]))
+    two = Run(tmp_path / "two", config=LoopConfig(accumulate=2, log_steps=1), loss=plain_error)
+    one = Run(tmp_path / "one", loss=plain_error)
+    two.fit(1, batches=parts)
+    one.fit(1, batches=[together])
+    torch.testing.assert_close(two.weights(), one.weights())
+    assert two.metrics()[0]["loss"] == pytest.approx(one.metrics()[0]["loss"])
+    assert two.metrics()[0]["norm"] == pytest.approx(one.metrics()[0]["norm"])
+
+
+def test_gradient_is_clipped_and_its_norm_before_that_is_recorded(tmp_path):
+    """With plain steps of known size: Adagrad whose accumulator is so large that it divides all alike."""
+    optim = OptimConfig("adagrad", lr=1e6, initial_accumulator=1e12, warmup_steps=0, decay=0.0, clip_norm=0.25)
+    run = Run(tmp_path, optim, loss=plain_error)
+    before = run.weights()
+    run.fit(1, batches=[rows(0)])
+    moved = torch.cat([(a - b).flatten() for a, b in zip(before, run.weights(), strict=True)])
+    assert float(moved.norm()) == pytest.approx(0.25, rel=1e-4)
+    network = nn.Linear(3, 1)
+    network.load_state_dict({"weight": before[0], "bias": before[1]})
+    plain_error(network, rows(0), None)[0].backward()
+    norm = torch.cat([parameter.grad.flatten() for parameter in network.parameters()]).norm()  # type: ignore[union-attr]
+    assert run.metrics()[0]["norm"] == pytest.approx(float(norm), rel=1e-5)
+
+
+def test_rate_warms_up_stays_and_falls():
+    optim = OptimConfig(lr=1.0, warmup_steps=10, decay=0.4)
+    rates = [learning_rate(optim, step, 100) for step in range(100)]
+    assert rates[:10] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    assert rates[10:61] == [1.0] * 51
+    assert rates[61:] == pytest.approx([(100 - step) / 40 for step in range(61, 100)])
+    assert [learning_rate(optim, step, 1000) for step in range(600)] == [*rates[:60], *[1.0] * 540]
+    assert learning_rate(OptimConfig(lr=1.0, warmup_steps=0, decay=0.0), 99, 100) == 1.0
+
+
+def test_random_numbers_are_a_function_of_seed_step_and_rank():
+    drawn = {}
+    for seed in range(3):
+        for step in (-1, 0, 1, 2):
+            for rank in range(3):
+                seed_step(seed, step, rank)
+                drawn[seed, step, rank] = float(torch.rand(()))
+    assert len(set(drawn.values())) == len(drawn)
+    seed_step(1, 2, 0)
+    assert float(torch.rand(())) == drawn[1, 2, 0]
+
+
+# Records, evaluations, checkpoints
+
+
+def test_metrics_are_means_of_the_steps_since_the_last_record(tmp_path):
+    each, third = Run(tmp_path / "each"), Run(tmp_path / "third", config=LoopConfig(log_steps=3, evaluate_steps=4))
+    each.fit(8)
+    third.fit(8)
+    losses = [line["loss"] for line in each.metrics() if "loss" in line]
+    recorded = [(line["step"], line["loss"]) for line in third.metrics() if "loss" in line]
+    means = [(3, sum(losses[:3]) / 3), (6, sum(losses[3:6]) / 3), (8, sum(losses[6:]) / 2)]
+    assert recorded == [(step, pytest.approx(mean)) for step, mean in means]
+    assert [line["tokens"] for line in third.metrics()] == [30, 40, 60, 80, 80]
+    assert third.evaluations == [4, 8]
+
+
+@pytest.mark.parametrize("stopped", range(1, 10))
+def test_resumed_run_is_the_run_that_was_not_interrupted(tmp_path, stopped):
+    """Also where the checkpoint lies between two records; losses, weights and optimizer bit for bit."""
+    config = LoopConfig(log_steps=3, evaluate_steps=4, checkpoint_steps=1)
+    whole = Run(tmp_path / "whole", config=config)
+    whole.fit(10)
+    first = Run(tmp_path / "parts", config=config)
+    with pytest.raises(RuntimeError, match="stopped"):
+        first.fit(10, batches=stopping(stopped))
+    second = Run(tmp_path / "parts", config=config)
+    second.fit(10, resume=True)
+    assert equal(whole.weights(), second.weights())
+    assert whole.metrics() == second.metrics()
+    kept, loaded = (run.optimizer.state_dict()["state"] for run in (whole, second))
+    assert kept.keys() == loaded.keys()
+    assert all(torch.equal(tensor, loaded[i][name]) for i in kept for name, tensor in kept[i].items())
+
+
+def stopping(after: int):
+    yield from map(rows, range(after))
+    raise RuntimeError("stopped")
+
+
+def test_checkpoints_come_by_step_and_by_time_and_the_last_two_are_kept(tmp_path, monkeypatch):
+    steps: list[int] = []
+    clock = [0.0]
+
+    def save(folder, fabric, model, optimizer, carried, progress):
+        steps.append(progress.step)
+        return save_checkpoint(folder, fabric, model, optimizer, carried, progress)
+
+    def take_time(model, batch, carried):
+        clock[0] += 100.0 if batch.position["next"] in (3, 11) else 1.0
+        return squared_error(model, batch, carried)
+
+    monkeypatch.setattr(loop, "save_checkpoint", save)
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    config = LoopConfig(log_steps=5, checkpoint_steps=4, checkpoint_minutes=1.0)
+    run = Run(tmp_path, config=config, loss=take_time)
+    run.fit(13)
+    assert steps == [3, 7, 11, 13]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000000011", "step-000000013"]
+
+
+def test_half_written_checkpoint_is_no_checkpoint_and_goes_with_the_next(tmp_path):
+    run = Run(tmp_path)
+    run.fit(3)
+    half = tmp_path / "checkpoints" / ".step-000000009.part"
+    half.mkdir()
+    (half / "model.safetensors").write_bytes(b"half")
+    assert newest_checkpoint(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "step-000000003"
+    again = Run(tmp_path)
+    again.fit(5, resume=True)
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000000003", "step-000000005"]
+
+
+@pytest.mark.parametrize("failing", ["model.safetensors", "optimizer.safetensors", "rank-0.safetensors", "rank-0.json"])
+def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, monkeypatch, failing):
+    run = Run(tmp_path)
+    run.fit(3)
+    before = {path: path.read_bytes() for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
+    real_fsync = checkpoint.os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == failing:
+            raise OSError(28, "No space left on device")
+        real_fsync(descriptor)
+
+    monkeypatch.setattr(checkpoint.os, "fsync", fsync)
+    with pytest.raises(OSError, match=f"No space left.*--resume.*{failing}"):
+        Run(tmp_path).fit(5, resume=True)
+    monkeypatch.undo()
+    assert newest_checkpoint(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "step-000000003"
+    assert all(path.read_bytes() == content for path, content in before.items())
+    Run(tmp_path).fit(5, resume=True)
+
+
+def test_checkpoint_written_before_losses_were_kept_in_it_is_read(tmp_path):
+    Run(tmp_path).fit(3)
+    file = tmp_path / "checkpoints" / "step-000000003" / "rank-0.json"
+    file.write_text(json.dumps({"step": 3, "position": {"next": 3}}))
+    run = Run(tmp_path)
+    _, begin = load_checkpoint(file.parent, run.fabric, run.network, run.optimizer)
+    assert begin == Progress(3, {"next": 3}, ())
+
+
+def test_resuming_a_finished_run_does_nothing(tmp_path):
+    run = Run(tmp_path)
+    run.fit(3)
+    before = run.metrics()
+    again = Run(tmp_path)
+    again.fit(3, resume=True)
+    assert equal(run.weights(), again.weights())
+    assert again.metrics() == before
+
+
+def test_metrics_drop_what_came_after_the_checkpoint_and_a_cut_line(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 3.0}\n{"step": 2, "loss": 2.0}\n{"step": 3, "lo')
+    with Monitor(tmp_path, 9, first_step=1, quiet=True) as monitor:
+        monitor.record(2, {"loss": 2.5})
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["loss"]) for line in lines] == [(1, 3.0), (2, 2.5)]
+
+
+# The guard
+
+
+def test_run_that_diverges_stops_and_keeps_the_last_checkpoint(tmp_path):
+    optim = OptimConfig("adagrad", lr=1e30, warmup_steps=0, decay=0.0, clip_norm=1.0)
+    run = Run(tmp_path, optim, LoopConfig(log_steps=1, checkpoint_steps=1))
+    with pytest.raises(TrainingError, match=r"^step 2: the loss is (inf|nan).*optim\.lr") as caught:
+        run.fit(10)
+    assert "\n" not in str(caught.value)
+    assert newest_checkpoint(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "step-000000001"
+    assert [line["step"] for line in run.metrics()] == [1]
+
+
+def test_guard_names_weights_that_are_not_finite(tmp_path):
+    run = Run(tmp_path)
+    with torch.no_grad():
+        run.network.bias[0] = math.nan
+    with pytest.raises(TrainingError, match=r"^step 1: the loss is nan; weights are not finite in bias; gradients"):
+        run.fit(2)
+
+
+def test_guard_names_the_gradient_that_is_not_finite_and_no_other(tmp_path):
+    def loss(model, batch, carried):
+        value, carried = squared_error(model, batch, carried)
+        model.bias.register_hook(lambda gradient: gradient * math.inf)
+        return value, carried
+
+    run = Run(tmp_path, PLAIN, loss=loss)
+    with pytest.raises(TrainingError, match=r"gradients are not finite in bias; nothing of this step was kept"):
+        run.fit(2)
+    torch.manual_seed(0)
+    assert equal(run.weights(), list(nn.Linear(3, 1).parameters()))
+
+
+# Devices
+
+
+@pytest.mark.parametrize(("accelerator", "devices"), [("abacus", 1), ("cuda", 64)])
+def test_devices_that_are_not_there_are_an_error_of_one_line(accelerator, devices):
+    with pytest.raises(InputError, match=f"{accelerator}.* with {devices} devices") as caught:
+        distributed.launch(accelerator, devices, 1, "32-true")
+    assert "\n" not in str(caught.value)
