@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 RECIPES = HERE / "recipes"
 DEMO_TEXT = HERE / "assets" / "demo.txt"
 SENSES = HERE / "assets" / "senses.tsv"
+DEMO_QUERIES = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -123,6 +124,8 @@ def build_parser() -> argparse.ArgumentParser:
     _model(neighbors)
     neighbors.add_argument("--layer", type=int, default=-1, help="0 is the word without context, -1 the top")
     neighbors.add_argument("-k", type=int, default=3, metavar="N", help="how many")
+    neighbors.add_argument("--queries", type=int, default=20, metavar="N", help="occurrences to begin from, at most")
+    neighbors.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
 
     probe = _verb(verbs, "probe", None, "what each layer knows")
     probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
@@ -308,28 +311,29 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
     from elmo.probes import neighbors
 
     embedder = Embedder.load(arguments.model)
+    tokenizer = _tokenizer(embedder.text, arguments.pretokenized or arguments.text is None)
     text = arguments.text or str(DEMO_TEXT)
-    tokenizer = _tokenizer(embedder.text, pretokenized=False)
     sentences = [tokens for line in read_lines(text) if (tokens := tokenizer.tokens(line))]
     if arguments.query is not None:
         given = arguments.word.split()
         if arguments.query not in given:
             raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}")
-        queries = [(given, given.index(arguments.query))]
+        queries: list[tuple[Sequence[str], int]] = [(given, given.index(arguments.query))]
     else:
         queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, arguments.word)]
     if not queries:
         raise InputError(f"{text}: {arguments.word!r} does not occur in it; a word is looked up as it is spelled")
-    for sentence, index in queries:
-        _print_neighbors(
-            sentence, index, neighbors.run(embedder, sentences, sentence, index, arguments.layer, arguments.k)
-        )
+    shown = queries[: arguments.queries]
+    _print_neighbors(shown, neighbors.run_many(embedder, sentences, shown, arguments.layer, arguments.k))
+    if len(shown) < len(queries):
+        print(f"{len(queries) - len(shown)} more occurrences of {arguments.word!r} are not shown (--queries)")
 
 
-def _print_neighbors(sentence: Sequence[str], index: int, found: Sequence[Any]) -> None:
-    print(_marked(sentence, index))
-    for neighbor in found:
-        print(f"    {neighbor.similarity:.3f}  {_marked(neighbor.sentence, neighbor.token_index)}")
+def _print_neighbors(queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]]) -> None:
+    for (sentence, index), nearest in zip(queries, found, strict=True):
+        print(_marked(sentence, index))
+        for neighbor in nearest:
+            print(f"    {neighbor.similarity:.3f}  {_marked(neighbor.sentence, neighbor.token_index)}")
 
 
 def _marked(sentence: Sequence[str], index: int) -> str:
@@ -341,11 +345,17 @@ def senses_verb(arguments: argparse.Namespace) -> None:
     from elmo.probes import senses
 
     rows = senses.run(Embedder.load(arguments.model), senses.read_occurrences(Path(arguments.data)))
-    if arguments.json:
-        for row in rows:
-            print(json.dumps(vars(row)))
+    if not arguments.json:
+        _print_senses(rows)
         return
-    print(f"the nearest other occurrence of a word has the same sense ({rows[0].occurrences} labelled occurrences):")
+    for row in rows:
+        print(json.dumps(vars(row)))
+
+
+def _print_senses(rows: Sequence[Any]) -> None:
+    print(
+        f"How often the nearest other occurrence of a word has its sense ({rows[0].occurrences} labelled occurrences):"
+    )
     words = list(rows[0].by_word)
     _table(
         ["layer", "all", *words],
@@ -359,20 +369,17 @@ def demo_verb(arguments: argparse.Namespace) -> None:
     from elmo.probes import neighbors, senses
 
     embedder = Embedder.load(arguments.model)
-    tokenizer = _tokenizer(embedder.text, pretokenized=False)
+    tokenizer = _tokenizer(embedder.text, pretokenized=True)
     done = embed_file(embedder, DEMO_TEXT, arguments.output, tokenizer=tokenizer, overwrite=True)
     shape = f"{embedder.n_layers} layers of {embedder.dim} numbers for each of {done.tokens:,} tokens"
     print(f"Vectors of {done.rows} sentences are in {done.path}: {shape}.\n")
-    sentences = [tokens for line in read_lines(DEMO_TEXT) if (tokens := tokenizer.tokens(line))]
-    print("A word in its sentence, then the occurrences that the model takes for the most alike:\n")
+    sentences = [tokenizer.tokens(line) for line in read_lines(DEMO_TEXT)]
+    print("A word in its sentence, then the occurrences that the top layer takes for the most alike:\n")
     for word in ("play", "bank", "spring"):
-        for s, t in neighbors.occurrences(sentences, word)[:2]:
-            _print_neighbors(sentences[s], t, neighbors.run(embedder, sentences, sentences[s], t, k=2))
+        queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, word)[:DEMO_QUERIES]]
+        _print_neighbors(queries, neighbors.run_many(embedder, sentences, queries, k=2))
         print()
-    for row in senses.run(embedder, senses.read_occurrences(SENSES)):
-        print(
-            f"layer {row.layer}: the nearest occurrence has the same sense for {row.accuracy:.1%} of {row.occurrences}"
-        )
+    _print_senses(senses.run(embedder, senses.read_occurrences(SENSES)))
 
 
 # Printing

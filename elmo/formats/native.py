@@ -72,6 +72,8 @@ def save(model: Model, path: Path, overwrite: bool = False, dtype: Literal["floa
         folder.mkdir()
         (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         _save_weights(stored, folder / WEIGHTS)
+        # safetensors lets only the owner read what it writes; the other files have the user's own choice.
+        (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)
         if model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
 
