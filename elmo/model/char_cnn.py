@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
+from elmo.config import ConfigError
 from elmo.model.highway import Highway
 
 
@@ -29,6 +30,18 @@ class CharCnnConfig:
     """Rows of the character embedding, row 0 for padding included."""
     max_characters_per_token: int = 50
     activation: Literal["relu", "tanh"] = "relu"
+
+    def __post_init__(self) -> None:
+        if min((number for pair in self.filters for number in pair), default=0) < 1:
+            raise ConfigError(f"filters is {list(self.filters)}; pairs (width, number) of at least 1 are expected")
+        for name, least, why in (
+            ("embedding_dim", 1, ""),
+            ("n_highway", 0, ""),
+            ("n_characters", 2, ": padding and one character"),
+            ("max_characters_per_token", max(width for width, _ in self.filters), ": the widest filter"),
+        ):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} is {getattr(self, name)}; at least {least} is expected{why}")
 
     @property
     def n_filters(self) -> int:

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from elmo import ops
+from elmo.config import ConfigError
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,15 @@ class LstmConfig:
     use_skip_connections: bool = True
     forget_bias: float = 1.0
     """Added to the forget gate at run time."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "projection_dim", "n_layers"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 is expected")
+        for name in ("cell_clip", "proj_clip"):
+            clip = getattr(self, name)
+            if clip is not None and clip <= 0:
+                raise ConfigError(f"{name} is {clip}; a positive number is expected, or nothing for no clip")
 
 
 class BiLstmLayer(nn.Module):

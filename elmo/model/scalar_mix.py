@@ -37,7 +37,7 @@ def normalize_layers(layers: Float[Tensor, "N B T D"], mask: Bool[Tensor, "B T"]
     The statistics are the batch's (as in the published systems), so a vector then depends on its batch mates.
     """
     real = mask[None, :, :, None].to(layers.dtype)
-    count = real.sum() * layers.shape[-1]
+    count = (real.sum() * layers.shape[-1]).clamp(min=1)
     mean = (layers * real).sum(dim=(1, 2, 3), keepdim=True) / count
     variance = ((layers - mean) * real).square().sum(dim=(1, 2, 3), keepdim=True) / count
     return (layers - mean) * torch.rsqrt(variance + 1e-12) * real

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from elmo.ops.precision import product_dtype
 
@@ -23,12 +24,13 @@ class _ConvolveMax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, characters: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
         windows = _windows(characters.to(dtype), weight.shape[2])
-        scores = (windows.flatten(0, 1) @ _flat(weight).to(dtype).T).view(*windows.shape[:2], -1)
+        scores = (windows.flatten(0, 1) @ _flat(weight).to(dtype).T).view(*windows.shape[:2], len(weight))
         best = scores.amax(dim=1)
         ctx.save_for_backward(characters, weight, scores, best)
         return best.to(characters.dtype) + bias
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:  # type: ignore[override]
         characters, weight, scores, best = ctx.saved_tensors
         windows = _windows(characters.to(scores.dtype), weight.shape[2])
@@ -38,7 +40,7 @@ class _ConvolveMax(torch.autograd.Function):
         to_scores = winners.mul_((gradient / winners.sum(1)).to(scores.dtype)[:, None]).flatten(0, 1)
         to_weight = (to_scores.T @ windows.flatten(0, 1)).to(weight.dtype)
         to_weight = to_weight.view(weight.shape[0], weight.shape[2], weight.shape[1]).transpose(1, 2)
-        to_windows = (to_scores @ _flat(weight).to(scores.dtype)).view(words, places, weight.shape[2], -1)
+        to_windows = (to_scores @ _flat(weight).to(scores.dtype)).view(words, places, weight.shape[2], weight.shape[1])
         to_characters = torch.zeros_like(characters)
         for offset in range(weight.shape[2]):
             to_characters[:, offset : offset + places] += to_windows[:, :, offset]

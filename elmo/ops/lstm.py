@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from elmo.ops.parallel import both
 from elmo.ops.precision import product_dtype
@@ -92,7 +93,7 @@ def _read(
 ) -> None:
     """One direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
     steps, rows = inputs.shape[:2]
-    chunk = max(1, ROWS_AT_ONCE // rows)
+    chunk = max(1, ROWS_AT_ONCE // max(1, rows))
     for start in range(0, steps, chunk):
         gates = _input_product(inputs[start : start + chunk], weights)
         for t in range(start, min(start + chunk, steps)):
@@ -113,7 +114,7 @@ def _read(
 
 def _input_product(inputs: Float[Tensor, "T B I"], weights: _Weights) -> Float[Tensor, "T B gates"]:
     product = inputs.flatten(0, 1).to(weights.input.dtype) @ weights.input.T
-    return product.to(inputs.dtype).add_(weights.bias).view(*inputs.shape[:2], -1)
+    return product.to(inputs.dtype).add_(weights.bias).view(*inputs.shape[:2], len(weights.bias))
 
 
 def _gates(
@@ -187,6 +188,7 @@ class _BiLstm(torch.autograd.Function):
         return outputs, hidden, cell
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         inputs, weight_input, weight_state, bias, weight_projection, keep, outputs, *trace = ctx.saved_tensors
         to_outputs, to_hidden, to_cell = gradients
@@ -263,8 +265,6 @@ def _backward_steps(
     steps, rows, size = trace.tanh_cell.shape
     to_gates = torch.zeros_like(trace.gates) if active is not None else torch.empty_like(trace.gates)
     to_projected = torch.zeros_like(outputs) if active is not None else torch.empty_like(outputs)
-    # A cell is at its clip exactly where its tanh is at the clip's: the cells themselves are not stored.
-    edge = None if clips.cell is None else torch.tanh(outputs.new_tensor(clips.cell)).item()
     for t in reversed(range(steps)):
         n = rows if active is None else active[t]
         i, j, f, o = trace.gates[t, :n].split(size, dim=1)
@@ -281,8 +281,9 @@ def _backward_steps(
         through_output = d_memory * o
         d_cell += through_output
         d_cell.addcmul_(through_output, tanh_cell.square(), value=-1)
-        if edge is not None:
-            d_cell *= tanh_cell.abs() < edge
+        if clips.cell is not None:
+            # What the clip saw, computed again: it is not stored.
+            d_cell *= torch.addcmul(i * j, f, trace.cell_in[t, :n]).abs_() <= clips.cell
         # The slopes of the activations: s (1 - s) and 1 - tanh^2.
         torch.mul(d_memory * tanh_cell, torch.addcmul(o, o, o, value=-1), out=d_o)
         torch.mul(d_cell * j, torch.addcmul(i, i, i, value=-1), out=d_i)

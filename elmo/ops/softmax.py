@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from elmo.ops.precision import product_dtype
 
@@ -74,5 +75,6 @@ class _SoftmaxLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         return (*(gradient * part for part in ctx.saved_tensors), None, None, None)

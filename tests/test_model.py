@@ -1,0 +1,483 @@
+"""The biLM against its slow twin, for everything that `options.json` can say; and what must hold of any sentence."""
+
+import json
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+import twin
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from elmo import formats
+from elmo.config import ConfigError
+from elmo.embedding.embedder import Embedder
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnn, CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.text.batching import to_batch
+from elmo.types import Batch, LstmState
+
+TOLERANCE = 1e-5
+
+WORDS = st.one_of(
+    st.sampled_from(["the", "cat", "sat", ".", "naïve", "東京", "", "<S>", "</S>", "aaaa", "a" * 200, "\ud800x"]),
+    st.text(max_size=12),
+)
+SENTENCES = st.lists(st.lists(WORDS, max_size=7), min_size=1, max_size=4)
+
+
+# Against the twin
+
+
+@st.composite
+def options(draw: st.DrawFn) -> dict[str, Any]:
+    """What an `options.json` says: sizes, depths, and which parts there are."""
+    size = draw(st.integers(2, 6))
+    filters = draw(st.lists(st.tuples(st.integers(1, 7), st.integers(1, 5)), min_size=1, max_size=4))
+    if draw(st.booleans()):  # as wide as the LSTMs' input already: no projection of words
+        size = sum(count for _, count in filters)
+    clips = st.sampled_from([None, 0.05, 0.3, 3.0])
+    return {
+        "lstm": {
+            "dim": draw(st.one_of(st.just(size), st.integers(2, 9))),
+            "projection_dim": size,
+            "n_layers": draw(st.integers(1, 4)),
+            "cell_clip": draw(clips),
+            "proj_clip": draw(clips),
+            "use_skip_connections": draw(st.booleans()),
+        },
+        "char_cnn": {
+            "embedding": {"dim": draw(st.integers(1, 4))},
+            "filters": filters,
+            "n_highway": draw(st.integers(0, 3)),
+            "n_characters": 262,
+            "max_characters_per_token": draw(st.sampled_from([7, 16, 50])),
+            "activation": draw(st.sampled_from(["relu", "tanh"])),
+        },
+    }
+
+
+def random_weights(options: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
+    """Weights by their published names, of a size that saturates nothing: sums of a product are of order 1."""
+    rng = np.random.default_rng(seed)
+
+    def matrix(*shape: int) -> np.ndarray:
+        return rng.normal(size=shape) / np.prod(shape[:-1]) ** 0.5
+
+    cnn, lstm = options["char_cnn"], options["lstm"]
+    size, hidden = lstm["projection_dim"], lstm["dim"]
+    n_filters = sum(count for _, count in cnn["filters"])
+    weights = {"char_embed": rng.normal(size=(261, cnn["embedding"]["dim"]))}
+    for i, (width, count) in enumerate(cnn["filters"]):
+        weights[f"CNN/W_cnn_{i}"] = matrix(1, width, cnn["embedding"]["dim"], count)
+        weights[f"CNN/b_cnn_{i}"] = rng.normal(size=count) / 2
+    for k in range(cnn["n_highway"]):
+        for part in ("transform", "carry"):
+            weights[f"CNN_high_{k}/W_{part}"] = matrix(n_filters, n_filters)
+            weights[f"CNN_high_{k}/b_{part}"] = rng.normal(size=n_filters) / 2
+    if n_filters != size:
+        weights["CNN_proj/W_proj"] = matrix(n_filters, size)
+        weights["CNN_proj/b_proj"] = rng.normal(size=size) / 2
+    for direction in range(2):
+        for layer in range(lstm["n_layers"]):
+            cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            weights[f"{cell}/W_0"] = matrix(2 * size, 4 * hidden)
+            weights[f"{cell}/B"] = rng.normal(size=4 * hidden) / 2
+            if hidden != size:
+                weights[f"{cell}/W_P_0"] = matrix(hidden, size)
+    return {name: weight.astype(np.float32) for name, weight in weights.items()}
+
+
+def as_published(options: dict[str, Any], weights: dict[str, np.ndarray]) -> BiLM:
+    """Our model of the two files that these options and weights make."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "options.json").write_text(json.dumps(options))
+        with h5py.File(Path(folder) / "weights.hdf5", "w") as file:
+            for name, weight in weights.items():
+                file[name] = weight
+        return formats.load(folder).bilm()
+
+
+def slowly(sentence: list[str], options: dict[str, Any], weights: dict[str, np.ndarray]) -> np.ndarray:
+    """All layers (N, T, D) by the twin."""
+    return twin.layers(sentence, options, {name: weight.astype(np.float64) for name, weight in weights.items()})
+
+
+@settings(max_examples=40)
+@given(options=options(), sentences=SENTENCES, seed=st.integers(0, 2**32 - 1))
+def test_model_and_embedder_agree_with_the_twin(options, sentences, seed) -> None:
+    weights = random_weights(options, seed)
+    bilm = as_published(options, weights)
+    expected = [slowly(sentence, options, weights) for sentence in sentences]
+
+    with torch.no_grad():
+        output = bilm(to_batch(sentences, options["char_cnn"]["max_characters_per_token"]))
+    for row, layers in enumerate(expected):
+        seen = output.layers[:, row, : layers.shape[1]].numpy()
+        np.testing.assert_allclose(seen, layers, rtol=0, atol=TOLERANCE)
+    for seen, layers in zip(Embedder(bilm).embed(sentences), expected, strict=True):
+        np.testing.assert_allclose(seen, layers[:, 1:-1], rtol=0, atol=TOLERANCE)
+
+
+FIXED: dict[str, Any] = {
+    "lstm": {
+        "dim": 9, "projection_dim": 6, "n_layers": 2, "cell_clip": None, "proj_clip": None,
+        "use_skip_connections": True,
+    },
+    "char_cnn": {
+        "embedding": {"dim": 4}, "filters": [[1, 4], [3, 4]], "n_highway": 1, "n_characters": 262,
+        "max_characters_per_token": 50, "activation": "relu",
+    },
+}  # fmt: skip
+
+
+def test_random_weights_leave_activations_in_their_range() -> None:
+    """What the comparison above is worth: a saturated network would agree with anything."""
+    weights = random_weights(FIXED, 1)
+    layers = slowly(["the", "cat", "sat", "on", "the", "mat"], FIXED, weights)
+    moved = slowly(["the", "cat", "sat", "on", "a", "mat"], FIXED, weights)
+    assert np.all(layers[1:].std(axis=(1, 2)) > 0.1)
+    assert np.abs(layers[1]).max() < 2  # without clips the projection of H cells below 1 could be many times larger
+    assert np.all(np.abs(moved - layers).max(axis=2)[1:] > 1e-4)  # every token of every layer saw the change
+
+
+@pytest.mark.parametrize("name", ["cell_clip", "proj_clip"])
+def test_small_clips_bind_and_agree_with_the_twin(name) -> None:
+    weights = random_weights(FIXED, 2)
+    clipped = {**FIXED, "lstm": {**FIXED["lstm"], name: 0.1}}
+    sentence = ["the", "cat", "sat", "on", "the", "mat", "."]
+    free, expected = (slowly(sentence, options, weights)[:, 1:-1] for options in (FIXED, clipped))
+    assert np.abs(free - expected)[1:].max() > 0.1
+    np.testing.assert_allclose(Embedder(as_published(clipped, weights)).embed([sentence])[0], expected, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("part", ["use_skip_connections", "n_highway", "activation"])
+def test_every_option_changes_the_twin(part) -> None:
+    """A twin that ignored an option could not hold the model to it."""
+    section = "lstm" if part == "use_skip_connections" else "char_cnn"
+    other = {"use_skip_connections": False, "n_highway": 0, "activation": "tanh"}[part]
+    weights = random_weights(FIXED, 3)
+    changed = {**FIXED, section: {**FIXED[section], part: other}}
+    difference = slowly(["cat"], FIXED, weights) - slowly(["cat"], changed, weights)
+    assert np.abs(difference).max() > 0.01
+
+
+def test_the_twin_gives_what_the_original_program_gave(shared) -> None:
+    """The only sentences of the fixture that began with the zero state are the first of each list; top layer."""
+    fixture = shared / "elmo" / "allennlp_fixture"
+    published = json.loads((fixture / "options.json").read_text())
+    weights: dict[str, np.ndarray] = {}
+    with h5py.File(fixture / "lm_weights.hdf5") as file:
+        file.visititems(lambda name, item: weights.update({name: item[()]} if isinstance(item, h5py.Dataset) else {}))
+    for k, sentences in enumerate(json.loads((fixture / "sentences.json").read_text(encoding="utf-8"))):
+        with h5py.File(fixture / f"lm_embeddings_{k}.hdf5") as file:
+            expected = np.concatenate(file["0"][()], axis=-1)  # type: ignore[arg-type,index]
+        top = slowly(sentences[0].split(), published, weights)[-1, 1:-1]
+        np.testing.assert_allclose(top, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_forget_bias_is_added_to_the_third_gate() -> None:
+    config = BiLMConfig(LstmConfig(5, 4, 2, forget_bias=1.0), CharCnnConfig(3, ((2, 4),), 0))
+    one = BiLM(config)
+    other = BiLM(BiLMConfig(LstmConfig(5, 4, 2, forget_bias=-0.5), config.char_cnn))
+    other.load_state_dict(one.state_dict())
+    with torch.no_grad():
+        for layer in other.layers:
+            layer.bias[:, 10:15] += 1.5
+        batch = to_batch([["the", "cat"]])
+        torch.testing.assert_close(other(batch).layers, one(batch).layers, rtol=0, atol=1e-6)
+
+
+# What must hold of any sentence
+
+CONFIG = BiLMConfig(LstmConfig(12, 8, 3), CharCnnConfig(4, ((1, 5), (3, 7)), 1))
+HALF = CONFIG.lstm.projection_dim
+
+
+@pytest.fixture(scope="module")
+def bilm() -> BiLM:
+    torch.manual_seed(5)
+    return BiLM(CONFIG).requires_grad_(False)
+
+
+@given(sentences=SENTENCES, seed=st.integers(0, 99))
+def test_sentence_is_the_same_alone_in_any_batch_in_any_order_and_again(bilm, sentences, seed) -> None:
+    order = np.random.default_rng(seed).permutation(len(sentences)).tolist()
+    together, again = bilm(to_batch(sentences)), bilm(to_batch(sentences))
+    shuffled = bilm(to_batch([sentences[row] for row in order]))
+    assert torch.equal(together.layers, again.layers)
+    for place, row in enumerate(order):
+        alone = bilm(to_batch([sentences[row]]))
+        steps = alone.mask.shape[1]
+        for batch, at in ((together, row), (shuffled, place)):
+            close(batch.layers[:, at, :steps], alone.layers[:, 0])
+            close(batch.state.hidden[:, :, at], alone.state.hidden[:, :, 0])
+            close(batch.state.cell[:, :, at], alone.state.cell[:, :, 0])
+
+
+def close(seen: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(seen, expected, rtol=0, atol=TOLERANCE)
+
+
+@given(sentences=SENTENCES, extra=st.integers(0, 3))
+def test_padding_is_zero_in_all_layers_and_its_content_does_not_matter(bilm, sentences, extra) -> None:
+    batch = to_batch(sentences)
+    plain = bilm(batch)
+    steps = batch.char_ids.shape[1]
+    there = torch.arange(steps) < batch.lengths[:, None]
+    assert torch.equal(plain.mask, there)
+    assert not plain.layers[:, ~there].any()
+    assert plain.layers[:, there].any(dim=-1).all()
+
+    char_ids = nn.functional.pad(batch.char_ids, (0, 0, 0, extra))
+    padding = torch.arange(steps + extra) >= batch.lengths[:, None]
+    char_ids[padding] = torch.randint(1, 262, (50,))
+    filled = bilm(Batch(char_ids, batch.lengths))
+    assert not filled.layers[:, padding].any()
+    close(filled.layers[:, :, :steps], plain.layers)
+    close(filled.state.cell, plain.state.cell)
+
+
+@given(words=st.lists(WORDS, min_size=1, max_size=8), data=st.data())
+def test_forward_sees_nothing_later_and_backward_nothing_earlier(bilm, words, data) -> None:
+    """To 1e-6, not exactly: the encoder's products have another shape when the number of distinct words is another."""
+    place = data.draw(st.integers(0, len(words) - 1))
+    changed = [*words[:place], "something-else", *words[place + 1 :]]
+    before, after = (bilm(to_batch([sentence])).layers[:, 0] for sentence in (words, changed))
+    t = place + 1  # after <S>
+    torch.testing.assert_close(after[:, :t, :HALF], before[:, :t, :HALF], rtol=0, atol=1e-6)
+    torch.testing.assert_close(after[:, t + 1 :, HALF:], before[:, t + 1 :, HALF:], rtol=0, atol=1e-6)
+    assert not torch.equal(after[1:, t:, :HALF], before[1:, t:, :HALF])
+    assert not torch.equal(after[1:, : t + 1, HALF:], before[1:, : t + 1, HALF:])
+
+
+@pytest.mark.parametrize("t", [0, 3, 6])
+def test_recurrence_sees_nothing_later_exactly(bilm, t) -> None:
+    """Past the encoder, with each direction in its own reading order, nothing has another shape."""
+    inputs = torch.randn(2, 7, 3, HALF)
+    changed = inputs.clone()
+    changed[:, t, 1] += 1
+    state = bilm.initial_state(3)
+    before, after = bilm.read(inputs, state)[0], bilm.read(changed, state)[0]
+    assert torch.equal(after[:, :, :t], before[:, :, :t])
+    assert torch.equal(after[:, :, :, [0, 2]], before[:, :, :, [0, 2]])  # nor what stands beside it in the batch
+    assert (after != before)[:, :, t:, 1].any(dim=-1).all()
+
+
+@given(words=st.lists(WORDS, max_size=8), data=st.data())
+def test_sentence_in_two_pieces_with_the_state_passed_is_the_sentence_whole(bilm, words, data) -> None:
+    """Of the forward direction, since the backward one begins at the end; in a batch with a row of another length."""
+    whole = to_batch([words])
+    cut = data.draw(st.integers(0, len(words) + 2))
+    beside = to_batch([["the", "other", "row"]]).char_ids[0]
+    expected, state, seen = bilm(whole), None, []
+    for piece in (whole.char_ids[0, :cut], whole.char_ids[0, cut:]):
+        rows = nn.utils.rnn.pad_sequence([beside, piece], batch_first=True)
+        output = bilm(Batch(rows, torch.tensor([len(beside), len(piece)])), state)
+        state = output.state
+        seen.append(output.layers[:, 1, : len(piece), :HALF])
+    close(torch.cat(seen, dim=1), expected.layers[:, 0, :, :HALF])
+    close(state.hidden[:, 0, 1], expected.state.hidden[:, 0, 0])
+    close(state.cell[:, 0, 1], expected.state.cell[:, 0, 0])
+
+
+def test_state_goes_in_by_row_and_matters(bilm) -> None:
+    batch = to_batch([["a"], ["a", "b", "c"], ["a"]])
+    state = LstmState(*(torch.randn_like(part) for part in bilm.initial_state(3)))
+    kept = [part.clone() for part in state]
+    output = bilm(batch, state)
+    assert all(torch.equal(part, before) for part, before in zip(state, kept, strict=True))  # not changed in place
+    for row in range(3):
+        words = ["a", "b", "c"] if row == 1 else ["a"]
+        alone = bilm(to_batch([words]), LstmState(*(part[:, :, row : row + 1] for part in state)))
+        close(output.layers[:, row, : len(words) + 2], alone.layers[:, 0])
+    assert not torch.allclose(output.layers[1:, 0], output.layers[1:, 2])
+    assert torch.equal(output.layers[0, 0], output.layers[0, 2])
+
+
+# Corners
+
+
+def test_layer_0_is_the_token_vector_twice(bilm) -> None:
+    batch = to_batch([["the", "cat"], ["sat"]])
+    bottom = bilm(batch).layers[0]
+    assert torch.equal(bottom[..., :HALF], bottom[..., HALF:])
+    words = bilm.encode_words(batch.char_ids[0])
+    close(bottom[0, :, :HALF], words)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(("rows", "steps"), [(0, 0), (0, 3), (2, 0), (2, 3), (1, 1)])
+def test_nothing_to_read_is_no_error(rows, steps, grad) -> None:
+    bilm = BiLM(CONFIG).requires_grad_(grad)
+    lengths = torch.zeros(rows, dtype=torch.long)
+    state = LstmState(*(torch.randn_like(part) for part in bilm.initial_state(rows)))
+    output = bilm(Batch(torch.zeros(rows, steps, 50, dtype=torch.long), lengths), state)
+    assert output.layers.shape == (4, rows, steps, 2 * HALF)
+    assert not output.layers.any()
+    assert all(torch.equal(after, before) for after, before in zip(output.state, state, strict=True))
+    if grad:
+        (output.layers.sum() + output.state.cell.sum()).backward()
+        assert all(p.grad is not None and not p.grad.any() for p in bilm.parameters())
+
+
+def test_empty_sentence_beside_a_row_without_tokens(bilm) -> None:
+    one = to_batch([[]])
+    char_ids = torch.cat([torch.zeros_like(one.char_ids), one.char_ids])
+    output = bilm(Batch(char_ids, torch.tensor([0, 2])))
+    assert not output.layers[:, 0].any()
+    close(output.layers[:, 1], bilm(one).layers[:, 0])
+
+
+@settings(max_examples=200)
+@given(
+    words=st.lists(
+        st.one_of(
+            st.lists(st.integers(0, 3), min_size=1, max_size=30),
+            st.integers(0, 3).map(lambda character: [character] * 30),  # the same character all over
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    filters=st.lists(st.tuples(st.integers(1, 9), st.just(2)), min_size=1, max_size=3),
+)
+def test_columns_left_out_are_columns_that_no_maximum_sees(words, filters) -> None:
+    """Exactly so: the numbers are small whole ones, whose sums have no rounding in any order."""
+    char_ids = torch.tensor([(word + [word[-1]] * 30)[:30] for word in words])
+    size = 2 * len(filters)
+    encoder = CharCnn(CharCnnConfig(3, tuple(filters), 0, 4, 30, "relu"), size)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.copy_(torch.randint(-4, 5, parameter.shape))
+        encoder.embedding[0] = 0
+        characters = encoder.embedding[char_ids].transpose(1, 2)
+        expected = torch.cat([c(characters).amax(-1).relu() for c in encoder.convolutions], dim=1)
+        assert torch.equal(encoder(char_ids), expected)
+
+
+def test_many_words_are_encoded_as_few_are() -> None:
+    """Beyond 256 the words are padded to a round number."""
+    encoder = CharCnn(CONFIG.char_cnn, HALF)
+    char_ids = torch.randint(1, 262, (259, 50))
+    vectors = encoder(char_ids)
+    assert vectors.shape == (259, HALF)
+    close(vectors[:100], encoder(char_ids[:100]))
+    vectors.sum().backward()
+    assert not encoder.embedding.grad[0].any()
+
+
+def test_gradient_of_the_whole_model_is_that_of_finite_differences() -> None:
+    torch.manual_seed(2)
+    bilm = BiLM(BiLMConfig(LstmConfig(3, 2, 2, 0.5, 0.4), CharCnnConfig(2, ((1, 2), (2, 1)), 1))).double()
+    batch = to_batch([["a", "b"], [], ["b"]])
+    state = LstmState(*(0.1 * torch.randn_like(part) for part in bilm.initial_state(3)))
+    names, parameters = zip(*bilm.named_parameters(), strict=True)
+
+    def run(hidden, cell, *parameters):
+        output = torch.func.functional_call(
+            bilm, dict(zip(names, parameters, strict=True)), (batch, LstmState(hidden, cell))
+        )
+        return output.layers, *output.state
+
+    leaves = [part.requires_grad_() for part in state]
+    assert torch.autograd.gradcheck(run, (*leaves, *parameters), fast_mode=True)
+
+
+def test_gradient_passes_a_cell_below_a_wide_clip() -> None:
+    """A cell of 12 has the same tanh in float32 as one at the clip of 20, and is not at the clip."""
+    bilm = BiLM(BiLMConfig(LstmConfig(3, 2, 1, cell_clip=20.0, proj_clip=None), CharCnnConfig(2, ((1, 2),), 0)))
+    state = bilm.initial_state(1)
+    state = LstmState(state.hidden, (state.cell + 12).requires_grad_())
+    bilm(to_batch([["a"]]), state).state.cell.sum().backward()
+    assert (state.cell.grad > 0.01).all()
+
+
+def test_second_derivatives_are_refused_rather_than_wrong(bilm) -> None:
+    state = LstmState(*(part.requires_grad_() for part in bilm.initial_state(1)))
+    layers = bilm(to_batch([["a"]]), state).layers
+    (gradient,) = torch.autograd.grad(layers.square().sum(), state.hidden, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.square().sum().backward()
+
+
+@pytest.mark.parametrize("filters", [((1, 5), (3, 7)), ((1, 3), (3, 5))], ids=["projection", "no projection"])
+def test_autocast_gives_float32_layers_near_the_plain_ones(filters) -> None:
+    bilm = BiLM(BiLMConfig(CONFIG.lstm, CharCnnConfig(4, filters, 1)))
+    batch = to_batch([["the", "cat", "sat"], ["a"]])
+    plain = bilm(batch)
+    for grad in (False, True):
+        with torch.autocast("cpu", torch.bfloat16), torch.set_grad_enabled(grad):
+            low = bilm(batch)
+        assert low.layers.dtype == low.state.cell.dtype == torch.float32
+        assert not torch.equal(low.layers, plain.layers)
+        torch.testing.assert_close(low.layers, plain.layers, rtol=0, atol=0.05)
+
+
+def test_same_weights_shared_by_directions_give_mirrored_layers() -> None:
+    """Weights of the two directions made equal: a palindrome reads the same both ways."""
+    bilm = BiLM(CONFIG).requires_grad_(False)
+    for parameter in bilm.layers.parameters():
+        parameter[1] = parameter[0]
+    batch = to_batch([["a", "b", "a"]])
+    batch.char_ids[0, -1] = batch.char_ids[0, 0]  # <S> at both ends
+    layers = bilm(batch).layers[:, 0]
+    close(layers[:, :, :HALF], layers.flip(1)[:, :, HALF:])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: CharCnnConfig(max_characters_per_token=5),
+            "max_characters_per_token is 5; at least 7 .* widest filter",
+        ),
+        (lambda: CharCnnConfig(filters=()), r"filters is \[\]; pairs \(width, number\)"),
+        (lambda: CharCnnConfig(filters=((2, 0),)), r"filters is \[\(2, 0\)\]"),
+        (lambda: CharCnnConfig(n_highway=-1), "n_highway is -1; at least 0"),
+        (lambda: LstmConfig(n_layers=0), "n_layers is 0; at least 1"),
+        (lambda: LstmConfig(cell_clip=-3.0), "cell_clip is -3.0; a positive number"),
+        (lambda: LstmConfig(proj_clip=0.0), "proj_clip is 0.0; a positive number"),
+    ],
+)
+def test_sizes_that_make_no_model_are_refused(build, message) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        build()
+    assert "\n" not in str(caught.value)
+
+
+def test_annotations_refuse_wrong_shapes_and_types(bilm) -> None:
+    """By jaxtyping's hook, which the tests run under."""
+    char_ids, lengths = torch.zeros(2, 3, 50, dtype=torch.long), torch.tensor([3, 2])
+    inputs, state = torch.zeros(2, 3, 4, HALF), bilm.initial_state(4)
+    wrong = [
+        lambda: Batch(char_ids, lengths[:1]),
+        lambda: Batch(char_ids.float(), lengths),
+        lambda: Batch(char_ids[0], lengths),
+        lambda: Batch(char_ids, lengths > 2),
+        lambda: bilm.encode_words(char_ids),
+        lambda: bilm.read(inputs[0], state),
+        lambda: bilm.read(inputs, state, keep=torch.ones(2, 3, 4)),
+        lambda: bilm.read(inputs, state, keep=torch.ones(2, 4, 3, dtype=torch.bool)),
+        lambda: bilm.layers[0](inputs, state.hidden[0], state.cell[0, :, :3]),
+    ]
+    for call in wrong:
+        with pytest.raises(Exception, match=r"(?i)type-check error|jaxtyping"):
+            call()
+
+
+def test_depths_are_wired_in_turn(bilm) -> None:
+    """The skip connection adds the layer below, from layer 2 on; without it every layer is its LSTM's own output."""
+    batch = to_batch([["the", "cat"]])
+    plain = BiLM(BiLMConfig(LstmConfig(12, 8, 3, use_skip_connections=False), CONFIG.char_cnn)).requires_grad_(False)
+    plain.load_state_dict(bilm.state_dict())
+    with_skip, without = bilm(batch).layers[:, 0], plain(batch).layers[:, 0]
+    close(with_skip[:2], without[:2])
+    close(with_skip[2], without[2] + without[1])
+    assert all(not torch.allclose(below, above) for below, above in pairwise(without))
