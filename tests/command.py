@@ -33,16 +33,18 @@ class Command:
         """What `subprocess.run` would return."""
         self.process.join(TIMEOUT)
         if self.process.exitcode is None:
-            self.kill()
-            raise TimeoutError(f"the command did not end in {TIMEOUT} s: {(self._printed / 'stderr').read_text()}")
+            raise TimeoutError(f"the command did not end in {TIMEOUT} s: {self.kill().stderr}")
         return self._completed()
 
-    def kill(self) -> None:
+    def kill(self) -> "subprocess.CompletedProcess[str]":
+        """Ends it at once, without a chance to tidy up."""
         self.process.kill()
         self.process.join()
+        return self._completed()
 
     def _completed(self) -> "subprocess.CompletedProcess[str]":
-        printed = ((self._printed / name).read_text(encoding="utf-8") for name in ("stdout", "stderr"))
+        files = (self._printed / name for name in ("stdout", "stderr"))
+        printed = (file.read_text(encoding="utf-8") if file.exists() else "" for file in files)
         done = subprocess.CompletedProcess([], self.process.exitcode or 0, *printed)
         self._folder.cleanup()
         return done
@@ -68,6 +70,7 @@ def _run(arguments: list[str], printed: Path, variables: dict[str, str]) -> None
         limit = int(variables["FILE_SIZE_LIMIT"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     sys.argv = ["elmo", *arguments]
+    multiprocessing.set_start_method(None, force=True)  # what a new interpreter begins with
 
     import torch
 

@@ -364,7 +364,9 @@ def prefetch(
         yield from LmReader(paths, vocabulary, text, config, position)
         return
     windows = _Windows(paths, vocabulary, text, config, position)
-    for item in DataLoader(windows, batch_size=None, num_workers=1, prefetch_factor=depth):
+    # A generator of its own: DataLoader draws a number, which would be missing from the random numbers of a step.
+    own = torch.Generator()
+    for item in DataLoader(windows, batch_size=None, num_workers=1, prefetch_factor=depth, generator=own):
         if isinstance(item, InputError | OSError):
             raise item
         yield item

@@ -1,0 +1,173 @@
+"""`elmo train` killed at any moment and resumed is the run that was never interrupted, bit for bit."""
+
+import json
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command import Command, run
+from small_run import TINY, last_checkpoint, losses, metrics, model_bytes, texts
+
+STEPS = 200
+SETTINGS = (*TINY, f"max_words={STEPS * 20}", "loop.log_steps=3", "loop.evaluate_steps=50", "loop.checkpoint_steps=7")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run that nothing interrupted, beside the texts."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = run("train", *texts(folder), *SETTINGS, "--output", folder / "run")
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def flags(whole: Path) -> tuple[object, ...]:
+    return ("--train", whole.parent / "train.txt", "--heldout", whole.parent / "heldout.txt", *SETTINGS)
+
+
+def check_same(one: Path, other: Path) -> None:
+    assert metrics(one) == metrics(other)
+    assert model_bytes(one) == model_bytes(other)
+    assert last_checkpoint(one) == last_checkpoint(other)
+
+
+def steps_done(folder: Path) -> int:
+    """The last step of which there is a trace, while the run is being written."""
+    try:
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return 0
+    return json.loads(lines[-2])["step"] if len(lines) > 1 else 0
+
+
+def killed(arguments: tuple[object, ...], output: Path, at_step: int, delay: float) -> int:
+    """Starts a run, waits until it is at `at_step` and a little longer, and kills it; its exit code."""
+    command = Command("train", *arguments)
+    deadline = time.monotonic() + 120
+    while steps_done(output) < at_step and command.process.is_alive():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    time.sleep(delay)
+    return command.kill().returncode
+
+
+@pytest.mark.parametrize(("prefetch", "seed"), [("true", 1), ("false", 2)])
+def test_run_killed_several_times_is_the_run_that_was_not(whole, tmp_path, prefetch, seed):
+    rng = random.Random(seed)
+    output = tmp_path / "run"
+    moments = sorted(rng.randrange(5, STEPS - 20) for _ in range(4))
+    codes = []
+    for number, moment in enumerate(moments):
+        begin = flags(whole) if number == 0 else ("--resume",)
+        arguments = (*begin, f"prefetch={prefetch}", "--output", output)
+        codes.append(killed(arguments, output, moment, rng.random() / 20))
+    assert codes.count(-signal.SIGKILL) >= 3, codes  # one may have come to its end first
+    done = run("train", "--resume", "--output", output)
+    assert done.returncode == 0, done.stderr
+    steps = [line["step"] for line in metrics(output) if "loss" in line]
+    assert steps == [*range(3, STEPS, 3), STEPS]
+    assert len(losses(output)) == len(steps)
+    check_same(whole, output)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.2, 0.4])
+def test_run_killed_before_its_first_checkpoint(whole, tmp_path, delay):
+    """While it counts, or between two files of the run's record: one of the two commands goes on with what is there."""
+    output = tmp_path / "run"
+    arguments = (*flags(whole), "loop.checkpoint_steps=1000", "--output", output)
+    command = Command("train", *arguments)
+    deadline = time.monotonic() + 60
+    while not output.exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(delay)
+    command.kill()
+    began = (output / "train.json").exists()
+    done = run("train", *arguments, *(["--resume"] if began else []))
+    assert done.returncode == 0, done.stderr
+    assert metrics(output) == metrics(whole)
+    assert model_bytes(output) == model_bytes(whole)
+
+
+def test_same_seed_gives_the_same_run_and_another_seed_another(whole, tmp_path):
+    for name, seed in (("same", 1), ("other", 2)):
+        done = run("train", *flags(whole), f"seed={seed}", "--output", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    check_same(whole, tmp_path / "same")
+    assert losses(tmp_path / "other") != losses(whole)
+
+
+def test_finished_run_can_be_made_longer(whole, tmp_path):
+    """The plateau of the learning rate does not depend on how long the run is to be."""
+    constant = (*flags(whole), "optim.decay=0.0", "loop.log_steps=1")
+    long, short = tmp_path / "long", tmp_path / "short"
+    assert run("train", *constant, "max_words=1600", "--output", long).returncode == 0
+    assert run("train", *constant, "max_words=1000", "--output", short).returncode == 0
+    done = run("train", "--resume", "--output", short, "max_words=1600")
+    assert done.returncode == 0, done.stderr
+    assert losses(short) == losses(long)
+    assert model_bytes(short) == model_bytes(long)
+
+
+def test_resuming_a_finished_run_changes_nothing(whole):
+    before = {path: path.read_bytes() for path in whole.rglob("*") if path.is_file() and "tensorboard" not in str(path)}
+    done = run("train", "--resume", "--output", whole)
+    assert done.returncode == 0
+    assert str(whole / "model") in done.stdout
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        (("streams=8",), r"streams was 4, now it is 8"),
+        (("model.lstm.dim=16",), r"model was \{'lstm': \{'dim': 8\}\}, now it is \{'lstm': \{'dim': 16\}\}"),
+        (("seed=9",), r"seed was 1, now it is 9"),
+        (("text.language=de",), r"text was \{'language': 'en'\}"),
+    ],
+)
+def test_resumed_run_cannot_change_what_its_data_depend_on(whole, change, seen):
+    done = run("train", "--resume", "--output", whole, *change)
+    assert done.returncode == 2
+    assert_one_line(done.stderr, str(whole / "train.json"), "another --output")
+    assert re.search(seen, done.stderr), done.stderr
+
+
+def test_resumed_run_whose_text_has_changed_is_refused(whole, tmp_path):
+    train = tmp_path / "train.txt"
+    train.write_bytes((whole.parent / "train.txt").read_bytes())
+    arguments = (*SETTINGS, "max_words=200", "--output", tmp_path / "run")
+    assert run("train", "--train", train, *arguments).returncode == 0
+    train.write_text("Other words .\n" * 100, encoding="utf-8")
+    done = run("train", "--resume", "--output", tmp_path / "run", "max_words=400")
+    assert done.returncode == 2
+    assert_one_line(done.stderr, "corpus.json", "training files are not those", "--output")
+
+
+def test_output_that_holds_a_run_needs_resume(whole):
+    done = run("train", *flags(whole), "--output", whole)
+    assert done.returncode == 2
+    assert_one_line(done.stderr, str(whole), f"step-{STEPS:09d}", "--resume")
+
+
+def test_resume_without_a_run(whole, tmp_path):
+    done = run("train", *flags(whole), "--resume", "--output", tmp_path / "none")
+    assert done.returncode == 2
+    assert_one_line(done.stderr, str(tmp_path / "none" / "train.json"), "no run to resume", "leave --resume out")
+    assert not (tmp_path / "none").exists()
+
+
+def test_resume_of_a_damaged_record(tmp_path):
+    (tmp_path / "train.json").write_text('{"train": ["a.txt"], "outp', encoding="utf-8")
+    done = run("train", "--resume", "--output", tmp_path)
+    assert done.returncode == 2
+    assert_one_line(done.stderr, str(tmp_path / "train.json"), "not the record of a run", "--output")
+
+
+def assert_one_line(stderr: str, *parts: str) -> None:
+    assert stderr.startswith("elmo: error: ")
+    assert stderr.count("\n") == 1
+    for part in parts:
+        assert part in stderr
