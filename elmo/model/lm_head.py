@@ -34,9 +34,12 @@ class LmHead(nn.Module):
         log_expected = self._log_expected(len(negatives))
         column = torch.full_like(self.bias, -1, dtype=torch.long)
         column[negatives] = torch.arange(len(negatives), device=negatives.device)
-        weight, bias = self._rows(negatives)
-        own_weight, own_bias = self._rows(targets)
-        bias, own_bias = bias - log_expected[negatives], own_bias - log_expected[targets]
+        # One look-up of both, so that their gradient is one table of the size of the softmax.
+        words = torch.cat([negatives, targets])
+        weight, bias = self._rows(words)
+        bias = bias - log_expected[words]
+        parts = len(negatives), len(targets)
+        (weight, own_weight), (bias, own_bias) = weight.split(parts), bias.split(parts)
         return ops.softmax_loss(hidden, weight, bias, own_weight, own_bias, column[targets], True)
 
     def draw(self, count: int) -> Int[Tensor, " S"]:
