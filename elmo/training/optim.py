@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,54 @@ class OptimConfig:
     """Largest global norm of the gradient; 0 for no limit."""
 
 
-def build_optimizer(parameters: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
-    if config.name == "adagrad":
-        return torch.optim.Adagrad(
-            parameters, config.lr, initial_accumulator_value=config.initial_accumulator, eps=1e-10
-        )
-    return torch.optim.AdamW(parameters, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)
+def build_optimizer(
+    parameters: Iterable[nn.Parameter], tables: Iterable[nn.Parameter], config: OptimConfig
+) -> torch.optim.Optimizer:
+    """`tables` are parameters of which a step touches some rows only, such as a sampled softmax."""
+    groups = [{"params": list(parameters)}, {"params": list(tables)}]
+    if config.name == "adagrad":  # a row without a gradient stays as it is
+        return torch.optim.Adagrad(groups, config.lr, initial_accumulator_value=config.initial_accumulator, eps=1e-10)
+    return TableAdamW(groups, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)
+
+
+class TableAdamW(torch.optim.AdamW):
+    """AdamW; in its last group of parameters, rows that have no gradient at a step are left alone.
+
+    Plain AdamW goes on moving such a row by its momentum and forgets how large its gradients are, so that the next one,
+    however small, moves it by several times the learning rate: noise for every word that is not sampled often.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update."""
+        group = self.param_groups[-1]
+        tables = [(table, table.grad) for table in group["params"] if table.grad is not None]
+        for table, _ in tables:
+            table.grad = None
+        super().step()
+        for table, gradient in tables:
+            table.grad = gradient
+            self._update_rows(table, gradient, group)
+
+    def _update_rows(self, table: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[table]
+        if not state:
+            state |= {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(table),
+                "exp_avg_sq": torch.zeros_like(table),
+            }
+        state["step"] += 1
+        (beta1, beta2), lr, steps = group["betas"], group["lr"], float(state["step"])
+        touched = gradient != 0
+        rows = (touched if touched.dim() == 1 else touched.any(1)).nonzero().squeeze(1)
+        new = gradient[rows]
+        average = state["exp_avg"][rows].lerp_(new, 1 - beta1)
+        square = state["exp_avg_sq"][rows].mul_(beta2).addcmul_(new, new, value=1 - beta2)
+        state["exp_avg"][rows], state["exp_avg_sq"][rows] = average, square
+        scale = (square / (1 - beta2**steps)).sqrt_().add_(group["eps"])
+        values = table[rows].mul_(1 - lr * group["weight_decay"])
+        table[rows] = values.addcdiv_(average / (1 - beta1**steps), scale, value=-lr)
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:

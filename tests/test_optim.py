@@ -1,0 +1,51 @@
+"""AdamW on tables whose rows are not all touched: against torch's AdamW and SparseAdam."""
+
+import torch
+from torch import nn
+
+from elmo.training.optim import OptimConfig, build_optimizer
+
+
+def pair(rows: int = 6) -> tuple[nn.Parameter, nn.Parameter]:
+    values = torch.randn(rows, 3)
+    return nn.Parameter(values.clone()), nn.Parameter(values.clone())
+
+
+def test_table_with_gradients_everywhere_is_plain_adamw() -> None:
+    config = OptimConfig()
+    (table, same_table), (weight, same_weight) = pair(), pair(4)
+    ours = build_optimizer([weight], [table], config)
+    plain = torch.optim.AdamW([same_weight, same_table], config.lr, config.betas, weight_decay=config.weight_decay)
+    for _ in range(5):
+        for parameter, twin in ((table, same_table), (weight, same_weight)):
+            parameter.grad = torch.randn_like(parameter)
+            twin.grad = parameter.grad.clone()
+        ours.step()
+        plain.step()
+    torch.testing.assert_close(table, same_table)
+    torch.testing.assert_close(weight, same_weight)
+
+
+def test_rows_without_a_gradient_are_left_alone_as_by_sparse_adam() -> None:
+    config = OptimConfig(weight_decay=0.0)
+    table, same = pair()
+    ours = build_optimizer([nn.Parameter(torch.zeros(1))], [table], config)
+    sparse = torch.optim.SparseAdam([same], config.lr, config.betas)
+    for rows in ([0, 3], [3], [1, 3, 5], [0]):
+        before = table.detach().clone()
+        values = torch.randn(len(rows), 3)
+        table.grad = torch.zeros_like(table).index_put((torch.tensor(rows),), values)
+        same.grad = torch.sparse_coo_tensor(torch.tensor([rows]), values, same.shape, check_invariants=True)
+        ours.step()
+        sparse.step()
+        untouched = [row for row in range(len(table)) if row not in rows]
+        assert torch.equal(table[untouched], before[untouched])
+        torch.testing.assert_close(table, same)
+
+
+def test_a_bias_is_a_table_of_single_numbers() -> None:
+    bias = nn.Parameter(torch.ones(5))
+    optimizer = build_optimizer([nn.Parameter(torch.zeros(1))], [bias], OptimConfig())
+    bias.grad = torch.tensor([0.0, 2.0, 0.0, 0.0, -1.0])
+    optimizer.step()
+    assert (bias != 1).tolist() == [False, True, False, False, True]
