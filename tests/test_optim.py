@@ -14,7 +14,7 @@ def pair(rows: int = 6) -> tuple[nn.Parameter, nn.Parameter]:
 def test_table_with_gradients_everywhere_is_plain_adamw() -> None:
     config = OptimConfig()
     (table, same_table), (weight, same_weight) = pair(), pair(4)
-    ours = build_optimizer([weight], [table], config)
+    ours = build_optimizer([weight], config, [table])
     plain = torch.optim.AdamW([same_weight, same_table], config.lr, config.betas, weight_decay=config.weight_decay)
     for _ in range(5):
         for parameter, twin in ((table, same_table), (weight, same_weight)):
@@ -29,7 +29,7 @@ def test_table_with_gradients_everywhere_is_plain_adamw() -> None:
 def test_rows_without_a_gradient_are_left_alone_as_by_sparse_adam() -> None:
     config = OptimConfig(weight_decay=0.0)
     table, same = pair()
-    ours = build_optimizer([nn.Parameter(torch.zeros(1))], [table], config)
+    ours = build_optimizer([nn.Parameter(torch.zeros(1))], config, [table])
     sparse = torch.optim.SparseAdam([same], config.lr, config.betas)
     for rows in ([0, 3], [3], [1, 3, 5], [0]):
         before = table.detach().clone()
@@ -45,7 +45,7 @@ def test_rows_without_a_gradient_are_left_alone_as_by_sparse_adam() -> None:
 
 def test_a_bias_is_a_table_of_single_numbers() -> None:
     bias = nn.Parameter(torch.ones(5))
-    optimizer = build_optimizer([nn.Parameter(torch.zeros(1))], [bias], OptimConfig())
+    optimizer = build_optimizer([nn.Parameter(torch.zeros(1))], OptimConfig(), [bias])
     bias.grad = torch.tensor([0.0, 2.0, 0.0, 0.0, -1.0])
     optimizer.step()
     assert (bias != 1).tolist() == [False, True, False, False, True]

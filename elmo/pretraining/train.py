@@ -122,7 +122,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
 
     seed_step(config.seed, -1, 0)
     language_model = LanguageModel(config.model, len(vocabulary), config.objective)
-    optimizer = build_optimizer(language_model.bilm.parameters(), language_model.lm_head.parameters(), config.optim)
+    optimizer = build_optimizer(language_model.bilm.parameters(), config.optim, language_model.lm_head.parameters())
     model, optimizer = fabric.setup(language_model, optimizer)
     reader = _reader_config(config, fabric)
     state = language_model.bilm.initial_state(len(reader.own_streams))

@@ -27,7 +27,7 @@ class OptimConfig:
 
 
 def build_optimizer(
-    parameters: Iterable[nn.Parameter], tables: Iterable[nn.Parameter], config: OptimConfig
+    parameters: Iterable[nn.Parameter], config: OptimConfig, tables: Iterable[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
     """`tables` are parameters of which a step touches some rows only, such as a sampled softmax."""
     groups = [{"params": list(parameters)}, {"params": list(tables)}]
