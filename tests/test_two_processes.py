@@ -1,0 +1,139 @@
+"""Two processes (gloo) train what one process trains, started by the command itself or by torchrun."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from command import TIMEOUT, run
+from safetensors.torch import load_file
+from small_run import TINY, losses, metrics, texts
+
+EXACT = ("objective.negatives=0", "objective.dropout=0.0", "objective.reset_probability=0.0")
+SETTINGS = (*TINY, "max_words=800", "loop.log_steps=1", "loop.evaluate_steps=20", "loop.checkpoint_steps=15")
+NOISY = ("objective.negatives=8", "objective.dropout=0.1", "objective.reset_probability=0.5")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> tuple[str, ...]:
+    return texts(tmp_path_factory.mktemp("texts"))
+
+
+def start(*arguments: object, launcher: str = "elmo") -> "subprocess.Popen[str]":
+    """A command in a session of its own, so that all of its processes can be killed together."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    begin = [*torchrun, "-m"] if launcher == "torchrun" else [sys.executable, "-m"]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*begin, "elmo", "train", *map(str, arguments)],
+        env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    try:
+        printed, errors = process.communicate(timeout=TIMEOUT)
+    finally:
+        kill(process)
+    return process.returncode, printed, errors
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    """With all of its processes."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def single(corpus, tmp_path_factory) -> Path:
+    """One process, and nothing random in the objective."""
+    output = tmp_path_factory.mktemp("single") / "run"
+    done = run("train", *corpus, *SETTINGS, *EXACT, "--output", output)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def check_curve(one: Path, other: Path) -> None:
+    assert losses(one) == pytest.approx(losses(other), rel=1e-5)
+    for line, expected in zip(metrics(one), metrics(other), strict=True):
+        assert line == pytest.approx(expected, rel=1e-4)
+    for name, weight in weights(one).items():
+        torch.testing.assert_close(weight, weights(other)[name], rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["elmo", "torchrun"])
+def test_two_processes_have_the_loss_curve_of_one(corpus, single, tmp_path, launcher):
+    devices = ["devices=2"] if launcher == "elmo" else []
+    arguments = (*corpus, *SETTINGS, *EXACT, *devices, "--output", tmp_path / "run")
+    code, printed, errors = finish(start(*arguments, launcher=launcher))
+    assert code == 0, errors
+    assert printed.count("steps") == 1  # one of the two speaks
+    assert "Warning" not in errors
+    assert "Traceback" not in errors
+    check_curve(tmp_path / "run", single)
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    assert {path.name for path in newest.iterdir()} >= {f"rank-{r}.{kind}" for r in (0, 1) for kind in ("json",)}
+    assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_two_processes_killed_and_resumed(corpus, single, tmp_path):
+    """Begun by torchrun, killed after a checkpoint, gone on with by the command alone."""
+    output = tmp_path / "run"
+    process = start(*corpus, *SETTINGS, *EXACT, "--output", output, launcher="torchrun")
+    deadline = time.monotonic() + TIMEOUT
+    while not list(output.glob("checkpoints/step-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    kill(process)
+    process.communicate()
+    code, _, errors = finish(start("--resume", "--output", output))
+    assert code == 0, errors
+    check_curve(output, single)
+    steps = [line["step"] for line in metrics(output) if "loss" in line]
+    assert steps == list(range(1, 41))
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_well_as_one_with_sampling_and_dropout(corpus, tmp_path):
+    """Other random numbers, the same quality: the perplexities of three seeds of one process bound the noise."""
+    settings = (*SETTINGS, *NOISY, "max_words=12000", "optim.lr=0.01", "loop.log_steps=100", "loop.evaluate_steps=600")
+    found = []
+    for seed in (1, 2, 3):
+        output = tmp_path / f"one-{seed}"
+        assert run("train", *corpus, *settings, f"seed={seed}", "--output", output).returncode == 0
+        found.append(metrics(output)[-1]["reset_mean"])
+    code, _, errors = finish(start(*corpus, *settings, "devices=2", "--output", tmp_path / "two"))
+    assert code == 0, errors
+    both = metrics(tmp_path / "two")[-1]["reset_mean"]
+    print(found, both)
+    noise = max(found) - min(found)
+    assert min(found) - noise <= both <= max(found) + noise
+
+
+@pytest.mark.slow
+def test_error_of_the_user_ends_both_processes_with_one_line(tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n\n", encoding="utf-8")
+    code, printed, errors = finish(start("--train", empty, *TINY, "devices=2", "--output", tmp_path / "run"))
+    assert (code, printed) == (2, "")
+    assert errors.count("\n") == 1
+    assert str(empty) in errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_streams_that_cannot_be_divided_are_refused_before_anything_is_read(corpus, tmp_path):
+    done = run("train", *corpus, *TINY, "streams=5", "devices=2", "--output", tmp_path / "run")
+    assert done.returncode == 2
+    assert done.stderr == "elmo: error: streams is 5; a multiple of the 2 processes is needed\n"
+    assert not (tmp_path / "run").exists()
