@@ -87,7 +87,7 @@ class BiLM(nn.Module):
                 inputs = nn.functional.dropout(inputs, dropout)
             output, hidden, cell = layer(inputs, state.hidden[depth], state.cell[depth], active, keep)
             if depth > 0 and self.config.lstm.use_skip_connections:
-                output = output + (inputs if active is None else inputs * _there(inputs, active))
+                output = output + inputs
             inputs = output
             outputs.append(output)
             hiddens.append(hidden)
@@ -103,9 +103,3 @@ def _reversal(lengths: Int[Tensor, " B"], steps: int) -> Int[Tensor, "B T"]:
 
 def _gather(rows: Float[Tensor, "B T P"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T P"]:
     return rows.gather(1, positions[:, :, None].expand(-1, -1, rows.shape[-1]))
-
-
-def _there(inputs: Float[Tensor, "2 T B P"], active: list[int]) -> Float[Tensor, "T B 1"]:
-    rows = torch.arange(inputs.shape[2], device=inputs.device)
-    there = rows < torch.tensor(active, device=inputs.device)[:, None]
-    return there[:, :, None].to(inputs.dtype)

@@ -130,7 +130,7 @@ def recurrence(
             if keep is not None:
                 h, c = h * keep[d, t, :, None], c * keep[d, t, :, None]
             new_h, new_c = step(layer, d, inputs[d, t], h, c)
-            there = (torch.arange(rows) < (rows if active is None else active[t]))[:, None]
+            there = (torch.arange(rows, device=inputs.device) < (rows if active is None else active[t]))[:, None]
             h, c = torch.where(there, new_h, h), torch.where(there, new_c, c)
             outputs.append(new_h * there)
         directions.append((torch.stack(outputs), h, c))
