@@ -8,7 +8,6 @@ taken with the same vocabulary file.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -49,7 +48,10 @@ class Perplexity:
         """Of one direction; `known` leaves unknown words out."""
         tokens = self.tokens - self.unknown[direction] if known else self.tokens
         total = self.log_probability_known if known else self.log_probability
-        return math.exp(-total[direction] / tokens) if tokens else math.nan
+        try:
+            return math.exp(-total[direction] / tokens) if tokens else math.nan
+        except OverflowError:  # of a network that has diverged
+            return math.inf
 
     def summary(self) -> dict[str, Any]:
         """The numbers to report."""
@@ -76,7 +78,7 @@ class HeldOut:
     vocabulary: Vocabulary
     max_characters: int = 50
     max_words: int | None = None
-    """Only the beginning of the text."""
+    """Only the beginning of the text: as many windows as this holds, and one at least."""
 
     def windows(self, rank: int = 0, world: int = 1) -> tuple[Iterator[LmBatch], int]:
         """The windows of one process, and how many streams they have."""
@@ -86,9 +88,15 @@ class HeldOut:
         )
         reader: Iterator[LmBatch] = LmReader(self.paths, self.vocabulary, self.text, config)
         if self.max_words is not None:
-            limit = self.max_words / world
-            reader = takewhile(lambda batch: batch.position["tokens"] <= limit, reader)
+            reader = _beginning(reader, self.max_words / world)
         return reader, len(config.own_streams)
+
+
+def _beginning(windows: Iterator[LmBatch], tokens: float) -> Iterator[LmBatch]:
+    for number, batch in enumerate(windows):
+        if number and batch.position["tokens"] > tokens:
+            return
+        yield batch
 
 
 @torch.inference_mode()

@@ -1,0 +1,188 @@
+"""Perplexity is what a brute-force computation says: the slow twin, float64, sentence by sentence, word by word."""
+
+import hashlib
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+import twin
+from command import run
+
+from elmo.errors import InputError
+from elmo.formats import Model, allennlp, native
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lm_head import LmHead
+from elmo.model.lstm import LstmConfig
+from elmo.pretraining import perplexity
+from elmo.pretraining.perplexity import HeldOut, Perplexity, perplexity_of, report, tally
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import SPECIAL, Vocabulary
+
+LINES = TextConfig("whitespace", "line")
+CONFIG = BiLMConfig(
+    LstmConfig(dim=6, projection_dim=4), CharCnnConfig(embedding_dim=3, filters=((1, 4), (2, 5)), n_highway=1)
+)
+KNOWN = ["ash", "birch", "elm", "oak", "pine", "and", "the", "."]
+STRANGE = ["quince", "Ωmega", "x" * 80]
+VOCABULARY = Vocabulary(SPECIAL + tuple(KNOWN))
+Document = list[list[str]]
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    """Weights large enough that words differ, and that what is carried from sentence to sentence matters."""
+    torch.manual_seed(3)
+    bilm, lm_head = BiLM(CONFIG), LmHead(len(VOCABULARY), 4)
+    with torch.no_grad():
+        for parameter in [*bilm.parameters(), *lm_head.parameters()]:
+            parameter.copy_(torch.randn_like(parameter) * 0.7)
+        bilm.token_encoder.embedding[0] = 0
+    return Model(CONFIG, bilm.state_dict(), lm_head.state_dict(), VOCABULARY, LINES)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> tuple[Path, list[Document]]:
+    """More documents than there are streams, of every length, with unknown words."""
+    rng = random.Random(4)
+    words = [*KNOWN, *STRANGE]
+    documents = [
+        [[rng.choice(words) for _ in range(rng.randint(1, 12))] for _ in range(rng.randint(1, 5))] for _ in range(24)
+    ]
+    path = tmp_path_factory.mktemp("text") / "heldout.txt"
+    lines = "\n\n".join("\n".join(" ".join(sentence) for sentence in document) for document in documents)
+    path.write_text(lines, encoding="utf-8")
+    return path, documents
+
+
+class BruteForce:
+    """Sums over words, from the published files of the model alone."""
+
+    def __init__(self, model: Model, folder: Path) -> None:
+        allennlp.save(model, folder)
+        (options,) = folder.glob("*.json")
+        (weights,) = folder.glob("*.hdf5")
+        self.options = json.loads(options.read_text())
+        self.weights: dict[str, np.ndarray] = {}
+        with h5py.File(weights) as file:
+            file.visititems(self._keep)
+        assert model.lm_head is not None
+        self.softmax = model.lm_head["weight"].double().numpy()
+        self.bias = model.lm_head["bias"].double().numpy()
+
+    def _keep(self, name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            self.weights[name] = np.float64(item[()])
+
+    def scores(self, sentences: Document, direction: int) -> list[tuple[str, float]]:
+        """(target, log-probability) of every position of sentences that are read one after the other, from zero."""
+        inputs, targets = [], []
+        for sentence in sentences:
+            words = sentence if direction == 0 else sentence[::-1]
+            first, last = ("<S>", "</S>") if direction == 0 else ("</S>", "<S>")
+            inputs += [first, *words]
+            targets += [*words, last]
+        x = np.stack([twin.word_vector(word, self.options, self.weights) for word in inputs])
+        top = twin.stack(x, direction, self.options, self.weights)[-1]
+        found = []
+        for hidden, target in zip(top, targets, strict=True):
+            logits = self.softmax @ hidden + self.bias
+            word = target if target in VOCABULARY.words else "<UNK>"
+            found.append((word, logits[VOCABULARY.words.index(word)] - math.log(np.exp(logits).sum())))
+        return found
+
+    def summary(self, streams: list[Document]) -> dict[str, Any]:
+        """Perplexities of both directions, and of the known words only."""
+        numbers: dict[str, Any] = {}
+        for direction, name in enumerate(("forward", "backward")):
+            found = [score for sentences in streams for score in self.scores(sentences, direction)]
+            known = [score for word, score in found if word != "<UNK>"]
+            numbers[name] = math.exp(-sum(score for _, score in found) / len(found))
+            numbers[f"{name}_known"] = math.exp(-sum(known) / len(known))
+            numbers |= {"tokens": len(found), "unknown_rate": 1 - len(known) / len(found)}
+        numbers["mean"] = (numbers["forward"] + numbers["backward"]) / 2
+        numbers["mean_known"] = (numbers["forward_known"] + numbers["backward_known"]) / 2
+        return numbers
+
+
+def dealt(documents: list[Document], streams: int) -> list[Document]:
+    """The sentences that every stream reads: a document goes to the stream that was given the least text so far."""
+    given = [0] * streams
+    read: list[Document] = [[] for _ in range(streams)]
+    for document in documents:
+        receiver = given.index(min(given))
+        given[receiver] += len("\n".join(" ".join(sentence) for sentence in document))
+        read[receiver] += document
+    return [sentences for sentences in read if sentences]
+
+
+@pytest.mark.parametrize("streams", [1, 3, 16])
+def test_perplexity_is_that_of_brute_force(model, text, tmp_path, monkeypatch, streams):
+    path, documents = text
+    monkeypatch.setattr(perplexity, "STREAMS", streams)
+    brute = BruteForce(model, tmp_path / "published")
+    found = report(model, [path], LINES)["perplexity"]
+    each = [[sentence] for document in documents for sentence in document]
+    assert found["reset"] == pytest.approx(brute.summary(each), rel=1e-5)
+    assert found["carry"] == pytest.approx(brute.summary(dealt(documents, streams)), rel=1e-5)
+    assert abs(found["carry"]["mean"] / found["reset"]["mean"] - 1) > 0.01  # or this shows nothing
+    assert 0.1 < found["carry"]["unknown_rate"] < 0.5
+
+
+def test_command_reports_brute_force_and_the_vocabulary(model, text, tmp_path):
+    path, documents = text
+    native.save(model, tmp_path / "model")
+    done = run("perplexity", path, "--model", tmp_path / "model", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    words = "".join(f"{word}\n" for word in VOCABULARY.words).encode()
+    assert found["vocabulary"] == {"size": len(VOCABULARY), "sha256": hashlib.sha256(words).hexdigest()}
+    each = [[sentence] for document in documents for sentence in document]
+    brute = BruteForce(model, tmp_path / "published")
+    assert found["perplexity"]["reset"] == pytest.approx(brute.summary(each), rel=1e-5)
+    printed = run("perplexity", path, "--model", tmp_path / "model").stdout
+    assert f"{found['perplexity']['carry']['mean']:,.2f}" in printed
+    assert found["vocabulary"]["sha256"] in printed
+
+
+def test_perplexity_of_a_model_that_knows_nothing_is_the_size_of_the_vocabulary(model, text):
+    lm_head = {name: torch.zeros_like(weight) for name, weight in model.lm_head.items()}
+    blank = Model(CONFIG, model.weights, lm_head, VOCABULARY, LINES)
+    for numbers in report(blank, [text[0]], LINES)["perplexity"].values():
+        for name in ("forward", "backward", "mean", "mean_known"):
+            assert numbers[name] == pytest.approx(len(VOCABULARY), rel=1e-5)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_sums_of_several_processes_are_those_of_one(model, text, world):
+    heldout = HeldOut([text[0]], LINES, VOCABULARY)
+    bilm, lm_head = model.bilm(), LmHead(len(VOCABULARY), 4)
+    lm_head.load_state_dict(model.lm_head)
+    whole = tally(bilm, lm_head, heldout, "reset")
+    parts = [tally(bilm, lm_head, heldout, "reset", rank, world) for rank in range(world)]
+    torch.testing.assert_close(torch.stack(parts).sum(0), whole)
+    assert perplexity_of(whole).tokens == int(whole[0, 0])
+
+
+@pytest.mark.parametrize(("limit", "most"), [(1, 10), (20, 20), (100, 100)])
+def test_beginning_of_a_text_is_never_empty(model, text, monkeypatch, limit, most):
+    monkeypatch.setattr(perplexity, "STREAMS", 2)
+    monkeypatch.setattr(perplexity, "WINDOW", 5)
+    for numbers in report(model, [text[0]], LINES, max_words=limit)["perplexity"].values():
+        assert most - 10 <= numbers["tokens"] <= most
+        assert numbers["forward"] > 1
+
+
+def test_network_that_has_diverged_has_infinite_perplexity():
+    assert Perplexity(2, (0, 0), (-1e5, -1.0), (-1e5, -1.0)).summary()["mean"] == math.inf
+
+
+def test_model_without_a_softmax_has_no_perplexity(model, text):
+    with pytest.raises(InputError, match="no softmax"):
+        report(Model(CONFIG, model.weights), [text[0]], LINES)
