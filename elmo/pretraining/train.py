@@ -206,7 +206,7 @@ def _reader_config(config: TrainConfig, fabric: Fabric) -> ReaderConfig:
 
 def _check_numbers(config: TrainConfig) -> None:
     """Refuses, before anything is counted or written, settings of the right kind that mean nothing."""
-    model, loop, optim, objective = config.model, config.loop, config.optim, config.objective
+    loop, optim, objective = config.loop, config.optim, config.objective
     at_least_1 = {
         "streams": config.streams,
         "window": config.window,
@@ -216,10 +216,6 @@ def _check_numbers(config: TrainConfig) -> None:
         "loop.log_steps": loop.log_steps,
         "loop.evaluate_steps": loop.evaluate_steps,
         "loop.checkpoint_steps": loop.checkpoint_steps,
-        "model.lstm.dim": model.lstm.dim,
-        "model.lstm.projection_dim": model.lstm.projection_dim,
-        "model.lstm.n_layers": model.lstm.n_layers,
-        "model.char_cnn.filters": len(model.char_cnn.filters),
     }
     at_least_0 = {"objective.negatives": objective.negatives, "optim.clip_norm": optim.clip_norm, "optim.lr": optim.lr}
     for least, numbers in ((1, at_least_1), (0, at_least_0)):

@@ -1,0 +1,296 @@
+"""From text to a pretrained model: what is minimised, what a run leaves behind, its configuration, its plan."""
+
+import json
+import math
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command import run
+from small_corpus import write_corpus
+from small_run import TINY, losses, metrics, texts
+
+from elmo import config as configs
+from elmo.cli import RECIPES
+from elmo.formats import native
+from elmo.model.bilm import BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.pretraining.batches import LmReader, ReaderConfig
+from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, top_layer
+from elmo.pretraining.train import TrainConfig, make_plan
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary
+from elmo.training.loop import LoopConfig
+from elmo.types import LmBatch
+
+LINES = TextConfig("whitespace", "line")
+CONFIG = BiLMConfig(LstmConfig(dim=6, projection_dim=4), CharCnnConfig(embedding_dim=3, filters=((1, 4), (2, 5))))
+VOCABULARY = Vocabulary((*SPECIAL, "The", ".", "near", "the", "waits", "sailor", "judge", "farmer"))
+EXACT = ObjectiveConfig(negatives=0, dropout=0.0, reset_probability=0.0)
+
+
+def network(objective: ObjectiveConfig = EXACT) -> LanguageModel:
+    torch.manual_seed(1)
+    return LanguageModel(CONFIG, len(VOCABULARY), objective)
+
+
+def window(folder: Path, length: int = 12, streams: int = 3) -> LmBatch:
+    """Not the first one of the corpus: there every stream begins a document."""
+    path = write_corpus(folder / "text.txt", 12)
+    reader = LmReader([path], VOCABULARY, LINES, ReaderConfig(streams, length, seed=1))
+    next(reader)
+    return next(reader)
+
+
+def arguments(batch: LmBatch) -> tuple[torch.Tensor, ...]:
+    return (batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts)
+
+
+# The objective
+
+
+def test_loss_is_the_mean_surprise_over_both_directions(tmp_path):
+    batch, model = window(tmp_path), network()
+    state = model.bilm.initial_state(3)
+    loss, _ = model(*arguments(batch), state)
+    hidden, _ = top_layer(model.bilm, batch.char_ids, batch.inputs, batch.keep, state)
+    surprise = []
+    for direction in range(2):
+        for row in range(3):
+            for place in range(12):
+                logits = model.lm_head.weight @ hidden[direction, place, row] + model.lm_head.bias
+                surprise.append(-torch.log_softmax(logits, 0)[batch.targets[direction, row, place]])
+    torch.testing.assert_close(loss, torch.stack(surprise).mean())
+
+
+def test_loss_scale_multiplies_loss_and_gradient(tmp_path):
+    batch = window(tmp_path)
+    plain, scaled = network(), network(replace(EXACT, loss_scale=20.0))
+    found = []
+    for model in (plain, scaled):
+        loss, _ = model(*arguments(batch), model.bilm.initial_state(3))
+        loss.backward()
+        found.append((loss, model.lm_head.weight.grad))
+    torch.testing.assert_close(found[1][0], 20 * found[0][0])
+    torch.testing.assert_close(found[1][1], 20 * found[0][1])
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.5, 1.0])
+def test_state_is_set_to_zero_before_some_sentences_of_both_directions(tmp_path, monkeypatch, probability):
+    batch = window(tmp_path, length=400, streams=4)
+    seen = {}
+
+    def spy(bilm, char_ids, inputs, keep, state, dropout=0.0):
+        seen["keep"] = keep
+        return top_layer(bilm, char_ids, inputs, keep, state, dropout)
+
+    monkeypatch.setattr("elmo.pretraining.objective.top_layer", spy)
+    model = network(replace(EXACT, reset_probability=probability))
+    model(*arguments(batch), model.bilm.initial_state(4))
+    keep, inside = seen["keep"], batch.starts & batch.keep
+    assert torch.equal(keep[~inside], batch.keep[~inside])  # documents begin at zero, nothing else changes
+    share = 1 - keep[inside].double().mean()
+    assert share == probability if probability != 0.5 else abs(share - 0.5) < 0.1
+    assert torch.equal(keep[0], keep[1])
+
+
+def test_sentence_after_a_reset_does_not_depend_on_the_state(tmp_path):
+    """With every sentence reset, only the window's own words matter from its first boundary on."""
+    batch, model = window(tmp_path, length=30), network(replace(EXACT, reset_probability=1.0))
+    other = type(model.bilm.initial_state(3))(*(torch.randn_like(part) for part in model.bilm.initial_state(3)))
+    keep = batch.keep & ~batch.starts
+    hidden = [
+        top_layer(model.bilm, batch.char_ids, batch.inputs, keep, state)[0]
+        for state in (model.bilm.initial_state(3), other)
+    ]
+    begun = batch.starts.int().cumsum(-1).bool().transpose(1, 2)
+    assert not begun.all()
+    torch.testing.assert_close(hidden[0][begun], hidden[1][begun])
+    assert not torch.allclose(hidden[0][~begun], hidden[1][~begun])
+
+
+@pytest.mark.parametrize("negatives", [len(VOCABULARY), 4096])
+def test_vocabulary_smaller_than_the_sample_gets_the_full_softmax(tmp_path, negatives):
+    batch = window(tmp_path)
+    full, capped = network(), network(replace(EXACT, negatives=negatives))
+    states = [model.bilm.initial_state(3) for model in (full, capped)]
+    assert torch.equal(full(*arguments(batch), states[0])[0], capped(*arguments(batch), states[1])[0])
+
+
+def test_sampled_loss_comes_near_the_full_one_with_many_negatives(tmp_path):
+    batch = window(tmp_path)
+    model = network()
+    full = model(*arguments(batch), model.bilm.initial_state(3))[0].item()
+    sampled = network(replace(EXACT, negatives=len(VOCABULARY) - 1))
+    mean = sum(sampled(*arguments(batch), model.bilm.initial_state(3))[0].item() for _ in range(50)) / 50
+    assert mean == pytest.approx(full, rel=0.1)
+
+
+# A run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="module")
+def trained(folder) -> Path:
+    settings = ("max_words=12000", "optim.lr=0.03", "loop.log_steps=100", "loop.evaluate_steps=200")
+    done = run("train", *texts(folder), *TINY, *settings, "--output", folder / "run")
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def test_training_brings_loss_and_perplexity_down(trained):
+    found = losses(trained)
+    assert found[-1] < 0.7 * found[0]
+    evaluations = [line for line in metrics(trained) if "carry_mean" in line]
+    assert [line["step"] for line in evaluations] == [200, 400, 600]
+    for policy in ("carry", "reset"):
+        means = [line[f"{policy}_mean"] for line in evaluations]
+        assert means == sorted(means, reverse=True)
+        assert means[-1] < 6  # of 27 words
+
+
+def test_run_leaves_a_model_that_loads_and_its_record(trained, folder):
+    model = native.load(trained / "model")
+    assert model.config.lstm.dim == 8
+    assert model.text == LINES
+    counts = json.loads((trained / "corpus.json").read_text())["counts"]
+    lines = [line.split() for line in (folder / "train.txt").read_text().splitlines() if line]
+    assert counts["tokens"] == sum(map(len, lines))
+    assert counts["sentences"] == len(lines)
+    assert model.vocabulary.words == tuple((trained / "vocab.txt").read_text().splitlines())
+    assert set(model.vocabulary.words[3:]) == {word for line in lines for word in line}
+    card = model.card
+    assert card["words_read"] == 12000
+    assert card["train"] == ["train.txt"]
+    assert card["vocabulary"] == {"size": len(model.vocabulary), "sha256": model.vocabulary.sha256}
+    last = [line for line in metrics(trained) if "carry_mean" in line][-1]
+    assert card["perplexity"]["reset"]["mean"] == last["reset_mean"]
+    assert configs.from_dict(TrainConfig, json.loads((trained / "train.json").read_text())).streams == 4
+
+
+def test_recorded_perplexity_is_that_of_the_command(trained, folder):
+    done = run("perplexity", folder / "heldout.txt", "--model", trained / "model", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["perplexity"]
+    card = native.load(trained / "model").card["perplexity"]
+    for policy in ("carry", "reset"):
+        assert found[policy] == pytest.approx(card[policy], rel=1e-6)
+
+
+def test_vocabulary_that_is_given_is_used(folder, tmp_path):
+    VOCABULARY.save(tmp_path / "words.txt")
+    settings = (f"vocab={tmp_path / 'words.txt'}", "max_words=40", "--output", tmp_path / "run")
+    done = run("train", *texts(tmp_path), *TINY, *settings)
+    assert done.returncode == 0, done.stderr
+    model = native.load(tmp_path / "run" / "model")
+    assert model.vocabulary == VOCABULARY
+    assert 0 < model.card["perplexity"]["reset"]["unknown_rate"] < 1
+
+
+def test_run_that_diverges_exits_with_1_and_one_line(tmp_path):
+    settings = ("optim.name=adagrad", "optim.lr=1e30", "max_words=2000", "loop.checkpoint_steps=1")
+    done = run("train", *texts(tmp_path), *TINY, *settings, "--quiet", "--output", tmp_path / "run")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("elmo: error: step ")
+    assert "not finite in bilm." in done.stderr
+    assert "optim.lr" in done.stderr
+
+
+# The plan
+
+
+def test_steps_are_counted():
+    counts = Counts(tokens=900, sentences=100, types=50, covered=900)
+    base = TrainConfig(("a.txt",), "run", streams=4, window=5)
+    assert make_plan(base, counts).steps == 50
+    assert make_plan(replace(base, epochs=2.5), counts).steps == 125
+    assert make_plan(replace(base, loop=LoopConfig(accumulate=3)), counts).steps == math.ceil(1000 / 60)
+    assert make_plan(replace(base, max_words=101), counts).steps == 6
+    assert make_plan(replace(base, epochs=0.0001), counts).steps == 1
+
+
+def test_dry_run_tells_the_plan_and_writes_nothing(tmp_path, folder, trained):
+    before = sorted(tmp_path.rglob("*"))
+    settings = (*texts(folder), *TINY, "epochs=2", "--dry-run", "--output", tmp_path / "run")
+    done = run("train", *settings)
+    assert done.returncode == 0, done.stderr
+    told = dict(line.rsplit(maxsplit=1) if "GiB" not in line else line.split(maxsplit=1) for line in lines_of(done))
+    counts = json.loads((trained / "corpus.json").read_text())["counts"]
+    words = counts["tokens"] + counts["sentences"]
+    model = native.load(trained / "model")
+    assert number(told, "parameters") == sum(weight.numel() for weight in model.weights.values())
+    assert number(told, "softmax parameters") == sum(weight.numel() for weight in model.lm_head.values())
+    assert number(told, "words an epoch") == words
+    assert number(told, "words a step") == 20
+    assert number(told, "steps") == math.ceil(2 * words / 20)
+    assert told["memory"].endswith("GiB")
+    assert float(told["hours"]) >= 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def lines_of(done: Any) -> list[str]:
+    return done.stdout.splitlines()
+
+
+def number(told: dict[str, str], name: str) -> int:
+    return int({key.strip(): value for key, value in told.items()}[name].replace(",", ""))
+
+
+# The configuration
+
+
+@pytest.mark.parametrize("recipe", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_of_the_package_is_a_configuration(recipe):
+    values = configs.load_toml(recipe) | {"train": ["a.txt"], "output": "run"}
+    made = configs.from_dict(TrainConfig, values)
+    assert make_plan(made, Counts(10**8, 10**6, 10**6, 10**8)).steps > 0
+    assert "/" not in json.dumps({key: value for key, value in values.items() if key not in ("train", "output")})
+
+
+def test_printed_configuration_makes_the_same_configuration(tmp_path):
+    given = ("--train", "a.txt", "--train", "b*.txt", "--heldout", "c.txt", "--output", "run", "--pretokenized")
+    first = run("train", "english-small", *given, "optim.lr=0.5", "max_words=7", "--print-config")
+    assert first.returncode == 0, first.stderr
+    values = json.loads(first.stdout)
+    assert values["train"] == ["a.txt", "b*.txt"]
+    assert values["text"] == {"tokens": "whitespace", "sentences": "line", "language": "en"}
+    assert (values["optim"]["lr"], values["max_words"], values["streams"]) == (0.5, 7, 128)
+    assert configs.to_dict(configs.from_dict(TrainConfig, values)) == lists_as_tuples(values)
+    recipe = tmp_path / "again.toml"
+    recipe.write_text(toml(values), encoding="utf-8")
+    assert tomllib.loads(recipe.read_text())["optim"]["lr"] == 0.5
+    second = run("train", recipe, "--print-config")
+    assert second.stdout == first.stdout
+
+
+def test_later_settings_win(tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('streams = 8\noutput = "of the recipe"\n[optim]\nlr = 0.1\nwarmup_steps = 7\n', encoding="utf-8")
+    done = run("train", recipe, "--train", "a.txt", "streams=16", "--output", "flag", "optim.lr=0.2", "--print-config")
+    values = json.loads(done.stdout)
+    assert (values["streams"], values["output"]) == (16, "flag")
+    assert (values["optim"]["lr"], values["optim"]["warmup_steps"]) == (0.2, 7)
+
+
+def lists_as_tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(lists_as_tuples, value))
+    return {key: lists_as_tuples(part) for key, part in value.items()} if isinstance(value, dict) else value
+
+
+def toml(values: dict[str, Any], section: str = "") -> str:
+    """JSON's scalars and lists are TOML's; what is null is left out, tables come last."""
+    plain = {key: value for key, value in values.items() if value is not None and not isinstance(value, dict)}
+    text = f"[{section}]\n" if section else ""
+    text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in plain.items())
+    tables = {key: value for key, value in values.items() if isinstance(value, dict)}
+    return text + "".join(toml(value, f"{section}.{key}".lstrip(".")) for key, value in tables.items())
