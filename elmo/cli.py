@@ -96,6 +96,9 @@ def build_parser() -> argparse.ArgumentParser:
     embed.add_argument("--batch-size", type=int, default=32, metavar="N", help="sentences of a batch, for carry")
     embed.add_argument("--batch-tokens", type=int, default=2048, metavar="N", help="tokens of a batch")
     embed.add_argument("--device", help="cpu, cuda, cuda:1 ...")
+    embed.add_argument(
+        "--precision", choices=["float32", "bfloat16", "int8"], default="float32", help="of the products"
+    )
     embed.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     embed.add_argument("--quiet", action="store_true", help="show no progress")
 
@@ -215,7 +218,9 @@ def embed_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.store import check_vectors_path
 
     check_vectors_path(Path(arguments.output), arguments.overwrite)
-    options = {name: getattr(arguments, name) for name in ("state", "batch_size", "batch_tokens", "device")}
+    options = {
+        name: getattr(arguments, name) for name in ("state", "batch_size", "batch_tokens", "device", "precision")
+    }
     embedder = Embedder.load(arguments.model, **options)
     with _Counter("sentences", arguments.quiet) as counter:
         done = embed_file(
@@ -263,7 +268,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
 
 
 def info_verb(arguments: argparse.Namespace) -> None:
-    from elmo import formats
+    from elmo import formats, ops
 
     found = formats.describe(arguments.model)
     values = {
@@ -276,6 +281,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
         "vector size": 2 * found.config.lstm.projection_dim,
         "layers of vectors": found.config.lstm.n_layers + 1,
         "vocabulary": None if found.vocabulary is None else len(found.vocabulary),
+        "CPU products": {precision: ops.fastest_library(precision) for precision in ("float32", "bfloat16")},
         "model": config.to_dict(found.config),
         "text": None if found.text is None else config.to_dict(found.text),
         "card": found.card,

@@ -6,24 +6,25 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
-from elmo import formats
+from elmo import formats, ops
 from elmo.embedding.layers import Layers, Selection, selection
+from elmo.embedding.words import WordVectors
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM
-from elmo.text.batching import by_length, to_batch
+from elmo.text.batching import by_length
+from elmo.text.characters import BOS, EOS
 from elmo.text.tokenizer import TextConfig
 from elmo.types import LstmState
 
 StatePolicy = Literal["reset", "carry", "warm"]
-Precision = Literal["float32", "bfloat16", "float16"]
 Sentence = Sequence[str]
 
 NEUTRAL_TEXT = (
@@ -50,6 +51,8 @@ class Embedder:
       smaller last batch uses and changes the first rows only. Every call begins with nothing remembered, unless
       `keep_state`: then it goes on where the last call ended, until `reset_state`.
     - "warm": a neutral text (`warm_text`, tokens parted by spaces), read once; the same for every sentence.
+
+    `precision` is that of the matrix products. On a CPU the weights are packed for them; `library` forces one.
     """
 
     def __init__(
@@ -58,7 +61,8 @@ class Embedder:
         *,
         text: TextConfig | None = None,
         device: str | torch.device | None = None,
-        precision: Precision = "float32",
+        precision: ops.Precision = "float32",
+        library: ops.Library | None = None,
         state: StatePolicy = "reset",
         batch_tokens: int = 2048,
         batch_size: int = 32,
@@ -66,15 +70,20 @@ class Embedder:
         warm_text: Sequence[str] = NEUTRAL_TEXT,
     ) -> None:
         _check_choice("state", state, ("reset", "carry", "warm"))
-        _check_choice("precision", precision, ("float32", "bfloat16", "float16"))
+        _check_choice("precision", precision, get_args(ops.Precision))
         for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
             if value < 1:
                 raise InputError(f"{name} is {value}; at least 1 is expected")
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.bilm = bilm.to(self.device).eval()
+        on_cpu = self.device.type == "cpu"
+        if precision == "int8" and not on_cpu:
+            raise InputError(f"precision int8 is for the CPU, and the device is {self.device}; use bfloat16")
+        self.bilm = bilm.packed(precision, library) if on_cpu else bilm.to(self.device).eval()
+        self._autocast = precision == "bfloat16" and not on_cpu
+        self._words = WordVectors(self.bilm, self.device)
         self.text = text
         self.state: StatePolicy = state
-        self.precision: Precision = precision
+        self.precision: ops.Precision = precision
         self.batch_tokens = batch_tokens
         self.batch_size = batch_size
         self.keep_state = keep_state
@@ -159,15 +168,18 @@ class Embedder:
         self, sentences: list[Sentence], select: Selection, state: LstmState | None
     ) -> tuple[list[np.ndarray], LstmState]:
         """The vectors of one batch, boundaries dropped, and the state after it."""
-        batch = to_batch(sentences, self.bilm.config.char_cnn.max_characters_per_token)
-        batch = type(batch)(batch.char_ids.to(self.device), batch.lengths.to(self.device))
-        low = self.precision != "float32"
-        with torch.autocast(self.device.type, getattr(torch, self.precision) if low else None, enabled=low):
-            output = self.bilm(batch, state)
+        rows = [[BOS, *sentence, EOS] for sentence in sentences]
+        words = {word: place for place, word in enumerate(dict.fromkeys(chain.from_iterable(rows)))}
+        lengths = np.array([len(row) for row in rows])
+        index = np.zeros((len(rows), lengths.max()), np.int64)
+        index[np.arange(index.shape[1]) < lengths[:, None]] = [words[word] for row in rows for word in row]
+        with torch.autocast("cuda", torch.bfloat16, enabled=self._autocast):
+            tokens = self._words(list(words))[torch.from_numpy(index).to(self.device)]
+            output = self.bilm.contextualize(tokens, torch.from_numpy(lengths).to(self.device), state)
         vectors: Float[np.ndarray, "... B T D"] = select(output.layers).float().cpu().numpy()
         # Copies: a view would keep the vectors of the whole batch in memory.
-        rows = [vectors[..., row, 1 : len(sentence) + 1, :].copy() for row, sentence in enumerate(sentences)]
-        return rows, output.state
+        arrays = [vectors[..., row, 1 : len(sentence) + 1, :].copy() for row, sentence in enumerate(sentences)]
+        return arrays, output.state
 
 
 def _check_sentence(sentence: Sentence, number: int) -> Sentence:

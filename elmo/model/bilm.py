@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmo.model.char_cnn import CharCnn, CharCnnConfig
-from elmo.model.lstm import BiLstmLayer, LstmConfig
+from elmo import ops
+from elmo.model.char_cnn import CharCnn, CharCnnConfig, PackedCharCnn
+from elmo.model.lstm import BiLstmLayer, LstmConfig, PackedBiLstmLayer
 from elmo.types import Batch, BiLMOutput, LstmState
 
 
@@ -30,8 +31,21 @@ class BiLM(nn.Module):
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
         self.config = config
-        self.token_encoder = CharCnn(config.char_cnn, config.lstm.projection_dim)
+        self.token_encoder: CharCnn | PackedCharCnn = CharCnn(config.char_cnn, config.lstm.projection_dim)
         self.layers = nn.ModuleList(BiLstmLayer(config.lstm) for _ in range(config.lstm.n_layers))
+
+    def packed(self, precision: ops.Precision = "float32", library: ops.Library | None = None) -> "BiLM":
+        """This model for use only: its weights packed for the products that are fastest on this CPU, no gradients.
+
+        `library` forces one; else it is chosen by a short trial.
+        """
+        if isinstance(self.token_encoder, PackedCharCnn):
+            return self
+        with torch.device("meta"):
+            packed = BiLM(self.config)
+        packed.token_encoder = PackedCharCnn(self.token_encoder, precision, library)
+        packed.layers = nn.ModuleList(PackedBiLstmLayer(layer, precision, library) for layer in self.layers)  # type: ignore[arg-type]
+        return packed
 
     def initial_state(self, rows: int) -> LstmState:
         """The zero state for `rows` sentences or streams."""
@@ -44,12 +58,19 @@ class BiLM(nn.Module):
     def forward(self, batch: Batch, state: LstmState | None = None) -> BiLMOutput:
         """All layers of `batch`; from the zero state unless one is given, row by row."""
         rows, steps, characters = batch.char_ids.shape
-        state = self.initial_state(rows) if state is None else state
         words, index = batch.char_ids.reshape(-1, characters).unique(dim=0, return_inverse=True)
         tokens = self.encode_words(words)[index.view(rows, steps)]  # B T P
+        return self.contextualize(tokens, batch.lengths, state)
 
-        order = batch.lengths.argsort(descending=True, stable=True)
-        lengths = batch.lengths[order]
+    def contextualize(
+        self, tokens: Float[Tensor, "B T P"], lengths: Int[Tensor, " B"], state: LstmState | None = None
+    ) -> BiLMOutput:
+        """All layers above given token vectors; what is beside a row's length does not matter."""
+        rows, steps, _ = tokens.shape
+        state = self.initial_state(rows) if state is None else state
+        order = lengths.argsort(descending=True, stable=True)
+        mask = torch.arange(steps, device=lengths.device) < lengths[:, None]
+        lengths = lengths[order]
         active = (lengths[:, None] > torch.arange(steps, device=lengths.device)).sum(0).tolist()
         backwards = _reversal(lengths, steps)  # B T
         tokens = tokens[order]
@@ -59,7 +80,6 @@ class BiLM(nn.Module):
         back = order.argsort()
         outputs = outputs.transpose(2, 3)  # L 2 B T P
         outputs = torch.cat([outputs[:, 0], torch.stack([_gather(layer, backwards) for layer in outputs[:, 1]])], -1)
-        mask = torch.arange(steps, device=lengths.device) < batch.lengths[:, None]
         bottom = (torch.cat([tokens, tokens], -1)[back] * mask[:, :, None])[None]
         layers = torch.cat([bottom, outputs[:, back]])
         return BiLMOutput(layers, mask, LstmState(*(part[:, :, back] for part in state)))

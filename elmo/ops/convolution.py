@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmo.ops.precision import product_dtype
+from elmo.ops.products import Product
 
 
 def convolve_max(
@@ -18,6 +19,13 @@ def convolve_max(
 ) -> Float[Tensor, "W n"]:
     """`max over positions of (weight * characters + bias)`; at least `width` characters are needed."""
     return _ConvolveMax.apply(characters, weight, bias, product_dtype(characters))  # type: ignore[no-any-return]
+
+
+def windows_max(characters: Float[Tensor, "W C E"], width: int, product: Product) -> Float[Tensor, "W n"]:
+    """As `convolve_max` without the bias, by a product that was packed: without gradients."""
+    windows = _windows(characters, width)
+    scores = product(windows.flatten(0, 1)).view(*windows.shape[:2], product.size)
+    return scores.amax(dim=1).to(characters.dtype)
 
 
 class _ConvolveMax(torch.autograd.Function):

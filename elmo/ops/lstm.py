@@ -6,6 +6,7 @@
 - without gradients nothing is stored, and memory does not grow with the gates of the whole sequence
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from elmo.ops.parallel import both
 from elmo.ops.precision import product_dtype
+from elmo.ops.products import Library, Precision, Product, TorchProduct, pack
 
 ROWS_AT_ONCE = 256
 """Rows of the input product taken at once when no gradient is wanted: they stay in the cache until they are used."""
@@ -26,6 +28,15 @@ class Clips(NamedTuple):
     cell: float | None
     projection: float | None
     forget_bias: float
+
+
+class PackedLstm(NamedTuple):
+    """One direction's products, ready to run; the forget bias is in the bias."""
+
+    input: Product
+    state: Product
+    bias: Float[Tensor, " gates"]
+    projection: Product | None
 
 
 class _Weights(NamedTuple):
@@ -57,15 +68,58 @@ def bi_lstm(
     arguments = (inputs, weight_input, weight_state, bias, weight_projection, hidden, cell)
     if torch.is_grad_enabled() and any(a is not None and a.requires_grad for a in arguments):
         return _BiLstm.apply(*arguments, clips, active, keep, dtype)  # type: ignore[no-any-return]
+    directions = []
+    for d in range(2):
+        weights = _weights(weight_input[d], weight_state[d], bias[d], _at(weight_projection, d), clips, dtype)
+        projection = None if weights.projection is None else TorchProduct(weights.projection)
+        directions.append(
+            PackedLstm(TorchProduct(weights.input), TorchProduct(weights.state), weights.bias, projection)
+        )
+    return packed_bi_lstm(inputs, directions, hidden, cell, clips, active, keep)
+
+
+def packed_bi_lstm(
+    inputs: Float[Tensor, "2 T B I"],
+    directions: Sequence[PackedLstm],
+    hidden: Float[Tensor, "2 B P"],
+    cell: Float[Tensor, "2 B H"],
+    clips: Clips,
+    active: list[int] | None = None,
+    keep: Bool[Tensor, "2 T B"] | None = None,
+) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
+    """As `bi_lstm`, with weights that were packed before, and without gradients."""
     outputs = inputs.new_empty(*inputs.shape[:3], hidden.shape[-1])
     hidden, cell = hidden.clone(), cell.clone()
 
     def direction(d: int) -> None:
-        weights = _weights(weight_input[d], weight_state[d], bias[d], _at(weight_projection, d), clips, dtype)
-        _read(inputs[d], weights, hidden[d], cell[d], clips, active, _at(keep, d), outputs[d])
+        _read(inputs[d], directions[d], hidden[d], cell[d], clips, active, _at(keep, d), outputs[d])
 
     both(direction, inputs.device)
     return outputs, hidden, cell
+
+
+def pack_lstm(
+    to_input: Float[Tensor, "gates I"],
+    to_state: Float[Tensor, "gates P"],
+    bias: Float[Tensor, " gates"],
+    projection: Float[Tensor, "P H"] | None,
+    clips: Clips,
+    precision: Precision,
+    library: Library | None = None,
+) -> PackedLstm:
+    """One direction's weights, packed: see `elmo.ops.products.pack`."""
+    return PackedLstm(
+        pack(to_input, precision, library),
+        pack(to_state, precision, library),
+        _with_forget_bias(bias, clips),
+        None if projection is None else pack(projection, precision, library),
+    )
+
+
+def _with_forget_bias(bias: Float[Tensor, " gates"], clips: Clips) -> Float[Tensor, " gates"]:
+    bias = bias.detach().clone()
+    bias[len(bias) // 2 : 3 * len(bias) // 4] += clips.forget_bias
+    return bias
 
 
 def _at(tensor: Tensor | None, direction: int) -> Tensor | None:
@@ -75,15 +129,13 @@ def _at(tensor: Tensor | None, direction: int) -> Tensor | None:
 def _weights(
     to_input: Tensor, to_state: Tensor, bias: Tensor, projection: Tensor | None, clips: Clips, dtype: torch.dtype
 ) -> _Weights:
-    bias = bias.clone()
-    bias[len(bias) // 2 : 3 * len(bias) // 4] += clips.forget_bias
     projection = None if projection is None else projection.to(dtype)
-    return _Weights(to_input.to(dtype), to_state.to(dtype), bias, projection)
+    return _Weights(to_input.to(dtype), to_state.to(dtype), _with_forget_bias(bias, clips), projection)
 
 
 def _read(
     inputs: Float[Tensor, "T B I"],
-    weights: _Weights,
+    packed: PackedLstm,
     hidden: Float[Tensor, "B P"],
     cell: Float[Tensor, "B H"],
     clips: Clips,
@@ -95,49 +147,40 @@ def _read(
     steps, rows = inputs.shape[:2]
     chunk = max(1, ROWS_AT_ONCE // max(1, rows))
     for start in range(0, steps, chunk):
-        gates = _input_product(inputs[start : start + chunk], weights)
+        part = inputs[start : start + chunk, : rows if active is None else active[start]]
+        product = packed.input(part.flatten(0, 1)).to(inputs.dtype)
+        gates = product.add_(packed.bias).view(*part.shape[:2], packed.input.size)
         for t in range(start, min(start + chunk, steps)):
             n = rows if active is None else active[t]
             if keep is not None:
                 hidden *= keep[t, :, None]
                 cell *= keep[t, :, None]
-            i, j, f, o = _gates(gates[t - start, :n], hidden[:n], weights)
-            c = cell[:n]
+            step_gates, c = gates[t - start, :n], cell[:n]
+            step_gates += packed.state(hidden[:n])
+            i, j, f, o = _activate(step_gates)
             c *= f
             c += i.mul_(j)
             if clips.cell is not None:
                 c.clamp_(-clips.cell, clips.cell)
-            hidden[:n] = _project(o.mul_(torch.tanh(c)), weights, clips)
+            memory = o.mul_(torch.tanh(c))
+            if packed.projection is None:
+                hidden[:n] = memory
+            else:
+                hidden[:n] = packed.projection(memory)
+                if clips.projection is not None:
+                    hidden[:n].clamp_(-clips.projection, clips.projection)
             outputs[t, :n] = hidden[:n]
             outputs[t, n:] = 0
 
 
-def _input_product(inputs: Float[Tensor, "T B I"], weights: _Weights) -> Float[Tensor, "T B gates"]:
-    product = inputs.flatten(0, 1).to(weights.input.dtype) @ weights.input.T
-    return product.to(inputs.dtype).add_(weights.bias).view(*inputs.shape[:2], len(weights.bias))
-
-
-def _gates(
-    gates: Float[Tensor, "B gates"], hidden: Float[Tensor, "B P"], weights: _Weights
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Adds the state's product to `gates` and applies the activations, in place."""
-    if weights.state.dtype == gates.dtype:
-        gates.addmm_(hidden, weights.state.T)
-    else:
-        gates += hidden.to(weights.state.dtype) @ weights.state.T
+def _activate(gates: Float[Tensor, "B gates"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """i, j, f, o, in place."""
     size = gates.shape[1] // 4
     gates[:, :size].sigmoid_()
     gates[:, size : 2 * size].tanh_()
     gates[:, 2 * size :].sigmoid_()
     i, j, f, o = gates.split(size, dim=1)
     return i, j, f, o
-
-
-def _project(memory: Float[Tensor, "B H"], weights: _Weights, clips: Clips) -> Float[Tensor, "B P"]:
-    if weights.projection is None:
-        return memory
-    output = (memory.to(weights.projection.dtype) @ weights.projection.T).to(memory.dtype)
-    return output if clips.projection is None else output.clamp_(-clips.projection, clips.projection)
 
 
 class _Trace(NamedTuple):
@@ -232,14 +275,21 @@ def _read_and_trace(
             hidden *= keep[t, :, None]
             cell *= keep[t, :, None]
         trace.hidden_in[t], trace.cell_in[t] = hidden, cell
-        i, j, f, o = _gates(trace.gates[t, :n], hidden[:n], weights)
-        c = cell[:n]
+        gates, c = trace.gates[t, :n], cell[:n]
+        gates += hidden[:n].to(weights.state.dtype) @ weights.state.T
+        i, j, f, o = _activate(gates)
         c *= f
         c.addcmul_(i, j)
         if clips.cell is not None:
             c.clamp_(-clips.cell, clips.cell)
         tanh_cell = torch.tanh(c, out=trace.tanh_cell[t, :n])
-        hidden[:n] = _project(o * tanh_cell, weights, clips)
+        memory = o * tanh_cell
+        if weights.projection is None:
+            hidden[:n] = memory
+        else:
+            hidden[:n] = memory.to(weights.projection.dtype) @ weights.projection.T
+            if clips.projection is not None:
+                hidden[:n].clamp_(-clips.projection, clips.projection)
         outputs[t, :n] = hidden[:n]
         outputs[t, n:] = 0
         trace.gates[t, n:] = 0
