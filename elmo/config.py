@@ -50,6 +50,8 @@ def load_toml(path: Path) -> dict[str, Any]:
     """Reads a recipe as plain values."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 

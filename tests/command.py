@@ -7,13 +7,14 @@ of multiprocessing) and do what `python -m elmo` does from there on. `run_fresh`
 import multiprocessing
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-PRELOADED = ["elmo.pretraining.train", "elmo.embedding.job", "torch.utils.tensorboard", "h5py"]
+PRELOADED = ["elmo.pretraining.train", "elmo.embedding.job", "tensorboard.summary.writer.record_writer", "h5py"]
 TIMEOUT = 300
 
 
@@ -35,6 +36,10 @@ class Command:
         if self.process.exitcode is None:
             raise TimeoutError(f"the command did not end in {TIMEOUT} s: {self.kill().stderr}")
         return self._completed()
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does."""
+        os.kill(self.process.pid or 0, signal.SIGINT)
 
     def kill(self) -> "subprocess.CompletedProcess[str]":
         """Ends it at once, without a chance to tidy up."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo.training import checkpoint, distributed, loop
+from elmo.training import disk, distributed, loop
 from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.loop import LoopConfig, TrainingError, fit, seed_step
 from elmo.training.monitor import Monitor
@@ -273,14 +273,14 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, monkeypatch, f
     run = Run(tmp_path)
     run.fit(3)
     before = {path: path.read_bytes() for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
-    real_fsync = checkpoint.os.fsync
+    real_fsync = disk.os.fsync
 
     def fsync(descriptor: int) -> None:
         if Path(f"/proc/self/fd/{descriptor}").readlink().name == failing:
             raise OSError(28, "No space left on device")
         real_fsync(descriptor)
 
-    monkeypatch.setattr(checkpoint.os, "fsync", fsync)
+    monkeypatch.setattr(disk.os, "fsync", fsync)
     with pytest.raises(OSError, match=f"No space left.*--resume.*{failing}"):
         Run(tmp_path).fit(5, resume=True)
     monkeypatch.undo()
@@ -310,10 +310,24 @@ def test_resuming_a_finished_run_does_nothing(tmp_path):
 
 def test_metrics_drop_what_came_after_the_checkpoint_and_a_cut_line(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 3.0}\n{"step": 2, "loss": 2.0}\n{"step": 3, "lo')
-    with Monitor(tmp_path, 9, first_step=1, quiet=True) as monitor:
-        monitor.record(2, {"loss": 2.5})
+    with Monitor(tmp_path, 9, first_step=1, quiet=True) as writer:
+        writer.record(2, {"loss": 2.5})
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [(line["step"], line["loss"]) for line in lines] == [(1, 3.0), (2, 2.5)]
+
+
+def test_tensorboard_shows_a_resumed_run_as_one(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with Monitor(tmp_path, 9, quiet=True) as first:
+        for step, loss in ((1, 3.0), (2, 2.0), (3, 1.0)):
+            first.record(step, {"loss": loss, "norm": 1})
+    with Monitor(tmp_path, 9, first_step=1, quiet=True) as second:
+        second.record(2, {"loss": 2.5})
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["loss", "norm"]
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 3.0), (2, 2.5)]
 
 
 # The guard

@@ -74,7 +74,7 @@ class Embedder:
         for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
             if value < 1:
                 raise InputError(f"{name} is {value}; at least 1 is expected")
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_cpu = self.device.type == "cpu"
         if precision == "int8" and not on_cpu:
             raise InputError(f"precision int8 is for the CPU, and the device is {self.device}; use bfloat16")
@@ -207,6 +207,14 @@ def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
 
 def _repeat(state: LstmState, rows: int) -> LstmState:
     return LstmState(*(part.expand(-1, -1, rows, -1) for part in state))
+
+
+def _device(name: str | torch.device) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # as the backends of torch see fit
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"device is {str(name)!r}, which cannot be used ({reason}); 'cpu' always can") from error
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

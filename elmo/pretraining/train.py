@@ -31,6 +31,7 @@ from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
+from elmo.training.disk import write_whole
 from elmo.training.distributed import Fabric, launch, processes
 from elmo.training.loop import Carried, LoopConfig, fit, seed_step
 from elmo.training.optim import OptimConfig, build_optimizer
@@ -307,9 +308,9 @@ def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) ->
     if keep:
         folder.mkdir(parents=True, exist_ok=True)
         # In this order: a folder with a vocabulary and no configuration could not be gone on with.
-        _write(folder / "train.json", configs.to_dict(config))
+        write_whole(folder / "train.json", configs.to_json(config).encode())
         vocabulary.save(words)
-        _write(record, {"fingerprint": fingerprint, "counts": dataclasses.asdict(counts)})
+        write_whole(record, json.dumps({"fingerprint": fingerprint, "counts": vars(counts)}).encode())
     return vocabulary, counts
 
 
@@ -325,12 +326,6 @@ def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[
     if counts.tokens == 0:
         raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
     return given or vocabulary, counts
-
-
-def _write(path: Path, values: dict[str, Any]) -> None:
-    temporary = path.with_suffix(".part")
-    temporary.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
 
 
 def _estimate(

@@ -12,7 +12,6 @@ there is no random state to keep.
 
 import dataclasses
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,8 @@ import torch
 from lightning_fabric import Fabric
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
+
+from elmo.training.disk import write
 
 KEPT = 2
 
@@ -57,12 +58,12 @@ def save_checkpoint(
         for left_over in folder.glob(".step-*.part"):  # by a run that was killed here
             shutil.rmtree(left_over)
         temporary.mkdir(parents=True)
-        _write(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
-        _write(temporary / "optimizer.safetensors", save(_optimizer_tensors(optimizer)))
+        write(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
+        write(temporary / "optimizer.safetensors", save(_optimizer_tensors(optimizer)))
     fabric.barrier()
     name = f"rank-{fabric.global_rank}"
-    _write(temporary / f"{name}.safetensors", save(_contiguous({str(i): t for i, t in enumerate(carried)})))
-    _write(temporary / f"{name}.json", json.dumps(dataclasses.asdict(progress)).encode())
+    write(temporary / f"{name}.safetensors", save(_contiguous({str(i): t for i, t in enumerate(carried)})))
+    write(temporary / f"{name}.json", json.dumps(dataclasses.asdict(progress)).encode())
     fabric.barrier()
     if fabric.is_global_zero:
         shutil.rmtree(target, ignore_errors=True)
@@ -87,17 +88,6 @@ def load_checkpoint(
     carried = load_file(checkpoint / f"rank-{fabric.global_rank}.safetensors", device=str(fabric.device))
     progress = json.loads((checkpoint / f"rank-{fabric.global_rank}.json").read_text(encoding="utf-8"))
     return [carried[str(i)] for i in range(len(carried))], Progress(**progress)
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        with path.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        problem = f"{error.strerror}; make room, then go on from the checkpoint before with --resume"
-        raise OSError(error.errno, problem, str(path)) from error
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

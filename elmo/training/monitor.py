@@ -1,13 +1,17 @@
 """What a run shows and keeps of its progress: a bar on the terminal, JSON lines, TensorBoard."""
 
 import json
+import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from elmo.training.disk import Appended, write_whole
 
 
 class Monitor:
@@ -22,7 +26,7 @@ class Monitor:
         self._console = Console(file=sys.stderr, quiet=quiet)
         self._quiet = quiet
         self._lines = None if folder is None else _lines_after(folder / "metrics.jsonl", first_step)
-        self._events = None if folder is None else _tensorboard(folder, first_step)
+        self._events = None if folder is None else _Events.open(folder / "tensorboard", first_step)
         self._bar = Progress(
             TextColumn("step {task.completed}/{task.total}"),
             BarColumn(),
@@ -53,12 +57,10 @@ class Monitor:
         """Keeps the metrics of a step and shows them."""
         line = {"step": step, **metrics, "time": round(time.time(), 1)}
         if self._lines is not None:
-            self._lines.write(json.dumps(line) + "\n")
-            self._lines.flush()
+            self._lines.write(json.dumps(line).encode() + b"\n")
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         if self._events is not None:
-            for name, value in numbers.items():
-                self._events.add_scalar(name, value, step)
+            self._events.add(step, numbers)
         status = "  ".join(f"{name} {value:,.4g}" for name, value in numbers.items())
         self._bar.update(self._task, status=status)
         if not self._bar.disable or self._quiet:
@@ -68,8 +70,8 @@ class Monitor:
         self._console.print(f"step {step}/{self._total}  {status}  {left / 60:.0f} min left", soft_wrap=True)
 
 
-def _lines_after(path: Path, step: int) -> TextIO:
-    """The file, open to append to what it has up to `step`."""
+def _lines_after(path: Path, step: int) -> Appended:
+    """The file, open to add to what it has up to `step`."""
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []:
         try:
@@ -77,15 +79,40 @@ def _lines_after(path: Path, step: int) -> TextIO:
                 kept.append(line)
         except json.JSONDecodeError:  # the line that a killed run was writing
             continue
-    temporary = path.with_suffix(".part")
-    temporary.write_text("".join(kept), encoding="utf-8")
-    temporary.replace(path)
-    return path.open("a", encoding="utf-8")
+    write_whole(path, "".join(kept).encode())
+    return Appended(path)
 
 
-def _tensorboard(folder: Path, first_step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=first_step + 1)
+class _Events:
+    """A file for TensorBoard. Its own writer has a thread, whose errors nobody can catch."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # type: ignore[attr-defined]
+        from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[attr-defined]
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self._event, self._summary = Event, Summary
+        self._writer = RecordWriter(Appended(folder / f"events.out.tfevents.{time.time():.6f}.{os.getpid()}"))
+        self._write(file_version="brain.Event:2")
+        # What an interrupted run wrote after the step from which this one goes on is not shown.
+        self._write(step=first_step + 1, session_log=SessionLog(status=SessionLog.START))
+
+    @classmethod
+    def open(cls, folder: Path, first_step: int) -> "_Events | None":
+        """None where tensorboard is not installed."""
+        try:
+            return cls(folder, first_step)
+        except ImportError:
+            return None
+
+    def add(self, step: int, numbers: Mapping[str, int | float]) -> None:
+        """The numbers of a step, each by its name."""
+        values = [self._summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+        self._write(step=step, summary=self._summary(value=values))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _write(self, **content: Any) -> None:
+        self._writer.write(self._event(wall_time=time.time(), **content).SerializeToString())

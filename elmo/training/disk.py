@@ -1,0 +1,52 @@
+"""Writing what a run keeps: errors say which file they are about and how to go on."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Gives an OSError of the block, such as that of a full disk, the name of the file and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"{error.strerror}; when that is mended go on with --resume"
+        raise OSError(error.errno, problem, str(path)) from error
+
+
+def write(path: Path, content: bytes) -> None:
+    """Writes a file that is on the disk when this returns."""
+    with naming(path), path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file under a temporary name, then moves it to its place: a reader finds the old one or the new one."""
+    temporary = path.with_name(f"{path.name}.part")
+    write(temporary, content)
+    with naming(path):
+        temporary.replace(path)
+
+
+class Appended:
+    """A file to which whole records are added, each written at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with naming(path):
+            self._file = path.open("ab", buffering=0)
+
+    def write(self, record: bytes) -> None:
+        with naming(self._path):
+            while record:
+                record = record[self._file.write(record) :]
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        self._file.close()

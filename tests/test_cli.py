@@ -1,0 +1,417 @@
+"""The command line: what goes wrong is one line that names file, value and remedy, and exit code 2.
+
+Nothing is lost or half-written then. Every verb also does its work once, on a tiny model.
+"""
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from command import Command, run, run_fresh
+from small_run import TINY, texts
+
+from elmo.formats import Model, allennlp, native
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lm_head import LmHead
+from elmo.model.lstm import LstmConfig
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import SPECIAL, Vocabulary
+
+CONFIG = BiLMConfig(
+    LstmConfig(dim=6, projection_dim=4), CharCnnConfig(embedding_dim=3, filters=((1, 4), (2, 5)), n_highway=1)
+)
+FILE_LIMIT = 40_000
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> Path:
+    """`native`, `bare` (without softmax and vocabulary) and `published`."""
+    folder = tmp_path_factory.mktemp("models")
+    torch.manual_seed(0)
+    vocabulary = Vocabulary((*SPECIAL, "the", "oak", "grows"))
+    bilm, text = BiLM(CONFIG).state_dict(), TextConfig("whitespace", "line")
+    native.save(Model(CONFIG, bilm, LmHead(6, 4).state_dict(), vocabulary, text), folder / "native")
+    native.save(Model(CONFIG, bilm), folder / "bare")
+    allennlp.save(Model(CONFIG, bilm), folder / "published")
+    return folder
+
+
+@pytest.fixture
+def lines(tmp_path) -> Path:
+    path = tmp_path / "lines.txt"
+    path.write_text("the oak grows\n\nthe elm\n", encoding="utf-8")
+    return path
+
+
+def refused(done: "subprocess.CompletedProcess[str]", *parts: object) -> None:
+    """Exit code 2, one line on standard error with all `parts`, nothing on standard output."""
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    assert done.stderr.startswith("elmo: error: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stdout == ""
+    for part in parts:
+        assert str(part) in done.stderr, done.stderr
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def rows(path: Path) -> list[np.ndarray]:
+    with h5py.File(path) as file:
+        count = sum(name.isdigit() for name in file)
+        return [file[str(row)][()] for row in range(count)]
+
+
+# Help
+
+
+def test_help_does_not_import_torch():
+    names = "torch", "numpy", "lightning_fabric", "spacy", "h5py", "rich"
+    program = (
+        "import sys\nfrom elmo.cli import main\ntry: main([*sys.argv[1:], '--help'])\nexcept SystemExit: pass\n"
+        f"print([name for name in {names} if name in sys.modules], file=sys.stderr)"
+    )
+    for verb in ([], ["train"], ["embed"], ["probe", "senses"]):
+        done = subprocess.run([sys.executable, "-c", program, *verb], capture_output=True, text=True, check=True)
+        assert done.stderr == "[]\n"
+        assert "usage: elmo" in done.stdout
+
+
+def test_version_and_unknown_verb():
+    assert run("--version").stdout.startswith("elmo-torch 0.")
+    done = run("dance")
+    assert done.returncode == 2
+    assert "dance" in done.stderr
+
+
+@pytest.mark.slow
+def test_new_interpreter_does_what_the_tests_fork(models, lines, tmp_path):
+    done = run_fresh("embed", lines, tmp_path / "v.hdf5", "--model", models / "native")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{tmp_path / 'v.hdf5'}: 3 sentences, 5 tokens\n"
+    refused(run_fresh("embed", tmp_path / "none.txt", tmp_path / "w.hdf5", "--model", models / "native"), "none.txt")
+
+
+# Embed
+
+
+def test_embed_keeps_the_rows_of_lines_that_are_empty(models, lines, tmp_path):
+    done = run("embed", lines, tmp_path / "v.hdf5", "--model", models / "native")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = rows(tmp_path / "v.hdf5")
+    assert [vectors.shape for vectors in found] == [(3, 3, 8), (3, 0, 8), (3, 2, 8)]
+
+
+@pytest.mark.parametrize("model", ["native", "bare", "published"])
+@pytest.mark.parametrize("suffix", ["txt", "txt.gz"])
+def test_embed_gives_the_same_vectors_whatever_holds_model_and_text(models, lines, tmp_path, model, suffix):
+    source = tmp_path / f"again.{suffix}"
+    content = lines.read_bytes()
+    source.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    for path, name in ((lines, "native"), (source, model)):
+        done = run("embed", path, tmp_path / f"{name}.h5", "--model", models / name, "--pretokenized", "--overwrite")
+        assert done.returncode == 0, done.stderr
+    for one, other in zip(rows(tmp_path / "native.h5"), rows(tmp_path / f"{model}.h5"), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_embed_reads_a_token_of_ten_thousand_characters(models, tmp_path):
+    """As its beginning: what the character CNN sees of a word is 50 characters, marks included."""
+    source = tmp_path / "long.txt"
+    source.write_text(f"the {'x' * 10_000} oak\nthe {'x' * 48} oak\n", encoding="utf-8")
+    done = run("embed", source, tmp_path / "v.hdf5", "--model", models / "native")
+    assert done.returncode == 0, done.stderr
+    one, other = rows(tmp_path / "v.hdf5")
+    assert one.shape == (3, 3, 8)
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("none.txt", None, ("none.txt", "No such file")),
+        ("empty.txt", b"", ("empty.txt", "no line", "a sentence a line")),
+        ("latin.txt", b"the oak\ncaf\xe9\n", ("latin.txt", "line 2", "0xe9", "iconv")),
+        ("cut.gz", gzip.compress(b"the oak\n" * 1000)[:30], ("cut.gz", "damaged", "again")),
+    ],
+)
+def test_embed_refuses_text(models, tmp_path, name, content, parts):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    before = files(tmp_path)
+    refused(run("embed", tmp_path / name, tmp_path / "v.hdf5", "--model", models / "native"), *parts)
+    assert files(tmp_path) == before
+
+
+def test_embed_refuses_an_output_that_exists(models, lines, tmp_path):
+    output = tmp_path / "v.hdf5"
+    output.write_bytes(b"of yesterday")
+    refused(run("embed", lines, output, "--model", models / "native"), output, "exists", "--overwrite")
+    assert output.read_bytes() == b"of yesterday"
+    assert run("embed", lines, output, "--model", models / "native", "--overwrite").returncode == 0
+    assert len(rows(output)) == 3
+
+
+@pytest.mark.parametrize(
+    ("output", "flags", "parts"),
+    [
+        ("v.txt", (), ("v.txt", ".hdf5", ".npz", ".parquet")),
+        ("none/v.hdf5", (), ("none", "does not exist", "create it")),
+        ("v.hdf5", ("--layers", "bottom"), ("layers", "'bottom'", "average")),
+        ("v.hdf5", ("--layers", "7"), ("7", "3 layers")),
+        ("v.hdf5", ("--batch-tokens", "0"), ("batch_tokens", "0", "at least 1")),
+        ("v.hdf5", ("--device", "abacus"), ("device", "'abacus'", "cpu")),
+        ("v.hdf5", ("--device", "cuda:99"), ("device", "'cuda:99'", "cpu")),
+    ],
+)
+def test_embed_refuses_arguments(models, lines, tmp_path, output, flags, parts):
+    before = files(tmp_path)
+    refused(run("embed", lines, tmp_path / output, "--model", models / "native", *flags), *parts)
+    assert files(tmp_path) == before
+
+
+# Models
+
+
+def damaged(models: Path, folder: Path, name: str) -> Path:
+    """A copy of a model with something wrong."""
+    kind, problem = name.split("-")
+    copy = Path(shutil.copytree(models / kind, folder / name))
+    weights = next(path for path in copy.iterdir() if path.suffix in (".hdf5", ".safetensors"))
+    options = next(path for path in copy.iterdir() if path.suffix == ".json")
+    if problem == "cut":
+        weights.write_bytes(weights.read_bytes()[:-1000])
+    elif problem == "empty":
+        weights.write_bytes(b"")
+    elif problem == "gone":
+        weights.unlink()
+    elif problem == "misfit":
+        options.write_text(options.read_text().replace('"dim": 6', '"dim": 12'), encoding="utf-8")
+    elif problem == "garbled":
+        options.write_text(options.read_text()[:-40], encoding="utf-8")
+    elif problem == "words":
+        with (copy / "vocab.txt").open("a", encoding="utf-8") as file:
+            file.write("another\n")
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("native-cut", ("model.safetensors", "not a whole", "copy it again")),
+        ("native-empty", ("model.safetensors", "0 bytes")),
+        ("native-gone", ("model.safetensors", "no such file")),
+        ("native-misfit", ("model.safetensors", "has shape (2, 24, 4)", "(2, 48, 4) is expected", "config.json")),
+        ("native-garbled", ("native-garbled", "config.json")),
+        ("native-words", ("model.safetensors", "(6, 4)", "(7, 4)", "vocab.txt has 7 words")),
+        ("published-cut", (".hdf5", "bytes")),
+        ("published-empty", (".hdf5", "bytes")),
+        ("published-gone", ("published-gone", "HDF5", "seen: options.json")),
+        ("published-misfit", (".hdf5", "has shape (8, 24)", "(8, 48) is expected", "options")),
+        ("published-garbled", ("options", "JSON")),
+    ],
+)
+@pytest.mark.parametrize("verb", ["embed", "info", "convert"])
+def test_models_that_cannot_be_read_are_refused(models, lines, tmp_path, name, parts, verb):
+    model = damaged(models, tmp_path, name)
+    before = files(tmp_path)
+    arguments = {
+        "embed": ("embed", lines, tmp_path / "v.hdf5", "--model", model),
+        "info": ("info", model),
+        "convert": ("convert", model, tmp_path / "converted"),
+    }[verb]
+    refused(run(*arguments), *parts)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "verb", [("info",), ("perplexity", "a.txt", "--model"), ("embed", "a.txt", "v.npz", "--model")], ids=lambda v: v[0]
+)
+def test_model_that_does_not_exist(verb, tmp_path):
+    refused(run(*verb, tmp_path / "nowhere"), tmp_path / "nowhere", "no such file or folder", "packaged")
+
+
+def test_info_and_convert(models, tmp_path):
+    done = run("info", models / "native", "--json")
+    found = json.loads(done.stdout)
+    assert (found["format"], found["vector size"], found["vocabulary"]) == ("elmo-torch", 8, 6)
+    assert str(models / "native") in run("info", models / "native").stdout
+    for source, target in (("native", "a"), ("a", "b")):
+        path = models / source if source == "native" else tmp_path / source
+        assert run("convert", path, tmp_path / target).returncode == 0
+    one, other = native.load(models / "bare"), native.load(tmp_path / "b")
+    assert one.config == other.config
+    assert all(torch.equal(weight, other.weights[name]) for name, weight in one.weights.items())
+    refused(run("convert", models / "native", tmp_path / "a"), tmp_path / "a", "exists", "--overwrite")
+
+
+# Other verbs
+
+
+def test_perplexity_refuses(models, tmp_path, lines):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n\n", encoding="utf-8")
+    refused(run("perplexity", lines, "--model", models / "bare"), "no softmax", "elmo train")
+    refused(run("perplexity", empty, "--model", models / "native"), empty, "no text")
+    refused(run("perplexity", tmp_path / "*.none", "--model", models / "native"), "*.none", "matches no file")
+
+
+def test_neighbors(models, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the oak grows\nthe old oak\nan oak\n", encoding="utf-8")
+    done = run("neighbors", "oak", "--text", text, "--model", models / "native", "-k", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("[oak]") == 6
+    done = run("neighbors", "an oak fell", "--word", "oak", "--text", text, "--model", models / "native", "-k", "2")
+    assert done.stdout.startswith("an [oak] fell\n")
+    refused(run("neighbors", "quince", "--text", text, "--model", models / "native"), text, "'quince'", "not occur")
+    done = run("neighbors", "an oak", "--word", "elm", "--text", text, "--model", models / "native")
+    refused(done, "--word 'elm'", "'an oak'")
+
+
+def test_senses(models, tmp_path):
+    data = tmp_path / "senses.tsv"
+    head = "word\tsense\tindex\tsentence\n"
+    rows = [("oak", "tree", 1, "an oak grows"), ("oak", "wood", 1, "of oak"), ("oak", "tree", 1, "the oak fell")]
+    data.write_text(head + "".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+    done = run("probe", "senses", "--data", data, "--model", models / "native", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["layer"] for line in done.stdout.splitlines()] == [0, 1, 2]
+    data.write_text(head + "oak\ttree\tan oak grows\n", encoding="utf-8")
+    refused(run("probe", "senses", "--data", data, "--model", models / "native"), data, "2")
+    refused(run("probe", "senses", "--data", tmp_path / "none", "--model", models / "native"), tmp_path / "none")
+
+
+# Train
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts"),
+    [
+        (("streams=many",), ("streams", "'many'", "int")),
+        (("stream=4",), ("unknown key 'stream'", "streams")),
+        (("optim.rate=1",), ("unknown key 'optim.rate'", "lr")),
+        (("optim.name=sgd",), ("optim.name", "'sgd'", "'adamw', 'adagrad'")),
+        (("streams=0",), ("streams", "0", "at least 1")),
+        (("loop.log_steps=0",), ("loop.log_steps", "0", "at least 1")),
+        (("objective.dropout=1.5",), ("objective.dropout", "1.5", "from 0 to 1")),
+        (("model.lstm.dim=0",), ("dim", "0", "at least 1")),
+        (("vocab_size=3",), ("3",)),
+        (("accelerator=abacus",), ("accelerator", "'abacus'")),
+        (("vocab=none.txt",), ("none.txt", "No such file")),
+        (("--heldout", "none.txt"), ("none.txt", "matches no file")),
+        (("text.tokens=spacy", "text.language=tlh"), ("language 'tlh'", "'xx'")),
+    ],
+)
+def test_train_refuses_settings_and_leaves_nothing(tmp_path, settings, parts):
+    given = texts(tmp_path)
+    before = files(tmp_path)
+    refused(run("train", *given, *TINY, "--output", tmp_path / "run", *settings), *parts)
+    assert files(tmp_path) == before
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("none.txt", None, ("none.txt", "matches no file")),
+        ("empty.txt", b"", ("empty.txt", "no words", "give text")),
+        ("blank.txt", b" \n\n \t\n", ("blank.txt", "no words")),
+        ("latin.txt", b"the oak\ncaf\xe9 .\n", ("latin.txt", "line 2", "iconv")),
+        ("cut.gz", gzip.compress(b"the oak\n" * 1000)[:30], ("cut.gz", "damaged")),
+    ],
+)
+def test_train_refuses_text_and_leaves_nothing(tmp_path, name, content, parts):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    before = files(tmp_path)
+    refused(run("train", "--train", tmp_path / name, *TINY, "--output", tmp_path / "run"), *parts)
+    assert files(tmp_path) == before
+
+
+def test_train_reads_a_token_of_ten_thousand_characters(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(f"the {'x' * 10_000} grows .\n" * 5, encoding="utf-8")
+    done = run("train", "--train", text, *TINY, "max_words=60", "--output", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
+def test_train_refuses_outputs(tmp_path):
+    given = texts(tmp_path)
+    full, file = tmp_path / "full", tmp_path / "file"
+    full.mkdir()
+    (full / "letter.txt").write_text("mine", encoding="utf-8")
+    file.write_text("mine", encoding="utf-8")
+    before = files(tmp_path)
+    refused(run("train", *given, *TINY, "--output", full), full, "holds no run", "another --output")
+    refused(run("train", *given, *TINY, "--output", file), file, "is a file", "another --output")
+    refused(run("train", *given, *TINY), "--output is missing", "for example")
+    refused(run("train", *given, *TINY, "--resume"), "--resume needs --output")
+    refused(run("train", "--output", full), "--train is missing")
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("none.toml", None, ("none.toml", "no such file", "english-small")),
+        ("bad.toml", b"streams = = 4\n", ("bad.toml", "not valid TOML", "line 1")),
+        ("latin.toml", b"output = 'caf\xe9'\n", ("latin.toml", "UTF-8")),
+    ],
+)
+def test_train_refuses_recipes(tmp_path, name, content, parts):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    refused(run("train", tmp_path / name, "--train", "a.txt", "--output", tmp_path / "run"), *parts)
+
+
+def test_settings_and_flags_may_be_mixed_but_nothing_else():
+    done = run("train", "english-small", "--train", "a.txt", "streams=4", "--output", "r", "seed=3", "--print-config")
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["streams"], json.loads(done.stdout)["seed"]) == (4, 3)
+    for wrong in ("--sheed=3", "seed"):
+        done = run("train", "--train", "a.txt", "streams=4", "--output", "r", wrong)
+        assert done.returncode == 2
+        assert f"unrecognized arguments: {wrong}" in done.stderr
+    assert "unrecognized" in run("info", "a", "b=c").stderr
+
+
+# A full disk (in elmo.embedding and elmo.formats: test_embedding_full_disk.py)
+
+
+def test_train_on_a_full_disk_can_be_resumed(tmp_path):
+    """Under the limit on a file's size: system calls fail as on a full disk. The metrics are the first to reach it."""
+    arguments = (*texts(tmp_path), *TINY, "max_words=6000", "loop.log_steps=1", "loop.checkpoint_steps=20")
+    variables = {"FILE_SIZE_LIMIT": str(FILE_LIMIT)}
+    done = run("train", *arguments, "--quiet", "--output", tmp_path / "run", variables=variables)
+    refused(done, tmp_path / "run", "File too large", "--resume")
+    assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
+    done = run("train", "--resume", "--output", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
+def test_train_on_a_full_disk_at_a_checkpoint(tmp_path):
+    arguments = (*texts(tmp_path), *TINY, "max_words=400", "loop.checkpoint_steps=7", "model.lstm.dim=300")
+    variables = {"FILE_SIZE_LIMIT": str(FILE_LIMIT)}
+    done = run("train", *arguments, "--quiet", "--output", tmp_path / "run", variables=variables)
+    refused(done, tmp_path / "run" / "checkpoints", "model.safetensors", "File too large", "--resume")
+    assert not list((tmp_path / "run" / "checkpoints").glob("step-*"))
+
+
+def test_interrupt_is_one_line(tmp_path):
+    command = Command("train", *texts(tmp_path), *TINY, "epochs=10000", "--quiet", "--output", tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while not metrics.exists() or not metrics.read_text():
+        command.process.join(0.05)
+    command.interrupt()
+    done = command.wait()
+    assert (done.returncode, done.stderr) == (130, "elmo: error: interrupted\n")
