@@ -29,6 +29,8 @@ class Command:
         names = [str(argument) for argument in arguments]
         self.process: ForkServerProcess = context.Process(target=_run, args=(names, self._printed, variables or {}))
         self.process.start()
+        self.peak = 0
+        """Most memory in use, in bytes, of it or of a process that it started; known when it has ended."""
 
     def wait(self) -> "subprocess.CompletedProcess[str]":
         """What `subprocess.run` would return."""
@@ -51,6 +53,8 @@ class Command:
         files = (self._printed / name for name in ("stdout", "stderr"))
         printed = (file.read_text(encoding="utf-8") if file.exists() else "" for file in files)
         done = subprocess.CompletedProcess([], self.process.exitcode or 0, *printed)
+        peak = self._printed / "peak"
+        self.peak = int(peak.read_text()) if peak.exists() else 0
         self._folder.cleanup()
         return done
 
@@ -82,4 +86,8 @@ def _run(arguments: list[str], printed: Path, variables: dict[str, str]) -> None
     from elmo.cli import main
 
     torch.set_num_threads(1)
-    main(arguments)
+    try:
+        main(arguments)
+    finally:
+        peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        (printed / "peak").write_text(str(max(peaks) * 1024), encoding="utf-8")

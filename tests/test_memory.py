@@ -1,0 +1,59 @@
+"""Peak memory does not grow with the length of the input: what would be held of the larger one is several times the bound.
+
+What may grow, up to a bound: the shuffle's buffer of 16 million characters, HDF5's tables, the index of sentences.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from command import Command
+from small_run import TINY
+
+from elmo.formats import Model, native
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+
+CONFIG = BiLMConfig(LstmConfig(dim=8, projection_dim=64), CharCnnConfig(embedding_dim=4, filters=((1, 4), (2, 4))))
+MB = 1_000_000
+
+
+def write_lines(path: Path, count: int) -> Path:
+    """A word of every line occurs nowhere else, as in real text."""
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(count):
+            file.write(f"the old sailor waits beside boat b{number} .\n")
+            if number % 7 == 6:
+                file.write("\n")
+    return path
+
+
+def peak(*arguments: object) -> int:
+    command = Command(*arguments)
+    done = command.wait()
+    assert done.returncode == 0, done.stderr
+    return command.peak
+
+
+@pytest.mark.slow
+def test_training_memory_does_not_grow_with_the_corpus(tmp_path):
+    """As lists of tokens the larger corpus would take 100 MB. The words to count are bounded by pruning, not here."""
+    peaks = []
+    for count in (1_000, 100_000):
+        text = write_lines(tmp_path / f"{count}.txt", count)
+        peaks.append(peak("train", "--train", text, *TINY, "max_words=400", "--output", tmp_path / f"{count}"))
+    assert peaks[1] - peaks[0] < 40 * MB
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["hdf5", "npz", "parquet"])
+def test_embedding_memory_does_not_grow_with_the_text(tmp_path, suffix):
+    """The vectors of the larger text are 97 MB more. HDF5's own tables grow with the first rows only."""
+    torch.manual_seed(0)
+    native.save(Model(CONFIG, BiLM(CONFIG).state_dict()), tmp_path / "model")
+    peaks = []
+    for count in (3_000, 12_000):
+        text, output = write_lines(tmp_path / f"{count}.txt", count), tmp_path / f"{count}.{suffix}"
+        peaks.append(peak("embed", text, output, "--model", tmp_path / "model", "--pretokenized"))
+    assert peaks[1] - peaks[0] < 40 * MB
