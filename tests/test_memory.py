@@ -1,4 +1,4 @@
-"""Peak memory does not grow with the length of the input: what would be held of the larger one is several times the bound.
+"""Peak memory does not grow with the length of the input: what could be held of it is several times the bound.
 
 What may grow, up to a bound: the shuffle's buffer of 16 million characters, HDF5's tables, the index of sentences.
 """
