@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from elmo import config as configs
@@ -339,13 +340,15 @@ def _estimate(
         loss, carried = _loss(model, batch, carried)
         fabric.backward(loss)
         carried = LstmState(*(tensor.detach() for tensor in carried))
+        if fabric.device.type == "cuda":
+            torch.cuda.synchronize(fabric.device)
         times.append(time.perf_counter() - began)
     # The first step pays for memory that the others find; the update itself reads and writes four numbers a parameter.
     seconds = sorted(times[1:])[1] * config.loop.accumulate * plan.steps
     model_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" not in name)
     softmax_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" in name)
     optimizer_bytes = (8 if config.optim.name == "adamw" else 4) * (model_size + softmax_size)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + optimizer_bytes
+    peak = _peak_bytes(fabric.device) + optimizer_bytes
     return {
         "parameters": model_size,
         "softmax parameters": softmax_size,
@@ -355,3 +358,11 @@ def _estimate(
         "memory": f"{peak / 2**30:.1f} GiB",
         "hours": round(seconds / 3600, 2),
     }
+
+
+def _peak_bytes(device: torch.device) -> int:
+    """The most memory in use so far: that of a GPU where it is one, else this process's."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
