@@ -263,7 +263,7 @@ def test_printed_configuration_makes_the_same_configuration(tmp_path):
     values = json.loads(first.stdout)
     assert values["train"] == ["a.txt", "b*.txt"]
     assert values["text"] == {"tokens": "whitespace", "sentences": "line", "language": "en"}
-    assert (values["optim"]["lr"], values["max_words"], values["streams"]) == (0.5, 7, 128)
+    assert (values["optim"]["lr"], values["max_words"], values["vocab_size"]) == (0.5, 7, 50_000)
     assert configs.to_dict(configs.from_dict(TrainConfig, values)) == lists_as_tuples(values)
     recipe = tmp_path / "again.toml"
     recipe.write_text(toml(values), encoding="utf-8")
