@@ -124,7 +124,7 @@ def test_full_softmax_loss_equals_cross_entropy(block: int, monkeypatch) -> None
 
 @pytest.mark.parametrize("block", [20, 2**20])
 def test_sampled_loss_equals_the_definition(block: int, monkeypatch) -> None:
-    """Candidates: the target and the negatives that are not the target, each logit less the log of its expected count."""
+    """Candidates: the target and the negatives that are not it, each logit less the log of its expected count."""
     monkeypatch.setattr("elmo.ops.softmax.LOGITS_AT_ONCE", block)
     head, hidden, targets = head_case()
     negatives = torch.randperm(23)[:9]
