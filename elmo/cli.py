@@ -118,6 +118,7 @@ def build_parser() -> argparse.ArgumentParser:
     convert.add_argument("target", help="the folder to write")
     convert.add_argument("--to", choices=["native", "allennlp"], help="by default the format that the source has not")
     convert.add_argument("--dtype", choices=["float32", "float16"], default="float32", help="of native weights")
+    convert.add_argument("--softmax-dtype", choices=["float32", "float16"], help="of the softmax, if another")
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
 
     neighbors = _verb(verbs, "neighbors", neighbors_verb, "occurrences of a word that are used alike, by layer")
@@ -304,7 +305,7 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     wanted = arguments.to or ("native" if formats.describe(arguments.source).format == "allennlp" else "allennlp")
     model = formats.load(arguments.source)
     if wanted == "native":
-        formats.native.save(model, target, arguments.overwrite, arguments.dtype)
+        formats.native.save(model, target, arguments.overwrite, arguments.dtype, arguments.softmax_dtype)
     else:
         formats.allennlp.save(model, target, arguments.overwrite)
     left_out = " (this format has no place for the softmax and the vocabulary)" if model.lm_head else ""

@@ -166,3 +166,14 @@ def test_native_vocabulary_of_another_softmax_is_named(tmp_path):
     (folder / native.VOCABULARY).unlink()
     with pytest.raises(FileNotFoundError, match=r"vocab\.txt: no such file"):
         formats.load(folder)
+
+
+def test_native_softmax_has_its_own_dtype_and_weights_stay_exact(tmp_path):
+    before = model()
+    native.save(before, tmp_path / "model", softmax_dtype="float16")
+    assert formats.describe(tmp_path / "model").dtype == "float16/float32"
+    after = formats.load(tmp_path / "model")
+    assert all(torch.equal(after.weights[name], weight) for name, weight in before.weights.items())
+    assert before.lm_head is not None
+    assert after.lm_head is not None
+    assert torch.equal(after.lm_head["weight"], before.lm_head["weight"].half().float())

@@ -22,6 +22,8 @@ from elmo.model.bilm import BiLMConfig
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
+Dtype = Literal["float32", "float16"]
+
 FORMAT = "elmo-torch"
 VERSION = 1
 DTYPES = {"F32": "float32", "F16": "float16"}  # as safetensors calls them, as all others do
@@ -56,8 +58,13 @@ def load(path: Path) -> Model:
     return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card)
 
 
-def save(model: Model, path: Path, overwrite: bool = False, dtype: Literal["float32", "float16"] = "float32") -> None:
-    """Writes the folder `path`, whole or not at all; `dtype` is that of the stored weights."""
+def save(
+    model: Model, path: Path, overwrite: bool = False, dtype: Dtype = "float32", softmax_dtype: Dtype | None = None
+) -> None:
+    """Writes the folder `path`, whole or not at all.
+
+    `dtype` is that of the stored weights; the softmax, on which no vector depends, may have one of its own.
+    """
     config = {
         "format": FORMAT,
         "version": VERSION,
@@ -65,9 +72,12 @@ def save(model: Model, path: Path, overwrite: bool = False, dtype: Literal["floa
         "text": None if model.text is None else to_dict(model.text),
         "card": model.card,
     }
-    parts = {"bilm": model.weights, "lm_head": model.lm_head or {}}
-    weights = {f"{part}.{name}": weight for part, named in parts.items() for name, weight in named.items()}
-    stored = {name: w.detach().to("cpu", getattr(torch, dtype)).contiguous() for name, w in weights.items()}
+    parts = {"bilm": (model.weights, dtype), "lm_head": (model.lm_head or {}, softmax_dtype or dtype)}
+    stored = {
+        f"{part}.{name}": weight.detach().to("cpu", getattr(torch, kind)).contiguous()
+        for part, (weights, kind) in parts.items()
+        for name, weight in weights.items()
+    }
     with whole(path, overwrite) as folder:
         folder.mkdir()
         (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
