@@ -80,6 +80,7 @@ def _run(arguments: list[str], printed: Path, variables: dict[str, str]) -> None
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     sys.argv = ["elmo", *arguments]
     multiprocessing.set_start_method(None, force=True)  # what a new interpreter begins with
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
 
     import torch
 

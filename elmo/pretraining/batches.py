@@ -366,24 +366,37 @@ def prefetch(
     windows = _Windows(paths, vocabulary, text, config, position)
     # A generator of its own: DataLoader draws a number, which would be missing from the random numbers of a step.
     own = torch.Generator()
-    for item in DataLoader(windows, batch_size=None, num_workers=1, prefetch_factor=depth, generator=own):
-        if isinstance(item, InputError | OSError):
+    loader = DataLoader(
+        windows, batch_size=None, num_workers=1, prefetch_factor=depth, generator=own, collate_fn=_unchanged
+    )
+    for item in loader:
+        if isinstance(item, Exception):
             raise item
-        yield item
+        tensors = {name: torch.from_numpy(part) for name, part in item.items() if isinstance(part, np.ndarray)}
+        yield LmBatch(**(item | tensors))
 
 
 class _Windows(IterableDataset):
-    """LmReader for the other process; an error of the user is its last item, since DataLoader would rewrite it."""
+    """LmReader for the other process; an error of the user is its last item, since DataLoader would rewrite it.
+
+    Windows are sent as arrays. Tensors would be put into shared memory, of which containers have little, and whose
+    handing over complains where a run stops in the middle of it.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         self._arguments = arguments
 
-    def __iter__(self) -> Iterator[LmBatch | Exception]:
+    def __iter__(self) -> Iterator[dict[str, Any] | Exception]:
         torch.set_num_threads(1)
         try:
-            yield from LmReader(*self._arguments)
+            for batch in LmReader(*self._arguments):
+                yield {name: x.numpy() if isinstance(x, torch.Tensor) else x for name, x in vars(batch).items()}
         except (InputError, OSError) as error:
             yield error
+
+
+def _unchanged(item: Any) -> Any:
+    return item
 
 
 def _epoch(paths: Sequence[Path], config: ReaderConfig, epoch: int) -> Iterator[Document]:
