@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -126,6 +127,8 @@ def test_resuming_a_finished_run_changes_nothing(whole):
         (("model.lstm.dim=16",), r"model was \{'lstm': \{'dim': 8\}\}, now it is \{'lstm': \{'dim': 16\}\}"),
         (("seed=9",), r"seed was 1, now it is 9"),
         (("text.language=de",), r"text was \{'language': 'en'\}"),
+        (("optim.name=adagrad",), r"optim.name was 'adamw', now it is 'adagrad'"),
+        (("loop.accumulate=2",), r"loop.accumulate was 1, now it is 2"),
     ],
 )
 def test_resumed_run_cannot_change_what_its_data_depend_on(whole, change, seen):
@@ -157,6 +160,23 @@ def test_resume_without_a_run(whole, tmp_path):
     assert done.returncode == 2
     assert_one_line(done.stderr, str(tmp_path / "none" / "train.json"), "no run to resume", "leave --resume out")
     assert not (tmp_path / "none").exists()
+
+
+def test_resume_from_a_damaged_checkpoint_says_how_to_use_the_one_before(whole, tmp_path):
+    output = tmp_path / "run"
+    arguments = (*flags(whole), "max_words=400", "--output", output)
+    assert run("train", *arguments).returncode == 0
+    before, last = sorted((output / "checkpoints").iterdir())
+    weights = last / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    done = run("train", "--resume", "--output", output)
+    assert done.returncode == 2
+    assert_one_line(done.stderr, str(last), "remove this folder")
+    shutil.rmtree(last)
+    done = run("train", "--resume", "--output", output)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (output / "checkpoints").iterdir()) == [before.name, last.name]
+    assert metrics(output)[-1]["step"] == 20
 
 
 def test_resume_of_a_damaged_record(tmp_path):

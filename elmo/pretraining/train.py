@@ -90,7 +90,7 @@ MAY_CHANGE = {
     "accelerator",
     "prefetch",
 }
-"""What a resumed run may set anew: nothing that the order of the data or the shapes of the weights depend on."""
+"""What a resumed run may set anew: nothing that the order of the data or what is in a checkpoint depends on."""
 
 
 @dataclass(frozen=True)
@@ -249,9 +249,9 @@ def _check_output(config: TrainConfig, checkpoint: Path | None, may_exist: bool)
         raise InputError(
             f"{config.output}: holds a run ({at}); add --resume to go on with it, or name another --output"
         )
-    old, new = configs.to_dict(read_record(record)), configs.to_dict(config)
+    old, new = _fixed(read_record(record)), _fixed(config)
     for key in new:
-        if key not in MAY_CHANGE and new[key] != old[key]:
+        if new[key] != old[key]:
             was, now = _difference(old[key], new[key])
             raise InputError(
                 f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
@@ -265,6 +265,12 @@ def read_record(record: Path) -> TrainConfig:
         return configs.from_dict(TrainConfig, json.loads(record.read_text(encoding="utf-8")))
     except ValueError as error:
         raise InputError(f"{record}: not the record of a run ({error}); name another --output") from error
+
+
+def _fixed(config: TrainConfig) -> dict[str, Any]:
+    """The settings that a resumed run has from its beginning."""
+    whole = {key: value for key, value in configs.to_dict(config).items() if key not in MAY_CHANGE}
+    return whole | {"optim.name": config.optim.name, "loop.accumulate": config.loop.accumulate}
 
 
 def _difference(old: Any, new: Any) -> tuple[Any, Any]:

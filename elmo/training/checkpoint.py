@@ -20,9 +20,11 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from elmo.errors import InputError
 from elmo.training.disk import write
 
 KEPT = 2
@@ -82,11 +84,20 @@ def newest_checkpoint(folder: Path) -> Path | None:
 def load_checkpoint(
     checkpoint: Path, fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[list[Tensor], Progress]:
-    """Fills model and optimizer; returns the carried tensors and the progress of this rank."""
-    model.load_state_dict(load_file(checkpoint / "model.safetensors"))
-    _load_optimizer(optimizer, load_file(checkpoint / "optimizer.safetensors"))
-    carried = load_file(checkpoint / f"rank-{fabric.global_rank}.safetensors", device=str(fabric.device))
-    progress = json.loads((checkpoint / f"rank-{fabric.global_rank}.json").read_text(encoding="utf-8"))
+    """Fills model and optimizer; returns the carried tensors and the progress of this rank.
+
+    Raises InputError where a file is missing or damaged, or belongs to another network.
+    """
+    rank = fabric.global_rank
+    try:
+        model.load_state_dict(load_file(checkpoint / "model.safetensors"))
+        _load_optimizer(optimizer, load_file(checkpoint / "optimizer.safetensors"))
+        carried = load_file(checkpoint / f"rank-{rank}.safetensors", device=str(fabric.device))
+        progress = json.loads((checkpoint / f"rank-{rank}.json").read_text(encoding="utf-8"))
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{checkpoint}: cannot be gone on from ({error}); remove this folder to go on from the checkpoint before it"
+        ) from error
     return [carried[str(i)] for i in range(len(carried))], Progress(**progress)
 
 
