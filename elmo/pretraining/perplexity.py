@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.model.bilm import BiLM
 from elmo.model.lm_head import LmHead
+from elmo.ops.packed_softmax import PackedSoftmax
+from elmo.ops.parallel import both
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.objective import top_layer
 from elmo.text.tokenizer import TextConfig
@@ -30,6 +33,7 @@ DOCUMENT_CHARACTERS = 16_384  # short pieces: the streams come to their ends tog
 
 Policy = Literal["carry", "reset"]
 """`carry`: the LSTM state goes on from sentence to sentence, as in the paper; `reset`: every sentence from zero."""
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
 @dataclass(frozen=True)
@@ -104,36 +108,60 @@ def tally(
     bilm: BiLM,
     lm_head: LmHead,
     heldout: HeldOut,
-    policy: Policy,
     rank: int = 0,
     world: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Tensor:
-    """The sums of `Perplexity` as one tensor (2, 4), so that those of several processes can be added: of every
-    direction targets, unknown ones, log-probability of all, log-probability of the known ones."""
-    sums = torch.zeros(2, 4, dtype=torch.float64)
+    """The sums of `Perplexity` under every policy as one tensor (policies, 2, 4), so that those of several processes
+    can be added: of every direction targets, unknown ones, log-probability of all, log-probability of the known ones.
+    """
+    device = lm_head.bias.device
+    on_cpu = device.type == "cpu"
+    bilm, softmax = (bilm.packed(), PackedSoftmax(lm_head.weight, lm_head.bias)) if on_cpu else (bilm, lm_head)
+    sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64)
     windows, streams = heldout.windows(rank, world)
-    state = bilm.initial_state(streams)
+    state = bilm.initial_state(len(POLICIES) * streams)
     for batch in windows:
-        batch = batch.to(lm_head.bias.device)
-        keep = ~batch.starts if policy == "reset" else torch.ones_like(batch.keep)
-        hidden, state = top_layer(bilm, batch.char_ids, batch.inputs, keep, state)
-        targets = batch.targets.transpose(1, 2)
-        for direction in range(2):
-            there = targets[direction] >= 0
-            words = targets[direction][there]
-            scores = lm_head.log_probabilities(hidden[direction][there], words).double()
-            known = words != heldout.vocabulary.unknown
-            numbers = [len(words), int(known.logical_not().sum()), float(scores.sum()), float(scores[known].sum())]
-            sums[direction] += torch.tensor(numbers, dtype=torch.float64)
+        batch = batch.to(device)
+        # Every stream is two rows, one for either policy: one pass reads the text and encodes its words.
+        keeps = [torch.ones_like(batch.keep) if policy == "carry" else ~batch.starts for policy in POLICIES]
+        inputs = batch.inputs.repeat(1, len(POLICIES), 1)
+        hidden, state = top_layer(bilm, batch.char_ids, inputs, torch.cat(keeps, 1), state)
+        sums += _window_sums(softmax, hidden, batch.targets.transpose(1, 2), heldout.vocabulary.unknown)
         if progress is not None:
-            progress(int(sums[0, 0]))
+            progress(int(sums[0, 0, 0]))
     return sums
 
 
-def perplexity_of(sums: Tensor) -> Perplexity:
+def _window_sums(
+    softmax: LmHead | PackedSoftmax, hidden: Float[Tensor, "2 T K P"], targets: Int[Tensor, "2 T B"], unknown: int
+) -> Tensor:
+    """What a window adds to `tally`; K are the streams under the first policy, then under the second."""
+    sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64)
+
+    def direction(d: int) -> None:
+        there = targets[d] >= 0
+        words = targets[d][there]  # M
+        rows = hidden[d].unflatten(1, (len(POLICIES), -1)).transpose(0, 1)[:, there]  # policies M P
+        scores = softmax.log_probabilities(rows.flatten(0, 1), words.repeat(len(POLICIES)))
+        scores = scores.double().view(len(POLICIES), -1)
+        known = words != unknown
+        sums[:, d, 0] = len(words)
+        sums[:, d, 1] = int(known.logical_not().sum())
+        sums[:, d, 2] = scores.sum(1).cpu()
+        sums[:, d, 3] = scores[:, known].sum(1).cpu()
+
+    both(direction, hidden.device)
+    return sums
+
+
+def perplexities(sums: Tensor) -> dict[Policy, Perplexity]:
     """The result of `tally`, read."""
-    (tokens, unknown_f, all_f, known_f), (_, unknown_b, all_b, known_b) = sums.tolist()
+    return {policy: _perplexity(own) for policy, own in zip(POLICIES, sums.tolist(), strict=True)}
+
+
+def _perplexity(sums: list[list[float]]) -> Perplexity:
+    (tokens, unknown_f, all_f, known_f), (_, unknown_b, all_b, known_b) = sums
     return Perplexity(int(tokens), (int(unknown_f), int(unknown_b)), (all_f, all_b), (known_f, known_b))
 
 
@@ -153,9 +181,9 @@ def report(
     characters = model.config.char_cnn.max_characters_per_token
     heldout = HeldOut(paths, text, vocabulary, characters, max_words)
     bilm = model.bilm()
-    sums = {policy: tally(bilm, lm_head, heldout, policy, progress=progress) for policy in get_args(Policy)}
+    measured = perplexities(tally(bilm, lm_head, heldout, progress=progress))
     return {
         "text": [path.name for path in paths],
         "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},
-        "perplexity": {policy: perplexity_of(sums[policy]).summary() for policy in sums},
+        "perplexity": {policy: found.summary() for policy, found in measured.items()},
     }

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.batches import ReaderConfig, prefetch
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
-from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexity_of, tally
+from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
@@ -192,11 +192,8 @@ def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Pol
     """The full-softmax perplexities of both state policies, every process reading a part of the text."""
     if not heldout.paths:
         return {}
-    measured = {}
-    for policy in get_args(Policy):
-        sums = tally(model.bilm, model.lm_head, heldout, policy, fabric.global_rank, fabric.world_size)
-        measured[policy] = perplexity_of(fabric.all_reduce(sums, reduce_op="sum"))  # type: ignore[arg-type]
-    return measured
+    sums = tally(model.bilm, model.lm_head, heldout, fabric.global_rank, fabric.world_size)
+    return perplexities(fabric.all_reduce(sums, reduce_op="sum"))  # type: ignore[arg-type]
 
 
 def _reader_config(config: TrainConfig, fabric: Fabric) -> ReaderConfig:
