@@ -16,6 +16,7 @@ COMMANDS = (
     ("neighbors",),
     ("probe",),
     ("probe", "senses"),
+    ("bench",),
     ("demo",),
 )
 HEAD = """# Commands

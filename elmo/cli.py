@@ -138,6 +138,14 @@ def build_parser() -> argparse.ArgumentParser:
     _model(senses)
     senses.add_argument("--json", action="store_true", help="print JSON lines")
 
+    bench = _verb(verbs, "bench", bench_verb, "how fast a model is here, beside what the machine could do")
+    bench.add_argument("model", nargs="?", default="default")
+    bench.add_argument("--text", default=str(DEMO_TEXT), help="what is read (default: the demo's text)")
+    bench.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between white space")
+    bench.add_argument("--tokens", type=int, default=4000, metavar="N", help="how much of it, at most")
+    bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ...")
+    bench.add_argument("--json", action="store_true", help="print JSON")
+
     demo = _verb(verbs, "demo", demo_verb, "a tour of a model on a small text")
     demo.add_argument("--output", default="demo.hdf5", help="where the vectors go")
     _model(demo)
@@ -368,6 +376,51 @@ def _print_senses(rows: Sequence[Any]) -> None:
         ["layer", "all", *words],
         [[str(row.layer), f"{row.accuracy:.1%}", *(f"{row.by_word[word]:.0%}" for word in words)] for row in rows],
     )
+
+
+def bench_verb(arguments: argparse.Namespace) -> None:
+    import dataclasses
+
+    from elmo import formats
+    from elmo.bench import job
+
+    text = formats.describe(arguments.model).text
+    tokenizer = _tokenizer(text, arguments.pretokenized or arguments.text == str(DEMO_TEXT))
+    sentences = job.beginning(Path(arguments.text), tokenizer, arguments.tokens)
+    measured = job.run(
+        arguments.model,
+        (arguments.text, sentences),
+        arguments.device,
+        progress=lambda what: print(f"measuring {what} ...", file=sys.stderr),
+    )
+    if arguments.json:
+        print(json.dumps(dataclasses.asdict(measured), indent=2))
+    else:
+        _print_bench(measured)
+
+
+def _print_bench(measured: Any) -> None:
+    limits = measured.limits
+    print(f"{limits.processor}, {limits.threads} threads, torch {limits.torch}, {limits.device}, {limits.date}")
+    peaks = {peak.precision: limits.peak(peak.precision) for peak in limits.peaks}
+    print("products, at most:", ", ".join(f"{name} {speed:,.0f} GFLOP/s" for name, speed in peaks.items()))
+    print(f"memory: {limits.bandwidth / 1e9:.1f} GB/s")
+    print(f"text: {measured.tokens:,} tokens in {measured.sentences:,} sentences, {measured.distinct_words:,} words")
+    print(f"from the start to the first vector: {measured.first_vector_seconds:.2f} s")
+    rows = [
+        [
+            row.precision,
+            f"{row.tokens_per_second:,.0f}",
+            f"{row.sentence_new_ms:.1f}",
+            f"{row.lstm_gflops:,.0f}",
+            f"{row.lstm_of_peak:.0%}",
+            f"{row.peak_bytes / 1e6:,.0f}",
+            "" if row.smallest_cosine is None else f"{row.smallest_cosine:.6f}",
+        ]
+        for row in measured.rows
+    ]
+    head = ["precision", "tokens/s", "20 tokens, ms", "LSTM GFLOP/s", "of the most", "memory, MB", "smallest cosine"]
+    _table(head, rows)
 
 
 def demo_verb(arguments: argparse.Namespace) -> None:

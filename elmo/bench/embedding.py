@@ -1,0 +1,206 @@
+"""How fast an `Embedder` is, where its time goes, and what its work amounts to.
+
+- `throughput`: tokens a second of a text whose words are new, and the speed of the LSTMs in it
+- `latency`: one sentence at a time
+- `lstm_flops`, `lstm_bytes`: what the LSTMs compute, and which weights they read
+"""
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from elmo import ops
+from elmo.bench import process
+from elmo.bench.machine import synchronize
+from elmo.embedding.embedder import Embedder, Sentence
+from elmo.model.lstm import LstmConfig
+
+WORD_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """A text turned into vectors of all layers, round by round; sentence boundaries are not counted as tokens."""
+
+    tokens: int
+    rounds: list[float]
+    """Seconds of every round."""
+    lstm_seconds: float
+    """Of the median round, in the LSTM layers."""
+    encoder_seconds: float
+    """Of the same round, in the token encoder (the character CNN)."""
+    lstm_gflops: float
+    """1e9 additions and multiplications a second while in the LSTM layers; boundaries count, padding does not."""
+
+    @property
+    def seconds(self) -> float:
+        """Of the median round."""
+        return statistics.median_low(self.rounds)
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds of one sentence alone, the median of several."""
+
+    tokens: int
+    new_words: float
+    """No word of the sentence was seen before."""
+    known_words: float
+    """The vectors of all words are there already: what the LSTMs take."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One precision of one model."""
+
+    throughput: Throughput
+    latency: Latency
+    peak_bytes: int
+    """Most memory of the process that loaded the model and did this."""
+    smallest_cosine: float | None = None
+    """Between the vectors here and those in float32, over all tokens and layers of the first sentences."""
+    mean_cosine: float | None = None
+
+
+def measure(
+    model: str,
+    precision: ops.Precision,
+    sentences: Sequence[Sentence],
+    device: str,
+    rounds: int,
+    seconds: float,
+    compared: int = 0,
+) -> Measured:
+    """Loads a model and measures it: to be called in a process of its own, for the sake of its memory.
+
+    The vectors of the first `compared` sentences are held against those of float32 when all else is measured.
+    """
+    embedder = Embedder.load(model, precision=precision, device=device)
+    fast = throughput(embedder, sentences, rounds, seconds)
+    alone = latency(embedder, cut(sentences, 20, 8))
+    memory = process.peak_memory()
+    if not compared or precision == "float32":
+        return Measured(fast, alone, memory)
+    mine = embedder.embed(sentences[:compared])
+    cosines = _cosines(Embedder.load(model, device=device).embed(sentences[:compared]), mine)
+    return Measured(fast, alone, memory, float(cosines.min()), float(cosines.mean()))
+
+
+def throughput(embedder: Embedder, sentences: Sequence[Sentence], rounds: int, seconds: float = 0.0) -> Throughput:
+    """Embeds the text `rounds` times and at least for `seconds`, each time with an empty cache of words.
+
+    A tenth of the text comes first, untimed. The vectors are dropped as they come.
+    """
+    _drain(_emptied(embedder), sentences[: -(-len(sentences) // 10)])
+    timed: list[tuple[float, float, float]] = []
+    with (
+        _stopwatch(list(embedder.bilm.layers), embedder.device) as lstm,
+        _stopwatch([embedder.bilm.token_encoder], embedder.device) as encoder,
+    ):
+        while len(timed) < rounds or sum(times[0] for times in timed) < seconds:
+            fresh = _emptied(embedder)
+            lstm.clear()
+            encoder.clear()
+            began = time.perf_counter()
+            _drain(fresh, sentences)
+            timed.append((time.perf_counter() - began, sum(lstm), sum(encoder)))
+    tokens = sum(map(len, sentences))
+    flops = (tokens + 2 * len(sentences)) * lstm_flops(embedder.bilm.config.lstm)
+    all_seconds = [times[0] for times in timed]
+    _, in_lstm, in_encoder = timed[all_seconds.index(statistics.median_low(all_seconds))]
+    return Throughput(tokens, all_seconds, in_lstm, in_encoder, 1e-9 * flops / in_lstm if in_lstm else 0.0)
+
+
+def latency(embedder: Embedder, sentences: Sequence[Sentence]) -> Latency:
+    """Embeds sentences of one length one by one; the first one also beforehand, untimed."""
+    _drain(embedder, sentences[:1])
+    new = [_milliseconds(_emptied(embedder), sentence) for sentence in sentences]
+    _drain(embedder, sentences)
+    known = [_milliseconds(embedder, sentence) for sentence in sentences]
+    return Latency(len(sentences[0]), statistics.median(new), statistics.median(known))
+
+
+def cut(sentences: Sequence[Sentence], length: int, count: int) -> list[list[str]]:
+    """`count` runs of `length` tokens from the text, which is repeated where it is short."""
+    tokens = [token for sentence in sentences for token in sentence]
+    tokens *= -(-length * count // len(tokens))
+    return [tokens[begin : begin + length] for begin in range(0, length * count, length)]
+
+
+def lstm_flops(config: LstmConfig) -> int:
+    """Additions and multiplications of the LSTMs' products for one token, all layers and both directions."""
+    gates = 4 * config.dim * 2 * config.projection_dim
+    return 2 * 2 * config.n_layers * (gates + _projection(config))
+
+
+def lstm_bytes(config: LstmConfig, tokens: int, precision: ops.Precision) -> int:
+    """Weights that the LSTMs read for one sentence, in bytes: the input's once, the state's at every step.
+
+    The two boundaries are steps too. What a cache keeps from step to step is counted at every step.
+    """
+    square = 4 * config.dim * config.projection_dim
+    return 2 * config.n_layers * (square + (tokens + 2) * (square + _projection(config))) * WORD_BYTES[precision]
+
+
+def _projection(config: LstmConfig) -> int:
+    return config.dim * config.projection_dim if config.dim != config.projection_dim else 0
+
+
+def _emptied(embedder: Embedder) -> Embedder:
+    """The same embedder with no word in its cache; the packed weights are shared."""
+    return Embedder(
+        embedder.bilm,
+        device=embedder.device,
+        precision=embedder.precision,
+        batch_tokens=embedder.batch_tokens,
+    )
+
+
+def _drain(embedder: Embedder, sentences: Sequence[Sentence]) -> None:
+    for _ in embedder.embed_stream(sentences):
+        pass
+
+
+def _milliseconds(embedder: Embedder, sentence: Sentence) -> float:
+    began = time.perf_counter()
+    embedder.embed([sentence])
+    return 1000 * (time.perf_counter() - began)
+
+
+@contextmanager
+def _stopwatch(modules: Sequence[nn.Module], device: torch.device) -> Iterator[list[float]]:
+    """A list that gets the seconds of every call of any of `modules`."""
+    times: list[float] = []
+    began: list[float] = []
+
+    def begin(*_: object) -> None:
+        synchronize(device)
+        began.append(time.perf_counter())
+
+    def end(*_: object) -> None:
+        synchronize(device)
+        times.append(time.perf_counter() - began.pop())
+
+    hooks = [module.register_forward_pre_hook(begin) for module in modules]
+    hooks += [module.register_forward_hook(end) for module in modules]
+    try:
+        yield times
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _cosines(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> np.ndarray:
+    """Of every token's vectors in two runs, all layers."""
+    a, b = (np.concatenate([vectors.reshape(-1, vectors.shape[-1]) for vectors in run]) for run in (one, other))
+    return (a * b).sum(-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))

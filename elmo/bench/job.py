@@ -1,0 +1,145 @@
+"""A model measured on this machine: every precision in a process of its own, beside the machine's limits."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmo import formats, ops
+from elmo.bench import embedding, machine, process
+from elmo.embedding.embedder import Sentence
+from elmo.errors import InputError
+from elmo.model.lstm import LstmConfig
+from elmo.text import corpus
+from elmo.text.tokenizer import Tokenizer
+
+PRECISIONS: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8")
+COMPARED = 20
+"""Sentences whose vectors are held against those in float32."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One precision; see `elmo.bench.embedding` for how each number is taken."""
+
+    precision: ops.Precision
+    tokens_per_second: float
+    """Of the median round; all layers, new words, boundaries not counted."""
+    rounds: list[float]
+    """Seconds of every round."""
+    lstm_share: float
+    """Of the time in the LSTM layers, and in the token encoder; the rest is between them."""
+    encoder_share: float
+    lstm_gflops: float
+    lstm_of_peak: float
+    """Of the fastest product of this precision on this machine."""
+    sentence_new_ms: float
+    """A sentence of 20 tokens, none of its words seen before."""
+    sentence_known_ms: float
+    """The same when the vectors of its words are there."""
+    sentence_bandwidth: float
+    """Bytes of weights that the LSTMs read in that time, a second."""
+    sentence_of_bandwidth: float
+    """Of the machine's; over 1 where a cache keeps weights."""
+    peak_bytes: int
+    """Most memory of the process, torch and all weights included."""
+    smallest_cosine: float | None
+    """To the vectors in float32, over the tokens and layers of the first sentences."""
+    mean_cosine: float | None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that was measured; plain values, for JSON."""
+
+    model: str
+    lstm: LstmConfig
+    text: str
+    sentences: int
+    tokens: int
+    distinct_words: int
+    limits: machine.Limits
+    import_seconds: float
+    """Of `import elmo`."""
+    first_vector_seconds: float
+    """From the start of a process to the first vector of the model in float32."""
+    rows: list[Row]
+
+
+def run(
+    model: str,
+    text: tuple[str, Sequence[Sentence]],
+    device: str = "cpu",
+    precisions: Sequence[ops.Precision] = PRECISIONS,
+    rounds: int = 1,
+    seconds: float = 1.0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Bench:
+    """Measures a model on a text, given by its name and its sentences; `progress` is told what comes next.
+
+    The text is embedded `rounds` times, and at least for `seconds`. int8 is left out where the device is no CPU.
+    """
+    name, sentences = text
+    lstm = formats.describe(model).config.lstm
+    progress("the machine's limits")
+    limits = process.in_fresh_process(machine.limits, lstm, device)
+    progress("from the start to the first vector")
+    import_seconds = process.import_seconds()
+    first_vector_seconds = process.first_vector_seconds(model, "float32", device)
+    rows = []
+    for precision in precisions:
+        if precision == "int8" and not device.startswith("cpu"):
+            continue
+        progress(precision)
+        arguments = (model, precision, sentences, device, rounds, seconds, COMPARED)
+        rows.append(_row(precision, process.in_fresh_process(embedding.measure, *arguments), lstm, limits))
+    words = set(itertools.chain.from_iterable(sentences))
+    return Bench(
+        model,
+        lstm,
+        name,
+        len(sentences),
+        sum(map(len, sentences)),
+        len(words),
+        limits,
+        import_seconds,
+        first_vector_seconds,
+        rows,
+    )
+
+
+def beginning(path: Path, tokenizer: Tokenizer, tokens: int) -> list[list[str]]:
+    """The first sentences of a text, until they hold so many tokens; fewer where it is shorter."""
+    if tokens < 1:
+        raise InputError(f"{tokens} tokens of {path} were asked for; at least 1 is expected")
+    chosen: list[list[str]] = []
+    for sentence in corpus.sentences([path], tokenizer):
+        if tokens <= 0:
+            break
+        chosen.append(sentence)
+        tokens -= len(sentence)
+    if not chosen:
+        raise InputError(f"{path}: there is no word in it; a text with some sentences is expected")
+    return chosen
+
+
+def _row(precision: ops.Precision, measured: embedding.Measured, lstm: LstmConfig, limits: machine.Limits) -> Row:
+    throughput, latency = measured.throughput, measured.latency
+    peak = limits.peak(precision)
+    bandwidth = embedding.lstm_bytes(lstm, latency.tokens, precision) / (latency.known_words / 1000)
+    return Row(
+        precision,
+        throughput.tokens_per_second,
+        throughput.rounds,
+        throughput.lstm_seconds / throughput.seconds,
+        throughput.encoder_seconds / throughput.seconds,
+        throughput.lstm_gflops,
+        throughput.lstm_gflops / peak if peak else 0.0,
+        latency.new_words,
+        latency.known_words,
+        bandwidth,
+        bandwidth / limits.bandwidth,
+        measured.peak_bytes,
+        measured.smallest_cosine,
+        measured.mean_cosine,
+    )

@@ -1,0 +1,171 @@
+"""What the machine could do at most: matrix products at a model's shapes, and reading memory.
+
+Both are the fastest of many short trials: a limit to hold a model's speed against, not an average.
+"""
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from elmo import ops
+from elmo.errors import InputError
+from elmo.model.lstm import LstmConfig
+from elmo.ops.parallel import both
+from elmo.ops.products import has_onednn
+
+ROWS = (128, 256, 1024)
+"""Rows of the products that are tried: steps of a batch times its sentences."""
+STREAM_BYTES = 256_000_000
+"""Read again and again; more than a processor's caches hold."""
+
+Way = Literal["torch", "onednn", "_int_mm"]
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The fastest product of one precision and library."""
+
+    precision: ops.Precision
+    library: Way
+    gflops: float
+    """1e9 additions and multiplications a second."""
+    shape: tuple[int, int, int]
+    """Rows, inputs and outputs of the product."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A machine, and what it could do at most."""
+
+    date: str
+    processor: str
+    threads: int
+    torch: str
+    device: str
+    peaks: list[Peak]
+    bandwidth: float
+    """Bytes a second."""
+
+    def peak(self, precision: str, library: str | None = None) -> float:
+        """GFLOP/s of the fastest product of a precision, or of one library's; 0 where there is none."""
+        fit = [peak for peak in self.peaks if peak.precision == precision and library in (None, peak.library)]
+        return max((peak.gflops for peak in fit), default=0.0)
+
+
+def limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.05) -> Limits:
+    """Of this machine, today, at the shapes of the LSTMs; `seconds` is what the trial of one shape takes.
+
+    Raises InputError where there is no such device.
+    """
+    return Limits(
+        date.today().isoformat(),
+        _name(device),
+        torch.get_num_threads(),
+        torch.__version__,
+        device,
+        [_peak(precision, way, config, device, seconds) for precision, way in _ways(device)],
+        bandwidth(device),
+    )
+
+
+def bandwidth(device: str = "cpu", rounds: int = 8) -> float:
+    """Bytes a second at which memory is streamed: the best of summing, of the largest number and of copying."""
+    source = torch.ones(STREAM_BYTES // 4, device=device)
+    target = torch.empty_like(source)
+    works: list[tuple[Callable[[], object], int]] = [
+        (source.sum, 1),
+        (source.amax, 1),
+        (lambda: target.copy_(source), 2),
+    ]
+    return max(passes * STREAM_BYTES / _fastest(work, device, rounds, 0.0) for work, passes in works)
+
+
+def synchronize(device: str | torch.device) -> None:
+    """Waits for what was begun on the device; nothing to wait for on a CPU."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _ways(device: str) -> list[tuple[ops.Precision, Way]]:
+    ways: list[tuple[ops.Precision, Way]] = [("float32", "torch"), ("bfloat16", "torch")]
+    if torch.device(device).type == "cpu":
+        if has_onednn():
+            ways.extend([("float32", "onednn"), ("bfloat16", "onednn"), ("int8", "onednn")])
+        ways.append(("int8", "_int_mm"))
+    return ways
+
+
+def _peak(precision: ops.Precision, way: Way, config: LstmConfig, device: str, seconds: float) -> Peak:
+    shapes = {(config.projection_dim, 4 * config.dim), (config.dim, config.projection_dim)}
+    found = []
+    for inputs, outputs in shapes:
+        weight = torch.randn(outputs, inputs, device=device)
+        product = _integers(weight) if way == "_int_mm" else ops.pack(weight, precision, way)
+        for rows in ROWS:
+            x = torch.randn(rows, inputs, device=device).to(_input_type(precision, way))
+            found.append(Peak(precision, way, _gflops(product, x, outputs, device, seconds), (rows, inputs, outputs)))
+    return max(found, key=lambda peak: peak.gflops)
+
+
+def _integers(weight: Tensor) -> Callable[[Tensor], Tensor]:
+    """The bare product of 8-bit integers, without what scales them."""
+    integers = weight.mul(30).clamp(-127, 127).to(torch.int8).T
+    return lambda x: torch._int_mm(x, integers)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _input_type(precision: ops.Precision, way: Way) -> torch.dtype:
+    if way == "_int_mm":
+        return torch.int8
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def _gflops(product: Callable[[Tensor], Tensor], x: Tensor, outputs: int, device: str, seconds: float) -> float:
+    """Of the faster arrangement: all threads in one product, or one product for either half of the threads."""
+    work = 2e-9 * x.shape[0] * x.shape[1] * outputs
+
+    def half(_: int) -> None:
+        product(x)
+
+    def halves() -> None:
+        both(half, torch.device(device))
+
+    with torch.inference_mode():
+        together = work / _fastest(lambda: product(x), device, 3, seconds)
+        if torch.get_num_threads() < 2:
+            return together
+        return max(together, 2 * work / _fastest(halves, device, 3, seconds))
+
+
+def _fastest(work: Callable[[], object], device: str, rounds: int, seconds: float) -> float:
+    """Seconds of the fastest round, of `rounds` and of as many as fit into `seconds`."""
+    work()
+    times: list[float] = []
+    while len(times) < rounds or sum(times) < seconds:
+        synchronize(device)
+        began = time.perf_counter()
+        work()
+        synchronize(device)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def _name(device: str) -> str:
+    """What the device calls itself."""
+    try:
+        if torch.device(device).type != "cpu":
+            return torch.cuda.get_device_name(device)
+    except (RuntimeError, AssertionError, ValueError) as error:  # as torch sees fit
+        raise InputError(f"device is {device!r}, which cannot be used ({error}); 'cpu' always can") from error
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,98 @@
+"""Measuring in processes of their own: memory of one thing alone, and times from a process's start.
+
+Nothing here imports torch, so that the process that asks stays small and starts quickly.
+"""
+
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+SENTENCE = "The quick answer surprised everyone who had waited for it ."
+IMPORT = "import time; t = time.perf_counter(); import elmo; print(time.perf_counter() - t)"
+FIRST_VECTOR = (
+    "import sys, elmo;"
+    "elmo.load(sys.argv[1], precision=sys.argv[2], device=sys.argv[3]).embed([sys.argv[4].split()]);"
+    "print(flush=True)"
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that ran to its end."""
+
+    seconds: float
+    peak_bytes: int
+    """Most memory in use at once, of the command or of the largest process that it started."""
+    output: str
+
+
+def in_fresh_process(function: Callable[..., T], *arguments: object) -> T:
+    """`function(*arguments)` in a new interpreter that ends afterwards; what it raises is raised here."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def peak_memory() -> int:
+    """Most bytes that this process has had in memory at once."""
+    # What `getrusage` says of a process begins with the size of the one that started it; Linux's own count does not.
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    return _bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def import_seconds(rounds: int = 5) -> float:
+    """Seconds of `import elmo` in a new interpreter, the fastest of `rounds`."""
+    command = [sys.executable, "-c", IMPORT]
+    runs = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(rounds))
+    return min(map(float, runs))
+
+
+def first_vector_seconds(model: str | Path, precision: str, device: str, rounds: int = 2) -> float:
+    """Seconds from the start of a process until it has a first vector of the model, the fastest of `rounds`."""
+    command = [sys.executable, "-c", FIRST_VECTOR, str(model), precision, device, SENTENCE]
+    return min(_seconds_to_first_line(command) for _ in range(rounds))
+
+
+def run(command: Sequence[str]) -> Finished:
+    """Runs a command to its end and returns its time, memory and output; its errors go where ours go.
+
+    Raises subprocess.CalledProcessError where it fails.
+    """
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, list(command), output)
+    return Finished(seconds, _bytes(usage.ru_maxrss), output)
+
+
+def _seconds_to_first_line(command: Sequence[str]) -> float:
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        seconds = time.perf_counter() - began
+    if not line or process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, list(command))
+    return seconds
+
+
+def _bytes(maxrss: int) -> int:
+    return maxrss if sys.platform == "darwin" else 1024 * maxrss
