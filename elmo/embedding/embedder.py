@@ -1,26 +1,25 @@
 """Embedder: tokenised sentences -> one array a sentence.
 
 - batches of similar length under a budget of tokens; the order of the input is restored
-- `embed_stream`: any number of sentences at constant memory
+- `embed_stream`: any number of sentences, of any length, at constant memory
 - what the LSTMs remember before a sentence is a policy: "reset", "carry" or "warm"
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
 from elmo import formats, ops
 from elmo.embedding.layers import Layers, Selection, selection
+from elmo.embedding.reading import read_sentences
 from elmo.embedding.words import WordVectors
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM
 from elmo.text.batching import by_length
-from elmo.text.characters import BOS, EOS
 from elmo.text.tokenizer import TextConfig
 from elmo.types import LstmState
 
@@ -163,23 +162,12 @@ class Embedder:
             self._warm = state
         return self._warm
 
-    @torch.inference_mode()
     def _run(
         self, sentences: list[Sentence], select: Selection, state: LstmState | None
     ) -> tuple[list[np.ndarray], LstmState]:
         """The vectors of one batch, boundaries dropped, and the state after it."""
-        rows = [[BOS, *sentence, EOS] for sentence in sentences]
-        words = {word: place for place, word in enumerate(dict.fromkeys(chain.from_iterable(rows)))}
-        lengths = np.array([len(row) for row in rows])
-        index = np.zeros((len(rows), lengths.max()), np.int64)
-        index[np.arange(index.shape[1]) < lengths[:, None]] = [words[word] for row in rows for word in row]
         with torch.autocast("cuda", torch.bfloat16, enabled=self._autocast):
-            tokens = self._words(list(words))[torch.from_numpy(index).to(self.device)]
-            output = self.bilm.contextualize(tokens, torch.from_numpy(lengths).to(self.device), state)
-        vectors: Float[np.ndarray, "... B T D"] = select(output.layers).float().cpu().numpy()
-        # Copies: a view would keep the vectors of the whole batch in memory.
-        arrays = [vectors[..., row, 1 : len(sentence) + 1, :].copy() for row, sentence in enumerate(sentences)]
-        return arrays, output.state
+            return read_sentences(self.bilm, self._words, sentences, select, state, self.batch_tokens)
 
 
 def _check_sentence(sentence: Sentence, number: int) -> Sentence:

@@ -1,0 +1,88 @@
+"""Sentences that are read in parts have the vectors, and leave the state, of sentences that are read whole."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.layers import selection
+from elmo.embedding.reading import read_sentences
+from elmo.embedding.words import WordVectors
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.text.batching import to_batch
+from elmo.types import BiLMOutput, LstmState
+
+CONFIG = BiLMConfig(
+    LstmConfig(dim=12, projection_dim=8, n_layers=3),
+    CharCnnConfig(embedding_dim=4, filters=((1, 8), (2, 8)), n_highway=1),
+)
+WORDS = [f"w{number}" for number in range(40)]
+LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def bilm() -> BiLM:
+    torch.manual_seed(1)
+    bilm = BiLM(CONFIG).eval()
+    for layer in bilm.layers:
+        torch.nn.init.normal_(layer.bias, std=0.3)
+    return bilm
+
+
+def text(lengths: list[int], seed: int = 0) -> list[list[str]]:
+    rng = np.random.default_rng(seed)
+    return [[WORDS[number] for number in rng.integers(len(WORDS), size=length)] for length in lengths]
+
+
+def whole(bilm: BiLM, sentences: list[list[str]], state: LstmState | None = None) -> BiLMOutput:
+    with torch.no_grad():
+        return bilm(to_batch(sentences), state)
+
+
+@given(lengths=LENGTHS, seed=st.integers(0, 99), max_tokens=st.integers(1, 90), from_zero=st.booleans())
+def test_parts_of_any_size_give_the_vectors_and_the_state_of_the_whole(bilm, lengths, seed, max_tokens, from_zero):
+    sentences = text(lengths, seed)
+    torch.manual_seed(seed)
+    state = None if from_zero else LstmState(*(torch.randn_like(part) for part in bilm.initial_state(len(lengths))))
+    given_state = None if state is None else LstmState(*(part.clone() for part in state))
+    words = WordVectors(bilm, torch.device("cpu"))
+    arrays, after = read_sentences(bilm, words, sentences, selection("all", 4), state, max_tokens)
+    expected = whole(bilm, sentences, state)
+    for row, array in enumerate(arrays):
+        np.testing.assert_allclose(array, expected.layers[:, row, 1 : lengths[row] + 1], rtol=0, atol=1e-5)
+        assert array.base is None
+    torch.testing.assert_close(after, expected.state, rtol=0, atol=1e-5)
+    if state is not None:
+        torch.testing.assert_close(state, given_state)  # the caller's own is left as it was
+
+
+@pytest.mark.parametrize("policy", ["reset", "carry", "warm"])
+@pytest.mark.parametrize("layers", ["all", "average", "top", 1, [0.1, 0.2, -0.3, 0.4]])
+def test_policies_and_layers_do_not_depend_on_the_parts(bilm, policy, layers):
+    sentences = text([300, 0, 3, 71, 1, 150, 12])
+    options = {"state": policy, "batch_size": 3, "warm_text": ["w1 w2 w3 .", "w4 w5 ."]}
+    one = Embedder(bilm, batch_tokens=100_000, **options).embed(sentences, layers)
+    other = Embedder(bilm, batch_tokens=17, **options).embed(sentences, layers)
+    for expected, seen in zip(one, other, strict=True):
+        assert seen.dtype == np.float32
+        np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
+
+
+def test_a_cache_of_words_that_is_smaller_than_a_sentence(bilm):
+    (sentence,) = text([500])
+    words = WordVectors(bilm, torch.device("cpu"), cache_bytes=10 * 4 * 8)  # ten words
+    (array,), _ = read_sentences(bilm, words, [sentence], selection("all", 4), max_tokens=16)
+    np.testing.assert_allclose(array, whole(bilm, [sentence]).layers[:, 0, 1:-1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_parts_of_lower_precision_are_near_the_whole_of_it(bilm, precision):
+    sentences = text([300, 20])
+    one = Embedder(bilm, precision=precision, batch_tokens=100_000).embed(sentences)
+    other = Embedder(bilm, precision=precision, batch_tokens=17).embed(sentences)
+    for expected, seen in zip(one, other, strict=True):
+        np.testing.assert_allclose(seen, expected, rtol=0, atol=0.02)
