@@ -6,6 +6,7 @@
 """
 
 import math
+from functools import cache
 
 import torch
 from jaxtyping import Float, Int
@@ -31,13 +32,13 @@ class LmHead(nn.Module):
         self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"], negatives: Int[Tensor, " S"]
     ) -> Float[Tensor, ""]:
         """The sum of the sampled softmax's losses: every logit less the log of how often its word is drawn."""
-        log_expected = self._log_expected(len(negatives))
+        chances = log_expected(len(self.bias), len(negatives)).to(self.bias.device)
         column = torch.full_like(self.bias, -1, dtype=torch.long)
         column[negatives] = torch.arange(len(negatives), device=negatives.device)
         # One look-up of both, so that their gradient is one table of the size of the softmax.
         words = torch.cat([negatives, targets])
         weight, bias = self._rows(words)
-        bias = bias - log_expected[words]
+        bias = bias - chances[words]
         parts = len(negatives), len(targets)
         (weight, own_weight), (bias, own_bias) = weight.split(parts), bias.split(parts)
         return ops.softmax_loss(hidden, weight, bias, own_weight, own_bias, column[targets], True)
@@ -66,13 +67,16 @@ class LmHead(nn.Module):
         bias = nn.functional.embedding(words, self.bias[:, None]).squeeze(1)
         return nn.functional.embedding(words, self.weight), bias
 
-    def _log_expected(self, count: int) -> Float[Tensor, " V"]:
-        """The log of the expected number of times that a word is among `count` distinct negatives."""
-        chances = log_uniform(len(self.bias))
-        tries = expected_tries(chances, count)
-        return torch.log(-torch.expm1(tries * torch.log1p(-chances))).float().to(self.bias.device)
+
+@cache
+def log_expected(n_words: int, count: int) -> Float[Tensor, " V"]:
+    """The log of the expected number of times that each word is among `count` distinct negatives."""
+    chances = log_uniform(n_words)
+    tries = expected_tries(chances, count)
+    return torch.log(-torch.expm1(tries * torch.log1p(-chances))).float()
 
 
+@cache
 def log_uniform(n_words: int) -> Float[Tensor, " V"]:
     """Zipf-like chances by rank: `p(k) = log((k + 2) / (k + 1)) / log(V + 1)`; in float64."""
     ranks = torch.arange(n_words, dtype=torch.float64)

@@ -19,7 +19,10 @@ from elmo.ops.precision import product_dtype
 from elmo.ops.products import Library, Precision, Product, TorchProduct, pack
 
 ROWS_AT_ONCE = 256
-"""Rows of the input product taken at once when no gradient is wanted: they stay in the cache until they are used."""
+"""Rows of the input product taken at once: they stay in the cache until they are used."""
+
+sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+tanh_backward = torch.ops.aten.tanh_backward
 
 
 class Clips(NamedTuple):
@@ -40,12 +43,15 @@ class PackedLstm(NamedTuple):
 
 
 class _Weights(NamedTuple):
-    """One direction's weights in the data type of the products; the forget bias is in the bias."""
+    """Weights in the data type of the products."""
 
-    input: Float[Tensor, "gates I"]
-    state: Float[Tensor, "gates P"]
-    bias: Float[Tensor, " gates"]
-    projection: Float[Tensor, "P H"] | None
+    input: Float[Tensor, "2 gates I"]
+    state: Float[Tensor, "2 gates P"]
+    projection: Float[Tensor, "2 P H"] | None
+
+    @classmethod
+    def of(cls, to_input: Tensor, to_state: Tensor, projection: Tensor | None, dtype: torch.dtype) -> "_Weights":
+        return cls(to_input.to(dtype), to_state.to(dtype), None if projection is None else projection.to(dtype))
 
 
 def bi_lstm(
@@ -68,13 +74,17 @@ def bi_lstm(
     arguments = (inputs, weight_input, weight_state, bias, weight_projection, hidden, cell)
     if torch.is_grad_enabled() and any(a is not None and a.requires_grad for a in arguments):
         return _BiLstm.apply(*arguments, clips, active, keep, dtype)  # type: ignore[no-any-return]
+    weights = _Weights.of(weight_input, weight_state, weight_projection, dtype)
+    to_input, to_state, to_bias = (
+        _ready(weights.input),
+        _ready(weights.state),
+        _ready(bias[:, :, None], clips.forget_bias).squeeze(2),
+    )
     directions = []
     for d in range(2):
-        weights = _weights(weight_input[d], weight_state[d], bias[d], _at(weight_projection, d), clips, dtype)
-        projection = None if weights.projection is None else TorchProduct(weights.projection)
-        directions.append(
-            PackedLstm(TorchProduct(weights.input), TorchProduct(weights.state), weights.bias, projection)
-        )
+        projection = None if weights.projection is None else TorchProduct(weights.projection[d])
+        products = TorchProduct(to_input[d]), TorchProduct(to_state[d])
+        directions.append(PackedLstm(*products, to_bias[d], projection))
     return packed_bi_lstm(inputs, directions, hidden, cell, clips, active, keep)
 
 
@@ -109,28 +119,24 @@ def pack_lstm(
 ) -> PackedLstm:
     """One direction's weights, packed: see `elmo.ops.products.pack`."""
     return PackedLstm(
-        pack(to_input, precision, library),
-        pack(to_state, precision, library),
-        _with_forget_bias(bias, clips),
+        pack(_ready(to_input), precision, library),
+        pack(_ready(to_state), precision, library),
+        _ready(bias[:, None], clips.forget_bias).squeeze(1),
         None if projection is None else pack(projection, precision, library),
     )
 
 
-def _with_forget_bias(bias: Float[Tensor, " gates"], clips: Clips) -> Float[Tensor, " gates"]:
-    bias = bias.detach().clone()
-    bias[len(bias) // 2 : 3 * len(bias) // 4] += clips.forget_bias
-    return bias
+def _ready(weight: Float[Tensor, "... gates I"], forget_bias: float = 0.0) -> Float[Tensor, "... gates I"]:
+    """Weights or bias as `_activate` wants them: the candidate's rows doubled, the forget gate's with its bias."""
+    weight = weight.detach().clone()
+    _, j, f, _ = weight.chunk(4, dim=-2)
+    j *= 2
+    f += forget_bias
+    return weight
 
 
 def _at(tensor: Tensor | None, direction: int) -> Tensor | None:
     return None if tensor is None else tensor[direction]
-
-
-def _weights(
-    to_input: Tensor, to_state: Tensor, bias: Tensor, projection: Tensor | None, clips: Clips, dtype: torch.dtype
-) -> _Weights:
-    projection = None if projection is None else projection.to(dtype)
-    return _Weights(to_input.to(dtype), to_state.to(dtype), _with_forget_bias(bias, clips), projection)
 
 
 def _read(
@@ -146,15 +152,16 @@ def _read(
     """One direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
     steps, rows = inputs.shape[:2]
     chunk = max(1, ROWS_AT_ONCE // max(1, rows))
+    keeping = None if keep is None else keep.to(inputs.dtype)
     for start in range(0, steps, chunk):
         part = inputs[start : start + chunk, : rows if active is None else active[start]]
         product = packed.input(part.flatten(0, 1)).to(inputs.dtype)
         gates = product.add_(packed.bias).view(*part.shape[:2], packed.input.size)
         for t in range(start, min(start + chunk, steps)):
             n = rows if active is None else active[t]
-            if keep is not None:
-                hidden *= keep[t, :, None]
-                cell *= keep[t, :, None]
+            if keeping is not None:
+                hidden *= keeping[t, :, None]
+                cell *= keeping[t, :, None]
             step_gates, c = gates[t - start, :n], cell[:n]
             step_gates += packed.state(hidden[:n])
             i, j, f, o = _activate(step_gates)
@@ -162,7 +169,7 @@ def _read(
             c += i.mul_(j)
             if clips.cell is not None:
                 c.clamp_(-clips.cell, clips.cell)
-            memory = o.mul_(torch.tanh(c))
+            memory = o.mul_(_tanh(c))
             if packed.projection is None:
                 hidden[:n] = memory
             else:
@@ -173,28 +180,32 @@ def _read(
             outputs[t, n:] = 0
 
 
-def _activate(gates: Float[Tensor, "B gates"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """i, j, f, o, in place."""
-    size = gates.shape[1] // 4
-    gates[:, :size].sigmoid_()
-    gates[:, size : 2 * size].tanh_()
-    gates[:, 2 * size :].sigmoid_()
-    i, j, f, o = gates.split(size, dim=1)
+def _activate(gates: Float[Tensor, "... gates"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """i, j, f, o, in place; the candidate's gate comes doubled, so that one sigmoid serves all four."""
+    i, j, f, o = gates.sigmoid_().chunk(4, dim=-1)
+    j.mul_(2).sub_(1)
     return i, j, f, o
 
 
-class _Trace(NamedTuple):
-    """What one direction's backward pass needs, step by step."""
+def _tanh(x: Tensor) -> Tensor:
+    """On a CPU torch's sigmoid takes a tenth of the time of its tanh; the same to 1e-7."""
+    return (2 * x).sigmoid_().mul_(2).sub_(1)
 
-    gates: Float[Tensor, "T B gates"]
+
+class _Trace(NamedTuple):
+    """What the backward pass needs, step by step."""
+
+    gates: Float[Tensor, "2 T B gates"]
     """i, j, f, o after their activations."""
-    tanh_cell: Float[Tensor, "T B H"]
-    hidden_in: Float[Tensor, "T B P"]
-    """The hidden state as the step saw it."""
-    cell_in: Float[Tensor, "T B H"]
+    cell: Float[Tensor, "2 T B H"]
+    """After its clip."""
+    memory: Float[Tensor, "2 T B H"]
+    """What is projected, in the data type of the products."""
 
 
 class _BiLstm(torch.autograd.Function):
+    """Both directions are one batch of every operation: on a CPU its threads share it, on a GPU it is one launch."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -210,162 +221,177 @@ class _BiLstm(torch.autograd.Function):
         keep: Tensor | None,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        _, steps, rows, _ = inputs.shape
-        outputs = inputs.new_empty(2, steps, rows, hidden.shape[-1])
+        shape = inputs.shape[:3]
+        outputs = inputs.new_empty(*shape, hidden.shape[-1])
         trace = _Trace(
-            inputs.new_empty(2, steps, rows, bias.shape[1]),
-            inputs.new_empty(2, steps, rows, cell.shape[-1]),
-            torch.empty_like(outputs),
-            inputs.new_empty(2, steps, rows, cell.shape[-1]),
+            inputs.new_empty(*shape, bias.shape[1]),
+            inputs.new_empty(*shape, cell.shape[-1]),
+            inputs.new_empty(*shape, cell.shape[-1], dtype=dtype),
         )
+        keeping = None if keep is None else keep.to(inputs.dtype)[..., None]
+        weights = _Weights.of(weight_input, weight_state, weight_projection, dtype)
+        first = hidden, cell
         hidden, cell = hidden.clone(), cell.clone()
-
-        def direction(d: int) -> None:
-            weights = _weights(weight_input[d], weight_state[d], bias[d], _at(weight_projection, d), clips, dtype)
-            part = _Trace(*(tensor[d] for tensor in trace))
-            _read_and_trace(inputs[d], weights, hidden[d], cell[d], clips, active, _at(keep, d), outputs[d], part)
-
-        both(direction, inputs.device)
-        ctx.save_for_backward(inputs, weight_input, weight_state, bias, weight_projection, keep, outputs, *trace)
+        _read_and_trace(inputs, weights, bias, hidden, cell, clips, active, keeping, outputs, trace)
+        ctx.save_for_backward(inputs, weight_input, weight_state, weight_projection, *first, keeping, outputs, *trace)
         ctx.clips, ctx.active, ctx.dtype = clips, active, dtype
         return outputs, hidden, cell
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        inputs, weight_input, weight_state, bias, weight_projection, keep, outputs, *trace = ctx.saved_tensors
+        inputs, to_input, to_state, projection, hidden, cell, keeping, outputs, *parts = ctx.saved_tensors
         to_outputs, to_hidden, to_cell = gradients
-        result = [
-            None if tensor is None else torch.empty_like(tensor)
-            for tensor in (inputs, weight_input, weight_state, bias, weight_projection)
-        ]
-        to_hidden, to_cell = to_hidden.clone(), to_cell.clone()
-
-        def direction(d: int) -> None:
-            projection = _at(weight_projection, d)
-            weights = _weights(weight_input[d], weight_state[d], bias[d], projection, ctx.clips, ctx.dtype)
-            part = _Trace(*(tensor[d] for tensor in trace))
-            to_gates, to_projected = _backward_steps(
-                to_outputs[d], to_hidden[d], to_cell[d], weights, ctx.clips, ctx.active, _at(keep, d), outputs[d], part
-            )
-            _weight_gradients(inputs[d], weights, part, to_gates, to_projected, [_at(r, d) for r in result])
-
-        both(direction, inputs.device)
-        return (*result, to_hidden, to_cell, None, None, None, None)
+        weights, trace = _Weights.of(to_input, to_state, projection, ctx.dtype), _Trace(*parts)
+        steps = _backward_steps(
+            to_outputs,
+            to_hidden.clone(),
+            to_cell.clone(),
+            weights,
+            ctx.clips,
+            ctx.active,
+            keeping,
+            outputs,
+            cell,
+            trace,
+        )
+        before = _before(outputs, hidden, keeping).flatten(1, 2).to(ctx.dtype)
+        gates = steps.to_gates.flatten(1, 2)
+        to_projection = None
+        if projection is not None:
+            to_projection = steps.to_projected.flatten(1, 2).mT.to(ctx.dtype) @ trace.memory.flatten(1, 2)
+            to_projection = to_projection.to(projection.dtype)
+        return (
+            (gates @ weights.input).to(inputs.dtype).view(inputs.shape),
+            (gates.mT @ inputs.flatten(1, 2).to(ctx.dtype)).to(to_input.dtype),
+            (gates.mT @ before).to(to_state.dtype),
+            steps.to_bias,
+            to_projection,
+            steps.to_hidden,
+            steps.to_cell,
+            *[None] * 4,
+        )
 
 
 def _read_and_trace(
-    inputs: Float[Tensor, "T B I"],
+    inputs: Float[Tensor, "2 T B I"],
     weights: _Weights,
-    hidden: Float[Tensor, "B P"],
-    cell: Float[Tensor, "B H"],
+    bias: Float[Tensor, "2 gates"],
+    hidden: Float[Tensor, "2 B P"],
+    cell: Float[Tensor, "2 B H"],
     clips: Clips,
     active: list[int] | None,
-    keep: Bool[Tensor, "T B"] | None,
-    outputs: Float[Tensor, "T B P"],
+    keeping: Float[Tensor, "2 T B 1"] | None,
+    outputs: Float[Tensor, "2 T B P"],
     trace: _Trace,
 ) -> None:
-    """As `_read`, keeping in `trace` what the gradient needs."""
-    steps, rows = inputs.shape[:2]
-    product = inputs.flatten(0, 1).to(weights.input.dtype) @ weights.input.T
-    trace.gates.copy_(product.view(trace.gates.shape)).add_(weights.bias)
+    """Advances `hidden` and `cell`, fills `outputs` and `trace`; what is beyond a row's end in that has no meaning."""
+    steps, rows = inputs.shape[1:3]
+    dtype = weights.input.dtype
+    to_input, to_state = _ready(weights.input).mT, _ready(weights.state).mT
+    bias = _ready(bias[:, :, None], clips.forget_bias).mT.to(dtype)
+    chunk = max(1, ROWS_AT_ONCE // max(1, rows))
     for t in range(steps):
+        if t % chunk == 0:
+            part = inputs[:, t : t + chunk]
+            products = torch.baddbmm(bias, part.flatten(1, 2).to(dtype), to_input).unflatten(1, part.shape[1:3])
         n = rows if active is None else active[t]
-        if keep is not None:
-            hidden *= keep[t, :, None]
-            cell *= keep[t, :, None]
-        trace.hidden_in[t], trace.cell_in[t] = hidden, cell
-        gates, c = trace.gates[t, :n], cell[:n]
-        gates += hidden[:n].to(weights.state.dtype) @ weights.state.T
+        if keeping is not None:
+            hidden *= keeping[:, t]
+            cell *= keeping[:, t]
+        gates, c = trace.gates[:, t, :n], cell[:, :n]
+        gates.copy_(torch.baddbmm(products[:, t % chunk, :n], hidden[:, :n].to(dtype), to_state))
         i, j, f, o = _activate(gates)
         c *= f
         c.addcmul_(i, j)
         if clips.cell is not None:
             c.clamp_(-clips.cell, clips.cell)
-        tanh_cell = torch.tanh(c, out=trace.tanh_cell[t, :n])
-        memory = o * tanh_cell
+        trace.cell[:, t, :n] = c
+        memory = trace.memory[:, t, :n]
+        memory.copy_(_tanh(c).mul_(o))
         if weights.projection is None:
-            hidden[:n] = memory
+            hidden[:, :n] = memory
         else:
-            hidden[:n] = memory.to(weights.projection.dtype) @ weights.projection.T
+            hidden[:, :n] = memory @ weights.projection.mT
             if clips.projection is not None:
-                hidden[:n].clamp_(-clips.projection, clips.projection)
-        outputs[t, :n] = hidden[:n]
-        outputs[t, n:] = 0
-        trace.gates[t, n:] = 0
-        trace.tanh_cell[t, n:] = 0
+                hidden[:, :n].clamp_(-clips.projection, clips.projection)
+        outputs[:, t, :n] = hidden[:, :n]
+        outputs[:, t, n:] = 0
+        trace.memory[:, t, n:] = 0
+
+
+class _Gradients(NamedTuple):
+    """Of `_backward_steps`."""
+
+    to_gates: Float[Tensor, "2 T B gates"]
+    """Before their activations, in the data type of the products; zero where a row has no token."""
+    to_bias: Float[Tensor, "2 gates"]
+    to_projected: Float[Tensor, "2 T B P"]
+    """Before the projection's clip; zero where a row has no token."""
+    to_hidden: Float[Tensor, "2 B P"]
+    """Before the first step."""
+    to_cell: Float[Tensor, "2 B H"]
 
 
 def _backward_steps(
-    to_outputs: Float[Tensor, "T B P"],
-    to_hidden: Float[Tensor, "B P"],
-    to_cell: Float[Tensor, "B H"],
+    to_outputs: Float[Tensor, "2 T B P"],
+    to_hidden: Float[Tensor, "2 B P"],
+    to_cell: Float[Tensor, "2 B H"],
     weights: _Weights,
     clips: Clips,
     active: list[int] | None,
-    keep: Bool[Tensor, "T B"] | None,
-    outputs: Float[Tensor, "T B P"],
+    keeping: Float[Tensor, "2 T B 1"] | None,
+    outputs: Float[Tensor, "2 T B P"],
+    first_cell: Float[Tensor, "2 B H"],
     trace: _Trace,
-) -> tuple[Float[Tensor, "T B gates"], Float[Tensor, "T B P"]]:
-    """Back through the steps of one direction.
-
-    Returns the gradients at the gates before their activations and at the projection before its clip, zero where a row
-    has no token; leaves in `to_hidden` and `to_cell` those of the state before the first step.
-    """
-    steps, rows, size = trace.tanh_cell.shape
-    to_gates = torch.zeros_like(trace.gates) if active is not None else torch.empty_like(trace.gates)
-    to_projected = torch.zeros_like(outputs) if active is not None else torch.empty_like(outputs)
+) -> _Gradients:
+    """Back through the steps; `to_hidden` and `to_cell` are used up."""
+    _, steps, rows, size = trace.cell.shape
+    new = torch.empty if active is None else torch.zeros
+    to_gates = new(trace.gates.shape, dtype=weights.state.dtype, device=outputs.device)
+    to_projected = new(outputs.shape, dtype=outputs.dtype, device=outputs.device)
+    to_bias = to_cell.new_zeros(2, 4 * size)
     for t in reversed(range(steps)):
         n = rows if active is None else active[t]
-        i, j, f, o = trace.gates[t, :n].split(size, dim=1)
-        tanh_cell, d_cell = trace.tanh_cell[t, :n], to_cell[:n]
-        d_hidden = torch.add(to_hidden[:n], to_outputs[t, :n], out=to_projected[t, :n])
+        i, j, f, o = trace.gates[:, t, :n].split(size, dim=-1)
+        c, d_cell = trace.cell[:, t, :n], to_cell[:, :n]
+        cell_in = (trace.cell[:, t - 1] if t else first_cell)[:, :n]
+        if keeping is not None:
+            cell_in = cell_in * keeping[:, t, :n]
+        d_hidden = to_projected[:, t, :n].copy_(to_hidden[:, :n]).add_(to_outputs[:, t, :n])
+        d_memory = d_hidden
         if weights.projection is not None:
             if clips.projection is not None:
-                d_hidden *= outputs[t, :n].abs() < clips.projection
+                _through_clip_(d_hidden, outputs[:, t, :n], clips.projection)
             d_memory = (d_hidden.to(weights.projection.dtype) @ weights.projection).to(d_hidden.dtype)
-        else:
-            d_memory = d_hidden
-        d_i, d_j, d_f, d_o = to_gates[t, :n].split(size, dim=1)
-        # d_cell += d_memory o (1 - tanh_cell^2)
-        through_output = d_memory * o
-        d_cell += through_output
-        d_cell.addcmul_(through_output, tanh_cell.square(), value=-1)
+        tanh_cell = _tanh(c)
+        step = d_memory.new_empty(2, n, 4 * size)
+        d_i, d_j, d_f, d_o = step.split(size, dim=-1)
+        sigmoid_backward(d_memory * tanh_cell, o, grad_input=d_o)
+        d_cell += tanh_backward(d_memory * o, tanh_cell)
         if clips.cell is not None:
-            # What the clip saw, computed again: it is not stored.
-            d_cell *= torch.addcmul(i * j, f, trace.cell_in[t, :n]).abs_() <= clips.cell
-        # The slopes of the activations: s (1 - s) and 1 - tanh^2.
-        torch.mul(d_memory * tanh_cell, torch.addcmul(o, o, o, value=-1), out=d_o)
-        torch.mul(d_cell * j, torch.addcmul(i, i, i, value=-1), out=d_i)
-        d_new = d_cell * i
-        torch.addcmul(d_new, d_new, j.square(), value=-1, out=d_j)
-        torch.mul(d_cell * trace.cell_in[t, :n], torch.addcmul(f, f, f, value=-1), out=d_f)
+            _through_clip_(d_cell, c, clips.cell)
+        sigmoid_backward(d_cell * j, i, grad_input=d_i)
+        tanh_backward(d_cell * i, j, grad_input=d_j)
+        sigmoid_backward(d_cell * cell_in, f, grad_input=d_f)
         d_cell *= f
-        to_hidden[:n] = to_gates[t, :n].to(weights.state.dtype) @ weights.state
-        if keep is not None:
-            to_hidden *= keep[t, :, None]
-            to_cell *= keep[t, :, None]
-    return to_gates, to_projected
+        to_bias += step.sum(1)
+        to_gates[:, t, :n] = step
+        to_hidden[:, :n] = to_gates[:, t, :n] @ weights.state
+        if keeping is not None:
+            to_hidden *= keeping[:, t]
+            to_cell *= keeping[:, t]
+    return _Gradients(to_gates, to_bias, to_projected, to_hidden, to_cell)
 
 
-def _weight_gradients(
-    inputs: Float[Tensor, "T B I"],
-    weights: _Weights,
-    trace: _Trace,
-    to_gates: Float[Tensor, "T B gates"],
-    to_projected: Float[Tensor, "T B P"],
-    result: list[Tensor | None],
-) -> None:
-    """The gradients of input and weights, one product each over all steps, into `result`."""
-    to_inputs, to_weight_input, to_weight_state, to_bias, to_weight_projection = result
-    dtype = weights.input.dtype
-    gates = to_gates.flatten(0, 1)
-    products = gates.to(dtype)
-    to_inputs.copy_((products @ weights.input).view(inputs.shape))  # type: ignore[union-attr]
-    to_weight_input.copy_(products.T @ inputs.flatten(0, 1).to(dtype))  # type: ignore[union-attr]
-    to_weight_state.copy_(products.T @ trace.hidden_in.flatten(0, 1).to(dtype))  # type: ignore[union-attr]
-    torch.sum(gates, dim=0, out=to_bias)
-    if to_weight_projection is not None:
-        o = trace.gates[..., -trace.tanh_cell.shape[-1] :]
-        memory = (o * trace.tanh_cell).flatten(0, 1).to(dtype)
-        to_weight_projection.copy_(to_projected.flatten(0, 1).to(dtype).T @ memory)
+def _through_clip_(gradient: Tensor, clipped: Tensor, limit: float) -> None:
+    """In place: nothing goes back where the clip's result is at its limit."""
+    torch.ops.aten.hardtanh_backward.grad_input(gradient, clipped, -limit, limit, grad_input=gradient)
+
+
+def _before(
+    outputs: Float[Tensor, "2 T B P"], hidden: Float[Tensor, "2 B P"], keeping: Float[Tensor, "2 T B 1"] | None
+) -> Float[Tensor, "2 T B P"]:
+    """The hidden state as every step saw it."""
+    before = torch.cat([hidden[:, None], outputs], dim=1)[:, :-1]
+    return before if keeping is None else before * keeping
