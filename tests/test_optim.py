@@ -1,5 +1,6 @@
 """AdamW on tables whose rows are not all touched: against torch's AdamW and SparseAdam."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -26,7 +27,8 @@ def test_table_with_gradients_everywhere_is_plain_adamw() -> None:
     torch.testing.assert_close(weight, same_weight)
 
 
-def test_rows_without_a_gradient_are_left_alone_as_by_sparse_adam() -> None:
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_rows_without_a_gradient_are_left_alone_as_by_sparse_adam(as_sparse: bool) -> None:
     config = OptimConfig(weight_decay=0.0)
     table, same = pair()
     ours = build_optimizer([nn.Parameter(torch.zeros(1))], config, [table])
@@ -36,6 +38,8 @@ def test_rows_without_a_gradient_are_left_alone_as_by_sparse_adam() -> None:
         values = torch.randn(len(rows), 3)
         table.grad = torch.zeros_like(table).index_put((torch.tensor(rows),), values)
         same.grad = torch.sparse_coo_tensor(torch.tensor([rows]), values, same.shape, check_invariants=True)
+        if as_sparse:
+            table.grad = table.grad.to_sparse(1)
         ours.step()
         sparse.step()
         untouched = [row for row in range(len(table)) if row not in rows]

@@ -29,15 +29,22 @@ class LmHead(nn.Module):
         return ops.softmax_loss(hidden, self.weight, self.bias, own_weight, own_bias, targets, False)
 
     def sampled_loss(
-        self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"], negatives: Int[Tensor, " S"]
+        self,
+        hidden: Float[Tensor, "M P"],
+        targets: Int[Tensor, " M"],
+        negatives: Int[Tensor, " S"],
+        sparse: bool = False,
     ) -> Float[Tensor, ""]:
-        """The sum of the sampled softmax's losses: every logit less the log of how often its word is drawn."""
+        """The sum of the sampled softmax's losses: every logit less the log of how often its word is drawn.
+
+        `sparse` gives the weight a sparse gradient, of those rows only.
+        """
         chances = log_expected(len(self.bias), len(negatives)).to(self.bias.device)
         column = torch.full_like(self.bias, -1, dtype=torch.long)
         column[negatives] = torch.arange(len(negatives), device=negatives.device)
         # One look-up of both, so that their gradient is one table of the size of the softmax.
         words = torch.cat([negatives, targets])
-        weight, bias = self._rows(words)
+        weight, bias = self._rows(words, sparse)
         bias = bias - chances[words]
         parts = len(negatives), len(targets)
         (weight, own_weight), (bias, own_bias) = weight.split(parts), bias.split(parts)
@@ -63,9 +70,9 @@ class LmHead(nn.Module):
         ]
         return torch.cat(parts) if parts else hidden.new_zeros(0)
 
-    def _rows(self, words: Int[Tensor, " K"]) -> tuple[Float[Tensor, "K P"], Float[Tensor, " K"]]:
+    def _rows(self, words: Int[Tensor, " K"], sparse: bool = False) -> tuple[Float[Tensor, "K P"], Float[Tensor, " K"]]:
         bias = nn.functional.embedding(words, self.bias[:, None]).squeeze(1)
-        return nn.functional.embedding(words, self.weight), bias
+        return nn.functional.embedding(words, self.weight, sparse=sparse), bias
 
 
 @cache

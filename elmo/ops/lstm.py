@@ -291,6 +291,7 @@ def _read_and_trace(
     to_input, to_state = _ready(weights.input).mT, _ready(weights.state).mT
     bias = _ready(bias[:, :, None], clips.forget_bias).mT.to(dtype)
     chunk = max(1, ROWS_AT_ONCE // max(1, rows))
+    products = inputs.new_empty(0)
     for t in range(steps):
         if t % chunk == 0:
             part = inputs[:, t : t + chunk]

@@ -27,13 +27,17 @@ class ObjectiveConfig:
 
 
 class LanguageModel(nn.Module):
-    """A biLM and the softmax that both directions share."""
+    """A biLM and the softmax that both directions share.
 
-    def __init__(self, model: BiLMConfig, n_words: int, objective: ObjectiveConfig) -> None:
+    `sparse` lets a sampled softmax have a sparse gradient; DistributedDataParallel cannot add up such.
+    """
+
+    def __init__(self, model: BiLMConfig, n_words: int, objective: ObjectiveConfig, sparse: bool = False) -> None:
         super().__init__()
         self.bilm = BiLM(model)
         self.lm_head = LmHead(n_words, model.lstm.projection_dim)
         self.objective = objective
+        self.sparse = sparse
 
     def forward(
         self,
@@ -57,7 +61,7 @@ class LanguageModel(nn.Module):
         hidden = nn.functional.dropout(hidden, objective.dropout).flatten(0, 2)
         words = targets.transpose(1, 2).flatten()
         if 0 < objective.negatives < len(self.lm_head.bias):
-            loss = self.lm_head.sampled_loss(hidden, words, self.lm_head.draw(objective.negatives))
+            loss = self.lm_head.sampled_loss(hidden, words, self.lm_head.draw(objective.negatives), self.sparse)
         else:
             loss = self.lm_head.loss(hidden, words)
         return objective.loss_scale * loss / len(words), state

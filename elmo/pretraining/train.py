@@ -123,7 +123,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
 
     seed_step(config.seed, -1, 0)
-    language_model = LanguageModel(config.model, len(vocabulary), config.objective)
+    language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=fabric.world_size == 1)
     optimizer = build_optimizer(language_model.bilm.parameters(), config.optim, language_model.lm_head.parameters())
     model, optimizer = fabric.setup(language_model, optimizer)
     reader = _reader_config(config, fabric)

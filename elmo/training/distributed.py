@@ -39,5 +39,7 @@ def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-tr
         raise InputError(f"accelerator {accelerator!r} with {devices} devices: {error}") from error
     # Of a filter of width 1, whose gradient has the same numbers in the same order whichever stride it names.
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
+    # Of torch's own Adagrad, which makes sparse tensors out of those that it was given.
+    warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
     fabric.launch()
     return fabric

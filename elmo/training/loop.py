@@ -140,19 +140,30 @@ def _step(
         carried = type(carried)(*(tensor.detach() for tensor in carried))
         total += loss.detach() / config.accumulate
     learned = [parameter for parameter in model.parameters() if parameter.grad is not None]
-    norm = nn.utils.get_total_norm([parameter.grad for parameter in learned])  # type: ignore[misc]
+    gradients = [_numbers(parameter) for parameter in learned]
+    norm = nn.utils.get_total_norm(gradients)
     if not (torch.isfinite(total) and torch.isfinite(norm)):
         raise TrainingError(_explain(model, step, total))
-    if optim.clip_norm:
-        nn.utils.clip_grads_with_norm_(learned, optim.clip_norm, norm)
+    if optim.clip_norm and norm > optim.clip_norm:
+        for gradient in gradients:
+            gradient.mul_(optim.clip_norm / norm)
     optimizer.step()
     optimizer.zero_grad()
     return total, float(norm), carried, position
 
 
+def _numbers(parameter: nn.Parameter) -> Tensor:
+    """The numbers of the gradient; a sparse one is left with every row once."""
+    assert parameter.grad is not None
+    if not parameter.grad.is_sparse:
+        return parameter.grad
+    parameter.grad = parameter.grad.coalesce()
+    return parameter.grad._values()
+
+
 def _explain(model: nn.Module, step: int, loss: Tensor) -> str:
     where = ""
-    for what, tensor_of in (("weights", lambda p: p), ("gradients", lambda p: p.grad)):
+    for what, tensor_of in (("weights", lambda p: p), ("gradients", _numbers)):
         bad = [
             name.removeprefix("_forward_module.").removeprefix("module.")
             for name, parameter in model.named_parameters()

@@ -65,15 +65,23 @@ class TableAdamW(torch.optim.AdamW):
             }
         state["step"] += 1
         (beta1, beta2), lr, steps = group["betas"], group["lr"], float(state["step"])
-        touched = gradient != 0
-        rows = (touched if touched.dim() == 1 else touched.any(1)).nonzero().squeeze(1)
-        new = gradient[rows]
+        rows, new = _touched(gradient)
         average = state["exp_avg"][rows].lerp_(new, 1 - beta1)
         square = state["exp_avg_sq"][rows].mul_(beta2).addcmul_(new, new, value=1 - beta2)
         state["exp_avg"][rows], state["exp_avg_sq"][rows] = average, square
         scale = (square / (1 - beta2**steps)).sqrt_().add_(group["eps"])
         values = table[rows].mul_(1 - lr * group["weight_decay"])
         table[rows] = values.addcdiv_(average / (1 - beta1**steps), scale, value=-lr)
+
+
+def _touched(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows that have a gradient, and it."""
+    if gradient.is_sparse:
+        gradient = gradient.coalesce()
+        return gradient.indices()[0], gradient.values()
+    touched = gradient != 0
+    rows = (touched if touched.dim() == 1 else touched.any(1)).nonzero().squeeze(1)
+    return rows, gradient[rows]
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
