@@ -74,6 +74,29 @@ def test_run_killed_several_times_is_the_run_that_was_not(whole, tmp_path, prefe
     check_same(whole, output)
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks Linux for the processes")
+def test_killed_run_leaves_no_process_behind(whole, tmp_path):
+    """Also where the windows that nobody takes any more are larger than a pipe."""
+    large = ("streams=64", "window=50", "epochs=10000", "max_words=100_000_000")
+    command = Command("train", *flags(whole), *large, "--output", tmp_path / "run")
+    deadline = time.monotonic() + 60
+    while not steps_done(tmp_path / "run") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    (child,) = Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children").read_text().split()
+    command.kill()
+    deadline = time.monotonic() + 10
+    while is_running(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_running(child)
+
+
+def is_running(pid: str) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.2, 0.4])
 def test_run_killed_before_its_first_checkpoint(whole, tmp_path, delay):
     """While it counts, or between two files of the run's record: one of the two commands goes on with what is there."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo.training import disk, distributed, loop
+from elmo.training import checkpoint, disk, distributed, loop
 from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.loop import LoopConfig, TrainingError, fit, seed_step
 from elmo.training.monitor import Monitor
@@ -273,14 +273,14 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, monkeypatch, f
     run = Run(tmp_path)
     run.fit(3)
     before = {path: path.read_bytes() for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
-    real_fsync = disk.os.fsync
 
-    def fsync(descriptor: int) -> None:
-        if Path(f"/proc/self/fd/{descriptor}").readlink().name == failing:
-            raise OSError(28, "No space left on device")
-        real_fsync(descriptor)
+    def write(path: Path, content: bytes) -> None:
+        disk.write(path, content[: len(content) // 2] if path.name == failing else content)
+        if path.name == failing:
+            with disk.naming(path):
+                raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(disk.os, "fsync", fsync)
+    monkeypatch.setattr(checkpoint, "write", write)
     with pytest.raises(OSError, match=f"No space left.*--resume.*{failing}"):
         Run(tmp_path).fit(5, resume=True)
     monkeypatch.undo()

@@ -8,6 +8,9 @@
 """
 
 import heapq
+import multiprocessing
+import os
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -388,11 +391,28 @@ class _Windows(IterableDataset):
 
     def __iter__(self) -> Iterator[dict[str, Any] | Exception]:
         torch.set_num_threads(1)
+        _end_with_parent()
         try:
             for batch in LmReader(*self._arguments):
                 yield {name: x.numpy() if isinstance(x, torch.Tensor) else x for name, x in vars(batch).items()}
         except (InputError, OSError) as error:
             yield error
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that started it is gone: a run that is killed leaves none behind.
+
+    DataLoader watches, too, but at its end waits for somebody to take the windows that it has sent.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _unchanged(item: Any) -> Any:
