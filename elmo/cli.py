@@ -94,7 +94,8 @@ def build_parser() -> argparse.ArgumentParser:
     embed.add_argument("--dtype", choices=["float32", "float16"], default="float32")
     embed.add_argument("--state", choices=["reset", "carry", "warm"], default="reset", help="LSTM state of a sentence")
     embed.add_argument("--batch-size", type=int, default=32, metavar="N", help="sentences of a batch, for carry")
-    embed.add_argument("--batch-tokens", type=int, default=2048, metavar="N", help="tokens of a batch")
+    embed.add_argument("--memory", default="256MB", metavar="SIZE", help="for the vectors in work, beside the model")
+    embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")
     embed.add_argument("--device", help="cpu, cuda, cuda:1 ...")
     embed.add_argument(
         "--precision", choices=["float32", "bfloat16", "int8"], default="float32", help="of the products"
@@ -221,7 +222,7 @@ def find_recipe(name: str) -> Path:
 
 
 def embed_verb(arguments: argparse.Namespace) -> None:
-    from elmo.embedding.embedder import Embedder
+    from elmo.embedding.embedder import Embedder, parse_bytes
     from elmo.embedding.job import embed_file
     from elmo.embedding.layers import parse_layers
     from elmo.embedding.store import check_vectors_path
@@ -230,7 +231,7 @@ def embed_verb(arguments: argparse.Namespace) -> None:
     options = {
         name: getattr(arguments, name) for name in ("state", "batch_size", "batch_tokens", "device", "precision")
     }
-    embedder = Embedder.load(arguments.model, **options)
+    embedder = Embedder.load(arguments.model, memory=parse_bytes(arguments.memory), **options)
     with _Counter("sentences", arguments.quiet) as counter:
         done = embed_file(
             embedder,

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.embedding.embedder import Embedder
+from elmo.embedding.embedder import Embedder, parse_bytes, tokens_within
 from elmo.embedding.layers import parse_layers
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
@@ -193,6 +193,30 @@ def test_layers_that_the_model_does_not_have_are_refused(bilm, layers):
 def test_options_out_of_range_are_refused(bilm, options):
     with pytest.raises(InputError, match=r"is 0; at least 1 is expected"):
         Embedder(bilm, **options)
+
+
+def test_batch_follows_from_memory(bilm):
+    a_token = 4 * 16 * (1 + 2 * 2 + 9 * 3)
+    assert Embedder(bilm, memory=100 * a_token).batch_tokens == 100
+    assert Embedder(bilm, memory=100 * a_token, batch_tokens=7).batch_tokens == 7
+    assert Embedder(bilm).batch_tokens == 8192  # of so small a model; more is no faster
+    assert tokens_within(256_000_000, BiLM(BiLMConfig(LstmConfig(8, 512), CONFIG.char_cnn))) > 1500
+    with pytest.raises(InputError, match=r"memory is 2,000 bytes; one token of this model takes 2,048"):
+        Embedder(bilm, memory=2000)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2GB", 2_000_000_000), ("500 MB", 500_000_000), ("1.5k", 1500), ("64kB", 64_000), ("1T", 10**12), ("123", 123)],
+)
+def test_parse_bytes(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1MB", "1.GB", "5 XB", "1e9"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(InputError, match="is no size; give one such as 2GB"):
+        parse_bytes(text)
 
 
 @pytest.mark.parametrize(

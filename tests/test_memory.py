@@ -10,6 +10,7 @@ import torch
 from command import Command
 from small_run import TINY
 
+from elmo.embedding.store import read_vectors
 from elmo.formats import Model, native
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
@@ -57,3 +58,35 @@ def test_embedding_memory_does_not_grow_with_the_text(tmp_path, suffix):
         text, output = write_lines(tmp_path / f"{count}.txt", count), tmp_path / f"{count}.{suffix}"
         peaks.append(peak("embed", text, output, "--model", tmp_path / "model", "--pretokenized"))
     assert peaks[1] - peaks[0] < 40 * MB
+
+
+@pytest.mark.slow
+def test_embedding_memory_of_a_long_line_is_that_of_its_vectors(tmp_path):
+    """Of 300,000 tokens; read as one piece they would take 1.5 GB."""
+    torch.manual_seed(0)
+    native.save(Model(CONFIG, BiLM(CONFIG).state_dict()), tmp_path / "model")
+    peaks = []
+    for count in (20_000, 300_000):
+        text, output = tmp_path / f"{count}.txt", tmp_path / f"{count}.hdf5"
+        text.write_text(" ".join(f"w{number % 5000}" for number in range(count)) + "\n")
+        options = ("--pretokenized", "--layers", "top", "--memory", "64MB")
+        peaks.append(peak("embed", text, output, "--model", tmp_path / "model", *options))
+        with read_vectors(output) as vectors:
+            assert vectors[0].shape == (count, 128)
+    vectors_and_tokens = 280_000 * (4 * 128 + 200)
+    assert peaks[1] - peaks[0] < vectors_and_tokens + 40 * MB
+
+
+@pytest.mark.slow
+def test_embedding_memory_is_what_was_asked_for(tmp_path):
+    """Wide vectors of a quick model, so that they are what takes memory."""
+    torch.manual_seed(0)
+    config = BiLMConfig(LstmConfig(dim=8, projection_dim=512), CONFIG.char_cnn)
+    native.save(Model(config, BiLM(config).state_dict()), tmp_path / "model")
+    text = write_lines(tmp_path / "text.txt", 6_000)
+    peaks = {
+        size: peak("embed", text, tmp_path / f"{size}.hdf5", "--model", tmp_path / "model", "--pretokenized",
+                   "--layers", "all", "--memory", f"{size}MB")
+        for size in (32, 256)
+    }  # fmt: skip
+    assert 100 * MB < peaks[256] - peaks[32] < 256 * MB

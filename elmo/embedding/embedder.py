@@ -5,6 +5,7 @@
 - what the LSTMs remember before a sentence is a policy: "reset", "carry" or "warm"
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -37,6 +38,9 @@ NEUTRAL_TEXT = (
 """What a "warm" state has read, unless another text is given."""
 
 BATCHES_OF_A_CHUNK = 8
+MEMORY = 256_000_000
+MOST_TOKENS = 8192
+"""Of a batch: larger ones are no faster."""
 
 
 class Embedder:
@@ -52,6 +56,10 @@ class Embedder:
     - "warm": a neutral text (`warm_text`, tokens parted by spaces), read once; the same for every sentence.
 
     `precision` is that of the matrix products. On a CPU the weights are packed for them; `library` forces one.
+
+    `memory` is how many bytes the vectors in work may take; besides them there are the model, 32 MB of known words,
+    what the encoder needs for 512 words, and the array of a long sentence. `batch_tokens` is worked out from it unless
+    it is given: the tokens that are read at once; a longer sentence is read in parts.
     """
 
     def __init__(
@@ -63,13 +71,15 @@ class Embedder:
         precision: ops.Precision = "float32",
         library: ops.Library | None = None,
         state: StatePolicy = "reset",
-        batch_tokens: int = 2048,
+        batch_tokens: int | None = None,
+        memory: int = MEMORY,
         batch_size: int = 32,
         keep_state: bool = False,
         warm_text: Sequence[str] = NEUTRAL_TEXT,
     ) -> None:
         _check_choice("state", state, ("reset", "carry", "warm"))
         _check_choice("precision", precision, get_args(ops.Precision))
+        batch_tokens = tokens_within(memory, bilm) if batch_tokens is None else batch_tokens
         for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
             if value < 1:
                 raise InputError(f"{name} is {value}; at least 1 is expected")
@@ -168,6 +178,28 @@ class Embedder:
         """The vectors of one batch, boundaries dropped, and the state after it."""
         with torch.autocast("cuda", torch.bfloat16, enabled=self._autocast):
             return read_sentences(self.bilm, self._words, sentences, select, state, self.batch_tokens)
+
+
+def tokens_within(memory: int, bilm: BiLM) -> int:
+    """The tokens of a batch whose vectors, and those of the sentences read ahead with it, take `memory` bytes.
+
+    Of every token there are at once the input and, twice, the output of every layer, and all layers side by side; of
+    the chunk's other tokens only the latter, which is the result.
+    """
+    lstm = bilm.config.lstm
+    vectors = 1 + 2 * lstm.n_layers + (1 + BATCHES_OF_A_CHUNK) * (lstm.n_layers + 1)
+    a_token = 4 * 2 * lstm.projection_dim * vectors
+    if memory < a_token:
+        raise InputError(f"memory is {memory:,} bytes; one token of this model takes {a_token:,}: give more")
+    return min(memory // a_token, MOST_TOKENS)
+
+
+def parse_bytes(text: str) -> int:
+    """A size as it stands on a command line: `2GB`, `500 MB`, `64kB`, or a number of bytes."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise InputError(f"{text!r} is no size; give one such as 2GB, 500MB, or a number of bytes")
+    return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
 
 
 def _check_sentence(sentence: Sentence, number: int) -> Sentence:

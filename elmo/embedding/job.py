@@ -58,6 +58,7 @@ def embed_file(
             line, tokens = waiting.popleft()
             writer.append(line, tokens, vectors)
             rows, tokens_seen = rows + 1, tokens_seen + len(tokens)
+            del line, tokens, vectors  # a long line's are freed before the next are made
             if progress is not None:
                 progress(rows)
         if not rows:

@@ -33,6 +33,9 @@ INDEX, TOKENS, NPZ_TOKENS = "sentence_to_index", "tokens", "tokens.jsonl"
 MAX_INDEX_CHARACTERS = 16_000_000
 ROWS_AT_ONCE = 1024
 PARQUET_GROUP_BYTES = 16_000_000
+NUMBERS_AT_ONCE = 1 << 22
+"""Of a long row: it is not held a second time, as a whole, in the type of the file."""
+PARQUET_MOST_NUMBERS = (1 << 31) - 1
 
 
 @contextmanager
@@ -71,7 +74,12 @@ class Hdf5Writer:
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
         """The next row. Of a sentence that comes twice the index has both rows; readers of JSON keep the last."""
-        self._output.file.create_dataset(str(self._rows), data=vectors.astype(self._dtype, copy=False))
+        stored = self._output.file.create_dataset(str(self._rows), vectors.shape, self._dtype)
+        tokens_of_row = vectors.shape[-2]
+        step = max(1, NUMBERS_AT_ONCE * tokens_of_row // max(1, vectors.size))
+        for begin in range(0, tokens_of_row, step):
+            stored[..., begin : begin + step, :] = vectors[..., begin : begin + step, :].astype(self._dtype, copy=False)
+            self._output.check()
         self._tokens.append(_to_json(tokens))
         if self._index is not None:
             begin = ", " if self._rows else "{"
@@ -118,9 +126,13 @@ class NpzWriter:
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
         """The next row."""
-        array = io.BytesIO()
-        np.lib.format.write_array(array, vectors.astype(self._dtype, copy=False), allow_pickle=False)
-        self._zip.writestr(f"{self._rows}.npy", array.getbuffer())
+        descr = np.lib.format.dtype_to_descr(self._dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": vectors.shape}
+        numbers = vectors.reshape(-1)
+        with self._zip.open(f"{self._rows}.npy", "w", force_zip64=numbers.nbytes >= 1 << 31) as member:
+            np.lib.format.write_array_header_1_0(member, header)
+            for begin in range(0, numbers.size, NUMBERS_AT_ONCE):
+                member.write(numbers[begin : begin + NUMBERS_AT_ONCE].astype(self._dtype, copy=False).data)
         self._tokens.write(f"{_to_json(tokens)}\n".encode())
         self._rows += 1
 
@@ -160,6 +172,8 @@ class ParquetWriter:
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
         """The next row."""
+        if vectors.size > PARQUET_MOST_NUMBERS:
+            raise InputError(f"row {self._rows} has {vectors.size:,} numbers, too many for Parquet; use .hdf5 or .npz")
         row = (self._rows, list(tokens), vectors.astype(self._dtype, copy=False).ravel(), vectors.shape)
         for column, value in zip(self._group.values(), row, strict=True):
             column.append(value)
