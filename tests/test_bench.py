@@ -1,11 +1,10 @@
 """The benchmark's yardsticks are right: the plain loop does elmo's work, and what is counted is what there is."""
 
-import importlib.util
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -19,7 +18,6 @@ from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 CONFIG = BiLMConfig(
     LstmConfig(dim=24, projection_dim=8), CharCnnConfig(embedding_dim=4, filters=((1, 6), (3, 10)), n_highway=2)
 )
@@ -32,18 +30,8 @@ SENTENCES = [
 ]
 
 
-def load(name: str) -> ModuleType:
-    """A script of benchmarks/, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-plain = load("plain")
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts, no package
+embed, peers, plain = map(importlib.import_module, ("embed", "peers", "plain"))
 
 
 @pytest.fixture
@@ -124,6 +112,54 @@ def test_limits_are_those_of_the_fastest_library():
     assert limits.peak("float32") == 30.0
     assert limits.peak("float32", "torch") == 10.0
     assert limits.peak("int8") == 0.0
+
+
+def test_peers_are_commands_that_get_the_sentences(tmp_path):
+    count = f"{sys.executable} -c 'import sys; print(open(sys.argv[1]).read().split().index(\"rained\"))'"
+    peer = peers.run(f"a counter={count}", SENTENCES, tmp_path / "sentences.txt")
+    assert (peer.name, peer.scaled) == ("a counter", False)
+    assert 0 < peer.tokens_per_second < 19 / 0.001
+    assert (tmp_path / "sentences.txt").read_text(encoding="utf-8").splitlines()[1:] == [
+        "Boats",
+        "Nobody saw the lights go out along the quay .",
+        "",
+        "It rained .",
+    ]
+    program = tmp_path / "program.py"
+    program.write_text("print('loading')\nprint('tokens/s 12.5')\n", encoding="utf-8")
+    assert peers.run(f"teller={sys.executable} {program}", SENTENCES, tmp_path / "s.txt").tokens_per_second == 12.5
+    with pytest.raises(SystemExit, match="NAME=COMMAND"):
+        peers.run("nameless", SENTENCES, tmp_path / "s.txt")
+
+
+def test_peers_from_elsewhere_are_scaled_by_the_products():
+    rows = peers.elsewhere("original", peers.ELSEWHERE / 2)
+    fastest = [row for row in rows if row.name.startswith("simple_elmo")]
+    assert [(row.batch, row.tokens_per_second, row.scaled) for row in fastest] == [(32, 239.5, True), (64, 262.5, True)]
+
+
+@pytest.mark.usefixtures("quick")
+def test_benchmark_of_embedding_writes_what_it_prints(tmp_path, monkeypatch, capsys):
+    """All of it, at a toy's size."""
+    monkeypatch.setitem(embed.SIZES, "original", CONFIG)
+    arguments = ["--tokens", "40", "--rounds", "1", "--batch", "4", "--peer", "again=echo"]
+    monkeypatch.setattr(sys, "argv", ["embed.py", *arguments, "--output", str(tmp_path / "out.json")])
+    monkeypatch.delenv("ELMO_SHARED", raising=False)
+    embed.main()
+    page = capsys.readouterr().out
+    for start in (
+        "**elmo, float32**",
+        "**elmo, int8**",
+        "plain loop | 4",
+        "again |",
+        "simple_elmo",
+        "int8, one sentence",
+    ):
+        assert f"\n| {start}" in page
+    result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert result["plain"][0]["tokens_per_second"] > 0
+    assert result["tokens"] >= 40
+    assert embed.file_name(result["limits"], "small").startswith(result["limits"]["date"])
 
 
 @pytest.fixture

@@ -32,7 +32,10 @@ class Finished:
 
     seconds: float
     peak_bytes: int
-    """Most memory in use at once, of the command or of the largest process that it started."""
+    """Most memory in use at once, of the command or of the largest process that it started.
+
+    The system counts from the size of the process that asked: a smaller command seems as large as that.
+    """
     output: str
 
 
