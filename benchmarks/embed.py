@@ -106,7 +106,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="cpu, cuda, ...")
     parser.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument(
-        "--output", type=Path, help="where JSON and Markdown go (default: results/, by date and hardware)"
+        "--output", type=Path, help="where the results go (default: by date and hardware)"
     )
     arguments = parser.parse_args()
     if arguments.text is None:
