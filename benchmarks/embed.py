@@ -105,9 +105,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND", help="see above")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, ...")
     parser.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
-    parser.add_argument(
-        "--output", type=Path, help="where the results go (default: by date and hardware)"
-    )
+    parser.add_argument("--output", type=Path, help="where the results go (default: by date and hardware)")
     arguments = parser.parse_args()
     if arguments.text is None:
         shared = os.environ.get("ELMO_SHARED")
