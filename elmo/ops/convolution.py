@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmo.ops.precision import product_dtype
-from elmo.ops.products import Product
+from elmo.ops.products import Product, product
 
 
 def convolve_max(
@@ -32,7 +32,7 @@ class _ConvolveMax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, characters: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
         windows = _windows(characters.to(dtype), weight.shape[2])
-        scores = (windows.flatten(0, 1) @ _flat(weight).to(dtype).T).view(*windows.shape[:2], len(weight))
+        scores = product(windows.flatten(0, 1), _flat(weight).to(dtype)).view(*windows.shape[:2], len(weight))
         best = scores.amax(dim=1)
         ctx.save_for_backward(characters, weight, scores, best)
         return best.to(characters.dtype) + bias
@@ -46,9 +46,10 @@ class _ConvolveMax(torch.autograd.Function):
         # The position with the highest score has the gradient; equal ones share it, as in `torch.amax`.
         winners = (scores == best[:, None]).to(scores.dtype)
         to_scores = winners.mul_((gradient / winners.sum(1)).to(scores.dtype)[:, None]).flatten(0, 1)
-        to_weight = (to_scores.T @ windows.flatten(0, 1)).to(weight.dtype)
+        to_weight = product(windows.flatten(0, 1).T, to_scores.T).T.to(weight.dtype)
         to_weight = to_weight.view(weight.shape[0], weight.shape[2], weight.shape[1]).transpose(1, 2)
-        to_windows = (to_scores @ _flat(weight).to(scores.dtype)).view(words, places, weight.shape[2], weight.shape[1])
+        to_windows = product(to_scores, _flat(weight).to(scores.dtype).T)
+        to_windows = to_windows.view(words, places, weight.shape[2], weight.shape[1])
         to_characters = torch.zeros_like(characters)
         for offset in range(weight.shape[2]):
             to_characters[:, offset : offset + places] += to_windows[:, :, offset]

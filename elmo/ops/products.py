@@ -78,6 +78,19 @@ class Int8Product:
         return result.mul_(scale)
 
 
+def product(x: Float[Tensor, "*D M K"], weight: Float[Tensor, "*D N K"]) -> Float[Tensor, "*D M N"]:
+    """`x W^T` with weights that were not packed, by the fastest library; with a leading dimension one for each.
+
+    Not differentiated: for the forward and backward passes of functions that have their own gradient.
+    """
+    for_onednn = x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() > 0
+    if not for_onednn or fastest_library("float32") == "torch":
+        return x @ weight.mT
+    if x.dim() == 3:
+        return torch.stack([product(*pair) for pair in zip(x, weight, strict=True)])
+    return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
+
+
 def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
     """The product with `weight`; `library` is chosen by `fastest_library` unless it is given. CPU only."""
     if precision == "int8":

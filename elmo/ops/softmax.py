@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmo.ops.precision import product_dtype
+from elmo.ops.products import product
 
 LOGITS_AT_ONCE = 2**21
 
@@ -57,7 +58,7 @@ class _SoftmaxLoss(torch.autograd.Function):
         for start in range(0, len(hidden), size):
             block = slice(start, start + size)
             rows, own = hidden[block].to(dtype), target_logits[block]
-            logits = (rows @ products.T).to(bias.dtype) + bias
+            logits = product(rows, products).to(bias.dtype) + bias
             if sampled:
                 hits = (column[block] >= 0).nonzero().squeeze(1)
                 logits[hits, column[block][hits]] = -torch.inf
@@ -68,8 +69,8 @@ class _SoftmaxLoss(torch.autograd.Function):
             probabilities = logits.sub_(total[:, None]).exp_()
             to_bias += probabilities.sum(0)
             probabilities = probabilities.to(dtype)
-            to_hidden[block] = probabilities @ products
-            to_weight += probabilities.T @ rows
+            to_hidden[block] = product(probabilities, products.T)
+            to_weight += product(rows.T, probabilities.T).T
         to_hidden.addcmul_(target_weight, to_target[:, None])
         ctx.save_for_backward(to_hidden, to_weight, to_bias, to_target[:, None] * hidden, to_target)
         return loss
