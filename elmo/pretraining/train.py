@@ -39,8 +39,8 @@ from elmo.training.optim import OptimConfig, build_optimizer
 from elmo.types import LmBatch, LstmState
 
 SMALL = BiLMConfig(
-    LstmConfig(dim=512, projection_dim=128),
-    CharCnnConfig(filters=((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 480)), n_highway=1),
+    LstmConfig(dim=1024, projection_dim=128),
+    CharCnnConfig(filters=((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 256)), n_highway=1),
 )
 """A size that an ordinary CPU trains in hours."""
 
@@ -61,7 +61,7 @@ class TrainConfig:
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
-    streams: int = 128
+    streams: int = 64
     """Parallel streams of text, over all processes: the batch."""
     window: int = 20
     """Tokens through which the gradient goes back; the state goes on to the next window."""
