@@ -54,6 +54,8 @@ def read_sentences(
             if not arrays:
                 arrays = _empty(selected, lengths - 2)
             _put(selected, arrays, start, direction)
+            del layers, selected
+        del inputs, outputs
         start = end
     back = np.argsort(order)
     return [arrays[place] for place in back], LstmState(*(part[:, :, back] for part in state))
