@@ -291,7 +291,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
         "vector size": 2 * found.config.lstm.projection_dim,
         "layers of vectors": found.config.lstm.n_layers + 1,
         "vocabulary": None if found.vocabulary is None else len(found.vocabulary),
-        "CPU products": {precision: ops.fastest_library(precision) for precision in ("float32", "bfloat16")},
+        "CPU products": ops.default_library(),
         "model": config.to_dict(found.config),
         "text": None if found.text is None else config.to_dict(found.text),
         "card": found.card,

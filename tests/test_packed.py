@@ -100,11 +100,26 @@ def test_onednn_is_found_where_torch_has_it():
 
 def test_without_onednn_torch_is_taken(monkeypatch):
     monkeypatch.setattr(products, "has_onednn", lambda: False)
-    products.fastest_library.cache_clear()
-    try:
-        assert products.fastest_library("float32") == "torch"
-    finally:
-        products.fastest_library.cache_clear()
+    assert products.default_library() == "torch"
+    torch.testing.assert_close(products.product(torch.eye(3), torch.ones(2, 3)), torch.ones(3, 2))
+
+
+def test_finding_onednn_draws_no_random_number():
+    """It would be missing from the numbers of a training step: a resumed run would not be the run."""
+    products.has_onednn.cache_clear()
+    before = torch.get_rng_state()
+    products.has_onednn()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 17, 33, 1000])
+def test_products_of_any_number_of_rows(precision, rows):
+    """oneDNN is given few different numbers of rows; nobody sees that."""
+    torch.manual_seed(rows)
+    weight, x = torch.randn(8, 4), torch.randn(rows, 4)
+    result = products.pack(weight, precision)(x)
+    torch.testing.assert_close(result, x @ weight.T, rtol=0, atol=1e-5 if precision == "float32" else 0.1)
 
 
 def test_a_packed_model_reads_many_words_in_parts(monkeypatch):

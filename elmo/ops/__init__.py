@@ -13,6 +13,6 @@ from elmo.ops.lstm import packed_bi_lstm as packed_bi_lstm
 from elmo.ops.products import Library as Library
 from elmo.ops.products import Precision as Precision
 from elmo.ops.products import Product as Product
-from elmo.ops.products import fastest_library as fastest_library
+from elmo.ops.products import default_library as default_library
 from elmo.ops.products import pack as pack
 from elmo.ops.softmax import softmax_loss as softmax_loss
