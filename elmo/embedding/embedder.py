@@ -16,7 +16,7 @@ import torch
 
 from elmo import formats, ops
 from elmo.embedding.layers import Layers, Selection, selection
-from elmo.embedding.reading import read_sentences
+from elmo.embedding.reading import read_independent, read_sentences
 from elmo.embedding.words import WordVectors
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM
@@ -88,7 +88,7 @@ class Embedder:
         if precision == "int8" and not on_cpu:
             raise InputError(f"precision int8 is for the CPU, and the device is {self.device}; use bfloat16")
         self.bilm = bilm.packed(precision, library) if on_cpu else bilm.to(self.device).eval()
-        self._autocast = precision == "bfloat16" and not on_cpu
+        self._bfloat16_on_gpu = precision == "bfloat16" and not on_cpu
         self._words = WordVectors(self.bilm, self.device)
         self.text = text
         self.state: StatePolicy = state
@@ -128,24 +128,34 @@ class Embedder:
     def embed_stream(self, sentences: Iterable[Sentence], layers: Layers = "all") -> Iterator[np.ndarray]:
         """As `embed`, one array at a time and in order, for any number of sentences at constant memory.
 
-        Some sentences are read ahead, to be sorted by length.
+        Some sentences are read ahead, to be read side by side.
         """
         select = selection(layers, self.n_layers)
         if isinstance(sentences, str):
             raise InputError(f"{sentences[:40]!r} is a string; a list of sentences is expected: [text.split()]")
         checked = map(_check_sentence, sentences, range(1 << 62))
-        return self._in_order(checked, select) if self.state == "carry" else self._sorted(checked, select)
+        read = {"reset": self._independent, "carry": self._in_order, "warm": self._warmed}[self.state]
+        return read(checked, select)
 
     def reset_state(self) -> None:
         """Forgets what earlier calls left behind, where `keep_state` asked for it."""
         self._carried = None
 
-    def _sorted(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
-        """Chunk by chunk; the sentences of a chunk are batched by length."""
+    def _independent(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
+        """Chunk by chunk, from the zero state."""
+        while chunk := _take_tokens(sentences, BATCHES_OF_A_CHUNK * self.batch_tokens):
+            with self._autocast():
+                arrays = read_independent(self.bilm, self._words, chunk, select, self.batch_tokens)
+            arrays.reverse()
+            while arrays:
+                yield arrays.pop()
+
+    def _warmed(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
+        """Chunk by chunk, batched by length, from the state after the neutral text."""
         while chunk := _take_tokens(sentences, BATCHES_OF_A_CHUNK * self.batch_tokens):
             vectors: dict[int, np.ndarray] = {}
             for rows in by_length([len(sentence) + 2 for sentence in chunk], self.batch_tokens):
-                state = None if self.state == "reset" else _repeat(self._warm_state(), len(rows))
+                state = LstmState(*(part.expand(-1, -1, len(rows), -1) for part in self._warm_state()))
                 arrays, _ = self._run([chunk[row] for row in rows], select, state)
                 vectors.update(zip(rows, arrays, strict=True))
             for row in range(len(chunk)):
@@ -173,11 +183,14 @@ class Embedder:
         return self._warm
 
     def _run(
-        self, sentences: list[Sentence], select: Selection, state: LstmState | None
+        self, sentences: list[Sentence], select: Selection, state: LstmState
     ) -> tuple[list[np.ndarray], LstmState]:
         """The vectors of one batch, boundaries dropped, and the state after it."""
-        with torch.autocast("cuda", torch.bfloat16, enabled=self._autocast):
+        with self._autocast():
             return read_sentences(self.bilm, self._words, sentences, select, state, self.batch_tokens)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast("cuda", torch.bfloat16, enabled=self._bfloat16_on_gpu)
 
 
 def tokens_within(memory: int, bilm: BiLM) -> int:
@@ -224,10 +237,6 @@ def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
         if budget <= 0:
             break
     return chunk
-
-
-def _repeat(state: LstmState, rows: int) -> LstmState:
-    return LstmState(*(part.expand(-1, -1, rows, -1) for part in state))
 
 
 def _device(name: str | torch.device) -> torch.device:

@@ -1,15 +1,19 @@
-"""The sentences of a batch -> their vectors, some steps at a time, so that no sentence is too long for the memory.
+"""Sentences -> their vectors, some steps at a time, so that no sentence is too long for the memory.
 
-A layer needs the layer below at the same position of the same direction only. So both directions go through all layers
-of the first steps in their own reading order (forward the beginnings of the sentences, backward their ends), then of
-the next steps from the state that was left: exactly what one go over whole sentences gives.
+- a row of the batch is one sentence, or several that are read one after the other from the zero state: so all rows
+  are at work until the end, and the weights, which every step reads, are read for many rows
+- a layer needs the layer below at the same position of the same direction only. So both directions go through all
+  layers of the first steps in their own reading order (forward the beginnings of the sentences, backward their ends),
+  then of the next steps from the state that was left: exactly what one go over whole sentences gives
 """
 
+import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from elmo.embedding.layers import Selection
@@ -18,12 +22,31 @@ from elmo.model.bilm import BiLM
 from elmo.text.characters import BOS, EOS
 from elmo.types import LstmState
 
+Sentence = Sequence[str]
 
-@torch.inference_mode()
+
+@dataclass
+class _Row:
+    """What the two directions of a row of the batch read, each in its own order."""
+
+    forward: list[str] = field(default_factory=list)
+    backward: list[str] = field(default_factory=list)
+    sentences: list[tuple[int, int]] = field(default_factory=list)
+    """Number of the sentence and the position of its first boundary, the same in both directions."""
+
+    def append(self, number: int, sentence: Sentence) -> None:
+        self.sentences.append((number, len(self.forward)))
+        self.forward += (BOS, *sentence, EOS)
+        self.backward += (EOS, *reversed(sentence), BOS)
+
+    def __len__(self) -> int:
+        return len(self.forward)
+
+
 def read_sentences(
     bilm: BiLM,
     words: WordVectors,
-    sentences: Sequence[Sequence[str]],
+    sentences: Sequence[Sentence],
     select: Selection,
     state: LstmState | None = None,
     max_tokens: int = 2048,
@@ -33,63 +56,119 @@ def read_sentences(
     At most `max_tokens` tokens (one of every sentence at least) are in work at once; besides the arrays, memory depends
     on them alone.
     """
-    order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
-    rows = [[BOS, *sentences[row], EOS] for row in order]
-    lengths = np.array([len(row) for row in rows])
+    order = sorted(range(len(sentences)), key=lambda number: -len(sentences[number]))
+    rows = [_Row() for _ in order]
+    for row, number in zip(rows, order, strict=True):
+        row.append(number, sentences[number])
     state = bilm.initial_state(len(rows)) if state is None else state
-    state = LstmState(*(part[:, :, order].clone() for part in state))
+    arrays, state = _read(
+        bilm, words, rows, select, LstmState(*(part[:, :, order].clone() for part in state)), max_tokens
+    )
+    back = np.argsort(order)
+    return arrays, LstmState(*(part[:, :, back] for part in state))
+
+
+def read_independent(
+    bilm: BiLM,
+    words: WordVectors,
+    sentences: Sequence[Sentence],
+    select: Selection,
+    max_tokens: int = 2048,
+    max_rows: int = 128,
+) -> list[np.ndarray]:
+    """The arrays of `read_sentences` for sentences that all begin at the zero state, in at most `max_rows` rows."""
+    rows = _pack(sentences, min(max_rows, max_tokens))
+    arrays, _ = _read(bilm, words, rows, select, bilm.initial_state(len(rows)), max_tokens)
+    return arrays
+
+
+def _pack(sentences: Sequence[Sentence], max_rows: int) -> list[_Row]:
+    """Rows of much the same length, the longest first: every sentence, from the longest on, to the shortest row."""
+    rows = [_Row() for _ in range(min(max_rows, len(sentences)))]
+    lengths = [(0, number) for number in range(len(rows))]
+    for number in sorted(range(len(sentences)), key=lambda number: -len(sentences[number])):
+        length, row = lengths[0]
+        rows[row].append(number, sentences[number])
+        heapq.heapreplace(lengths, (length + len(sentences[number]) + 2, row))
+    return sorted(rows, key=len, reverse=True)
+
+
+@torch.inference_mode()
+def _read(
+    bilm: BiLM, words: WordVectors, rows: list[_Row], select: Selection, state: LstmState, max_tokens: int
+) -> tuple[list[np.ndarray], LstmState]:
+    """The arrays of all sentences in `rows` (the longest first) by number, and the state, changed in place."""
+    lengths = np.array([len(row) for row in rows])
     arrays: list[np.ndarray] = []
     start = 0
-    while start < lengths[0]:
+    while start < lengths.max(initial=0):
         going = int((lengths > start).sum())  # the first rows; the others are at their ends
         end = min(start + max(1, max_tokens // going), int(lengths[0]))
         active = (lengths[:, None] > np.arange(start, end)).sum(0).tolist()
         inputs = _token_vectors(words, rows[:going], start, end)
-        outputs, after = bilm.read(inputs, LstmState(*(part[:, :, :going] for part in state)), active)
+        keep = _keep(rows[:going], start, end).to(inputs.device)
+        outputs, after = bilm.read(
+            inputs, LstmState(*(part[:, :, :going] for part in state)), active, keep.expand(2, -1, -1)
+        )
         for part, new in zip(state, after, strict=True):
             part[:, :, :going] = new
         for direction in range(2):
             layers = torch.cat([inputs[None, direction], outputs[:, direction]])  # N T B P
             selected = select(layers).float().cpu().numpy()
-            if not arrays:
-                arrays = _empty(selected, lengths - 2)
-            _put(selected, arrays, start, direction)
+            arrays = arrays or _empty(selected, rows)
+            _put(selected, rows[:going], arrays, start, direction)
             del layers, selected
         del inputs, outputs
         start = end
-    back = np.argsort(order)
-    return [arrays[place] for place in back], LstmState(*(part[:, :, back] for part in state))
+    return arrays, state
 
 
-def _token_vectors(words: WordVectors, rows: list[list[str]], start: int, end: int) -> Float[Tensor, "2 T B P"]:
+def _token_vectors(words: WordVectors, rows: list[_Row], start: int, end: int) -> Float[Tensor, "2 T B P"]:
     """The word vectors of the steps from `start` to `end`, each direction in its own reading order."""
     places: dict[str, int] = {}
     index: Int[np.ndarray, "2 B T"] = np.zeros((2, len(rows), end - start), np.int64)
     for number, row in enumerate(rows):
-        stop = min(end, len(row))
-        forward, backward = row[start:stop], row[len(row) - stop : len(row) - start]
-        for word in (*forward, *backward):
-            places.setdefault(word, len(places))
-        index[0, number, : stop - start] = [places[word] for word in forward]
-        index[1, number, : stop - start] = [places[word] for word in reversed(backward)]
+        for direction, tokens in enumerate((row.forward, row.backward)):
+            found = [places.setdefault(word, len(places)) for word in tokens[start:end]]
+            index[direction, number, : len(found)] = found
     vectors = words(list(places))
     return vectors[torch.from_numpy(index.transpose(0, 2, 1)).to(vectors.device)]
 
 
-def _empty(selected: Float[np.ndarray, "... T B P"], lengths: Int[np.ndarray, " B"]) -> list[np.ndarray]:
+def _keep(rows: list[_Row], start: int, end: int) -> Bool[Tensor, "T B"]:
+    """False where a sentence begins after another one in its row."""
+    keep = torch.ones(end - start, len(rows), dtype=torch.bool)
+    for number, row in enumerate(rows):
+        for _, begin in row.sentences[1:]:
+            if start <= begin < end:
+                keep[begin - start, number] = False
+    return keep
+
+
+def _empty(selected: Float[np.ndarray, "... T B P"], rows: list[_Row]) -> list[np.ndarray]:
     *layers, _, _, size = selected.shape
-    return [np.empty((*layers, length, 2 * size), np.float32) for length in lengths.tolist()]
+    tokens = {}
+    for row in rows:
+        ends = [begin for _, begin in row.sentences[1:]] + [len(row)]
+        tokens |= {number: end - begin - 2 for (number, begin), end in zip(row.sentences, ends, strict=True)}
+    return [np.empty((*layers, tokens[number], 2 * size), np.float32) for number in range(len(tokens))]
 
 
-def _put(selected: Float[np.ndarray, "... T B P"], arrays: list[np.ndarray], start: int, direction: int) -> None:
+def _put(
+    selected: Float[np.ndarray, "... T B P"], rows: list[_Row], arrays: list[np.ndarray], start: int, direction: int
+) -> None:
     """Writes the vectors of one direction's steps from `start` on to where their tokens are."""
-    size = selected.shape[-1]
-    for number in range(selected.shape[-2]):
-        tokens = arrays[number].shape[-2]
-        # Step 0 and the last step are boundaries in either direction.
-        first, last = max(start, 1), min(start + selected.shape[-3], tokens + 1)
-        steps = selected[..., first - start : last - start, number, :]
-        if direction == 0:
-            arrays[number][..., first - 1 : last - 1, :size] = steps
-        else:
-            arrays[number][..., tokens + 1 - last : tokens + 1 - first, size:] = steps[..., ::-1, :]
+    end, size = start + selected.shape[-3], selected.shape[-1]
+    for place, row in enumerate(rows):
+        for number, begin in row.sentences:
+            tokens = arrays[number].shape[-2]
+            # The first and the last step of a sentence are its boundaries, in either direction.
+            first, last = max(start, begin + 1), min(end, begin + tokens + 1)
+            if first >= last:
+                continue
+            steps = selected[..., first - start : last - start, place, :]
+            low, high = first - begin - 1, last - begin - 1
+            if direction == 0:
+                arrays[number][..., low:high, :size] = steps
+            else:
+                arrays[number][..., tokens - high : tokens - low, size:] = steps[..., ::-1, :]

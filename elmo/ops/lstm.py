@@ -152,16 +152,16 @@ def _read(
     """One direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
     steps, rows = inputs.shape[:2]
     chunk = max(1, ROWS_AT_ONCE // max(1, rows))
-    keeping = None if keep is None else keep.to(inputs.dtype)
+    forget = None if keep is None else [(~kept).nonzero().squeeze(1) for kept in keep.cpu()]
     for start in range(0, steps, chunk):
         part = inputs[start : start + chunk, : rows if active is None else active[start]]
         product = packed.input(part.flatten(0, 1)).to(inputs.dtype)
         gates = product.add_(packed.bias).view(*part.shape[:2], packed.input.size)
         for t in range(start, min(start + chunk, steps)):
             n = rows if active is None else active[t]
-            if keeping is not None:
-                hidden *= keeping[t, :, None]
-                cell *= keeping[t, :, None]
+            if forget is not None and len(forget[t]):
+                hidden.index_fill_(0, forget[t], 0)
+                cell.index_fill_(0, forget[t], 0)
             step_gates, c = gates[t - start, :n], cell[:n]
             step_gates += packed.state(hidden[:n])
             i, j, f, o = _activate(step_gates)

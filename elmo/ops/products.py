@@ -63,20 +63,22 @@ class Int8Product:
 
     def __init__(self, weight: Float[Tensor, "size K"]) -> None:
         self.size = len(weight)
-        self._scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+        scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+        self._scales = scales / 127  # those of the inputs are put in here, too
+        self._zero = torch.tensor(128.5)
         self._zeros = torch.zeros(len(weight), dtype=torch.long)
-        integers = (weight / self._scales[:, None]).round_().to(torch.int8)
+        integers = (weight / scales[:, None]).round_().to(torch.int8)
         self._weight = torch.ops.onednn.qlinear_prepack(integers, [ROWS, weight.shape[1]])
 
     def __call__(self, x: Float[Tensor, "M K"]) -> Float[Tensor, "M size"]:
-        scale = x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-12).div_(127)
-        # Unsigned, with 128 for zero: oneDNN's fast product takes unsigned inputs.
-        integers = (x / scale).round_().add_(128).to(torch.uint8)
+        largest = torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True).clamp_(min=1e-12)
+        # Unsigned, with 128 for zero: oneDNN's fast product takes unsigned inputs. The half rounds what is cut off.
+        integers = torch.addcmul(self._zero, x, 127 / largest).to(torch.uint8)
         weight = (self._weight, self._scales, self._zeros)
         result = torch.ops.onednn.qlinear_pointwise(
             _few_sizes(integers), 1.0, 128, *weight, None, 1.0, 0, torch.float32, "none", [], ""
         )
-        return result[: len(x)].mul_(scale)
+        return result[: len(x)].mul_(largest)
 
 
 def _few_sizes(x: Tensor) -> Tensor:
