@@ -38,7 +38,7 @@ NEUTRAL_TEXT = (
 """What a "warm" state has read, unless another text is given."""
 
 BATCHES_OF_A_CHUNK = 8
-MEMORY = 400_000_000
+MEMORY = 256_000_000
 MOST_TOKENS = 8192
 """Of a batch: larger ones are no faster."""
 
@@ -59,7 +59,8 @@ class Embedder:
 
     `memory` is how many bytes the vectors in work may take; besides them there are the model, 32 MB of known words,
     what the encoder needs for 512 words, and the array of a long sentence. `batch_tokens` is worked out from it unless
-    it is given: the tokens that are read at once; a longer sentence is read in parts.
+    it is given: the tokens that are read at once; a longer sentence is read in parts. With `release` the weights of
+    `bilm` are given up while they are packed for a CPU: half the memory, and `bilm` is of no use any more.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Embedder:
         batch_size: int = 32,
         keep_state: bool = False,
         warm_text: Sequence[str] = NEUTRAL_TEXT,
+        release: bool = False,
     ) -> None:
         _check_choice("state", state, ("reset", "carry", "warm"))
         _check_choice("precision", precision, get_args(ops.Precision))
@@ -87,7 +89,7 @@ class Embedder:
         on_cpu = self.device.type == "cpu"
         if precision == "int8" and not on_cpu:
             raise InputError(f"precision int8 is for the CPU, and the device is {self.device}; use bfloat16")
-        self.bilm = bilm.packed(precision, library) if on_cpu else bilm.to(self.device).eval()
+        self.bilm = bilm.packed(precision, library, release) if on_cpu else bilm.to(self.device).eval()
         self._bfloat16_on_gpu = precision == "bfloat16" and not on_cpu
         self._words = WordVectors(self.bilm, self.device)
         self.text = text
@@ -104,7 +106,9 @@ class Embedder:
     def load(cls, path: str | Path | None = None, **options: Any) -> "Embedder":
         """An embedder with the model at `path` (see `elmo.formats.load`); `options` are those of the class."""
         model = formats.load(path)
-        return cls(model.bilm(), text=model.text, **options)
+        bilm, text = model.bilm(), model.text
+        del model  # or it would hold the weights that are released
+        return cls(bilm, text=text, release=True, **options)
 
     @property
     def n_layers(self) -> int:

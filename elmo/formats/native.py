@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import safetensors
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from elmo.config import ConfigError, from_dict, to_dict
@@ -53,9 +53,15 @@ def describe(path: Path) -> Description:
 def load(path: Path) -> Model:
     """Reads a model; raises InputError or ConfigError where its files do not fit together."""
     found = describe(path)
-    weights = load_file(_folder(path) / WEIGHTS)
-    bilm, lm_head = _parts({name: weight.float() for name, weight in weights.items()})
+    names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
+    bilm, lm_head = _parts({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
     return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card)
+
+
+def _read_weight(file: Path, name: str) -> Tensor:
+    """A float32 copy. The file is opened for it alone: while it is open all that was read is in memory once more."""
+    with safetensors.safe_open(file, framework="pt") as weights:
+        return weights.get_tensor(name).to(torch.float32, copy=True)
 
 
 def save(

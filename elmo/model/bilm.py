@@ -34,17 +34,25 @@ class BiLM(nn.Module):
         self.token_encoder: CharCnn | PackedCharCnn = CharCnn(config.char_cnn, config.lstm.projection_dim)
         self.layers = nn.ModuleList(BiLstmLayer(config.lstm) for _ in range(config.lstm.n_layers))
 
-    def packed(self, precision: ops.Precision = "float32", library: ops.Library | None = None) -> "BiLM":
+    def packed(
+        self, precision: ops.Precision = "float32", library: ops.Library | None = None, release: bool = False
+    ) -> "BiLM":
         """This model for use only: its weights packed for the products that are fastest on this CPU, no gradients.
 
-        `library` forces one; else it is chosen by a short trial.
+        `library` forces one. With `release` every part's own weights are given up when it is packed: half the memory,
+        and this model is of no use any more.
         """
         if isinstance(self.token_encoder, PackedCharCnn):
             return self
         with torch.device("meta"):
             packed = BiLM(self.config)
         packed.token_encoder = PackedCharCnn(self.token_encoder, precision, library)
-        packed.layers = nn.ModuleList(PackedBiLstmLayer(layer, precision, library) for layer in self.layers)  # type: ignore[arg-type]
+        if release:
+            self.token_encoder.to("meta")
+        for number, layer in enumerate(self.layers):
+            packed.layers[number] = PackedBiLstmLayer(layer, precision, library)  # type: ignore[arg-type]
+            if release:
+                layer.to("meta")
         return packed
 
     def initial_state(self, rows: int) -> LstmState:
