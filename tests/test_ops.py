@@ -75,6 +75,21 @@ def test_directions_in_parallel_give_the_same_as_one_after_the_other() -> None:
         assert torch.equal(one, two)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 33])
+def test_linear_is_that_of_torch(rows) -> None:
+    torch.manual_seed(rows)
+    leaves = [torch.randn(*shape, requires_grad=True) for shape in ((rows, 5), (7, 5), (7,))]
+    gradient = torch.randn(rows, 7)
+    results = []
+    for linear in (ops.linear, torch.nn.functional.linear):
+        output = linear(*leaves)
+        results.append((output, *torch.autograd.grad(output, leaves, gradient)))
+    for seen, expected in zip(*results, strict=True):
+        torch.testing.assert_close(seen, expected)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ops.linear(*leaves).dtype == torch.bfloat16
+
+
 def test_products_follow_autocast() -> None:
     layer, arguments = lstm_case(True, True, False, False, torch.float32)
     plain = layer(*arguments)[0]

@@ -80,7 +80,8 @@ class CharCnn(nn.Module):
         vectors = activation(torch.cat(pooled, dim=-1))  # W F
         for highway in self.highways:
             vectors = highway(vectors)
-        vectors = vectors if self.projection is None else self.projection(vectors)
+        if self.projection is not None:
+            vectors = ops.linear(vectors, self.projection.weight, self.projection.bias)
         # Under autocast the projection gives bfloat16; what follows is summed up over many steps and stays in float32.
         return vectors[:n_words].to(self.embedding.dtype)
 

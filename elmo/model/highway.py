@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from elmo import ops
+
 
 class Highway(nn.Module):
     """One highway layer; keeps the size of its input."""
@@ -24,5 +26,6 @@ class Highway(nn.Module):
         nn.init.constant_(self.carry.bias, -2.0)
 
     def forward(self, x: Float[Tensor, "W F"]) -> Float[Tensor, "W F"]:
-        carry = torch.sigmoid(self.carry(x))
-        return x + carry * (torch.relu(self.transform(x)) - x)
+        carry = torch.sigmoid(ops.linear(x, self.carry.weight, self.carry.bias))
+        transformed = torch.relu(ops.linear(x, self.transform.weight, self.transform.bias))
+        return x + carry * (transformed - x)

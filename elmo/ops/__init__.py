@@ -5,6 +5,7 @@ Under `torch.autocast` the matrix products run in its data type (bfloat16); ever
 
 from elmo.ops.convolution import convolve_max as convolve_max
 from elmo.ops.convolution import windows_max as windows_max
+from elmo.ops.linear import linear as linear
 from elmo.ops.lstm import Clips as Clips
 from elmo.ops.lstm import PackedLstm as PackedLstm
 from elmo.ops.lstm import bi_lstm as bi_lstm
