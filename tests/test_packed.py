@@ -128,3 +128,41 @@ def test_a_packed_model_reads_many_words_in_parts(monkeypatch):
     batch = to_batch(SENTENCES)
     with torch.inference_mode():
         torch.testing.assert_close(bilm.packed()(batch).layers, bilm(batch).layers, rtol=0, atol=1e-5)
+
+
+X86_WITH_ONEDNN = products.default_library() == "onednn"
+
+
+def operators(work) -> set[str]:
+    """The names of torch's operators that `work` calls."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        work()
+    return {event.key for event in profile.key_averages()}
+
+
+@pytest.mark.skipif(not X86_WITH_ONEDNN, reason="oneDNN is for x86")
+@pytest.mark.parametrize(
+    ("precision", "expected"),
+    [
+        ("float32", "mkldnn::_linear_pointwise"),
+        ("bfloat16", "mkldnn::_linear_pointwise"),
+        ("int8", "onednn::qlinear_pointwise"),
+    ],
+)
+def test_no_product_of_a_packed_model_falls_back(precision, expected):
+    packed = model().packed(precision)
+    batch = to_batch(SENTENCES)
+    with torch.inference_mode():
+        called = operators(lambda: packed(batch))
+    assert expected in called
+    assert not called & {"aten::mm", "aten::addmm", "aten::bmm", "aten::matmul", "aten::linear"}
+
+
+@pytest.mark.skipif(not X86_WITH_ONEDNN, reason="oneDNN is for x86")
+def test_no_product_of_a_training_step_falls_back():
+    bilm = model().train()
+    for parameter in bilm.parameters():
+        parameter.requires_grad_()
+    called = operators(lambda: bilm(to_batch(SENTENCES)).layers.sum().backward())
+    assert "mkldnn::_linear_pointwise" in called
+    assert not called & {"aten::mm", "aten::addmm", "aten::bmm", "aten::linear"}
