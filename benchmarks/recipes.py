@@ -13,7 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-RECIPES = {"published": "published", "default": "english-small"}
+RECIPES = {"published": ("published",), "default": ()}
+"""What `elmo train` is given."""
 SMALL = (
     "vocab_size=50000", "min_count=2", "streams=64", "precision=32-true",
     "model.lstm.dim=256", "model.lstm.projection_dim=64", "model.char_cnn.n_highway=1",
@@ -37,11 +38,11 @@ def main() -> None:
     print(table(measured))
 
 
-def train(name: str, recipe: str, arguments: argparse.Namespace) -> list[dict[str, float]]:
+def train(name: str, recipe: tuple[str, ...], arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Runs or goes on with one recipe; its records that hold perplexities."""
     folder = arguments.output / name
     steps = arguments.words // (64 * 20 * MARKS)
-    command = [sys.executable, "-m", "elmo", "train", recipe, *arguments.settings]
+    command = [sys.executable, "-m", "elmo", "train", *recipe, *arguments.settings]
     for flag, values in (("--train", arguments.train), ("--heldout", arguments.heldout)):
         command += [part for value in values for part in (flag, value)]
     command += [f"loop.evaluate_steps={steps}", f"max_words={steps * MARKS * 64 * 20}", "epochs=1000"]

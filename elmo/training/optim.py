@@ -13,12 +13,12 @@ class OptimConfig:
     """AdamW, or Adagrad as the published models were trained with."""
 
     name: Literal["adamw", "adagrad"] = "adamw"
-    lr: float = 2e-3
+    lr: float = 4e-3
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.01
     initial_accumulator: float = 1.0
     """Adagrad's sum of squares before the first step."""
-    warmup_steps: int = 200
+    warmup_steps: int = 100
     """Steps of linear increase from zero."""
     decay: float = 0.4
     """The last part of all steps, over which the rate falls linearly to a hundredth; 0 keeps it."""

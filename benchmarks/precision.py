@@ -1,0 +1,61 @@
+"""What bfloat16 and int8 do to the vectors: cosines to float32, layer by layer, and a task's score.
+
+    python benchmarks/precision.py --model run/ --text prose.txt --tokens 20000
+
+Prints a table: the smallest and the mean cosine over all tokens, and how many labelled words have a nearest neighbour
+of their sense (`elmo probe senses`).
+"""
+
+import argparse
+import itertools
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+import elmo
+from elmo.probes import senses
+from elmo.text.corpus import documents
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", help="a model (default: the packaged one)")
+    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--tokens", type=int, default=20_000)
+    arguments = parser.parse_args()
+    sentences = list(up_to(arguments.tokens, arguments.text))
+    occurrences = senses.read_occurrences(Path(str(files("elmo") / "assets/senses.tsv")))
+    exact: list[np.ndarray] = []
+    print(
+        "| precision | layer | smallest cosine | mean cosine | largest difference | same sense |\n" + "|---" * 6 + "|"
+    )
+    for precision in ("float32", "bfloat16", "int8"):
+        embedder = elmo.load(arguments.model, precision=precision)
+        vectors = embedder.embed(sentences)
+        exact = exact or vectors
+        scores = [row.accuracy for row in senses.run(embedder, occurrences)]
+        for layer in range(embedder.n_layers):
+            seen, true = (np.concatenate([array[layer] for array in arrays]) for arrays in (vectors, exact))
+            cosines = (seen * true).sum(1) / np.linalg.norm(seen, axis=1) / np.linalg.norm(true, axis=1)
+            print(
+                f"| {precision} | {layer} | {cosines.min():.6f} | {cosines.mean():.6f} |"
+                f" {np.abs(seen - true).max():.4f} | {100 * scores[layer]:.1f} % |"
+            )
+
+
+def up_to(tokens: int, path: Path) -> Iterator[list[str]]:
+    """The first sentences of a text that hold `tokens` tokens."""
+    tokenizer = Tokenizer(TextConfig())
+    lines = itertools.chain.from_iterable(document.text.split("\n") for document in documents([path]))
+    for sentence in itertools.chain.from_iterable(map(tokenizer.sentences, lines)):
+        if tokens <= 0:
+            return
+        tokens -= len(sentence)
+        yield sentence
+
+
+if __name__ == "__main__":
+    main()
