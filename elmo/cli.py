@@ -122,6 +122,17 @@ def build_parser() -> argparse.ArgumentParser:
     convert.add_argument("--softmax-dtype", choices=["float32", "float16"], help="of the softmax, if another")
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
 
+    models = _verb(verbs, "models", models_verb, "the published models that are known by name, and which are here")
+    models.add_argument("--json", action="store_true", help="print JSON: addresses, licences, and where they were read")
+
+    pull = _verb(verbs, "pull", pull_verb, "download a published model into the cache, or go on with it")
+    pull.add_argument("names", nargs="+", metavar="NAME", help="as elmo models lists them")
+    pull.add_argument("--quiet", action="store_true", help="show no progress")
+
+    verify = _verb(verbs, "verify", verify_verb, "compare files with the hashes of the published models")
+    verify.add_argument("models", nargs="+", metavar="NAME|PATH", help="a pulled model, a file, or a folder of files")
+    verify.add_argument("--json", action="store_true", help="print JSON")
+
     neighbors = _verb(verbs, "neighbors", neighbors_verb, "occurrences of a word that are used alike, by layer")
     neighbors.add_argument("word", help="a word, or a sentence (tokens between spaces) that holds --word")
     neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence that is meant")
@@ -321,6 +332,55 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     print(f"{target}: written as {wanted}{left_out if wanted == 'allennlp' else ''}")
 
 
+def models_verb(arguments: argparse.Namespace) -> None:
+    from elmo.formats import cache, published
+
+    if arguments.json:
+        rows = [config.to_dict(model) | {"pulled": cache.is_pulled(model)} for model in published.models()]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    rows = [
+        [model.name, "yes" if cache.is_pulled(model) else "", model.language, model.layout, model.about]
+        for model in published.models()
+    ]
+    _table(["name", "here", "language", "layout", "about"], rows)
+    print(f"cache: {cache.cache_folder()}; elmo pull NAME brings one here, and then elmo.load(NAME) opens it")
+
+
+def pull_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+    from elmo.formats.pull import pull
+
+    for name in arguments.names:
+        with _Counter(f"bytes of {name}", arguments.quiet) as counter:
+            pulled = pull(name, lambda file, done, total: counter.update(done, total))
+        model = pulled.model
+        print(f"{pulled.path}: {model.name}, {'downloaded' if pulled.new else 'here already'}")
+        for file in pulled.new:
+            known = any(row.sha256 for row in model.files if row.name == file)
+            said = "as published" if known else "none is published to compare it with"
+            print(f"    {file}: sha256 {pulled.sha256[file]}, {said}")
+        print(f"    licence: {model.license or 'not stated at the source'}; please cite: {model.citation}")
+        try:
+            formats.describe(pulled.path)
+        except InputError as error:
+            raise InputError(f"{model.name} was downloaded, but cannot be opened: {error}") from error
+
+
+def verify_verb(arguments: argparse.Namespace) -> None:
+    from elmo.formats import cache
+
+    found = [file for reference in arguments.models for file in cache.verify(reference)]
+    if arguments.json:
+        print(json.dumps([vars(file) | {"path": str(file.path)} for file in found], indent=2))
+    else:
+        for file in found:
+            print(f"{file.path}: {file.verdict}{f' ({file.about})' if file.about else ''}; sha256 {file.sha256 or '-'}")
+    wrong = [str(file.path) for file in found if file.verdict in ("differs", "missing")]
+    if wrong:
+        raise InputError(f"{', '.join(wrong)}: not what was published or pulled; remove and pull again: elmo pull NAME")
+
+
 def neighbors_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
@@ -457,19 +517,19 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 class _Counter:
-    """How many are done and how fast, on the terminal only."""
+    """How many are done, of how many where that is known, and how fast; on the terminal only."""
 
     def __init__(self, what: str, quiet: bool) -> None:
         from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         console = Console(stderr=True)
-        columns = (SpinnerColumn(), TextColumn("{task.completed:,} " + what), TimeElapsedColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.completed:,} " + what), BarColumn(20), TimeElapsedColumn())
         self._progress = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
         self._task = self._progress.add_task(what, total=None)
 
-    def update(self, done: int) -> None:
-        self._progress.update(self._task, completed=done)
+    def update(self, done: int, total: int | None = None) -> None:
+        self._progress.update(self._task, completed=done, total=total)
 
     def __enter__(self) -> "_Counter":
         self._progress.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from elmo.errors import InputError
-from elmo.formats import allennlp, native
+from elmo.formats import allennlp, cache, native
 from elmo.formats.stored import Description as Description
 from elmo.formats.stored import Model as Model
 
@@ -19,8 +19,9 @@ DEFAULT_MODEL = "english-small"
 
 
 def load(path: str | Path | None = None) -> Model:
-    """Reads a model: a folder, one of its files, or the name of a packaged model ("default" or None for the usual one).
+    """Reads a model: a folder, one of its files, or a name ("default" or None for the usual packaged model).
 
+    A name is that of a packaged model, or of a published one that `elmo pull` has brought here.
     Raises FileNotFoundError where there is nothing, InputError where it is not a model or is damaged; one line each.
     """
     found = find(path)
@@ -34,7 +35,7 @@ def describe(path: str | Path | None = None) -> Description:
 
 
 def find(path: str | Path | None = None) -> Path:
-    """The path that `path` means; a packaged model may be given by its name, a training run by its folder."""
+    """The path that `path` means: a model by its name, packaged or pulled; a training run by its folder."""
     name = DEFAULT_MODEL if path is None or str(path) == "default" else str(path)
     if native.recognizes(Path(name) / TRAINED):
         return Path(name) / TRAINED
@@ -42,8 +43,13 @@ def find(path: str | Path | None = None) -> Path:
         return Path(name)
     if name in packaged():
         return ASSETS / name
+    pulled = cache.local(name)
+    if pulled is not None:
+        return pulled
     names = ", ".join(packaged()) or "none"
-    raise FileNotFoundError(f"{name}: no such file or folder, nor a packaged model (these are: {names})")
+    raise FileNotFoundError(
+        f"{name}: no such file or folder, nor a packaged model (these are: {names}), nor a published one (elmo models)"
+    )
 
 
 def packaged() -> list[str]:

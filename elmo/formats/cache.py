@@ -1,0 +1,162 @@
+"""Published models on this machine: one folder a model, in the cache.
+
+`ELMO_CACHE` names the cache; else it is `elmo` in `XDG_CACHE_HOME`, or in `~/.cache`. With a model's files lies
+`pulled.json`, which says where each came from and what its sha256 was then. Nothing here reaches for a network.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from elmo.errors import InputError
+from elmo.formats import published
+from elmo.formats.download import sha256_of
+from elmo.formats.published import PublishedModel
+
+RECORD = "pulled.json"
+Verdict = Literal["as published", "as pulled", "unknown", "differs", "missing"]
+
+
+def cache_folder() -> Path:
+    """Where pulled models are."""
+    if named := os.environ.get("ELMO_CACHE"):
+        return Path(named).expanduser()
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification: a relative path is to be ignored.
+    return (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "elmo"
+
+
+def folder_of(model: PublishedModel) -> Path:
+    """The model's folder, whether it is there or not."""
+    return cache_folder() / model.name
+
+
+def file_names(model: PublishedModel) -> list[str]:
+    """The files that the model consists of here. What an archive holds is only known once it was pulled."""
+    record = read_record(folder_of(model))
+    unpacked = [name for file in model.files if file.unpack for name in record.get(file.name, {}).get("holds", [])]
+    return [*(file.name for file in model.files if not file.unpack), *unpacked]
+
+
+def is_pulled(model: PublishedModel) -> bool:
+    """Whether all files of the model are here."""
+    names = file_names(model)
+    return bool(names) and all((folder_of(model) / name).is_file() for name in names)
+
+
+def local(reference: str | Path) -> Path | None:
+    """The file or folder on this machine that `reference` means; None where it is nothing that is known here.
+
+    `reference` is a path, the name of a published model (its folder, or its file where it is a single one), one of the
+    addresses from which programs load a published file (its copy in the cache), or the bare name of such a file
+    (`elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5`). Nothing is downloaded: raises FileNotFoundError with the command
+    where a model is known and not here, InputError where an address is not known.
+    """
+    if Path(reference).exists():
+        return Path(reference)
+    model = published.find_model(str(reference))
+    if model is not None:
+        _require(model, str(reference))
+        names = file_names(model)
+        return folder_of(model) / names[0] if len(names) == 1 else folder_of(model)
+    found = published.find_file(str(reference))
+    if found is not None:
+        model, file = found
+        path = folder_of(model) / file.name
+        if not path.is_file():
+            _require(model, str(reference))
+        return path if path.is_file() else folder_of(model)
+    if "://" in str(reference):
+        raise InputError(
+            f"{reference}: not an address of a published model (elmo models --json lists them); download the file"
+            " yourself and give its path"
+        )
+    return None
+
+
+def _require(model: PublishedModel, reference: str) -> None:
+    if not is_pulled(model):
+        what = "a published model" if model.name == reference else f"of the published model {model.name}"
+        raise FileNotFoundError(
+            f"{reference}: {what}, which is not in {cache_folder()}; get it: elmo pull {model.name}"
+        )
+
+
+def read_record(folder: Path) -> dict[str, dict[str, Any]]:
+    """What `pulled.json` says of each file; nothing where there is none."""
+    try:
+        files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return files if isinstance(files, dict) else {}
+
+
+# Verifying
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What became of one file."""
+
+    path: Path
+    verdict: Verdict
+    sha256: str | None
+    about: str
+    """Which published file it is, or what was expected."""
+
+
+def verify(reference: str | Path) -> list[Verified]:
+    """Compares files with the table by their sha256: those of a pulled model by its name, one file, or a folder's.
+
+    "as published": the sha256 is in the table. "as pulled": the table has none for it, and it is what `elmo pull`
+    got. "differs": from either. "unknown": there is nothing to compare it with. "missing": a file of the model is not
+    here. Raises FileNotFoundError where `reference` is neither a path nor a name.
+    """
+    path = Path(reference)
+    if path.is_file():
+        return [_verify(path)]
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file() and not _is_ours(file))
+        if not files:
+            raise InputError(f"{path}: no files in it")
+        return [_verify(file) for file in files]
+    model = published.find_model(str(reference))
+    if model is None:
+        raise FileNotFoundError(f"{reference}: no such file or folder, nor a published model (elmo models lists them)")
+    names = file_names(model) or [file.name for file in model.files]
+    return [_verify(folder_of(model) / name, model) for name in names]
+
+
+def _is_ours(file: Path) -> bool:
+    return file.name == RECORD or file.name.startswith(".") or file.name.endswith((".part", ".part.json"))
+
+
+def _verify(path: Path, model: PublishedModel | None = None) -> Verified:
+    if not path.is_file():
+        return Verified(path, "missing", None, f"elmo pull {model.name}" if model else "")
+    digest = sha256_of(path)
+    same = published.files_by_hash().get(digest)
+    if same is not None:
+        return Verified(path, "as published", digest, f"{same[0].name}: {same[1].name}")
+    expected = _expected(path, model)
+    if expected is not None:
+        return Verified(path, "differs", digest, f"{expected} is published")
+    recorded = read_record(path.parent)
+    pulled = {name: value for entry in recorded.values() for name, value in entry.get("holds", {}).items()}
+    pulled |= {name: entry.get("sha256") for name, entry in recorded.items()}
+    if pulled.get(path.name) is not None:
+        verdict: Verdict = "as pulled" if pulled[path.name] == digest else "differs"
+        return Verified(path, verdict, digest, f"{pulled[path.name]} was pulled; none is published")
+    return Verified(path, "unknown", digest, "no published sha256 to compare with")
+
+
+def _expected(path: Path, model: PublishedModel | None) -> str | None:
+    """The published sha256 of the file that has this name: in its model, or where names tell (`elmo_...`)."""
+    model = model or published.find_model(path.absolute().parent.name)
+    found = next((file for file in model.files if file.name == path.name), None) if model is not None else None
+    if found is None:
+        by_name = published.find_file(path.name)
+        found = by_name[1] if by_name is not None else None
+    return None if found is None else found.sha256

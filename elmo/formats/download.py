@@ -1,0 +1,261 @@
+"""One file from the web: resumed by HTTP range, checked, and in its place whole or not at all.
+
+- what has come is kept beside the target as `NAME.part` and goes on from there, in this call or a later one
+- an interrupted file goes on only where the server says that it is still the same one (`If-Range`), or where the
+  sha256 is known and will tell
+- addresses are tried in turn; a wrong length or hash is a failure of its address
+"""
+
+import errno
+import hashlib
+import json
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from pathlib import Path
+from typing import IO, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+
+from elmo.formats.whole import DISK_FULL
+
+TIMEOUT = 60.0
+"""Seconds without a byte after which a connection counts as broken."""
+RETRIES = 4
+"""How often in a row an address may fail without a byte of progress."""
+MOST_TRIES = 100
+PAUSE = 1.0
+"""Seconds before the second try without progress; then twice as many each time."""
+CHUNK = 1 << 18
+
+Progress = Callable[[int, int | None], None]
+"""Told how many bytes there are, and of how many."""
+
+
+class DownloadError(OSError):
+    """A file that could not be had from any of its addresses; one line says why each failed."""
+
+
+class _Failure(Exception):
+    """One address failed for good."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is known of the file beforehand."""
+
+    bytes: int | None = None
+    sha256: str | None = None
+
+
+def download(urls: Sequence[str], target: Path, wanted: Wanted | None = None, progress: Progress | None = None) -> str:
+    """Puts the file at `target` and returns its sha256.
+
+    Raises DownloadError, and OSError where it cannot be written; what has come by then is kept for the next call.
+    """
+    wanted = wanted or Wanted()
+    part = _Part(target, wanted, progress or (lambda done, total: None))
+    reasons = []
+    for url in urls:
+        try:
+            digest = _from(url, part)
+        except _Failure as failure:
+            reasons.append(f"{urlsplit(url).netloc}: {failure}")
+            continue
+        part.finish(target)
+        return digest
+    raise DownloadError(f"{target.name} could not be downloaded ({'; '.join(reasons) or 'no address is known'})")
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Part:
+    """The file as far as it has come, and what the server said of it."""
+
+    def __init__(self, target: Path, wanted: Wanted, progress: Progress) -> None:
+        self.path = target.with_name(target.name + ".part")
+        self.wanted = wanted
+        self.progress = progress
+        self._record = target.with_name(target.name + ".part.json")
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def validator(self, url: str) -> str | None:
+        """What `If-Range` needs so that the server goes on only with the same file; "" to go on without; None: not."""
+        try:
+            known = json.loads(self._record.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            known = {}
+        if isinstance(known, dict) and known.get("url") == url and known.get("validator"):
+            return str(known["validator"])
+        return "" if self.wanted.sha256 or not self.size else None
+
+    def begin(self, url: str, headers: HTTPMessage) -> None:
+        """The file is written anew from its first byte; what the server calls this version is kept."""
+        etag = headers.get("ETag", "")
+        validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
+        self._record.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
+
+    def discard(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._record.unlink(missing_ok=True)
+
+    def finish(self, target: Path) -> None:
+        self.path.replace(target)
+        self._record.unlink(missing_ok=True)
+
+
+def _from(url: str, part: _Part) -> str:
+    """Reads the whole file from one address and checks it; a wrong one that was put together is read once more."""
+    while True:
+        in_one_piece = _read(url, part)
+        digest = sha256_of(part.path)
+        if part.wanted.sha256 in (None, digest):
+            return digest
+        part.discard()
+        if in_one_piece:
+            raise _Failure(f"the file has sha256 {digest}, {part.wanted.sha256} is expected")
+
+
+def _read(url: str, part: _Part) -> bool:
+    """Reads on until the file is whole, through broken connections; tells whether one answer held all of it."""
+    opener, fruitless, problem = build_opener(_Redirects), 0, ""
+    if part.wanted.bytes is not None and part.size >= part.wanted.bytes:
+        if part.size == part.wanted.bytes:
+            return False
+        part.discard()
+    for _ in range(MOST_TRIES):
+        before = part.size
+        problem, began_at = _try(opener, url, part)
+        if problem is None:
+            return began_at == 0
+        fruitless = 0 if part.size > before else fruitless + 1
+        if fruitless > RETRIES:
+            break
+        if fruitless:
+            time.sleep(PAUSE * 2 ** (fruitless - 1))
+    raise _Failure(problem)
+
+
+def _try(opener: OpenerDirector, url: str, part: _Part) -> tuple[str | None, int]:
+    """One request: what was wrong (None when the file is whole), and the byte from which its answer was written.
+
+    Raises _Failure where no further request to this address helps.
+    """
+    headers = {"User-Agent": "elmo-torch", "Accept-Encoding": "identity"}
+    validator = part.validator(url)
+    if validator is None:
+        part.discard()
+    elif part.size:
+        headers |= {"Range": f"bytes={part.size}-"} | ({"If-Range": validator} if validator else {})
+    have = part.size
+    try:
+        with opener.open(Request(url, headers=headers), timeout=TIMEOUT) as response:
+            return _receive(response, url, part)
+    except HTTPError as error:
+        with error:
+            return _refused(error, part), have
+    except (OSError, HTTPException) as error:
+        return _broken(error, part), have
+
+
+def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None, int]:
+    """Writes what comes; the result is that of `_try`."""
+    have, total = 0, response.length
+    if response.status == 206:
+        have = part.size
+        start, total = _content_range(response.headers)
+        if start != have:
+            part.discard()
+            return f"asked for bytes from {have:,} on it sends others ({response.headers.get('Content-Range')})", 0
+    expected = part.wanted.bytes if total is None else total
+    if part.wanted.bytes not in (None, expected):
+        raise _Failure(f"the file has {expected:,} bytes, {part.wanted.bytes:,} are expected")
+    if have == 0:
+        part.begin(url, response.headers)
+    began_at = have
+    _check_room(part, (expected or 0) - have)
+    with part.path.open("ab" if have else "wb") as file:
+        while chunk := response.read(CHUNK):
+            file.write(chunk)
+            have += len(chunk)
+            part.progress(have, expected)
+            if expected is not None and have > expected:
+                raise _Failure(f"it sends more than the {expected:,} bytes that are expected")
+    if expected is not None and have < expected:
+        return f"the connection ended after {have:,} of {expected:,} bytes", began_at
+    return None, began_at
+
+
+def _refused(error: HTTPError, part: _Part) -> str | None:
+    """What a status other than 2xx means."""
+    if error.code == 416:  # the range begins at the end, or behind it: is the file whole already?
+        whole = error.headers.get("Content-Range", "") == f"bytes */{part.size}"
+        if whole and part.wanted.bytes in (None, part.size):
+            return None
+        part.discard()
+        return "it has another length than before"
+    said = f"{error.code} {error.reason}"
+    if error.code in (404, 410):
+        raise _Failure(f"{said}: the file is gone from there")
+    if error.code < 500 and error.code not in (408, 429):
+        raise _Failure(said)
+    return said
+
+
+def _broken(error: OSError | HTTPException, part: _Part) -> str:
+    """What a failure of the network means. One of the disk is raised: errors of sockets name no file."""
+    reason: Any = error.reason if isinstance(error, URLError) else error
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        free = shutil.disk_usage(part.path.parent).free
+        said = f"{error.strerror} after {part.size:,} bytes, {free:,} are free; make room and pull again"
+        raise OSError(error.errno, said, str(part.path)) from error
+    if isinstance(error, OSError) and error.filename is not None:
+        raise error
+    if isinstance(reason, socket.gaierror):
+        raise _Failure("no such host: it is gone, or this machine has no network")
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        raise _Failure(f"its certificate is not to be trusted ({reason.verify_message})")
+    if isinstance(reason, TimeoutError):
+        return f"no answer in {TIMEOUT:.0f} s"
+    return str(reason) or type(reason).__name__
+
+
+def _check_room(part: _Part, needed: int) -> None:
+    free = shutil.disk_usage(part.path.parent).free
+    if needed > free:
+        said = f"{needed:,} bytes are to come and {free:,} are free; make room, or name another folder in ELMO_CACHE"
+        raise OSError(errno.ENOSPC, said, str(part.path.parent))
+
+
+def _content_range(headers: HTTPMessage) -> tuple[int | None, int | None]:
+    """First byte and whole length of an answer to a request for a range, where it says them."""
+    unit, _, rest = headers.get("Content-Range", "").partition(" ")
+    span, _, total = rest.partition("/")
+    first = span.partition("-")[0]
+    if unit != "bytes" or not first.isdigit():
+        return None, None
+    return int(first), int(total) if total.isdigit() else None
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Goes where a server points, but not from an encrypted address to a plain one, nor to other schemes."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
+        if new not in ("http", "https") or (old, new) == ("https", "http"):
+            raise _Failure(f"it points to {newurl}, which is not followed from {old}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)

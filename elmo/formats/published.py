@@ -1,0 +1,127 @@
+"""The table of published models (`models.toml`): where each one's files are, and where that was read.
+
+The table is data. Nothing here reaches for a network or looks into the cache; `pull` and `cache` do.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from elmo.config import ConfigError, from_dict, load_toml, merge
+from elmo.errors import InputError
+
+TABLE = Path(__file__).with_name("models.toml")
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """One file of a published model."""
+
+    name: str
+    """What it is called in the cache."""
+    urls: tuple[str, ...] = ()
+    """Where it can be downloaded: the authors' own address, then mirrors. Empty: nowhere by a plain request."""
+    known_as: tuple[str, ...] = ()
+    """Other addresses that programs pass for this file; never downloaded from."""
+    bytes: int | None = None
+    sha256: str | None = None
+    hash_from: str = ""
+    """Where size and hash were read."""
+    unpack: bool = False
+    """A .tar.gz whose files are put into the model's folder in its place."""
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """One row of the table. An empty field means that the source does not say."""
+
+    name: str
+    language: str
+    about: str
+    layout: str
+    page: str
+    """Where a person finds it."""
+    files: tuple[PublishedFile, ...]
+    citation: str
+    address_from: str
+    """Where the addresses were read."""
+    license: str = ""
+    license_from: str = ""
+    """Where the licence was read, or looked for and not found."""
+    aliases: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def bytes(self) -> int | None:
+        """Of all its files, where all are known."""
+        sizes = [file.bytes for file in self.files if file.bytes is not None]
+        return sum(sizes) if sizes and len(sizes) == len(self.files) else None
+
+
+@cache
+def models() -> tuple[PublishedModel, ...]:
+    """The whole table, in its order."""
+    rows = []
+    for collection in load_toml(TABLE)["collection"]:
+        shared = {key: value for key, value in collection.items() if key != "model"}
+        rows += [merge(shared, row) for row in collection["model"]]
+    try:
+        return tuple(from_dict(PublishedModel, row) for row in rows)
+    except ConfigError as error:
+        raise ConfigError(f"{TABLE}: {error}") from error
+
+
+def find_model(name: str) -> PublishedModel | None:
+    """The model with this name or alias, in any case of letters."""
+    wanted = name.lower()
+    for model in models():
+        if wanted in (known.lower() for known in (model.name, *model.aliases)):
+            return model
+    return None
+
+
+def model_named(name: str) -> PublishedModel:
+    """As `find_model`; raises InputError where there is none."""
+    model = find_model(name)
+    if model is None:
+        close = [other.name for other in models() if name.lower() in other.name.lower()]
+        hint = f"close to it: {', '.join(close[:8])}" if close else "elmo models lists them"
+        raise InputError(f"{name!r} is not a published model that is known here; {hint}")
+    return model
+
+
+def find_file(reference: str) -> tuple[PublishedModel, PublishedFile] | None:
+    """The file that an address means, or a bare file name of AllenNLP (`elmo_...`): the first in the table."""
+    if "/" not in reference:
+        return next(((m, f) for m, f in _files() if f.name == reference and f.name.startswith("elmo_")), None)
+    wanted = normal_address(reference)
+    return next(((m, f) for m, f in _files() if wanted in map(normal_address, (*f.urls, *f.known_as))), None)
+
+
+def files_by_hash() -> dict[str, tuple[PublishedModel, PublishedFile]]:
+    """Every file whose sha256 is known, by that; of several models with the same file the first."""
+    found: dict[str, tuple[PublishedModel, PublishedFile]] = {}
+    for model, file in _files():
+        if file.sha256 is not None:
+            found.setdefault(file.sha256, (model, file))
+    return found
+
+
+def normal_address(url: str) -> str:
+    """An address without scheme and query, S3's two ways of writing a bucket made one: for comparing only."""
+    parts = urlsplit(url)
+    host, path = parts.netloc.lower(), parts.path
+    in_path = re.fullmatch(r"s3[-.\w]*\.amazonaws\.com", host)
+    in_host = re.fullmatch(r"([-\w]+)\.s3[-.\w]*\.amazonaws\.com", host)
+    if in_path:
+        return f"s3:{path}"
+    if in_host:
+        return f"s3:/{in_host[1]}{path}"
+    return f"{parts.scheme}:{host}{path}" if parts.scheme == "hf" else f"{host}{path}"
+
+
+def _files() -> Iterator[tuple[PublishedModel, PublishedFile]]:
+    return ((model, file) for model in models() for file in model.files)

@@ -1,0 +1,172 @@
+"""Brings a published model into the cache: each file from the first of its addresses that gives it whole.
+
+`ELMO_OFFLINE` (set to anything but 0 or nothing) forbids it. A second `pull` of a model that is here downloads nothing.
+"""
+
+import datetime
+import json
+import os
+import shutil
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.formats import cache, published
+from elmo.formats.download import DownloadError, Wanted, download, sha256_of
+from elmo.formats.published import PublishedFile, PublishedModel
+from elmo.formats.whole import whole
+
+Progress = Callable[[str, int, int | None], None]
+"""Told a file's name, how many bytes of it there are, and of how many."""
+
+MOST_UNPACKED = 20
+"""An archive that unpacks to more than so many times its size is no model: weights hardly compress."""
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """A model that is here."""
+
+    model: PublishedModel
+    path: Path
+    """What `elmo.load` opens."""
+    new: tuple[str, ...]
+    """The files that were downloaded now."""
+    sha256: dict[str, str]
+    """Of every file that was downloaded, now or before."""
+
+
+def is_offline() -> bool:
+    """Whether the variable ELMO_OFFLINE forbids the network."""
+    return os.environ.get("ELMO_OFFLINE", "") not in ("", "0")
+
+
+def pull(name: str, progress: Progress | None = None) -> Pulled:
+    """Downloads what is not here yet of the model with this name.
+
+    Raises InputError where the name is not known, has no address or is not allowed to be fetched, DownloadError (an
+    OSError) where no address gave a file; what has come by then stays, and the next call goes on from there.
+    """
+    model = published.model_named(name)
+    folder = cache.folder_of(model)
+    missing = [file for file in model.files if not _is_here(folder, file)]
+    if missing or not model.files:
+        _check_may_download(model, missing)
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            for file in missing:
+                _pull_file(model, file, folder, progress)
+    path = cache.local(model.name)
+    assert path is not None, "a published name"
+    digests = {file: entry["sha256"] for file, entry in cache.read_record(folder).items() if "sha256" in entry}
+    return Pulled(model, path, tuple(file.name for file in missing), digests)
+
+
+def _is_here(folder: Path, file: PublishedFile) -> bool:
+    if not file.unpack:
+        return (folder / file.name).is_file()
+    holds = cache.read_record(folder).get(file.name, {}).get("holds", {})
+    return bool(holds) and all((folder / name).is_file() for name in holds)
+
+
+def _check_may_download(model: PublishedModel, missing: list[PublishedFile]) -> None:
+    by_hand = f"get it at {model.page} and put it into {cache.folder_of(model)}"
+    if is_offline():
+        raise InputError(f"{model.name} is not here, and ELMO_OFFLINE is set; unset it, or {by_hand}")
+    if not model.files:
+        raise InputError(f"{model.name}: no address is known that a program can fetch; get it at {model.page}")
+    for file in missing:
+        if not file.urls:
+            raise InputError(f"{model.name}: no address of {file.name} is known that a program can fetch; {by_hand}")
+
+
+def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progress: Progress | None) -> None:
+    tell = None if progress is None else lambda done, total: progress(file.name, done, total)
+    target = folder / file.name
+    try:
+        digest = download(file.urls, target, Wanted(file.bytes, file.sha256), tell)
+    except DownloadError as error:
+        raise DownloadError(
+            f"{model.name}: {error}; what has come stays, so try again later, or get {file.name} elsewhere (see"
+            f" {model.page}) and put it into {folder}"
+        ) from error
+    entry: dict[str, Any] = {"sha256": digest, "bytes": target.stat().st_size}
+    if file.unpack:
+        try:
+            entry["holds"] = unpack(target, folder)
+        finally:
+            target.unlink()
+    _record(folder, file.name, entry)
+
+
+def unpack(archive: Path, folder: Path) -> dict[str, str]:
+    """Puts the regular files of a .tar.gz side by side into `folder` and returns their sha256 by name.
+
+    Their folders are dropped; links, devices and hidden files are left out, so nothing is written elsewhere. Raises
+    InputError where it is no such archive, two files have one name, or it unpacks to far more than its size; then
+    nothing of it stays.
+    """
+    holds: dict[str, str] = {}
+    try:
+        for name in _unpack(archive, folder):
+            holds[name] = ""
+        return {name: sha256_of(folder / name) for name in holds}
+    except BaseException as error:
+        for name in holds:
+            (folder / name).unlink(missing_ok=True)
+        on_disk = isinstance(error, OSError) and error.filename is not None
+        if isinstance(error, tarfile.TarError | zlib.error | EOFError | OSError) and not on_disk:
+            raise InputError(f"{archive.name}: not a whole .tar.gz ({error})") from error
+        raise
+
+
+def _unpack(archive: Path, folder: Path) -> Iterator[str]:
+    """The names of the files, each when it is there."""
+    room = MOST_UNPACKED * archive.stat().st_size + (1 << 20)
+    empty = True
+    with tarfile.open(archive, "r:gz") as opened:
+        for member in opened:
+            name = Path(member.name).name
+            if not member.isfile() or not name or name.startswith("."):
+                continue
+            room -= member.size
+            if room < 0:
+                raise InputError(f"{archive.name}: unpacks to more than {MOST_UNPACKED} times its size; not used")
+            if (folder / name).exists():
+                raise InputError(f"{archive.name}: {name} is in it twice, or in {folder} already; not used")
+            source = opened.extractfile(member)
+            assert source is not None, "a regular file"
+            with whole(folder / name) as temporary, temporary.open("wb") as output:
+                shutil.copyfileobj(source, output, 1 << 20)
+            empty = False
+            yield name
+    if empty:
+        raise InputError(f"{archive.name}: no files in it")
+
+
+def _record(folder: Path, name: str, entry: dict[str, Any]) -> None:
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    files = cache.read_record(folder) | {name: entry | {"date": today}}
+    with whole(folder / cache.RECORD, overwrite=True) as temporary:
+        temporary.write_text(json.dumps({"files": files}, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keeps a second process from writing the same files; where the system has no such locks, nothing does."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{folder}: another process is pulling this model; wait for it") from error
+        yield
