@@ -348,11 +348,20 @@ def models_verb(arguments: argparse.Namespace) -> None:
 
 
 def pull_verb(arguments: argparse.Namespace) -> None:
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
     from elmo import formats
     from elmo.formats.pull import pull
 
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     for name in arguments.names:
-        with _Counter(f"bytes of {name}", arguments.quiet) as counter:
+        with _Counter(name, arguments.quiet, *columns) as counter:
             pulled = pull(name, lambda file, done, total: counter.update(done, total))
         model = pulled.model
         print(f"{pulled.path}: {model.name}, {'downloaded' if pulled.new else 'here already'}")
@@ -517,14 +526,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 class _Counter:
-    """How many are done, of how many where that is known, and how fast; on the terminal only."""
+    """How many are done and how fast, on the terminal only."""
 
-    def __init__(self, what: str, quiet: bool) -> None:
+    def __init__(self, what: str, quiet: bool, *columns: Any) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         console = Console(stderr=True)
-        columns = (SpinnerColumn(), TextColumn("{task.completed:,} " + what), BarColumn(20), TimeElapsedColumn())
+        columns = columns or (SpinnerColumn(), TextColumn("{task.completed:,} " + what), TimeElapsedColumn())
         self._progress = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
         self._task = self._progress.add_task(what, total=None)
 

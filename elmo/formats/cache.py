@@ -79,9 +79,7 @@ def local(reference: str | Path) -> Path | None:
 def _require(model: PublishedModel, reference: str) -> None:
     if not is_pulled(model):
         what = "a published model" if model.name == reference else f"of the published model {model.name}"
-        raise FileNotFoundError(
-            f"{reference}: {what}, which is not in {cache_folder()}; get it: elmo pull {model.name}"
-        )
+        raise FileNotFoundError(f"{reference}: {what}, not yet in {cache_folder()}; get it: elmo pull {model.name}")
 
 
 def read_record(folder: Path) -> dict[str, dict[str, Any]]:

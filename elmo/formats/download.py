@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
@@ -206,7 +206,9 @@ def _refused(error: HTTPError, part: _Part) -> str | None:
             return None
         part.discard()
         return "it has another length than before"
-    said = f"{error.code} {error.reason}"
+    said = " ".join(f"{error.code} {error.reason}".split())
+    if error.code < 400:
+        raise _Failure(f"it points elsewhere again and again ({error.code})")
     if error.code in (404, 410):
         raise _Failure(f"{said}: the file is gone from there")
     if error.code < 500 and error.code not in (408, 429):
@@ -229,7 +231,7 @@ def _broken(error: OSError | HTTPException, part: _Part) -> str:
         raise _Failure(f"its certificate is not to be trusted ({reason.verify_message})")
     if isinstance(reason, TimeoutError):
         return f"no answer in {TIMEOUT:.0f} s"
-    return str(reason) or type(reason).__name__
+    return " ".join(str(reason).split()) or type(reason).__name__
 
 
 def _check_room(part: _Part, needed: int) -> None:
@@ -253,7 +255,7 @@ class _Redirects(HTTPRedirectHandler):
     """Goes where a server points, but not from an encrypted address to a plain one, nor to other schemes."""
 
     def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+        self, req: Request, fp: Any, code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
         if new not in ("http", "https") or (old, new) == ("https", "http"):

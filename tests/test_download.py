@@ -1,0 +1,339 @@
+"""A file from a server that drops, lies, forgets and breaks is whole and right in the end, or is not there at all."""
+
+import errno
+import hashlib
+import random
+import shutil
+import socket
+from collections import namedtuple
+from collections.abc import Iterator
+from http.client import HTTPMessage
+from pathlib import Path
+
+import pytest
+from bad_server import BadServer, Resource, serving
+
+from elmo.formats import download as module
+from elmo.formats.download import DownloadError, Wanted, download
+
+CONTENT = random.Random(7).randbytes(1_000_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+RIGHT = Wanted(len(CONTENT), SHA256)
+
+
+@pytest.fixture
+def server() -> Iterator[BadServer]:
+    with serving() as bad:
+        yield bad
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(module, "PAUSE", 0.0)
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def target(tmp_path) -> Path:
+    return tmp_path / "weights.hdf5"
+
+
+def refused(urls, target, wanted=None) -> str:
+    """The one line of the error; nothing is at the target."""
+    with pytest.raises(DownloadError) as caught:
+        download(urls, target, wanted)
+    assert not target.exists()
+    assert "\n" not in str(caught.value)
+    assert caught.value.filename is None, "the command line would print the file instead"
+    return str(caught.value)
+
+
+def names(target: Path) -> list[str]:
+    """What is in the folder of the target."""
+    return [path.name for path in target.parent.iterdir()]
+
+
+def part(target: Path) -> Path:
+    return target.with_name(target.name + ".part")
+
+
+@pytest.mark.parametrize("wanted", [None, Wanted(len(CONTENT)), Wanted(sha256=SHA256), RIGHT], ids=str)
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+def test_whole_file_arrives(server, target, wanted, chunked):
+    seen = []
+    digest = download([server.add("/f", CONTENT, chunked=chunked)], target, wanted, lambda *size: seen.append(size))
+    assert digest == SHA256
+    assert target.read_bytes() == CONTENT
+    assert names(target) == [target.name]
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    total = None if chunked and (wanted is None or wanted.bytes is None) else len(CONTENT)
+    assert seen[-1] == (len(CONTENT), total)
+
+
+def test_empty_file_arrives(server, target):
+    assert download([server.add("/f", b"")], target) == hashlib.sha256(b"").hexdigest()
+    assert target.read_bytes() == b""
+
+
+def test_existing_file_is_replaced_only_by_a_whole_one(server, target):
+    target.write_bytes(b"old")
+    with pytest.raises(DownloadError):
+        download([server.add("/gone", b"", failures=[404])], target)
+    assert target.read_bytes() == b"old"
+    download([server.add("/f", CONTENT)], target)
+    assert target.read_bytes() == CONTENT
+
+
+# Connections that break
+
+
+@pytest.mark.parametrize("wanted", [None, RIGHT], ids=["unknown", "known"])
+def test_dropped_connections_go_on_where_they_ended(server, target, wanted):
+    url = server.add("/f", CONTENT, drop_after=[300_000, 0, 400_000, 1])
+    assert download([url], target, wanted) == SHA256
+    ranges = [request.get("Range") for request in server.at(url).requests]
+    assert ranges == [None, "bytes=300000-", "bytes=300000-", "bytes=700000-", "bytes=700001-"]
+    assert all(request["If-Range"] == '"v1"' for request in server.at(url).requests[1:])
+
+
+def test_next_call_goes_on_where_the_last_one_ended(server, target):
+    url = server.add("/f", CONTENT, drop_after=[600_000] + [0] * (module.RETRIES + 1))
+    assert "ended after 600,000 of 1,000,000 bytes" in refused([url], target)
+    assert part(target).stat().st_size == 600_000
+    assert download([url], target) == SHA256
+    assert server.at(url).requests[-1]["Range"] == "bytes=600000-"
+    assert names(target) == [target.name]
+
+
+def test_a_server_that_never_goes_on_is_given_up(server, target):
+    url = server.add("/f", CONTENT, drop_after=[0] * 100)
+    assert "127.0.0.1" in refused([url], target)
+    assert len(server.at(url).requests) == module.RETRIES + 1
+
+
+def test_dropped_chunks_go_on(server, target):
+    url = server.add("/f", CONTENT, drop_after=[500_000], chunked=True)
+    assert download([url], target) == SHA256
+
+
+def test_range_is_ignored_by_the_server(server, target):
+    """The answer is the whole file with status 200: it replaces the part, and is not put behind it."""
+    url = server.add("/f", CONTENT, drop_after=[300_000], ranges=False)
+    assert download([url], target) == SHA256
+    assert len(server.at(url).requests) == 2
+    url = server.add("/g", CONTENT, drop_after=[300_000] * 100, ranges=False)
+    assert "ended after 300,000" in refused([url], target.with_name("g"))
+
+
+def test_another_range_than_asked_for_is_not_used(server, target):
+    url = server.add("/f", CONTENT, drop_after=[300_000], wrong_range=True)
+    assert download([url], target) == SHA256
+    assert [request.get("Range") for request in server.at(url).requests] == [None, "bytes=300000-", None]
+
+
+def test_file_that_changes_between_two_requests_is_read_anew(server, target):
+    def replaced(resource: Resource) -> None:
+        if len(resource.requests) == 2:
+            resource.content, resource.etag = CONTENT[::-1], '"v2"'
+
+    url = server.add("/f", CONTENT, drop_after=[300_000], on_request=replaced)
+    download([url], target)
+    assert target.read_bytes() == CONTENT[::-1]
+
+
+def test_without_a_mark_of_the_version_nothing_is_mixed(server, target):
+    """No ETag, no hash: a part cannot be trusted to be of the same file, so the file is read from its beginning."""
+    url = server.add("/f", CONTENT, drop_after=[300_000], etag=None)
+    assert download([url], target) == SHA256
+    assert [request.get("Range") for request in server.at(url).requests] == [None, None]
+    weak = server.add("/weak", CONTENT, drop_after=[300_000], etag='W/"v1"')
+    assert download([weak], target) == SHA256
+    assert [request.get("Range") for request in server.at(weak).requests] == [None, None]
+
+
+def test_wrong_mixture_of_two_versions_is_found_by_its_hash(server, target):
+    def replaced(resource: Resource) -> None:
+        if len(resource.requests) == 2:
+            resource.content = CONTENT
+
+    url = server.add("/f", CONTENT[::-1], drop_after=[300_000], etag=None, on_request=replaced)
+    assert download([url], target, RIGHT) == SHA256
+    assert [request.get("Range") for request in server.at(url).requests] == [None, "bytes=300000-", None]
+
+
+def test_whole_part_of_an_earlier_call_is_recognised(server, target):
+    part(target).write_bytes(CONTENT)
+    url = server.add("/f", CONTENT)
+    assert download([url], target, RIGHT) == SHA256
+    assert server.at(url).requests == []
+    part(target).write_bytes(CONTENT)
+    assert download([url], target, Wanted(sha256=SHA256)) == SHA256  # the server says 416
+    assert [request.get("Range") for request in server.at(url).requests] == ["bytes=1000000-"]
+
+
+@pytest.mark.parametrize(
+    "junk", [CONTENT + b"more", b"x" * len(CONTENT), b"x" * 10], ids=["longer", "as long", "short"]
+)
+def test_part_with_other_content_is_not_kept(server, target, junk):
+    part(target).write_bytes(junk)
+    assert download([server.add("/f", CONTENT)], target, RIGHT) == SHA256
+
+
+def test_damaged_record_of_a_part_means_a_new_beginning(server, target):
+    part(target).write_bytes(CONTENT[:1000])
+    for record in ("no json", "[]", '{"url": 3}'):
+        target.with_name(target.name + ".part.json").write_text(record)
+        url = server.add("/f", CONTENT)
+        assert download([url], target) == SHA256
+        assert "Range" not in server.at(url).requests[0]
+
+
+# Lies
+
+
+def test_length_that_is_too_large(server, target):
+    """The rest never comes; that the file ends there is believed when the server says so of a range (416)."""
+    url = server.add("/f", CONTENT, claimed_length=len(CONTENT) + 5)
+    assert download([url], target) == SHA256
+    url = server.add("/g", CONTENT, claimed_length=len(CONTENT) + 5, ranges=False)
+    assert "ended after 1,000,000 of 1,000,005 bytes" in refused([url], target.with_name("g"))
+
+
+@pytest.mark.parametrize("claimed", [len(CONTENT) - 5, len(CONTENT) + 5])
+def test_length_other_than_the_published_one(server, target, claimed):
+    url = server.add("/f", CONTENT, claimed_length=claimed)
+    assert f"the file has {claimed:,} bytes, 1,000,000 are expected" in refused([url], target, RIGHT)
+    assert len(server.at(url).requests) == 1
+
+
+def test_length_that_is_too_small_is_found_by_the_hash(server, target):
+    url = server.add("/f", CONTENT, claimed_length=len(CONTENT) - 5, ranges=False)
+    assert "has sha256" in refused([url], target, Wanted(sha256=SHA256))
+    assert not part(target).exists()
+
+
+def test_endless_answer_is_cut(server, target):
+    url = server.add("/f", CONTENT * 3, chunked=True)
+    assert "more than the 1,000,000 bytes" in refused([url], target, RIGHT)
+    assert part(target).stat().st_size <= len(CONTENT) + module.CHUNK
+
+
+def test_wrong_hash(server, target):
+    url = server.add("/f", CONTENT[::-1])
+    message = refused([url], target, RIGHT)
+    assert hashlib.sha256(CONTENT[::-1]).hexdigest() in message
+    assert SHA256 in message
+    assert len(server.at(url).requests) == 1
+    assert names(target) == []
+
+
+# Mirrors, statuses, redirects
+
+
+def test_mirrors_are_tried_in_turn(server, target):
+    bad = [
+        server.add("/gone", b"", failures=[404] * 9),
+        server.add("/forbidden", b"", failures=[403] * 9),
+        server.add("/broken", b"", failures=[500] * 9),
+        server.add("/wrong", CONTENT[::-1]),
+        "http://no-such-host.invalid/f",
+    ]
+    message = refused(bad, target, RIGHT)
+    for part_of_it in (
+        "404 Not Found: the file is gone",
+        "403 Forbidden",
+        "500 Internal",
+        "has sha256",
+        "no such host",
+    ):
+        assert part_of_it in message
+    assert [len(server.at(url).requests) for url in bad[:4]] == [1, 1, module.RETRIES + 1, 1]
+    last = server.add("/unasked", CONTENT)
+    assert download([*bad, server.add("/f", CONTENT), last], target, RIGHT) == SHA256
+    assert server.at(last).requests == []
+
+
+def test_mirror_goes_on_with_the_part_of_another_where_the_hash_is_known(server, target):
+    first = server.add("/f", CONTENT, drop_after=[400_000] + [0] * 9)
+    second = server.add("/g", CONTENT, etag='"other"')
+    assert download([first, second], target, RIGHT) == SHA256
+    assert server.at(second).requests[0]["Range"] == "bytes=400000-"
+    assert "If-Range" not in server.at(second).requests[0]
+
+
+def test_mirror_begins_anew_where_the_hash_is_not_known(server, target):
+    first = server.add("/f", CONTENT[::-1], drop_after=[400_000] + [0] * 9)
+    second = server.add("/g", CONTENT, etag='"other"')
+    assert download([first, second], target) == SHA256
+    assert "Range" not in server.at(second).requests[0]
+
+
+def test_server_that_recovers(server, target):
+    url = server.add("/f", CONTENT, failures=[503, 500, 429])
+    assert download([url], target) == SHA256
+
+
+def test_redirects_are_followed_with_the_range(server, target):
+    end = server.add("/end", CONTENT, drop_after=[300_000])
+    url = server.add("/f", b"", redirect=server.add("/next", b"", redirect=end))
+    assert download([url], target, RIGHT) == SHA256
+    assert [request.get("Range") for request in server.at(end).requests] == [None, "bytes=300000-"]
+
+
+def test_redirect_in_a_circle_and_to_a_file(server, target):
+    circle = server.add("/f", b"", redirect="/f")
+    assert "it points elsewhere again and again" in refused([circle], target)
+    secret = target.with_name("secret")
+    secret.write_bytes(CONTENT)
+    assert "is not followed" in refused([server.add("/g", b"", redirect=secret.as_uri())], target)
+
+
+def test_encrypted_addresses_do_not_lead_to_plain_ones():
+    redirects = module._Redirects()
+    request = module.Request("https://example.org/f")
+    with pytest.raises(module._Failure, match="which is not followed from https"):
+        redirects.redirect_request(request, None, 302, "", HTTPMessage(), "http://example.org/f")
+    assert redirects.redirect_request(request, None, 302, "", HTTPMessage(), "https://example.org/g").full_url.endswith(
+        "/g"
+    )
+
+
+def test_nobody_listens(target):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    assert "refused" in refused([f"http://127.0.0.1:{port}/f"], target)
+
+
+def test_silence(target, monkeypatch):
+    monkeypatch.setattr(module, "TIMEOUT", 0.05)
+    monkeypatch.setattr(module, "RETRIES", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        assert "no answer in" in refused([f"http://127.0.0.1:{port}/f"], target)
+
+
+def test_no_address(target):
+    assert "no address is known" in refused([], target)
+
+
+# The disk
+
+
+def test_full_disk_is_told_and_the_part_is_kept(server, target, monkeypatch):
+    url = server.add("/f", CONTENT, drop_after=[300_000] + [0] * 9)
+    refused([url], target)
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(9, 9, 1000))
+    url = server.add("/f", CONTENT)
+    with pytest.raises(OSError, match="700,000 bytes are to come and 1,000 are free") as caught:
+        download([url], target)
+    assert caught.value.errno == errno.ENOSPC
+    assert not isinstance(caught.value, DownloadError)
+    assert part(target).stat().st_size == 300_000
+
+
+def test_folder_that_cannot_be_written(server, target):
+    with pytest.raises(FileNotFoundError):
+        download([server.add("/f", CONTENT)], target.parent / "no" / "f")
