@@ -208,7 +208,7 @@ def _refused(error: HTTPError, part: _Part) -> str | None:
         return "it has another length than before"
     said = " ".join(f"{error.code} {error.reason}".split())
     if error.code < 400:
-        raise _Failure(f"it points elsewhere again and again ({error.code})")
+        raise _Failure(f"a redirect that is not followed: {said}")
     if error.code in (404, 410):
         raise _Failure(f"{said}: the file is gone from there")
     if error.code < 500 and error.code not in (408, 429):

@@ -1,0 +1,441 @@
+"""From a name to a model in the cache, and from whatever a program passes to the file there; nothing by itself."""
+
+import gzip
+import hashlib
+import io
+import json
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bad_server import BadServer, serving
+from command import run
+from test_cli import refused
+
+import elmo
+from elmo import formats
+from elmo.errors import InputError
+from elmo.formats import Model, allennlp, cache, download, published
+from elmo.formats.download import DownloadError
+from elmo.formats.published import PublishedFile, PublishedModel
+from elmo.formats.pull import pull, unpack
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+
+CONFIG = BiLMConfig(LstmConfig(dim=6, projection_dim=4), CharCnnConfig(embedding_dim=3, filters=((1, 4), (2, 5))))
+OLD = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/tiny"  # as programs of old write it
+OPTIONS, WEIGHTS = "elmo_tiny_options.json", "elmo_tiny_weights.hdf5"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> dict[str, bytes]:
+    """The two files of a published model."""
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    allennlp.save(Model(CONFIG, BiLM(CONFIG).state_dict()), folder)
+    return {OPTIONS: (folder / allennlp.OPTIONS).read_bytes(), WEIGHTS: (folder / allennlp.WEIGHTS).read_bytes()}
+
+
+@pytest.fixture
+def server() -> Iterator[BadServer]:
+    with serving() as bad:
+        yield bad
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch) -> Path:
+    """The cache."""
+    for name in ("XDG_CACHE_HOME", "ELMO_OFFLINE", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(download, "PAUSE", 0.0)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def table(monkeypatch):
+    """Puts models into the table's place."""
+
+    def put(*models: PublishedModel) -> None:
+        monkeypatch.setattr(published, "models", lambda: models)
+
+    return put
+
+
+def row(name: str, *files: PublishedFile, **fields: object) -> PublishedModel:
+    texts = dict.fromkeys(("language", "about", "layout", "citation", "address_from"), "x")
+    return PublishedModel(name=name, files=files, **({"page": "https://example.org"} | texts | fields))
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def rows_of(server: BadServer, tiny: dict[str, bytes], hashes: bool = True) -> PublishedModel:
+    files = [
+        PublishedFile(
+            name,
+            (server.add(f"/{name}", content),),
+            (f"{OLD}/{name}",),
+            len(content) if hashes else None,
+            sha256(content) if hashes else None,
+        )
+        for name, content in tiny.items()
+    ]
+    return row("tiny", *files, aliases=("wee",))
+
+
+# Where the cache is
+
+
+def test_cache_folder(monkeypatch, tmp_path):
+    assert cache.cache_folder() == tmp_path / "cache"
+    monkeypatch.setenv("ELMO_CACHE", "~/models")
+    assert cache.cache_folder() == Path.home() / "models"
+    monkeypatch.delenv("ELMO_CACHE")
+    assert cache.cache_folder() == Path.home() / ".cache" / "elmo"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_folder() == tmp_path / "elmo"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache.cache_folder() == Path.home() / ".cache" / "elmo"
+
+
+# Pulling and opening
+
+
+def test_name_is_pulled_once_and_opened(server, tiny, table, home):
+    model = rows_of(server, tiny)
+    table(model)
+    assert not cache.is_pulled(model)
+    pulled = pull("tiny")
+    assert pulled.path == home / "tiny"
+    assert pulled.new == (OPTIONS, WEIGHTS)
+    assert pulled.sha256 == {name: sha256(content) for name, content in tiny.items()}
+    assert {path.name for path in pulled.path.iterdir()} == {OPTIONS, WEIGHTS, cache.RECORD, ".lock"}
+    assert cache.is_pulled(model)
+    assert pull("WEE").new == ()
+    assert [len(resource.requests) for resource in server.resources.values()] == [1, 1]
+    assert formats.find("tiny") == formats.find("wee") == home / "tiny"
+    assert formats.describe("tiny").config == CONFIG
+    vectors = elmo.load("tiny").embed([["a", "play"]])
+    np.testing.assert_array_equal(vectors[0], elmo.load(home / "tiny" / WEIGHTS).embed([["a", "play"]])[0])
+
+
+def test_single_file_is_what_its_model_opens(server, tiny, table, home):
+    table(row("one", PublishedFile("one.zip", (server.add("/one", b"PK"),))))
+    assert pull("one").path == home / "one" / "one.zip"
+    assert cache.local("one") == home / "one" / "one.zip"
+
+
+def test_only_what_is_missing_is_pulled(server, tiny, table, home):
+    model = rows_of(server, tiny)
+    table(model)
+    (home / "tiny").mkdir(parents=True)
+    (home / "tiny" / WEIGHTS).write_bytes(tiny[WEIGHTS])  # put there by hand
+    assert not cache.is_pulled(model)
+    assert pull("tiny").new == (OPTIONS,)
+    assert server.resources[f"/{WEIGHTS}"].requests == []
+    assert formats.describe("tiny").config == CONFIG
+
+
+def test_interrupted_pull_goes_on(server, tiny, table, home):
+    model = rows_of(server, tiny)
+    table(model)
+    server.resources[f"/{WEIGHTS}"].drop_after = [1000] + [0] * 9
+    with pytest.raises(DownloadError, match=r"tiny: .*what has come stays, so try again later") as caught:
+        pull("tiny")
+    assert str(home / "tiny") in str(caught.value)
+    assert not cache.is_pulled(model)
+    with pytest.raises(FileNotFoundError, match="elmo pull tiny"):
+        formats.load("tiny")
+    server.resources[f"/{WEIGHTS}"].drop_after = []
+    assert pull("tiny").new == (WEIGHTS,)
+    assert server.resources[f"/{WEIGHTS}"].requests[-1]["Range"] == "bytes=1000-"
+
+
+def test_progress_names_the_file(server, tiny, table):
+    table(rows_of(server, tiny))
+    seen = []
+    pull("tiny", lambda *arguments: seen.append(arguments))
+    assert (OPTIONS, len(tiny[OPTIONS]), len(tiny[OPTIONS])) in seen
+    assert (WEIGHTS, len(tiny[WEIGHTS]), len(tiny[WEIGHTS])) in seen
+
+
+def test_name_never_downloads_by_itself(server, tiny, table, home):
+    table(rows_of(server, tiny))
+    for use in (formats.load, formats.describe, formats.find, elmo.load, cache.local):
+        with pytest.raises(
+            FileNotFoundError, match=r"^tiny: a published model, not yet in .*cache; get it: elmo pull tiny$"
+        ):
+            use("tiny")
+    assert all(resource.requests == [] for resource in server.resources.values())
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_offline(server, tiny, table, home, monkeypatch, value):
+    table(rows_of(server, tiny))
+    monkeypatch.setenv("ELMO_OFFLINE", value)
+    with pytest.raises(InputError, match=r"tiny is not here, and ELMO_OFFLINE is set; .*put it into .*cache/tiny"):
+        pull("tiny")
+    assert not home.exists()
+    monkeypatch.setenv("ELMO_OFFLINE", "0")
+    pull("tiny")
+    monkeypatch.setenv("ELMO_OFFLINE", value)
+    assert pull("tiny").new == ()
+    assert formats.describe("tiny").config == CONFIG
+
+
+def test_model_without_an_address(table):
+    table(row("page", page="https://example.org/page"), row("hand", PublishedFile("hand.zip")))
+    with pytest.raises(
+        InputError, match="page: no address is known that a program can fetch; get it at https://example"
+    ):
+        pull("page")
+    with pytest.raises(InputError, match=r"no address of hand\.zip is known .* put it into .*hand$"):
+        pull("hand")
+    with pytest.raises(FileNotFoundError, match="elmo pull page"):
+        cache.local("page")
+
+
+def test_two_processes_do_not_write_one_file(server, tiny, table, home):
+    fcntl = pytest.importorskip("fcntl")
+    table(rows_of(server, tiny))
+    (home / "tiny").mkdir(parents=True)
+    with (home / "tiny" / ".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="another process is pulling this model"):
+            pull("tiny")
+    assert pull("tiny").new == (OPTIONS, WEIGHTS)
+
+
+def test_damaged_record_is_no_harm(server, tiny, table, home):
+    table(rows_of(server, tiny))
+    pull("tiny")
+    for text in ("no json", "[]", '{"files": 3}'):
+        (home / "tiny" / cache.RECORD).write_text(text)
+        assert pull("tiny").new == ()
+        assert {file.verdict for file in cache.verify("tiny")} == {"as published"}
+
+
+# What programs pass
+
+
+def test_old_addresses_and_file_names_lead_to_the_cache(server, tiny, table, home):
+    table(rows_of(server, tiny))
+    for reference in (f"{OLD}/{WEIGHTS}", WEIGHTS):
+        with pytest.raises(FileNotFoundError, match="of the published model tiny, not yet in .*: elmo pull tiny"):
+            cache.local(reference)
+    pull("tiny")
+    assert cache.local(f"{OLD}/{WEIGHTS}") == home / "tiny" / WEIGHTS
+    assert cache.local(f"https://allennlp.s3.amazonaws.com/models/elmo/tiny/{OPTIONS}") == home / "tiny" / OPTIONS
+    assert cache.local(WEIGHTS) == home / "tiny" / WEIGHTS
+    assert formats.describe(f"{OLD}/{WEIGHTS}").config == CONFIG
+
+
+def test_paths_come_before_names(server, tiny, table, tmp_path, monkeypatch):
+    table(rows_of(server, tiny))
+    monkeypatch.chdir(tmp_path)
+    Path("tiny").mkdir()
+    Path(WEIGHTS).write_bytes(b"")
+    assert cache.local("tiny") == Path("tiny")
+    assert cache.local(Path(WEIGHTS)) == Path(WEIGHTS)
+
+
+def test_unknown_references(table):
+    table(row("one"))
+    assert cache.local("no/such/path") is None
+    with pytest.raises(InputError, match=r"https://example\.org/weights\.hdf5: not an address of a published model"):
+        cache.local("https://example.org/weights.hdf5")
+    with pytest.raises(FileNotFoundError, match=r"nor a published one \(elmo models\)"):
+        formats.find("no/such/path")
+
+
+# Archives
+
+
+def archive(members: list[tuple[str, bytes | tarfile.TarInfo]]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+        for name, content in members:
+            if isinstance(content, tarfile.TarInfo):
+                tar.addfile(content)
+                continue
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return made.getvalue()
+
+
+def special(name: str, kind: bytes, link: str = "") -> tuple[str, tarfile.TarInfo]:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return name, info
+
+
+def test_archive_is_unpacked_into_the_folder_of_its_model(server, tiny, table, home):
+    folder = special("slovenian", tarfile.DIRTYPE)
+    content = archive([folder, ("slovenian/options.json", tiny[OPTIONS]), ("slovenian/w.hdf5", tiny[WEIGHTS])])
+    file = PublishedFile("s.tar.gz", (server.add("/s", content),), unpack=True)
+    table(row("slovenian", file))
+    pulled = pull("slovenian")
+    assert pulled.path == home / "slovenian"
+    assert {path.name for path in pulled.path.iterdir()} == {"options.json", "w.hdf5", cache.RECORD, ".lock"}
+    assert formats.describe("slovenian").config == CONFIG
+    assert pull("slovenian").new == ()
+    assert [file.verdict for file in cache.verify("slovenian")] == ["as pulled", "as pulled"]
+    (home / "slovenian" / "w.hdf5").unlink()
+    with pytest.raises(FileNotFoundError, match="elmo pull slovenian"):
+        cache.local("slovenian")
+
+
+def test_archive_writes_nothing_elsewhere(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = tmp_path / "a.tar.gz"
+    members = [
+        ("../../escaped.json", b"1"),
+        ("/absolute.json", b"2"),
+        ("a/.hidden", b"3"),
+        special("link", tarfile.SYMTYPE, "/etc/passwd"),
+        special("hard", tarfile.LNKTYPE, "/absolute.json"),
+        special("pipe", tarfile.FIFOTYPE),
+    ]
+    path.write_bytes(archive(members))
+    assert list(unpack(path, folder)) == ["escaped.json", "absolute.json"]
+    assert {item.name for item in folder.iterdir()} == {"escaped.json", "absolute.json"}
+    assert {item.name for item in tmp_path.iterdir()} == {"model", "a.tar.gz"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no archive at all", "not a whole .tar.gz"),
+        (gzip.compress(b"no tar"), "not a whole .tar.gz"),
+        (archive([("a", b"1" * 9000), ("b", b"2")])[:60], "not a whole .tar.gz"),
+        (archive([("a/x", b"1"), ("b/x", b"2")]), "x is in it twice"),
+        (archive([special("d", tarfile.DIRTYPE)]), "no files in it"),
+        (archive([("a", b"1"), ("bomb", bytes(40_000_000))]), "more than 20 times its size"),
+    ],
+    ids=["text", "gzip", "cut", "twice", "empty", "bomb"],
+)
+def test_bad_archives_leave_nothing(server, table, home, content, message):
+    table(row("bad", PublishedFile("bad.tar.gz", (server.add("/bad", content),), unpack=True)))
+    with pytest.raises(InputError, match=message):
+        pull("bad")
+    assert {path.name for path in (home / "bad").iterdir()} == {".lock"}
+
+
+# Verifying
+
+
+def verdicts(reference: object) -> dict[str, str]:
+    return {file.path.name: file.verdict for file in cache.verify(str(reference))}
+
+
+def test_verify(server, tiny, table, home, tmp_path):
+    table(rows_of(server, tiny))
+    assert verdicts("tiny") == {OPTIONS: "missing", WEIGHTS: "missing"}
+    pull("tiny")
+    assert verdicts("tiny") == {OPTIONS: "as published", WEIGHTS: "as published"}
+    assert verdicts(home / "tiny") == {OPTIONS: "as published", WEIGHTS: "as published"}
+    renamed = tmp_path / "w.h5"
+    renamed.write_bytes(tiny[WEIGHTS])
+    (found,) = cache.verify(renamed)
+    assert (found.verdict, found.about) == ("as published", f"tiny: {WEIGHTS}")
+    with (home / "tiny" / WEIGHTS).open("r+b") as file:
+        file.write(b"X")
+    assert verdicts("tiny") == {OPTIONS: "as published", WEIGHTS: "differs"}
+    assert verdicts(home / "tiny" / WEIGHTS) == {WEIGHTS: "differs"}
+    elsewhere = tmp_path / WEIGHTS  # its name says what it claims to be
+    elsewhere.write_bytes(b"no weights")
+    assert verdicts(elsewhere) == {WEIGHTS: "differs"}
+
+
+def test_verify_without_published_hashes(server, tiny, table, home, tmp_path):
+    table(rows_of(server, tiny, hashes=False))
+    pull("tiny")
+    assert verdicts("tiny") == {OPTIONS: "as pulled", WEIGHTS: "as pulled"}
+    (home / "tiny" / OPTIONS).write_text("{}")
+    assert verdicts("tiny") == {OPTIONS: "differs", WEIGHTS: "as pulled"}
+    (home / "tiny" / cache.RECORD).unlink()
+    assert verdicts("tiny") == {OPTIONS: "unknown", WEIGHTS: "unknown"}
+
+
+def test_verify_of_nothing(table, tmp_path):
+    table(row("one"))
+    with pytest.raises(FileNotFoundError, match="no such file or folder, nor a published model"):
+        cache.verify("no/such/path")
+    with pytest.raises(InputError, match="no files in it"):
+        cache.verify(tmp_path)
+
+
+# The command line
+
+
+@pytest.fixture
+def served(server, tiny, tmp_path) -> dict[str, str]:
+    """The variables of a command whose mirror is the server of the test: its proxy answers for every address."""
+    for model in published.models():
+        for file in model.files:
+            for url in file.urls:
+                if url.startswith("http://vectors.nlpl.eu"):
+                    server.resources[url] = server.resources.get(url) or server.at(server.add(url, b"PK no model"))
+    return {"ELMO_CACHE": str(tmp_path / "cache"), "http_proxy": server.address, "https_proxy": "http://127.0.0.1:9"}
+
+
+def test_command_models():
+    done = run("models")
+    assert done.returncode == 0, done.stderr
+    assert "original" in done.stdout
+    assert "nlpl-179" in done.stdout
+    rows = json.loads(run("models", "--json").stdout)
+    assert [row["name"] for row in rows] == [model.name for model in published.models()]
+    assert rows[0]["files"][1]["sha256"] == published.models()[0].files[1].sha256
+    assert rows[0]["pulled"] is False
+
+
+def test_command_pull_refuses_what_it_cannot_do(tmp_path, served):
+    refused(run("pull", "smal", variables=served), "'smal' is not a published model", "small")
+    refused(run("pull", "small", variables=served | {"ELMO_OFFLINE": "1"}), "ELMO_OFFLINE is set")
+    refused(run("pull", "german", variables=served), "no address is known", "german-elmo-model")
+    refused(run("info", "small", variables=served), "elmo pull small")
+    refused(run("verify", "no/such/file", variables=served), "no/such/file: no such file")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_command_pulls_through_a_proxy_and_tells_what_came(served, tmp_path):
+    done = run("pull", "nlpl-217", "--quiet", variables=served)
+    path = tmp_path / "cache" / "nlpl-217" / "217.zip"
+    assert path.read_bytes() == b"PK no model"
+    assert f"{path}: nlpl-217, downloaded" in done.stdout
+    assert f"217.zip: sha256 {sha256(b'PK no model')}, none is published" in done.stdout
+    assert "please cite: Andrey Kutuzov" in done.stdout
+    assert done.returncode == 2
+    assert "nlpl-217 was downloaded, but cannot be opened" in done.stderr
+    done = run("verify", "nlpl-217", path, variables=served)
+    assert done.stdout.count("217.zip: as pulled") == 2
+    path.write_bytes(b"changed")
+    done = run("verify", "nlpl-217", "--json", variables=served)
+    assert json.loads(done.stdout)[0]["verdict"] == "differs"
+    assert done.returncode == 2
+    assert "217.zip: not what was published or pulled" in done.stderr
+
+
+def test_command_tells_in_one_line_that_a_host_is_gone(served):
+    refused(run("pull", "seqvec", variables=served), "seqvec: seqvec.zip could not be downloaded (rostlab.org: ")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource limits")
+def test_command_keeps_what_came_before_the_disk_was_full(served, server, tmp_path):
+    (resource,) = [item for url, item in server.resources.items() if url.endswith("/20/218.zip")]
+    resource.content = bytes(1_000_000)
+    done = run("pull", "nlpl-218", variables=served | {"FILE_SIZE_LIMIT": "600000"})
+    refused(done, "218.zip.part", "make room and pull again")
+    assert 0 < (tmp_path / "cache" / "nlpl-218" / "218.zip.part").stat().st_size <= 600_000
+    run("pull", "nlpl-218", variables=served)
+    assert (tmp_path / "cache" / "nlpl-218" / "218.zip").stat().st_size == 1_000_000
+    assert "Range" in resource.requests[-1]
