@@ -4,11 +4,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.setup-done
 DOCS := .venv/.docs-done
-EXTRAS := text,train,store,dev
+EXTRAS := text,train,store,hub,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: setup demo test lint types docs commands format clean
+.PHONY: setup demo test lint types docs commands models format clean
 
 setup: $(SETUP)
 
@@ -49,6 +49,9 @@ docs: $(DOCS)
 
 commands: $(SETUP)
 	$(BIN)/python docs/commands.py
+
+models: $(SETUP)
+	$(BIN)/python docs/models.py
 
 format: $(SETUP)
 	$(BIN)/ruff check --fix

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from elmo.embedding.embedder import Embedder as Embedder
+    from elmo.formats.hub import HubModel as HubModel
     from elmo.model.bilm import BiLM as BiLM
     from elmo.model.bilm import BiLMConfig as BiLMConfig
     from elmo.model.elmo import Elmo as Elmo
@@ -21,10 +22,11 @@ _HOMES = {
     "Elmo": "elmo.model.elmo",
     "BiLM": "elmo.model.bilm",
     "BiLMConfig": "elmo.model.bilm",
+    "HubModel": "elmo.formats.hub",
     "ScalarMix": "elmo.model.scalar_mix",
     "batch_to_ids": "elmo.text.batching",
 }
-__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "ScalarMix", "batch_to_ids", "load"]
+__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "HubModel", "ScalarMix", "batch_to_ids", "load"]
 
 
 def load(path: "str | Path | None" = None, **options: Any) -> "Embedder":

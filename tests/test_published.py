@@ -1,6 +1,8 @@
 """The table of published models is whole and honest, and what programs pass for a model leads to its files."""
 
+import importlib.util
 import re
+from pathlib import Path
 
 import pytest
 
@@ -72,9 +74,9 @@ def test_names_are_found_in_any_case_and_by_their_aliases():
 
 
 def test_unknown_name_is_told_with_those_that_are_close():
-    with pytest.raises(InputError, match="'slovenian' is not a published model .* embeddia-slovenian"):
+    with pytest.raises(InputError, match=r"'slovenian' is not a published model .* embeddia-slovenian"):
         published.model_named("slovenian")
-    with pytest.raises(InputError, match="elmo models lists them"):
+    with pytest.raises(InputError, match=r"elmo models lists them"):
         published.model_named("xyz")
 
 
@@ -130,3 +132,14 @@ def test_table_is_strict(tmp_path, monkeypatch):
         published.TABLE.write_text(text)
         with pytest.raises(InputError, match=message):
             published.models.__wrapped__()
+
+
+def test_page_has_the_table():
+    path = Path(__file__).parents[1] / "docs" / "models.py"
+    spec = importlib.util.spec_from_file_location("models_page", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.page() == script.PAGE.read_text(encoding="utf-8"), "run `make models`"
+    for model in MODELS:
+        assert f"| `{model.name}`" in script.page()
+        assert model.address_from in script.page()

@@ -167,9 +167,7 @@ def test_progress_names_the_file(server, tiny, table):
 def test_name_never_downloads_by_itself(server, tiny, table, home):
     table(rows_of(server, tiny))
     for use in (formats.load, formats.describe, formats.find, elmo.load, cache.local):
-        with pytest.raises(
-            FileNotFoundError, match=r"^tiny: a published model, not yet in .*cache; get it: elmo pull tiny$"
-        ):
+        with pytest.raises(FileNotFoundError, match=r"^tiny: a published model, not yet .*: elmo pull tiny$"):
             use("tiny")
     assert all(resource.requests == [] for resource in server.resources.values())
     assert not home.exists()
@@ -227,7 +225,7 @@ def test_damaged_record_is_no_harm(server, tiny, table, home):
 def test_old_addresses_and_file_names_lead_to_the_cache(server, tiny, table, home):
     table(rows_of(server, tiny))
     for reference in (f"{OLD}/{WEIGHTS}", WEIGHTS):
-        with pytest.raises(FileNotFoundError, match="of the published model tiny, not yet in .*: elmo pull tiny"):
+        with pytest.raises(FileNotFoundError, match=r"of the published model tiny, not yet in .*: elmo pull tiny"):
             cache.local(reference)
     pull("tiny")
     assert cache.local(f"{OLD}/{WEIGHTS}") == home / "tiny" / WEIGHTS
@@ -426,7 +424,8 @@ def test_command_pulls_through_a_proxy_and_tells_what_came(served, tmp_path):
 
 
 def test_command_tells_in_one_line_that_a_host_is_gone(served):
-    refused(run("pull", "seqvec", variables=served), "seqvec: seqvec.zip could not be downloaded (rostlab.org: ")
+    done = run("pull", "seqvec", variables=served)
+    refused(done, "seqvec: seqvec.zip could not be downloaded (rostlab.org: nothing answers there")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="resource limits")

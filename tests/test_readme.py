@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/index.md", "docs/quickstart.md", "docs/embedding.md"]
+PAGES = ["README.md", "docs/index.md", "docs/quickstart.md", "docs/embedding.md", "docs/models.md"]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

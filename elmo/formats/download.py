@@ -227,6 +227,8 @@ def _broken(error: OSError | HTTPException, part: _Part) -> str:
         raise error
     if isinstance(reason, socket.gaierror):
         raise _Failure("no such host: it is gone, or this machine has no network")
+    if isinstance(reason, ConnectionRefusedError):
+        raise _Failure("nothing answers there (connection refused)")
     if isinstance(reason, ssl.SSLCertVerificationError):
         raise _Failure(f"its certificate is not to be trusted ({reason.verify_message})")
     if isinstance(reason, TimeoutError):

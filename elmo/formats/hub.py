@@ -1,0 +1,173 @@
+"""Models on the Hugging Face Hub, by the mixin of its own library: `from_pretrained`, `save_pretrained`, `push_to_hub`.
+
+A repository holds the files of the native format and a card: `config.json`, `model.safetensors`, `vocab.txt` where the
+model has words, `README.md`. They are read as strictly as a native folder: unknown or missing keys and weights are
+errors. The package huggingface_hub is the extra `hub`.
+"""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from elmo.errors import InputError
+from elmo.formats import native
+from elmo.formats.pull import is_offline
+from elmo.formats.stored import Model
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.text.tokenizer import TextConfig
+
+try:
+    from huggingface_hub import ModelCard, PyTorchModelHubMixin, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+except ImportError as error:
+    raise ImportError(f"HubModel needs huggingface_hub ({error}): pip install 'elmo-torch[hub]'") from error
+
+FILES = (native.CONFIG, native.WEIGHTS, native.VOCABULARY)
+
+CARD = """---
+{{ card_data }}
+---
+
+# {{ title }}
+
+A bidirectional language model (biLM): it gives each word of a sentence {{ layers }} vectors of {{ dim }} numbers, which
+know its context (ELMo, [Peters et al., 2018](https://arxiv.org/abs/1802.05365)).
+
+```python
+from elmo import Embedder, HubModel  # pip install 'elmo-torch[hub]'
+
+model = HubModel.from_pretrained("{{ repository }}")
+vectors = Embedder(model, text=model.text).embed([["She", "wrote", "a", "play", "."]])
+```
+
+| | |
+|---|---|
+{% for name, value in facts %}| {{ name }} | {{ value }} |
+{% endfor %}"""
+
+
+class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elmo", "bilm"], model_card_template=CARD):
+    """A biLM that the Hub's library can load, save and push; with what a stored model has beside it.
+
+    `from_pretrained("user/name")` or with the path of a folder; `of(model)` takes one that was loaded elsewhere.
+    """
+
+    # The mixin passes values of config.json on to arguments of the same names: no key of ours is called `config`.
+    def __init__(self, config: BiLMConfig) -> None:
+        super().__init__(config)
+        self.beside = Model(config, {})
+        """The softmax, the vocabulary, the settings of the text and the card, where there are such."""
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """A loaded model as one for the Hub, which shares its weights; in evaluation mode."""
+        with torch.device("meta"):
+            made = cls(model.config)
+        made.load_state_dict(model.weights, assign=True)
+        made.beside = replace(model, weights={})
+        return made.eval()
+
+    @property
+    def text(self) -> TextConfig | None:
+        """How the text was tokenised that the model was trained on, for `Embedder`."""
+        return self.beside.text
+
+    def stored(self) -> Model:
+        """The whole of it, as every format of `elmo.formats` can save it."""
+        return replace(self.beside, weights={name: weight.detach() for name, weight in self.state_dict().items()})
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
+        """The model of a folder, or of a repository on the Hub, which the Hub's library keeps in its own cache.
+
+        `options` are the mixin's: `revision`, `token`, `cache_dir`, `force_download`, `local_files_only` (which
+        ELMO_OFFLINE sets). Raises InputError where there is no such model or its files do not fit together.
+        """
+        if is_offline():
+            options["local_files_only"] = True
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, **options)
+        except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+            why = " ".join(str(error).split())
+            raise InputError(
+                f"{pretrained_model_name_or_path}: no folder, and no model of the Hub that can be had from here ({why})"
+            ) from error
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Uploads the files to a repository, which is made if need be; the address of the commit.
+
+        `options` are the mixin's: `token`, `private`, `branch`, `commit_message`, `create_pr` and others.
+        """
+        card = {"repository": repo_id} | (options.pop("model_card_kwargs", None) or {})
+        return super().push_to_hub(repo_id, model_card_kwargs=card, **options)
+
+    @classmethod
+    def _from_pretrained(
+        cls,
+        *,
+        model_id: str,
+        revision: str | None,
+        cache_dir: str | Path | None,
+        force_download: bool,
+        local_files_only: bool,
+        token: str | bool | None,
+        **others: Any,
+    ) -> Self:
+        others.pop("config", None)  # the mixin's reading of config.json, which is not strict
+        if others:
+            raise InputError(f"{', '.join(others)}: no options of HubModel.from_pretrained; it is always strict")
+        folder = Path(model_id)
+        if not folder.is_dir():
+            fetched = snapshot_download(
+                model_id,
+                revision=revision,
+                cache_dir=cache_dir,
+                force_download=force_download,
+                local_files_only=local_files_only,
+                token=token,
+                allow_patterns=list(FILES),
+            )
+            folder = Path(fetched)
+        if not native.recognizes(folder):
+            raise InputError(
+                f"{model_id}: {native.CONFIG} of the format {native.FORMAT!r} is expected in it; models of other"
+                " formats are read from files: elmo.load, elmo convert"
+            )
+        return cls.of(native.load(folder))
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        """The files are written beside the folder and moved into it when all are whole."""
+        with tempfile.TemporaryDirectory(dir=save_directory.parent, prefix=f".{save_directory.name}.") as beside:
+            native.save(self.stored(), Path(beside) / "model")
+            for name in FILES:
+                (save_directory / name).unlink(missing_ok=True)
+            for file in (Path(beside) / "model").iterdir():
+                file.replace(save_directory / file.name)
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        """The README: what can be said of the model without asking."""
+        lstm, beside = self.config.lstm, self.beside
+        facts = [
+            ("parameters", f"{sum(weight.numel() for weight in self.parameters()):,}"),
+            ("LSTMs", f"{lstm.n_layers} layers of {lstm.dim} cells, projection {lstm.projection_dim}"),
+            ("softmax", "none" if beside.lm_head is None else f"{len(beside.lm_head['bias']):,} words"),
+            ("tokens", "not known" if beside.text is None else beside.text.tokens),
+            *((key, cell) for key, value in beside.card.items() if (cell := _cell(value))),
+        ]
+        values = {"title": beside.card.get("name", "biLM"), "repository": "user/name", "facts": facts}
+        values |= {"layers": lstm.n_layers + 1, "dim": 2 * lstm.projection_dim}
+        made = super().generate_model_card(*args, **(values | kwargs))
+        if isinstance(license_ := beside.card.get("license"), str):
+            made.data.license = license_  # type: ignore[attr-defined]
+        return made
+
+
+def _cell(value: Any) -> str:
+    """A plain value of the card in one cell of a table; a table of its own has no place there (it is in the config)."""
+    if isinstance(value, dict):
+        return ""
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return " ".join(text.replace("|", "\\|").split())

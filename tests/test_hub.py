@@ -1,0 +1,232 @@
+"""The Hub's own mixin loads and saves our native layout, strictly; nothing here reaches for a network."""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import Model, native
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lm_head import LmHead
+from elmo.model.lstm import LstmConfig
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import SPECIAL, Vocabulary
+
+pytest.importorskip("huggingface_hub")
+from huggingface_hub import ModelCard, hub_mixin
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+from elmo.formats import hub
+from elmo.formats.hub import HubModel
+
+CONFIG = BiLMConfig(LstmConfig(dim=6, projection_dim=4), CharCnnConfig(embedding_dim=3, filters=((1, 4), (2, 5))))
+SENTENCES = [["the", "oak", "grows"], [], ["oak"]]
+
+
+@pytest.fixture
+def model() -> Model:
+    vocabulary = Vocabulary((*SPECIAL, "the", "oak", "grows"))
+    card = {"name": "oak", "license": "cc0-1.0", "corpus": "a | b", "train": ["x", "y"], "perplexity": {"carry": 3}}
+    return Model(
+        CONFIG, BiLM(CONFIG).state_dict(), LmHead(6, 4).state_dict(), vocabulary, TextConfig("whitespace", "line"), card
+    )
+
+
+@pytest.fixture
+def saved(model, tmp_path) -> Path:
+    HubModel.of(model).save_pretrained(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def same(one: Model, other: Model) -> None:
+    assert (one.config, one.vocabulary, one.text, one.card) == (other.config, other.vocabulary, other.text, other.card)
+    for ours, theirs in ((one.weights, other.weights), (one.lm_head or {}, other.lm_head or {})):
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_saved_files_are_the_native_format_and_a_card(model, saved):
+    assert {file.name for file in saved.iterdir()} == {"config.json", "model.safetensors", "vocab.txt", "README.md"}
+    assert {path.name for path in saved.parent.iterdir()} == {"saved"}
+    same(native.load(saved), model)
+    card = ModelCard.load(saved / "README.md")
+    assert (card.data.library_name, card.data.license) == ("elmo-torch", "cc0-1.0")
+    assert {"elmo", "bilm"} <= set(card.data.tags)
+    assert "# oak" in card.text
+    assert "3 vectors of 8 numbers" in card.text
+    assert "| corpus | a \\| b |\n| train | x, y |\n" in card.text
+    assert "perplexity" not in card.text
+    assert '.from_pretrained("user/name")' in card.text
+
+
+def test_what_the_native_format_saves_is_loaded(model, tmp_path):
+    native.save(model, tmp_path / "native")
+    loaded = HubModel.from_pretrained(tmp_path / "native")
+    assert not loaded.training
+    same(loaded.stored(), model)
+    assert loaded.text == model.text
+    vectors = Embedder(loaded, text=loaded.text, device="cpu").embed(SENTENCES)
+    for ours, expected in zip(vectors, Embedder(model.bilm(), device="cpu").embed(SENTENCES), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_round_trip_of_a_model_without_anything_beside_it(tmp_path):
+    made = HubModel(CONFIG)
+    made.save_pretrained(tmp_path / "bare")
+    assert not (tmp_path / "bare" / "vocab.txt").exists()
+    loaded = HubModel.from_pretrained(str(tmp_path / "bare"))
+    assert all(torch.equal(weight, loaded.state_dict()[name]) for name, weight in made.state_dict().items())
+    assert loaded.config == CONFIG
+    assert loaded.beside.lm_head is None
+
+
+def test_saving_again_replaces_our_files_and_no_others(model, saved):
+    (saved / "README.md").write_text("mine")
+    (saved / "notes.txt").write_text("mine too")
+    HubModel(CONFIG).save_pretrained(saved)
+    assert (saved / "README.md").read_text() == "mine"
+    assert (saved / "notes.txt").read_text() == "mine too"
+    assert not (saved / "vocab.txt").exists()
+    assert HubModel.from_pretrained(saved).beside.vocabulary is None
+
+
+def edit(folder: Path, change: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda config: config["model"].update(colour="red"), "unknown key 'model.colour'"),
+        (lambda config: config["model"]["lstm"].update(dim=7), "weight_input has shape"),
+        (lambda config: config.update(version=2), "version is 2"),
+        (lambda config: config.pop("format"), r"config\.json of the format 'elmo-torch' is expected"),
+    ],
+    ids=["unknown key", "other size", "version", "format"],
+)
+def test_config_is_read_strictly(saved, change, message):
+    edit(saved, change)
+    with pytest.raises(InputError, match=message):
+        HubModel.from_pretrained(saved)
+
+
+@pytest.mark.parametrize("change", ["missing", "unknown"])
+def test_weights_are_read_strictly(saved, change):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(saved / "model.safetensors")
+    if change == "missing":
+        del weights["bilm.layers.0.bias"]
+    else:
+        weights["bilm.extra"] = torch.zeros(1)
+    save_file(weights, saved / "model.safetensors")
+    with pytest.raises(InputError, match=r"layers\.0\.bias is missing|extra is not in the model"):
+        HubModel.from_pretrained(saved)
+
+
+def test_options_that_would_loosen_it_are_refused(saved):
+    with pytest.raises(InputError, match="strict: no options of"):
+        HubModel.from_pretrained(saved, strict=False)
+
+
+def test_folder_of_another_kind(tmp_path, caplog):
+    caplog.set_level(logging.ERROR, "huggingface_hub")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match=r"config\.json of the format"):
+        HubModel.from_pretrained(tmp_path)
+
+
+# The Hub, played by functions
+
+
+@pytest.fixture
+def remote(saved, monkeypatch, tmp_path) -> list[dict[str, object]]:
+    """`user/name` holds the saved model; the calls that reach the Hub's library."""
+    calls: list[dict[str, object]] = []
+
+    def hf_hub_download(repo_id: str, filename: str, **options: object) -> str:
+        calls.append({"repo_id": repo_id, "filename": filename, **options})
+        if options["local_files_only"]:
+            raise LocalEntryNotFoundError("not\ncached")
+        return str(saved / filename)
+
+    def snapshot_download(repo_id: str, **options: object) -> str:
+        calls.append({"repo_id": repo_id, **options})
+        patterns = options["allow_patterns"]
+        folder = tmp_path / "snapshot"
+        shutil.copytree(saved, folder, ignore=lambda _, names: [name for name in names if name not in patterns])
+        return str(folder)
+
+    monkeypatch.setattr(hub_mixin, "hf_hub_download", hf_hub_download)
+    monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+    return calls
+
+
+def test_from_pretrained_by_name(model, remote, tmp_path):
+    same(HubModel.from_pretrained("user/name", revision="v2", token="secret").stored(), model)
+    for call in remote:
+        assert (call["repo_id"], call["revision"], call["token"]) == ("user/name", "v2", "secret")
+    assert {file.name for file in (tmp_path / "snapshot").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "vocab.txt",
+    }
+
+
+def test_offline_is_passed_on(remote, monkeypatch):
+    monkeypatch.setenv("ELMO_OFFLINE", "1")
+    with pytest.raises(InputError, match=r"^user/name: no folder, and no model of the Hub .* \(not cached\)$"):
+        HubModel.from_pretrained("user/name")
+    assert [call["local_files_only"] for call in remote] == [True]
+
+
+@pytest.mark.parametrize("name", ["no/such/folder", "user/../name", ""])
+def test_names_that_the_hub_cannot_have(name):
+    with pytest.raises(InputError, match="no folder, and no model of the Hub") as caught:
+        HubModel.from_pretrained(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_push_uploads_the_four_files(model, monkeypatch):
+    uploaded: dict[str, object] = {}
+
+    class Api:
+        def __init__(self, token: str | None) -> None:
+            uploaded["token"] = token
+
+        def create_repo(self, repo_id: str, **options: object) -> object:
+            return type("Made", (), {"repo_id": repo_id})
+
+        def upload_folder(self, folder_path: Path, **options: object) -> str:
+            uploaded.update(
+                options, files={file.name: file.read_text("latin-1") for file in Path(folder_path).iterdir()}
+            )
+            return "https://example.org/commit"
+
+    monkeypatch.setattr(hub_mixin, "HfApi", Api)
+    pushed = HubModel.of(model).push_to_hub("user/oak", token="secret", commit_message="Grow")
+    assert pushed == "https://example.org/commit"
+    assert (uploaded["repo_id"], uploaded["token"], uploaded["commit_message"]) == ("user/oak", "secret", "Grow")
+    files = uploaded["files"]
+    assert set(files) == {"config.json", "model.safetensors", "vocab.txt", "README.md"}
+    assert json.loads(files["config.json"])["format"] == "elmo-torch"
+    assert '.from_pretrained("user/oak")' in files["README.md"]
+
+
+def test_without_the_extra_the_error_has_the_pip_line():
+    program = "import sys; sys.modules['huggingface_hub'] = None\nimport elmo\nelmo.HubModel"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ))
+    assert "pip install 'elmo-torch[hub]'" in done.stderr
+    assert done.returncode == 1
