@@ -1,11 +1,8 @@
 """From a name to a model in the cache, and from whatever a program passes to the file there; nothing by itself."""
 
-import gzip
 import hashlib
-import io
 import json
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from elmo.errors import InputError
 from elmo.formats import Model, allennlp, cache, download, published
 from elmo.formats.download import DownloadError
 from elmo.formats.published import PublishedFile, PublishedModel
-from elmo.formats.pull import pull, unpack
+from elmo.formats.pull import pull
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -250,81 +247,6 @@ def test_unknown_references(table):
         cache.local("https://example.org/weights.hdf5")
     with pytest.raises(FileNotFoundError, match=r"nor a published one \(elmo models\)"):
         formats.find("no/such/path")
-
-
-# Archives
-
-
-def archive(members: list[tuple[str, bytes | tarfile.TarInfo]]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as tar:
-        for name, content in members:
-            if isinstance(content, tarfile.TarInfo):
-                tar.addfile(content)
-                continue
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return made.getvalue()
-
-
-def special(name: str, kind: bytes, link: str = "") -> tuple[str, tarfile.TarInfo]:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, link
-    return name, info
-
-
-def test_archive_is_unpacked_into_the_folder_of_its_model(server, tiny, table, home):
-    folder = special("slovenian", tarfile.DIRTYPE)
-    content = archive([folder, ("slovenian/options.json", tiny[OPTIONS]), ("slovenian/w.hdf5", tiny[WEIGHTS])])
-    file = PublishedFile("s.tar.gz", (server.add("/s", content),), unpack=True)
-    table(row("slovenian", file))
-    pulled = pull("slovenian")
-    assert pulled.path == home / "slovenian"
-    assert {path.name for path in pulled.path.iterdir()} == {"options.json", "w.hdf5", cache.RECORD, ".lock"}
-    assert formats.describe("slovenian").config == CONFIG
-    assert pull("slovenian").new == ()
-    assert [file.verdict for file in cache.verify("slovenian")] == ["as pulled", "as pulled"]
-    (home / "slovenian" / "w.hdf5").unlink()
-    with pytest.raises(FileNotFoundError, match="elmo pull slovenian"):
-        cache.local("slovenian")
-
-
-def test_archive_writes_nothing_elsewhere(tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    path = tmp_path / "a.tar.gz"
-    members = [
-        ("../../escaped.json", b"1"),
-        ("/absolute.json", b"2"),
-        ("a/.hidden", b"3"),
-        special("link", tarfile.SYMTYPE, "/etc/passwd"),
-        special("hard", tarfile.LNKTYPE, "/absolute.json"),
-        special("pipe", tarfile.FIFOTYPE),
-    ]
-    path.write_bytes(archive(members))
-    assert list(unpack(path, folder)) == ["escaped.json", "absolute.json"]
-    assert {item.name for item in folder.iterdir()} == {"escaped.json", "absolute.json"}
-    assert {item.name for item in tmp_path.iterdir()} == {"model", "a.tar.gz"}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"no archive at all", "not a whole .tar.gz"),
-        (gzip.compress(b"no tar"), "not a whole .tar.gz"),
-        (archive([("a", b"1" * 9000), ("b", b"2")])[:60], "not a whole .tar.gz"),
-        (archive([("a/x", b"1"), ("b/x", b"2")]), "x is in it twice"),
-        (archive([special("d", tarfile.DIRTYPE)]), "no files in it"),
-        (archive([("a", b"1"), ("bomb", bytes(40_000_000))]), "more than 20 times its size"),
-    ],
-    ids=["text", "gzip", "cut", "twice", "empty", "bomb"],
-)
-def test_bad_archives_leave_nothing(server, table, home, content, message):
-    table(row("bad", PublishedFile("bad.tar.gz", (server.add("/bad", content),), unpack=True)))
-    with pytest.raises(InputError, match=message):
-        pull("bad")
-    assert {path.name for path in (home / "bad").iterdir()} == {".lock"}
 
 
 # Verifying

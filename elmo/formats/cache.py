@@ -33,17 +33,9 @@ def folder_of(model: PublishedModel) -> Path:
     return cache_folder() / model.name
 
 
-def file_names(model: PublishedModel) -> list[str]:
-    """The files that the model consists of here. What an archive holds is only known once it was pulled."""
-    record = read_record(folder_of(model))
-    unpacked = [name for file in model.files if file.unpack for name in record.get(file.name, {}).get("holds", [])]
-    return [*(file.name for file in model.files if not file.unpack), *unpacked]
-
-
 def is_pulled(model: PublishedModel) -> bool:
     """Whether all files of the model are here."""
-    names = file_names(model)
-    return bool(names) and all((folder_of(model) / name).is_file() for name in names)
+    return bool(model.files) and all((folder_of(model) / file.name).is_file() for file in model.files)
 
 
 def local(reference: str | Path) -> Path | None:
@@ -59,15 +51,14 @@ def local(reference: str | Path) -> Path | None:
     model = published.find_model(str(reference))
     if model is not None:
         _require(model, str(reference))
-        names = file_names(model)
-        return folder_of(model) / names[0] if len(names) == 1 else folder_of(model)
+        return folder_of(model) / model.files[0].name if len(model.files) == 1 else folder_of(model)
     found = published.find_file(str(reference))
     if found is not None:
         model, file = found
         path = folder_of(model) / file.name
         if not path.is_file():
             _require(model, str(reference))
-        return path if path.is_file() else folder_of(model)
+        return path
     if "://" in str(reference):
         raise InputError(
             f"{reference}: not an address of a published model (elmo models --json lists them); download the file"
@@ -123,8 +114,7 @@ def verify(reference: str | Path) -> list[Verified]:
     model = published.find_model(str(reference))
     if model is None:
         raise FileNotFoundError(f"{reference}: no such file or folder, nor a published model (elmo models lists them)")
-    names = file_names(model) or [file.name for file in model.files]
-    return [_verify(folder_of(model) / name, model) for name in names]
+    return [_verify(folder_of(model) / file.name, model) for file in model.files]
 
 
 def _is_ours(file: Path) -> bool:
@@ -141,12 +131,10 @@ def _verify(path: Path, model: PublishedModel | None = None) -> Verified:
     expected = _expected(path, model)
     if expected is not None:
         return Verified(path, "differs", digest, f"{expected} is published")
-    recorded = read_record(path.parent)
-    pulled = {name: value for entry in recorded.values() for name, value in entry.get("holds", {}).items()}
-    pulled |= {name: entry.get("sha256") for name, entry in recorded.items()}
-    if pulled.get(path.name) is not None:
-        verdict: Verdict = "as pulled" if pulled[path.name] == digest else "differs"
-        return Verified(path, verdict, digest, f"{pulled[path.name]} was pulled; none is published")
+    pulled = read_record(path.parent).get(path.name, {}).get("sha256")
+    if pulled is not None:
+        verdict: Verdict = "as pulled" if pulled == digest else "differs"
+        return Verified(path, verdict, digest, f"{pulled} was pulled; none is published")
     return Verified(path, "unknown", digest, "no published sha256 to compare with")
 
 

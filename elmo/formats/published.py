@@ -30,8 +30,6 @@ class PublishedFile:
     sha256: str | None = None
     hash_from: str = ""
     """Where size and hash were read."""
-    unpack: bool = False
-    """A .tar.gz whose files are put into the model's folder in its place."""
 
 
 @dataclass(frozen=True)

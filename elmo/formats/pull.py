@@ -6,9 +6,6 @@
 import datetime
 import json
 import os
-import shutil
-import tarfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,15 +14,12 @@ from typing import Any
 
 from elmo.errors import InputError
 from elmo.formats import cache, published
-from elmo.formats.download import DownloadError, Wanted, download, sha256_of
+from elmo.formats.download import DownloadError, Wanted, download
 from elmo.formats.published import PublishedFile, PublishedModel
 from elmo.formats.whole import whole
 
 Progress = Callable[[str, int, int | None], None]
 """Told a file's name, how many bytes of it there are, and of how many."""
-
-MOST_UNPACKED = 20
-"""An archive that unpacks to more than so many times its size is no model: weights hardly compress."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,7 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
     """
     model = published.model_named(name)
     folder = cache.folder_of(model)
-    missing = [file for file in model.files if not _is_here(folder, file)]
+    missing = [file for file in model.files if not (folder / file.name).is_file()]
     if missing or not model.files:
         _check_may_download(model, missing)
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,13 +59,6 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
     assert path is not None, "a published name"
     digests = {file: entry["sha256"] for file, entry in cache.read_record(folder).items() if "sha256" in entry}
     return Pulled(model, path, tuple(file.name for file in missing), digests)
-
-
-def _is_here(folder: Path, file: PublishedFile) -> bool:
-    if not file.unpack:
-        return (folder / file.name).is_file()
-    holds = cache.read_record(folder).get(file.name, {}).get("holds", {})
-    return bool(holds) and all((folder / name).is_file() for name in holds)
 
 
 def _check_may_download(model: PublishedModel, missing: list[PublishedFile]) -> None:
@@ -95,58 +82,7 @@ def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progres
             f"{model.name}: {error}; what has come stays, so try again later, or get {file.name} elsewhere (see"
             f" {model.page}) and put it into {folder}"
         ) from error
-    entry: dict[str, Any] = {"sha256": digest, "bytes": target.stat().st_size}
-    if file.unpack:
-        try:
-            entry["holds"] = unpack(target, folder)
-        finally:
-            target.unlink()
-    _record(folder, file.name, entry)
-
-
-def unpack(archive: Path, folder: Path) -> dict[str, str]:
-    """Puts the regular files of a .tar.gz side by side into `folder` and returns their sha256 by name.
-
-    Their folders are dropped; links, devices and hidden files are left out, so nothing is written elsewhere. Raises
-    InputError where it is no such archive, two files have one name, or it unpacks to far more than its size; then
-    nothing of it stays.
-    """
-    holds: dict[str, str] = {}
-    try:
-        for name in _unpack(archive, folder):
-            holds[name] = ""
-        return {name: sha256_of(folder / name) for name in holds}
-    except BaseException as error:
-        for name in holds:
-            (folder / name).unlink(missing_ok=True)
-        on_disk = isinstance(error, OSError) and error.filename is not None
-        if isinstance(error, tarfile.TarError | zlib.error | EOFError | OSError) and not on_disk:
-            raise InputError(f"{archive.name}: not a whole .tar.gz ({error})") from error
-        raise
-
-
-def _unpack(archive: Path, folder: Path) -> Iterator[str]:
-    """The names of the files, each when it is there."""
-    room = MOST_UNPACKED * archive.stat().st_size + (1 << 20)
-    empty = True
-    with tarfile.open(archive, "r:gz") as opened:
-        for member in opened:
-            name = Path(member.name).name
-            if not member.isfile() or not name or name.startswith("."):
-                continue
-            room -= member.size
-            if room < 0:
-                raise InputError(f"{archive.name}: unpacks to more than {MOST_UNPACKED} times its size; not used")
-            if (folder / name).exists():
-                raise InputError(f"{archive.name}: {name} is in it twice, or in {folder} already; not used")
-            source = opened.extractfile(member)
-            assert source is not None, "a regular file"
-            with whole(folder / name) as temporary, temporary.open("wb") as output:
-                shutil.copyfileobj(source, output, 1 << 20)
-            empty = False
-            yield name
-    if empty:
-        raise InputError(f"{archive.name}: no files in it")
+    _record(folder, file.name, {"sha256": digest, "bytes": target.stat().st_size})
 
 
 def _record(folder: Path, name: str, entry: dict[str, Any]) -> None:
