@@ -231,7 +231,15 @@ def test_wrong_hash(server, target):
 # Mirrors, statuses, redirects
 
 
-def test_mirrors_are_tried_in_turn(server, target):
+def test_mirrors_are_tried_in_turn(server, target, monkeypatch):
+    look_up = socket.getaddrinfo
+
+    def resolver(host: str, *arguments: object, **options: object) -> object:
+        if host == "no-such-host.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
     bad = [
         server.add("/gone", b"", failures=[404] * 9),
         server.add("/forbidden", b"", failures=[403] * 9),
