@@ -29,14 +29,15 @@ _HOMES = {
 __all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "HubModel", "ScalarMix", "batch_to_ids", "load"]
 
 
-def load(path: "str | Path | None" = None, **options: Any) -> "Embedder":
+def load(path: "str | Path | None" = None, *, weights: "str | Path | None" = None, **options: Any) -> "Embedder":
     """An `Embedder` with the model at `path`: a folder, a file, or a packaged model's name (None: the usual one).
 
-    `options` are those of `Embedder`: `device`, `precision`, `state`, `batch_tokens` and others.
+    `weights` is for an options file whose weights are elsewhere. `options` are those of `Embedder`: `device`,
+    `precision`, `state`, `batch_tokens` and others.
     """
     from elmo.embedding.embedder import Embedder
 
-    return Embedder.load(path, **options)
+    return Embedder.load(path, weights=weights, **options)
 
 
 def __getattr__(name: str) -> Any:

@@ -89,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     embed.add_argument("input", help="text (.txt, .gz, .xz), or - for standard input")
     embed.add_argument("output", help=".hdf5, .npz or .parquet")
     _model(embed)
+    _weights(embed)
     embed.add_argument("--layers", default="all", help="all, average, top, a number, or weights as 0.2,0.3,0.5")
     embed.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
     embed.add_argument("--dtype", choices=["float32", "float16"], default="float32")
@@ -112,11 +113,13 @@ def build_parser() -> argparse.ArgumentParser:
 
     info = _verb(verbs, "info", info_verb, "what a model is, from its headers alone")
     info.add_argument("model", nargs="?", default="default")
+    _weights(info)
     info.add_argument("--json", action="store_true", help="print JSON")
 
     convert = _verb(verbs, "convert", convert_verb, "write a model in another format")
     convert.add_argument("source", help="a model")
     convert.add_argument("target", help="the folder to write")
+    _weights(convert)
     convert.add_argument("--to", choices=["native", "allennlp"], help="by default the format that the source has not")
     convert.add_argument("--dtype", choices=["float32", "float16"], default="float32", help="of native weights")
     convert.add_argument("--softmax-dtype", choices=["float32", "float16"], help="of the softmax, if another")
@@ -173,6 +176,10 @@ def _verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str) -> 
 
 def _model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="default", help="a model's folder, file or name (default: the packaged one)")
+
+
+def _weights(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--weights", metavar="FILE", help="where the model is an options file: its weights")
 
 
 # The verbs
@@ -242,7 +249,9 @@ def embed_verb(arguments: argparse.Namespace) -> None:
     options = {
         name: getattr(arguments, name) for name in ("state", "batch_size", "batch_tokens", "device", "precision")
     }
-    embedder = Embedder.load(arguments.model, memory=parse_bytes(arguments.memory), **options)
+    embedder = Embedder.load(
+        arguments.model, weights=arguments.weights, memory=parse_bytes(arguments.memory), **options
+    )
     with _Counter("sentences", arguments.quiet) as counter:
         done = embed_file(
             embedder,
@@ -291,10 +300,11 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
 def info_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats, ops
 
-    found = formats.describe(arguments.model)
+    found = formats.describe(arguments.model, arguments.weights)
     values = {
         "path": str(found.path),
         "format": found.format,
+        "reads": "words" if found.config.char_cnn is None else "characters",
         "parameters": found.parameters,
         "stored as": found.dtype,
         "bytes on disk": found.bytes_on_disk,
@@ -305,6 +315,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
         "CPU products": ops.default_library(),
         "model": config.to_dict(found.config),
         "text": None if found.text is None else config.to_dict(found.text),
+        "learned mixes": ", ".join(found.mixes) or None,
         "card": found.card,
     }
     if arguments.json:
@@ -322,14 +333,16 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
 
     target = Path(arguments.target)
-    wanted = arguments.to or ("native" if formats.describe(arguments.source).format == "allennlp" else "allennlp")
-    model = formats.load(arguments.source)
+    found = formats.describe(arguments.source, arguments.weights)
+    wanted = arguments.to or ("allennlp" if found.format == formats.native.FORMAT else "native")
+    model = formats.load(arguments.source, arguments.weights)
     if wanted == "native":
         formats.native.save(model, target, arguments.overwrite, arguments.dtype, arguments.softmax_dtype)
     else:
         formats.allennlp.save(model, target, arguments.overwrite)
-    left_out = " (this format has no place for the softmax and the vocabulary)" if model.lm_head else ""
-    print(f"{target}: written as {wanted}{left_out if wanted == 'allennlp' else ''}")
+    parts = {"the softmax and the vocabulary": model.lm_head, "the learned mixes": model.mixes}
+    lost = " and ".join(part for part, there in parts.items() if there) if wanted == "allennlp" else ""
+    print(f"{target}: written as {wanted}" + (f" (this format has no place for {lost})" if lost else ""))
 
 
 def models_verb(arguments: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ letter  meaning
 ======  ==========================================================
 B       sentences of a batch, or parallel streams of text in training
 T       tokens of a sentence with `<S>` and `</S>`, or of a training window
-C       characters of a token (50 in the published models)
+C       characters of a token (50 in the published models); 1, a word's id, where a model reads words
 W       distinct words
 E       width of a character vector
 F       filters of the character CNN, all widths together

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import selection
 from elmo.embedding.reading import read_sentences
-from elmo.embedding.words import WordVectors
+from elmo.embedding.words import WordVectors, encoder
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -49,7 +49,7 @@ def test_parts_of_any_size_give_the_vectors_and_the_state_of_the_whole(bilm, len
     torch.manual_seed(seed)
     state = None if from_zero else LstmState(*(torch.randn_like(part) for part in bilm.initial_state(len(lengths))))
     given_state = None if state is None else LstmState(*(part.clone() for part in state))
-    words = WordVectors(bilm, torch.device("cpu"))
+    words = WordVectors(bilm, encoder(bilm.config, None), torch.device("cpu"))
     arrays, after = read_sentences(bilm, words, sentences, selection("all", 4), state, max_tokens)
     expected = whole(bilm, sentences, state)
     for row, array in enumerate(arrays):
@@ -74,7 +74,7 @@ def test_policies_and_layers_do_not_depend_on_the_parts(bilm, policy, layers):
 
 def test_a_cache_of_words_that_is_smaller_than_a_sentence(bilm):
     (sentence,) = text([500])
-    words = WordVectors(bilm, torch.device("cpu"), cache_bytes=10 * 4 * 8)  # ten words
+    words = WordVectors(bilm, encoder(bilm.config, None), torch.device("cpu"), cache_bytes=10 * 4 * 8)  # ten words
     (array,), _ = read_sentences(bilm, words, [sentence], selection("all", 4), max_tokens=16)
     np.testing.assert_allclose(array, whole(bilm, [sentence]).layers[:, 0, 1:-1], rtol=0, atol=1e-5)
 

@@ -11,7 +11,7 @@ import torch
 
 from elmo import formats
 from elmo.errors import InputError
-from elmo.formats import Model, allennlp
+from elmo.formats import Model, allennlp, bilm_layout
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -104,7 +104,7 @@ def test_allennlp_single_layer_without_the_group_of_layers_is_read(tmp_path):
     before = formats.load(folder)
     with h5py.File(folder / allennlp.WEIGHTS, "a") as file:
         for direction in range(2):
-            file.move(f"{allennlp._cell(direction, 0)}", f"RNN_{direction}/RNN/LSTMCell")
+            file.move(f"{bilm_layout.cell_name(direction, 0)}", f"RNN_{direction}/RNN/LSTMCell")
     after = formats.load(folder)
     assert all(torch.equal(after.weights[name], weight) for name, weight in before.weights.items())
 
@@ -177,12 +177,12 @@ def test_allennlp_truncated_weights_are_named(tmp_path, kept):
     assert "\n" not in str(caught.value)
 
 
-def test_allennlp_word_models_are_named(tmp_path):
+def test_allennlp_characters_without_options_are_named(tmp_path):
     folder = saved(tmp_path)
     options = json.loads((folder / allennlp.OPTIONS).read_text())
     del options["char_cnn"]
     (folder / allennlp.OPTIONS).write_text(json.dumps(options))
-    with pytest.raises(InputError, match=r"options\.json: no key 'char_cnn': only models that read characters"):
+    with pytest.raises(InputError, match=r"options\.json: no key 'char_cnn'; it is needed to read \S+; add it"):
         formats.load(folder)
 
 
@@ -198,7 +198,7 @@ def test_allennlp_vectors_for_weights_are_named(tmp_path):
     ("name", "rows", "message"),
     [
         ("char_embed", 100, r"weights\.hdf5: char_embed has 100 rows; at least 261 are expected"),
-        ("char_embed", None, r"weights\.hdf5: no dataset char_embed: only models that read characters"),
+        ("char_embed", None, r"weights\.hdf5: neither char_embed nor embedding is there"),
     ],
 )
 def test_allennlp_other_inputs_are_named(tmp_path, name, rows, message):

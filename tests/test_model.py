@@ -1,9 +1,7 @@
 """The biLM against its slow twin, for everything that `options.json` can say; and what must hold of any sentence."""
 
 import json
-import tempfile
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import h5py
@@ -11,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 import twin
+from bilm_files import as_published, options, random_weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from elmo import formats
 from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder
 from elmo.model.bilm import BiLM, BiLMConfig
@@ -34,75 +32,6 @@ SENTENCES = st.lists(st.lists(WORDS, max_size=7), min_size=1, max_size=4)
 
 
 # Against the twin
-
-
-@st.composite
-def options(draw: st.DrawFn) -> dict[str, Any]:
-    """What an `options.json` says: sizes, depths, and which parts there are."""
-    size = draw(st.integers(2, 6))
-    filters = draw(st.lists(st.tuples(st.integers(1, 7), st.integers(1, 5)), min_size=1, max_size=4))
-    if draw(st.booleans()):  # as wide as the LSTMs' input already: no projection of words
-        size = sum(count for _, count in filters)
-    clips = st.sampled_from([None, 0.05, 0.3, 3.0])
-    return {
-        "lstm": {
-            "dim": draw(st.one_of(st.just(size), st.integers(2, 9))),
-            "projection_dim": size,
-            "n_layers": draw(st.integers(1, 4)),
-            "cell_clip": draw(clips),
-            "proj_clip": draw(clips),
-            "use_skip_connections": draw(st.booleans()),
-        },
-        "char_cnn": {
-            "embedding": {"dim": draw(st.integers(1, 4))},
-            "filters": filters,
-            "n_highway": draw(st.integers(0, 3)),
-            "n_characters": 262,
-            "max_characters_per_token": draw(st.sampled_from([7, 16, 50])),
-            "activation": draw(st.sampled_from(["relu", "tanh"])),
-        },
-    }
-
-
-def random_weights(options: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
-    """Weights by their published names, of a size that saturates nothing: sums of a product are of order 1."""
-    rng = np.random.default_rng(seed)
-
-    def matrix(*shape: int) -> np.ndarray:
-        return rng.normal(size=shape) / np.prod(shape[:-1]) ** 0.5
-
-    cnn, lstm = options["char_cnn"], options["lstm"]
-    size, hidden = lstm["projection_dim"], lstm["dim"]
-    n_filters = sum(count for _, count in cnn["filters"])
-    weights = {"char_embed": rng.normal(size=(261, cnn["embedding"]["dim"]))}
-    for i, (width, count) in enumerate(cnn["filters"]):
-        weights[f"CNN/W_cnn_{i}"] = matrix(1, width, cnn["embedding"]["dim"], count)
-        weights[f"CNN/b_cnn_{i}"] = rng.normal(size=count) / 2
-    for k in range(cnn["n_highway"]):
-        for part in ("transform", "carry"):
-            weights[f"CNN_high_{k}/W_{part}"] = matrix(n_filters, n_filters)
-            weights[f"CNN_high_{k}/b_{part}"] = rng.normal(size=n_filters) / 2
-    if n_filters != size:
-        weights["CNN_proj/W_proj"] = matrix(n_filters, size)
-        weights["CNN_proj/b_proj"] = rng.normal(size=size) / 2
-    for direction in range(2):
-        for layer in range(lstm["n_layers"]):
-            cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
-            weights[f"{cell}/W_0"] = matrix(2 * size, 4 * hidden)
-            weights[f"{cell}/B"] = rng.normal(size=4 * hidden) / 2
-            if hidden != size:
-                weights[f"{cell}/W_P_0"] = matrix(hidden, size)
-    return {name: weight.astype(np.float32) for name, weight in weights.items()}
-
-
-def as_published(options: dict[str, Any], weights: dict[str, np.ndarray]) -> BiLM:
-    """Our model of the two files that these options and weights make."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "options.json").write_text(json.dumps(options))
-        with h5py.File(Path(folder) / "weights.hdf5", "w") as file:
-            for name, weight in weights.items():
-                file[name] = weight
-        return formats.load(folder).bilm()
 
 
 def slowly(sentence: list[str], options: dict[str, Any], weights: dict[str, np.ndarray]) -> np.ndarray:

@@ -13,6 +13,7 @@ it. `options` are those of a published `options.json`, `weights` the datasets of
     RNN_{d}/RNN/MultiRNNCell/Cell{l}/LSTMCell/
         W_0, B                                        (P + P, 4 H), (4 H,)        direction d: 0 forward, 1 backward
         W_P_0                                         (H, P)                      where H is not P already
+    embedding                                         (V, P)                      in the place of all that is not RNN
 
 E is the width of a character's vector, F the number of filters, P what one direction outputs, H its memory cells.
 """
@@ -27,12 +28,18 @@ Options = dict[str, Any]
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
 
 
-def layers(tokens: list[str], options: Options, weights: Weights) -> np.ndarray:
+def layers(tokens: list[str], options: Options, weights: Weights, words: list[str] | None = None) -> np.ndarray:
     """All layers of one sentence, `<S>` and `</S>` around it: (N, T, 2 P), N = LSTM layers + 1, T = len(tokens) + 2.
+
+    `words` are those of a model that reads words, in the order of the rows of `embedding`.
 
     Layer 0 is the token layer, twice side by side; above it forward and backward stand side by side.
     """
-    x = np.stack([word_vector(token, options, weights) for token in ["<S>", *tokens, "</S>"]])  # T P
+    tokens = ["<S>", *tokens, "</S>"]
+    if words is None:
+        x = np.stack([word_vector(token, options, weights) for token in tokens])  # T P
+    else:
+        x = np.stack([weights["embedding"][row(token, words)] for token in tokens])
     forward = stack(x, 0, options, weights)
     backward = [layer[::-1] for layer in stack(x[::-1], 1, options, weights)]  # read from the end, put back in order
     return np.stack([np.concatenate(pair, axis=-1) for pair in zip(forward, backward, strict=True)])
@@ -49,6 +56,12 @@ def word_vector(word: str, options: Options, weights: Weights) -> np.ndarray:
     if "CNN_proj/W_proj" in weights:
         x = x @ weights["CNN_proj/W_proj"] + weights["CNN_proj/b_proj"]  # P
     return x
+
+
+def row(word: str, words: list[str]) -> int:
+    """Where a word is in the table: the last place of one that is there twice, `<UNK>`'s of one that is not there."""
+    places = {known: place for place, known in enumerate(words)}
+    return places.get(word, places["<UNK>"])
 
 
 def characters(word: str, size: int) -> list[int]:

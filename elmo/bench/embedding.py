@@ -160,6 +160,7 @@ def _emptied(embedder: Embedder) -> Embedder:
     """The same embedder with no word in its cache; the packed weights are shared."""
     return Embedder(
         embedder.bilm,
+        vocabulary=embedder.vocabulary,
         device=embedder.device,
         precision=embedder.precision,
         batch_tokens=embedder.batch_tokens,

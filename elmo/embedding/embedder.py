@@ -17,11 +17,12 @@ import torch
 from elmo import formats, ops
 from elmo.embedding.layers import Layers, Selection, selection
 from elmo.embedding.reading import read_independent, read_sentences
-from elmo.embedding.words import WordVectors
+from elmo.embedding.words import WordVectors, encoder
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM
 from elmo.text.batching import by_length
 from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
 from elmo.types import LstmState
 
 StatePolicy = Literal["reset", "carry", "warm"]
@@ -55,6 +56,8 @@ class Embedder:
       `keep_state`: then it goes on where the last call ended, until `reset_state`.
     - "warm": a neutral text (`warm_text`, tokens parted by spaces), read once; the same for every sentence.
 
+    `vocabulary` is needed where the model reads words: the lines of its table. Other words are its `<UNK>`.
+
     `precision` is that of the matrix products. On a CPU the weights are packed for them; `library` forces one.
 
     `memory` is how many bytes the vectors in work may take; besides them there are the model, 32 MB of known words,
@@ -68,6 +71,7 @@ class Embedder:
         bilm: BiLM,
         *,
         text: TextConfig | None = None,
+        vocabulary: Vocabulary | None = None,
         device: str | torch.device | None = None,
         precision: ops.Precision = "float32",
         library: ops.Library | None = None,
@@ -91,8 +95,9 @@ class Embedder:
             raise InputError(f"precision int8 is for the CPU, and the device is {self.device}; use bfloat16")
         self.bilm = bilm.packed(precision, library, release) if on_cpu else bilm.to(self.device).eval()
         self._bfloat16_on_gpu = precision == "bfloat16" and not on_cpu
-        self._words = WordVectors(self.bilm, self.device)
+        self._words = WordVectors(self.bilm, encoder(bilm.config, vocabulary), self.device)
         self.text = text
+        self.vocabulary = vocabulary
         self.state: StatePolicy = state
         self.precision: ops.Precision = precision
         self.batch_tokens = batch_tokens
@@ -103,12 +108,15 @@ class Embedder:
         self._warm: LstmState | None = None
 
     @classmethod
-    def load(cls, path: str | Path | None = None, **options: Any) -> "Embedder":
-        """An embedder with the model at `path` (see `elmo.formats.load`); `options` are those of the class."""
-        model = formats.load(path)
-        bilm, text = model.bilm(), model.text
+    def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
+        """An embedder with the model at `path` (see `elmo.formats.load`); `options` are those of the class.
+
+        `weights` is for an options file whose weights are elsewhere.
+        """
+        model = formats.load(path, weights)
+        bilm, text, vocabulary = model.bilm(), model.text, model.vocabulary
         del model  # or it would hold the weights that are released
-        return cls(bilm, text=text, release=True, **options)
+        return cls(bilm, text=text, vocabulary=vocabulary, release=True, **options)
 
     @property
     def n_layers(self) -> int:

@@ -1,16 +1,32 @@
 """WordVectors: the context-free vector of every word, computed once and kept for the words that come again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmo.model.bilm import BiLM
+from elmo.errors import InputError
+from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.text.characters import encode_words
+from elmo.text.vocabulary import Vocabulary
 
 CACHE_BYTES = 32_000_000
+Encode = Callable[[Sequence[str]], np.ndarray]
+"""Words -> their rows (W, C) in `Batch.char_ids`."""
+
+
+def encoder(config: BiLMConfig, vocabulary: Vocabulary | None) -> Encode:
+    """How a model of this configuration reads words: by their characters, or by their lines in its vocabulary."""
+    if config.char_cnn is not None:
+        return partial(encode_words, max_characters=config.char_cnn.max_characters_per_token)
+    if vocabulary is None:
+        raise InputError("the model reads words by their lines in its vocabulary, and no vocabulary is given")
+    if len(vocabulary) != config.n_tokens_vocab:
+        raise InputError(f"the vocabulary has {len(vocabulary):,} words; the model has {config.n_tokens_vocab:,}")
+    return vocabulary.encode
 
 
 class WordVectors:
@@ -19,8 +35,9 @@ class WordVectors:
     Memory only: a vector from here is the one that the encoder gives.
     """
 
-    def __init__(self, bilm: BiLM, device: torch.device, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, bilm: BiLM, encode: Encode, device: torch.device, cache_bytes: int = CACHE_BYTES) -> None:
         self._bilm = bilm
+        self._encode_ids = encode
         self._device = device
         size = bilm.config.lstm.projection_dim
         self._table = torch.empty(max(1, cache_bytes // (4 * size)), size, device=device)
@@ -42,5 +59,5 @@ class WordVectors:
         return self._table[torch.from_numpy(rows).to(self._device)]
 
     def _encode(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
-        char_ids = encode_words(words, self._bilm.config.char_cnn.max_characters_per_token)
-        return self._bilm.encode_words(torch.from_numpy(char_ids).long().to(self._device))
+        ids = self._encode_ids(words)
+        return self._bilm.encode_words(torch.from_numpy(ids).long().to(self._device))

@@ -7,31 +7,34 @@ from pathlib import Path
 from types import ModuleType
 
 from elmo.errors import InputError
-from elmo.formats import allennlp, cache, native
+from elmo.formats import allennlp, allennlp_archive, cache, native
+from elmo.formats.files import is_archive, listed, on_disk
 from elmo.formats.stored import Description as Description
+from elmo.formats.stored import Mix as Mix
 from elmo.formats.stored import Model as Model
 
-FORMATS = (native, allennlp)
+FORMATS = (native, allennlp_archive, allennlp)
 ASSETS = Path(__file__).parent.parent / "assets"
 TRAINED = "model"
 """Where the folder of a training run has its model."""
 DEFAULT_MODEL = "english-small"
 
 
-def load(path: str | Path | None = None) -> Model:
-    """Reads a model: a folder, one of its files, or a name ("default" or None for the usual packaged model).
+def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
+    """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the usual packaged model).
 
-    A name is that of a packaged model, or of a published one that `elmo pull` has brought here.
+    A name is that of a packaged model, or of a published one that `elmo pull` has brought here. `weights` is for an
+    options file whose weights are elsewhere.
     Raises FileNotFoundError where there is nothing, InputError where it is not a model or is damaged; one line each.
     """
-    found = find(path)
-    return _format_of(found).load(found)
+    format_, paths = _which(path, weights)
+    return format_.load(*paths)
 
 
-def describe(path: str | Path | None = None) -> Description:
+def describe(path: str | Path | None = None, weights: str | Path | None = None) -> Description:
     """What `load` would read, from the headers alone: no weight is read. Raises as `load` does."""
-    found = find(path)
-    return _format_of(found).describe(found)
+    format_, paths = _which(path, weights)
+    return format_.describe(*paths)
 
 
 def find(path: str | Path | None = None) -> Path:
@@ -57,17 +60,29 @@ def packaged() -> list[str]:
     return sorted(folder.name for folder in ASSETS.glob("*/") if native.recognizes(folder))
 
 
+def _which(path: str | Path | None, weights: str | Path | None) -> tuple[ModuleType, tuple[Path, ...]]:
+    """The format, and the path or the two paths to be read."""
+    if weights is None:
+        found = find(path)
+        return _format_of(found), (found,)
+    if path is None:
+        raise InputError(f"{weights}: the weights alone are given; give their options file, too")
+    options, found = find(path), find(weights)
+    return allennlp_archive if allennlp_archive.recognizes(found) else allennlp, (options, found)
+
+
 def _format_of(path: Path) -> ModuleType:
     for format_ in FORMATS:
         if format_.recognizes(path):
             return format_
     raise InputError(
-        f"{path}: not a known model; known are a folder of {native.CONFIG} and {native.WEIGHTS}, and an options file"
-        f" (JSON) with an HDF5 file of weights; seen: {_seen(path)}"
+        f"{path}: not a known model; known are a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
+        f" of an options file (JSON) with an HDF5 file of weights, and AllenNLP's model.tar.gz; seen: {_seen(path)}"
     )
 
 
 def _seen(path: Path, most: int = 8) -> str:
-    files = [path] if path.is_file() else sorted(path.iterdir())
-    names = [f"{file.name} ({file.stat().st_size:,} bytes)" if file.is_file() else f"{file.name}/" for file in files]
+    folders = [f"{file.name}/" for file in sorted(path.iterdir()) if file.is_dir()] if path.is_dir() else []
+    files = listed(path) if path.is_dir() or is_archive(path) else [on_disk(path)]
+    names = folders + [f"{file.name} ({file.size:,} bytes)" for file in files]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") or "nothing"

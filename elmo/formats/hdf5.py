@@ -1,6 +1,7 @@
 """HDF5 files, opened so that what goes wrong is said in one line.
 
 - `read_hdf5`: a truncated or foreign file is an InputError
+- `datasets`, `check_dataset`: what a file from strangers holds, and whether it may be read
 - `Hdf5Output`: a full disk is an ordinary OSError. HDF5 itself reports a failed write late, from a destructor, and may
   crash when the file is closed (seen with HDF5 2.0), so it writes through an object that never fails towards HDF5:
   it keeps the error, and what could not be written, until the error is asked for.
@@ -17,29 +18,68 @@ from typing import Any
 import h5py
 
 from elmo.errors import InputError
+from elmo.formats.files import Source
 
+MOST_UNPACKED = 200
+"""How many times larger than what is stored a dataset may be; compressed weights shrink by less than half."""
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-def is_hdf5(path: Path) -> bool:
+def is_hdf5(source: Source) -> bool:
     """Whether the file begins as an HDF5 file does."""
-    with path.open("rb") as file:
-        return file.read(len(SIGNATURE)) == SIGNATURE
+    return source.begins_with(SIGNATURE)
 
 
 @contextmanager
-def read_hdf5(path: Path) -> Iterator[h5py.File]:
+def read_hdf5(source: Source) -> Iterator[h5py.File]:
     """Opens for reading; raises InputError where the file is not whole, also later, inside the block."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+    opened: io.BufferedReader | None = None
     try:
-        with h5py.File(path, "r") as file:
+        opened = None if source.is_on_disk else source.open()
+        with h5py.File(opened or source.path, "r") as file:
             yield file
     except InputError:
         raise
-    except (OSError, RuntimeError, KeyError) as error:
-        size = path.stat().st_size
-        raise InputError(f"{path}: not a whole HDF5 file ({size:,} bytes: {error}); fetch or copy it again") from error
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        # What goes wrong in an archive passes through HDF5, which may put its own error in front of it.
+        if isinstance(error.__context__, InputError):
+            raise error.__context__ from error
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{source.label}: not a whole HDF5 file ({source.size:,} bytes: {reason}); fetch or copy it again"
+        ) from error
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
+    """Every dataset in the file itself; what only links to other files or places is left out."""
+    found: dict[str, h5py.Dataset] = {}
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item
+
+    file.visititems(visit)
+    return found
+
+
+def check_dataset(label: str, dataset: h5py.Dataset) -> None:
+    """Raises InputError where a dataset does not hold floating-point numbers of its own, or far fewer than it says."""
+    name = str(dataset.name).lstrip("/")
+    if dataset.dtype.kind != "f":
+        raise InputError(f"{label}: {name} holds {dataset.dtype}; floating-point numbers are expected; check the file")
+    if dataset.is_virtual or dataset.external is not None:
+        raise InputError(
+            f"{label}: {name} is kept in another file; only weights in the file itself are read: copy them"
+        )
+    stored = dataset.id.get_storage_size()
+    if dataset.nbytes > MOST_UNPACKED * max(stored, 1 << 12):
+        raise InputError(
+            f"{label}: {name} has {dataset.nbytes:,} bytes by its shape, and {stored:,} are stored; it was never"
+            " written, or is made to fill the memory: fetch or make the file again"
+        )
 
 
 class Hdf5Output:

@@ -1,6 +1,7 @@
 """Our own format: a folder of `config.json`, `model.safetensors` and, where the model has words, `vocab.txt`.
 
-- `config.json`: `{"format": "elmo-torch", "version": 1, "model": BiLMConfig, "text": TextConfig or null, "card": {}}`
+- `config.json`: `{"format": "elmo-torch", "version": 1, "model": BiLMConfig, "text": TextConfig or null, "card": {}}`,
+  and `"mixes": [Mix]` where a task's model learned some
 - `model.safetensors`: `bilm.*` and, where there is a softmax, `lm_head.*`; float32, or float16 to be half as large
 """
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from elmo.config import ConfigError, from_dict, to_dict
 from elmo.errors import InputError
-from elmo.formats.stored import Description, Model, Shape, check_shapes, weight_shapes
+from elmo.formats.stored import Description, Mix, Model, Shape, check_shapes, weight_shapes
 from elmo.formats.whole import whole
 from elmo.model.bilm import BiLMConfig
 from elmo.text.tokenizer import TextConfig
@@ -42,12 +43,13 @@ def recognizes(path: Path) -> bool:
 def describe(path: Path) -> Description:
     """Reads the configuration, the vocabulary and the header of the weights."""
     folder = _folder(path)
-    config, text, card = _read_config(folder / CONFIG)
+    config, text, card, mixes = _read_config(folder / CONFIG)
     bilm, lm_head, dtypes = _read_header(folder / WEIGHTS)
     vocabulary = _read_vocabulary(folder)
     _check(folder, config, bilm, lm_head, vocabulary)
     size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-    return Description(path, FORMAT, config, bilm, lm_head, "/".join(dtypes), size, vocabulary, text, card)
+    names = tuple(mix.name for mix in mixes)
+    return Description(path, FORMAT, config, bilm, lm_head, "/".join(dtypes), size, vocabulary, text, card, names)
 
 
 def load(path: Path) -> Model:
@@ -55,7 +57,8 @@ def load(path: Path) -> Model:
     found = describe(path)
     names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
     bilm, lm_head = _parts({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
-    return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card)
+    mixes = _read_config(_folder(path) / CONFIG)[3]
+    return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, mixes)
 
 
 def _read_weight(file: Path, name: str) -> Tensor:
@@ -74,10 +77,10 @@ def save(
     config = {
         "format": FORMAT,
         "version": VERSION,
-        "model": to_dict(model.config),
+        "model": _model_values(model.config),
         "text": None if model.text is None else to_dict(model.text),
         "card": model.card,
-    }
+    } | ({"mixes": [to_dict(mix) for mix in model.mixes]} if model.mixes else {})
     parts = {"bilm": (model.weights, dtype), "lm_head": (model.lm_head or {}, softmax_dtype or dtype)}
     stored = {
         f"{part}.{name}": weight.detach().to("cpu", getattr(torch, kind)).contiguous()
@@ -94,11 +97,17 @@ def save(
             model.vocabulary.save(folder / VOCABULARY)
 
 
+def _model_values(config: BiLMConfig) -> dict[str, Any]:
+    """As JSON values; what only models that read words have is left out of the others, which older versions read."""
+    values = to_dict(config)
+    return values if config.n_tokens_vocab is not None else {k: v for k, v in values.items() if k != "n_tokens_vocab"}
+
+
 def _folder(path: Path) -> Path:
     return path.parent if path.is_file() else path
 
 
-def _read_config(file: Path) -> tuple[BiLMConfig, TextConfig | None, dict[str, Any]]:
+def _read_config(file: Path) -> tuple[BiLMConfig, TextConfig | None, dict[str, Any], tuple[Mix, ...]]:
     values = json.loads(file.read_text(encoding="utf-8"))
     if values.get("version") != VERSION:
         raise InputError(
@@ -108,9 +117,10 @@ def _read_config(file: Path) -> tuple[BiLMConfig, TextConfig | None, dict[str, A
     try:
         config = from_dict(BiLMConfig, values.get("model", {}), "model.")
         text = None if values.get("text") is None else from_dict(TextConfig, values["text"], "text.")
+        mixes = tuple(from_dict(Mix, mix, "mixes.") for mix in values.get("mixes", ()))
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
-    return config, text, values.get("card", {})
+    return config, text, values.get("card", {}), mixes
 
 
 def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None, list[str]]:
@@ -152,6 +162,8 @@ def _check(
     for name in bilm:
         if name not in expected:
             raise InputError(f"{file}: {name} is not in the model that {CONFIG} describes; {remedy}")
+    if config.n_tokens_vocab is not None:
+        _check_words(folder, config.n_tokens_vocab, vocabulary)
     if lm_head is None:
         return
     if vocabulary is None:
@@ -159,6 +171,15 @@ def _check(
     words = len(vocabulary)
     remedy = f"{VOCABULARY} has {words} words and does not belong to it"
     check_shapes(file, lm_head, {"weight": (words, config.lstm.projection_dim), "bias": (words,)}, remedy)
+
+
+def _check_words(folder: Path, expected: int, vocabulary: Vocabulary | None) -> None:
+    if vocabulary is None:
+        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the model reads words, and needs their list")
+    if len(vocabulary) != expected:
+        raise InputError(
+            f"{folder / VOCABULARY}: has {len(vocabulary):,} words; the model has {expected:,}; it is not the model's"
+        )
 
 
 def _save_weights(weights: dict[str, Tensor], file: Path) -> None:

@@ -10,10 +10,28 @@ from torch import Tensor
 
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.elmo import Elmo
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
 Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A mix of layers that a task's model learned (Peters et al. 2018, eq. 1)."""
+
+    name: str
+    """Where it was in that model."""
+    scalars: tuple[float, ...]
+    """One for every layer, before the softmax."""
+    gamma: float
+    layer_norm: bool = False
+
+    @property
+    def weights(self) -> list[float]:
+        """What every layer is multiplied by, `gamma` included: `layers` for an Embedder, if there is no layer norm."""
+        return (self.gamma * torch.softmax(torch.tensor(self.scalars, dtype=torch.float64), 0)).tolist()
 
 
 @dataclass(frozen=True)
@@ -29,6 +47,16 @@ class Model:
     """How the text was tokenised that the model was trained on, where it is known."""
     card: dict[str, Any] = field(default_factory=dict)
     """Where the model comes from: plain JSON values."""
+    mixes: tuple[Mix, ...] = ()
+    """What a task's model learned about the layers, where the model comes out of one."""
+
+    def elmo(self, dropout: float = 0.5, frozen: bool = True) -> Elmo:
+        """The network with its learned mixes, in their order; one that begins anew where there is none."""
+        elmo = Elmo(self.bilm(), max(1, len(self.mixes)), dropout, frozen=frozen)
+        for mix, module in zip(self.mixes, elmo.mixes, strict=False):
+            module.load_state_dict({"scalars": torch.tensor(mix.scalars), "gamma": torch.tensor(mix.gamma)})
+            module.layer_norm = mix.layer_norm  # type: ignore[assignment]
+        return elmo
 
     def bilm(self) -> BiLM:
         """The network with these weights, which it shares with this object; in evaluation mode."""
@@ -54,6 +82,8 @@ class Description:
     vocabulary: Vocabulary | None
     text: TextConfig | None
     card: dict[str, Any]
+    mixes: tuple[str, ...] = ()
+    """The names of the learned mixes."""
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -75,7 +105,7 @@ def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
         return {name: tuple(weight.shape) for name, weight in BiLM(config).state_dict().items()}
 
 
-def check_shapes(file: Path, seen: Mapping[str, Shape], expected: Mapping[str, Shape], remedy: str) -> None:
+def check_shapes(file: Path | str, seen: Mapping[str, Shape], expected: Mapping[str, Shape], remedy: str) -> None:
     """Raises InputError that names the first dataset of `file` that is missing or has another shape."""
     for name, shape in expected.items():
         if name not in seen:

@@ -12,17 +12,35 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
+from elmo.config import ConfigError
 from elmo.model.char_cnn import CharCnn, CharCnnConfig, PackedCharCnn
 from elmo.model.lstm import BiLstmLayer, LstmConfig, PackedBiLstmLayer
+from elmo.model.word_table import WordTable
 from elmo.types import Batch, BiLMOutput, LstmState
 
 
 @dataclass(frozen=True)
 class BiLMConfig:
-    """Everything that fixes the shape of a biLM, by the names of the published `options.json`."""
+    """Everything that fixes the shape of a biLM, by the names of the published `options.json`.
+
+    A model reads characters (`char_cnn`) or words (`n_tokens_vocab`, and `char_cnn` is None).
+    """
 
     lstm: LstmConfig = field(default_factory=LstmConfig)
-    char_cnn: CharCnnConfig = field(default_factory=CharCnnConfig)
+    char_cnn: CharCnnConfig | None = field(default_factory=CharCnnConfig)
+    n_tokens_vocab: int | None = None
+    """Words in the table of a model that reads words."""
+
+    def __post_init__(self) -> None:
+        if (self.char_cnn is None) == (self.n_tokens_vocab is None):
+            raise ConfigError("a model reads characters or words: give one of char_cnn and n_tokens_vocab, not both")
+        if self.n_tokens_vocab is not None and self.n_tokens_vocab < 1:
+            raise ConfigError(f"n_tokens_vocab is {self.n_tokens_vocab}; at least 1 is expected")
+
+    @property
+    def ids_per_token(self) -> int:
+        """C, the size of a token's row in `Batch.char_ids`: its characters, or 1 where the model reads words."""
+        return 1 if self.char_cnn is None else self.char_cnn.max_characters_per_token
 
 
 class BiLM(nn.Module):
@@ -31,7 +49,7 @@ class BiLM(nn.Module):
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
         self.config = config
-        self.token_encoder: CharCnn | PackedCharCnn = CharCnn(config.char_cnn, config.lstm.projection_dim)
+        self.token_encoder: CharCnn | PackedCharCnn | WordTable = _token_encoder(config)
         self.layers = nn.ModuleList(BiLstmLayer(config.lstm) for _ in range(config.lstm.n_layers))
 
     def packed(
@@ -42,13 +60,17 @@ class BiLM(nn.Module):
         `library` forces one. With `release` every part's own weights are given up when it is packed: half the memory,
         and this model is of no use any more.
         """
-        if isinstance(self.token_encoder, PackedCharCnn):
+        if isinstance(self.layers[0], PackedBiLstmLayer):
             return self
         with torch.device("meta"):
             packed = BiLM(self.config)
-        packed.token_encoder = PackedCharCnn(self.token_encoder, precision, library)
-        if release:
-            self.token_encoder.to("meta")
+        encoder = self.token_encoder
+        if isinstance(encoder, CharCnn):  # a table of words is only looked up in
+            packed.token_encoder = PackedCharCnn(encoder, precision, library)
+            if release:
+                encoder.to("meta")
+        else:
+            packed.token_encoder = encoder
         for number, layer in enumerate(self.layers):
             packed.layers[number] = PackedBiLstmLayer(layer, precision, library)  # type: ignore[arg-type]
             if release:
@@ -121,6 +143,14 @@ class BiLM(nn.Module):
             hiddens.append(hidden)
             cells.append(cell)
         return torch.stack(outputs), LstmState(torch.stack(hiddens), torch.stack(cells))
+
+
+def _token_encoder(config: BiLMConfig) -> CharCnn | WordTable:
+    size = config.lstm.projection_dim
+    if config.char_cnn is not None:
+        return CharCnn(config.char_cnn, size)
+    assert config.n_tokens_vocab is not None
+    return WordTable(config.n_tokens_vocab, size)
 
 
 def _reversal(lengths: Int[Tensor, " B"], steps: int) -> Int[Tensor, "B T"]:

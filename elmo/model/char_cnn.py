@@ -39,6 +39,7 @@ class CharCnnConfig:
             ("n_highway", 0, ""),
             ("n_characters", 2, ": padding and one character"),
             ("max_characters_per_token", max(width for width, _ in self.filters), ": the widest filter"),
+            ("max_characters_per_token", 3, ": two marks and one character"),
         ):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} is {getattr(self, name)}; at least {least} is expected{why}")

@@ -175,10 +175,12 @@ def report(
     """`elmo perplexity`: the numbers of a stored model under both state policies, with its vocabulary's identity."""
     if model.lm_head is None or model.vocabulary is None:
         raise InputError("the model has no softmax, so it has no perplexity; use one that `elmo train` made")
+    if model.config.char_cnn is None:
+        raise InputError("the model reads words; perplexity is measured of models that read characters")
     vocabulary = model.vocabulary
     lm_head = LmHead(len(vocabulary), model.config.lstm.projection_dim)
     lm_head.load_state_dict(model.lm_head)
-    characters = model.config.char_cnn.max_characters_per_token
+    characters = model.config.ids_per_token
     heldout = HeldOut(paths, text, vocabulary, characters, max_words)
     bilm = model.bilm()
     measured = perplexities(tally(bilm, lm_head, heldout, progress=progress))

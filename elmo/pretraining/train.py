@@ -119,7 +119,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     fabric = launch(config.accelerator, devices, nodes, config.precision)
     vocabulary, counts = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
-    characters = config.model.char_cnn.max_characters_per_token
+    characters = config.model.ids_per_token
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
 
     seed_step(config.seed, -1, 0)
@@ -199,13 +199,15 @@ def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Pol
 def _reader_config(config: TrainConfig, fabric: Fabric) -> ReaderConfig:
     return ReaderConfig(
         config.streams, config.window, config.seed, rank=fabric.global_rank, world=fabric.world_size,
-        max_characters=config.model.char_cnn.max_characters_per_token,
+        max_characters=config.model.ids_per_token,
     )  # fmt: skip
 
 
 def _check_numbers(config: TrainConfig) -> None:
     """Refuses, before anything is counted or written, settings of the right kind that mean nothing."""
     loop, optim, objective = config.loop, config.optim, config.objective
+    if config.model.char_cnn is None:
+        raise InputError("model.n_tokens_vocab is given; pretraining reads characters: give model.char_cnn instead")
     at_least_1 = {
         "streams": config.streams,
         "window": config.window,

@@ -5,7 +5,8 @@
 - `batch_to_ids`: without boundaries, by the name and layout that AllenNLP's users know
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,26 @@ from torch import Tensor
 
 from elmo.errors import InputError
 from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.vocabulary import Vocabulary
 from elmo.types import Batch
 
 
-def to_batch(sentences: Sequence[Sequence[str]], max_characters: int = 50) -> Batch:
-    """Tokenised sentences as a batch, `<S>` and `</S>` around each; an empty sentence is these two alone."""
+def to_batch(
+    sentences: Sequence[Sequence[str]], max_characters: int = 50, vocabulary: Vocabulary | None = None
+) -> Batch:
+    """Tokenised sentences as a batch, `<S>` and `</S>` around each; an empty sentence is these two alone.
+
+    `vocabulary` is for a model that reads words: then each token is one id.
+    """
     check_tokens(sentences)
-    return _pad([[BOS, *sentence, EOS] for sentence in sentences], max_characters)
+    encode = partial(encode_words, max_characters=max_characters) if vocabulary is None else vocabulary.encode
+    return _pad([[BOS, *sentence, EOS] for sentence in sentences], encode)
 
 
 def batch_to_ids(sentences: Sequence[Sequence[str]]) -> Int[Tensor, "B T 50"]:
     """Character ids of tokenised sentences without boundaries, padded with 0."""
     check_tokens(sentences)
-    return _pad(sentences, max_characters=50).char_ids
+    return _pad(sentences, encode_words).char_ids
 
 
 def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
@@ -58,10 +66,10 @@ def check_tokens(sentences: Any) -> None:
                 raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
 
 
-def _pad(sentences: Sequence[Sequence[str]], max_characters: int) -> Batch:
+def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], np.ndarray]) -> Batch:
     lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     steps = int(lengths.max(initial=0))
-    char_ids = np.zeros((len(sentences), steps, max_characters), dtype=np.int64)
-    words = [word for sentence in sentences for word in sentence]
-    char_ids[np.arange(steps) < lengths[:, None]] = encode_words(words, max_characters)
+    ids = encode([word for sentence in sentences for word in sentence])
+    char_ids = np.zeros((len(sentences), steps, ids.shape[1]), dtype=np.int64)
+    char_ids[np.arange(steps) < lengths[:, None]] = ids
     return Batch(torch.from_numpy(char_ids), torch.from_numpy(lengths))

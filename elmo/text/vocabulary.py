@@ -2,11 +2,13 @@
 
 - one word a line, the line is the id; `<S>`, `</S>` and `<UNK>` are among them (0, 1, 2 in ours)
 - reads the published `vocab.txt` and `vocab.txt.gz`
+- word ids as a model that reads words takes them
 - counting at bounded memory, ties broken by the word, so the same corpus always gives the same file
 """
 
 import gzip
 import hashlib
+import io
 import os
 import zlib
 from collections import Counter
@@ -15,11 +17,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Int
+
 from elmo.errors import InputError
 from elmo.text.characters import BOS, EOS, UNKNOWN
 
 SPECIAL = (BOS, EOS, UNKNOWN)
 SKIPPED = "!!!MAXTERMID"  # a line of some published vocabularies that has no row in their weights
+MOST_UNPACKED = 200
+"""How many times larger than its gzip file a vocabulary may be; 2 to 4 is usual."""
 PROGRESS_EVERY = 100_000  # tokens
 
 
@@ -49,6 +56,10 @@ class Vocabulary:
         get, unknown = self._ids.get, self.unknown
         return [get(word, unknown) for word in words]
 
+    def encode(self, words: Sequence[str]) -> Int[np.ndarray, "W 1"]:
+        """The id of every word + 1 (0 is padding): what a model that reads words has in the place of characters."""
+        return np.array(self.ids(words), dtype=np.int64).reshape(-1, 1) + 1
+
     @property
     def unknown(self) -> int:
         return self._unknown
@@ -70,21 +81,26 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
         """Reads one word a line; a name that ends in `.gz` is decompressed."""
+        return cls.parse(path.read_bytes(), str(path))
+
+    @classmethod
+    def parse(cls, raw: bytes, name: str) -> "Vocabulary":
+        """As `load`, from the bytes of a file that errors call `name`."""
         try:
-            raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            raw = _decompressed(raw, name) if name.endswith(".gz") else raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(f"{path}: not a whole gzip file ({error}); fetch or compress it again") from error
+            raise InputError(f"{name}: not a whole gzip file ({error}); fetch or compress it again") from error
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
-            raise InputError(f"{path}: line {line} is not UTF-8 ({error.reason}); convert the file to UTF-8") from error
+            raise InputError(f"{name}: line {line} is not UTF-8 ({error.reason}); convert the file to UTF-8") from error
         # Only "\n" ends a line: a word may be a character that str.splitlines takes for a line end.
         lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
         try:
             return cls(tuple(word for word in lines if word != SKIPPED))
         except InputError as error:
-            raise InputError(f"{path}: {error}") from error
+            raise InputError(f"{name}: {error}") from error
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -99,6 +115,16 @@ class Vocabulary:
         if text.count("\n") != len(self.words):
             raise InputError("a word of the vocabulary has a line end in it; words are stored one a line: split it")
         return text.encode("utf-8")
+
+
+def _decompressed(raw: bytes, name: str) -> bytes:
+    """The text in a gzip file, whose size the file itself does not bound."""
+    most = MOST_UNPACKED * len(raw)
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+        text = file.read(most + 1)
+    if len(text) > most:
+        raise InputError(f"{name}: {len(raw):,} bytes unpack to more than {most:,}; no list of words is packed so well")
+    return text
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,289 @@
+"""The biLM inside a task's model of AllenNLP: `model.tar.gz`, or its folder, of `config.json` and `weights.th`.
+
+- the weights are a torch state dict; of it the biLM and the learned mixes of its layers (`ScalarMix`) are read
+- gates are in the order i, f, g, o and the forget gate's 1 is in the bias; the highway's gate lets the input through
+- clips, activation and the characters of a token are in the options file, which archives of AllenNLP before 1.0 hold
+  (`fta/`); where it is missing it may be given, and else the values that all published models have are taken
+  (`card["assumed"]`)
+
+Archives are read in place. Nothing is unpickled, and nothing is written in this format.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from elmo.config import merge
+from elmo.errors import InputError
+from elmo.formats.bilm_layout import character_config, errors_of
+from elmo.formats.files import Source, is_archive, listed, on_disk
+from elmo.formats.stored import Description, Mix, Model, Shape, check_shapes, weight_shapes
+from elmo.formats.torch_file import read_state_dict, read_state_headers
+from elmo.model.bilm import BiLMConfig
+
+FORMAT = "allennlp-archive"
+CONFIG, WEIGHTS = "config.json", ("weights.th", "best.th")
+CHARACTERS = "_token_embedder._char_embedding_weights"
+BILM = "_elmo_lstm."
+"""What AllenNLP's `Elmo` calls its biLM."""
+ASSUMED = {
+    "lstm": {"cell_clip": 3, "proj_clip": 3},
+    "char_cnn": {"activation": "relu", "max_characters_per_token": 50},
+}
+"""What all published models have in common, and their arrays do not tell."""
+REMEDY = "this is no biLM of AllenNLP's class Elmo, or it was changed"
+
+
+def recognizes(path: Path) -> bool:
+    """Whether `path` is such an archive, its folder, or the weights in it."""
+    if path.is_file() and path.name in WEIGHTS:
+        return (path.parent / CONFIG).is_file()
+    if not path.is_dir() and not is_archive(path):
+        return False
+    names = {file.name for file in listed(path)}
+    return CONFIG in names and not names.isdisjoint(WEIGHTS)
+
+
+def describe(path: Path, weights: Path | None = None) -> Description:
+    """Reads the configuration and the shapes of the weights.
+
+    Where `weights` is given it is the archive, and `path` its options file.
+    """
+    archive, files = _files(path, weights)
+    source = _weights_in(archive, files)
+    state = read_state_headers(source)
+    prefix = _prefix(source.label, state)
+    config, card = _config(source.label, state, prefix, files, path if weights else None)
+    dtype = str(state[prefix + CHARACTERS].dtype).removeprefix("torch.")
+    size = archive.stat().st_size if archive.is_file() else source.size
+    names = tuple(name for name, _ in _mix_parts(state))
+    return Description(archive, FORMAT, config, weight_shapes(config), None, dtype, size, None, None, card, names)
+
+
+def load(path: Path, weights: Path | None = None) -> Model:
+    """Reads the biLM and its learned mixes; `weights` as in `describe`. Raises InputError where there is no biLM."""
+    archive, files = _files(path, weights)
+    source = _weights_in(archive, files)
+    state = read_state_dict(source)
+    prefix = _prefix(source.label, state)
+    config, card = _config(source.label, state, prefix, files, path if weights else None)
+    return Model(config, bilm_weights(config, state, prefix), card=card, mixes=mixes(state, card["config"]))
+
+
+def save(model: Model, path: Path, overwrite: bool = False) -> NoReturn:
+    """Nothing is written in this format."""
+    raise InputError(f"{path}: AllenNLP's archives are only read; write the native or the allennlp format")
+
+
+# Weights by AllenNLP's names
+
+
+def sizes(label: str, state: Mapping[str, Tensor], prefix: str) -> dict[str, Any]:
+    """The options of the biLM under `prefix`, as far as its arrays tell them."""
+    own = {name.removeprefix(prefix): tuple(tensor.shape) for name, tensor in state.items() if name.startswith(prefix)}
+    filters = [list(shape) for shape in _numbered(own, r"_token_embedder\.char_conv_(\d+)\.weight")]
+    layers = _numbered(own, r"_elmo_lstm\.forward_layer_(\d+)\.state_projection\.weight")
+    table = own[CHARACTERS]
+    if len(table) != 2 or not filters or any(len(shape) != 3 for shape in filters) or not layers or len(layers[0]) != 2:
+        raise InputError(
+            f"{label}: under {prefix!r} there are {len(filters)} convolutions and {len(layers)} LSTM layers with a"
+            f" projection; both are expected; {REMEDY}"
+        )
+    return {
+        "lstm": {
+            "projection_dim": layers[0][0],
+            "dim": layers[0][1],
+            "n_layers": len(layers),
+            "use_skip_connections": True,
+        },
+        "char_cnn": {
+            "embedding": {"dim": table[1]},
+            "filters": [[width, count] for count, _, width in filters],
+            "n_highway": len(_numbered(own, r"_token_embedder\._highways\._layers\.(\d+)\.weight")),
+            "n_characters": table[0],
+        },
+    }
+
+
+def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """Every array that AllenNLP has of a biLM of this configuration."""
+    cnn, size, hidden = config.char_cnn, config.lstm.projection_dim, config.lstm.dim
+    assert cnn is not None
+    n_filters = cnn.n_filters
+    shapes: dict[str, Shape] = {CHARACTERS: (cnn.n_characters, cnn.embedding_dim)}
+    for i, (width, count) in enumerate(cnn.filters):
+        name = f"_token_embedder.char_conv_{i}"
+        shapes |= {f"{name}.weight": (count, cnn.embedding_dim, width), f"{name}.bias": (count,)}
+    for k in range(cnn.n_highway):
+        name = f"_token_embedder._highways._layers.{k}"
+        shapes |= {f"{name}.weight": (2 * n_filters, n_filters), f"{name}.bias": (2 * n_filters,)}
+    name = "_token_embedder._projection"
+    shapes |= {f"{name}.weight": (size, n_filters), f"{name}.bias": (size,)}
+    for layer in range(config.lstm.n_layers):
+        for name in _cells(layer):
+            shapes |= {
+                f"{name}.input_linearity.weight": (4 * hidden, size),
+                f"{name}.state_linearity.weight": (4 * hidden, size),
+                f"{name}.state_linearity.bias": (4 * hidden,),
+                f"{name}.state_projection.weight": (size, hidden),
+            }
+    return shapes
+
+
+def bilm_weights(config: BiLMConfig, state: Mapping[str, Tensor], prefix: str = BILM) -> dict[str, Tensor]:
+    """Our weights of the biLM whose names begin with `prefix`, for a configuration whose forget bias is 0."""
+    cnn = config.char_cnn
+    assert cnn is not None
+    own = {name: state[prefix + name].float() for name in state_shapes(config)}
+    weights = {"token_encoder.embedding": own[CHARACTERS].clone()}
+    weights["token_encoder.embedding"][0] = (
+        0.0  # where there is no token; training may have moved it, and nothing reads it
+    )
+    for i in range(len(cnn.filters)):
+        for part in ("weight", "bias"):
+            weights[f"token_encoder.convolutions.{i}.{part}"] = own[f"_token_embedder.char_conv_{i}.{part}"]
+    for k in range(cnn.n_highway):
+        for part in ("weight", "bias"):
+            transform, gate = own[f"_token_embedder._highways._layers.{k}.{part}"].chunk(2)
+            weights[f"token_encoder.highways.{k}.transform.{part}"] = transform
+            weights[f"token_encoder.highways.{k}.carry.{part}"] = -gate
+    for part in ("weight", "bias"):
+        weights[f"token_encoder.projection.{part}"] = own[f"_token_embedder._projection.{part}"]
+    for layer in range(config.lstm.n_layers):
+        for ours, theirs in (
+            ("weight_input", "input_linearity.weight"),
+            ("weight_state", "state_linearity.weight"),
+            ("bias", "state_linearity.bias"),
+        ):
+            weights[f"layers.{layer}.{ours}"] = torch.stack([_gates(own[f"{c}.{theirs}"]) for c in _cells(layer)])
+        projections = [own[f"{cell}.state_projection.weight"] for cell in _cells(layer)]
+        weights[f"layers.{layer}.weight_projection"] = torch.stack(projections)
+    return {name: weight.detach().contiguous() for name, weight in weights.items()}
+
+
+def mixes(state: Mapping[str, Tensor], config: Any = None) -> tuple[Mix, ...]:
+    """The mixes of layers that were learned beside a biLM; `config`, the task model's, tells layer norm."""
+    found = []
+    for name, parts in _mix_parts(state):
+        scalars = tuple(float(state[part].reshape(-1)[0]) for part in parts)
+        found.append(Mix(name, scalars, float(state[f"{name}.gamma"].reshape(-1)[0]), _layer_norm(name, config)))
+    return tuple(found)
+
+
+def _cells(layer: int) -> tuple[str, str]:
+    return f"_elmo_lstm.forward_layer_{layer}", f"_elmo_lstm.backward_layer_{layer}"
+
+
+def _gates(rows: Tensor) -> Tensor:
+    """Rows in AllenNLP's order i, f, g, o -> ours: i, g, f, o."""
+    i, f, g, o = rows.chunk(4)
+    return torch.cat([i, g, f, o])
+
+
+def _numbered(own: Mapping[str, Shape], pattern: str) -> list[Shape]:
+    """The shapes of what `pattern` names, in the order of their numbers, as far as these go on from 0."""
+    found = {int(match[1]): shape for name, shape in own.items() if (match := re.fullmatch(pattern, name))}
+    return [found[number] for number in range(len(found)) if number in found]
+
+
+def _mix_parts(state: Mapping[str, Tensor]) -> list[tuple[str, list[str]]]:
+    """The name of every mix beside a biLM, and those of its scalars."""
+    beside = {name.removesuffix(BILM + CHARACTERS) for name in state if name.endswith(BILM + CHARACTERS)}
+    found: dict[str, dict[int, str]] = {}
+    for name in state:
+        match = re.fullmatch(r"(.*?scalar_mix_\d+)\.scalar_parameters\.(\d+)", name)
+        if match and match[1].rpartition("scalar_mix_")[0] in beside and f"{match[1]}.gamma" in state:
+            found.setdefault(match[1], {})[int(match[2])] = name
+    return [(mix, [parts[number] for number in sorted(parts)]) for mix, parts in sorted(found.items())]
+
+
+def _layer_norm(mix: str, config: Any) -> bool:
+    """`do_layer_norm` as the part of the configuration says that made the biLM beside this mix."""
+    said = {key: table.get("do_layer_norm", False) for key, table in _tables("", config) if "options_file" in table}
+    own = [value for key, value in said.items() if key and key in mix]
+    return bool(own[0] if own else any(said.values()))
+
+
+def _tables(key: str, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every table in a tree of JSON values, with its key."""
+    if isinstance(value, dict):
+        yield key, value
+        for name, part in value.items():
+            yield from _tables(name, part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _tables(key, part)
+
+
+# Files
+
+
+def _files(path: Path, weights: Path | None) -> tuple[Path, list[Source]]:
+    archive = path if weights is None else weights
+    archive = archive.parent if archive.is_file() and archive.name in WEIGHTS else archive
+    return archive, listed(archive)
+
+
+def _weights_in(archive: Path, files: list[Source]) -> Source:
+    for name in WEIGHTS:
+        found = [file for file in files if file.name == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InputError(f"{archive}: {len(found)} files {name} ({found[0].label}, ...); one is expected")
+    raise FileNotFoundError(f"{archive}: no {WEIGHTS[0]}; an archive of AllenNLP holds {CONFIG} and {WEIGHTS[0]}")
+
+
+def _prefix(label: str, state: Mapping[str, Tensor]) -> str:
+    """What the names of the biLM's arrays begin with."""
+    found = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
+    if not found:
+        seen = f"{len(state)} arrays, the first is {next(iter(state), None)!r}"
+        raise InputError(f"{label}: no biLM in it ({seen}): a name that ends {CHARACTERS} is expected; {REMEDY}")
+    if len(found) > 1:
+        raise InputError(f"{label}: {len(found)} biLMs ({', '.join(found)}); models with one are read")
+    return found[0]
+
+
+def _config(
+    label: str, state: Mapping[str, Tensor], prefix: str, files: list[Source], given: Path | None
+) -> tuple[BiLMConfig, dict[str, Any]]:
+    """The configuration, and a card that says where it is from."""
+    config_file = next(file for file in files if file.name == CONFIG)
+    card: dict[str, Any] = {"config": config_file.json()}
+    own = sizes(label, state, prefix)
+    options_file = on_disk(given) if given is not None else _options_in(files)
+    if options_file is None:
+        options = merge(own, ASSUMED)
+        card["assumed"] = ASSUMED
+    else:
+        options = options_file.json()
+        card["options"] = options
+        if not isinstance(options, dict):
+            raise InputError(f"{options_file.label}: no options of a biLM; a table is expected")
+    with errors_of(options_file.label if options_file else label, label):
+        config = character_config(options, own["char_cnn"]["n_characters"], len(state))
+    seen = {name.removeprefix(prefix): tuple(tensor.shape) for name, tensor in state.items() if name.startswith(prefix)}
+    check_shapes(label, seen, state_shapes(config), REMEDY)
+    size = config.lstm.projection_dim
+    if config.char_cnn is None or size in (config.lstm.dim, config.char_cnn.n_filters):
+        raise InputError(f"{label}: a projection that keeps the size is in it; such a biLM cannot be read")
+    return replace(config, lstm=replace(config.lstm, forget_bias=0.0)), card
+
+
+def _options_in(files: list[Source]) -> Source | None:
+    """The options file that the archive holds, where it holds one."""
+    for file in files:
+        if "options" in file.name:
+            try:
+                options = file.json()
+            except InputError:
+                continue
+            if isinstance(options, dict) and isinstance(options.get("lstm"), dict):
+                return file
+    return None

@@ -1,0 +1,288 @@
+"""The published model's two parts as bilm-tf defines them: the options (JSON) and the datasets by name.
+
+A dataset is (in, out). Of an LSTM, `W_0` is the input's rows, then the state's. The word table (`embedding`) and the
+characters (`char_embed`) have no row for padding; ours have one, and it comes first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.config import ConfigError, from_dict
+from elmo.errors import InputError
+from elmo.formats.stored import Shape, check_shapes
+from elmo.model.bilm import BiLMConfig
+
+PUBLISHED_CHARACTERS = 261
+MOST_CHARACTERS_PER_TOKEN = 10_000
+REMEDY = "the weights do not belong to these options, or the options were edited"
+
+
+# Options
+
+
+def to_config(options: dict[str, Any], label: str, shapes: Mapping[str, Shape], weights: str) -> BiLMConfig:
+    """The options of the file `label` as a configuration; `shapes` are those of the datasets in the file `weights`.
+
+    The numbers of characters and of words are those of the weights, whatever the options say.
+    Raises InputError where either file is not what it should be.
+    """
+    if not any(name.startswith("RNN_0/") for name in shapes):
+        raise InputError(
+            f"{weights}: no weights of a biLM (no group RNN_0); its first is {next(iter(shapes), None)!r}; give the"
+            " HDF5 file of the weights"
+        )
+    reads_words = "embedding" in shapes and not ("char_embed" in shapes and "char_cnn" in options)
+    rows = _rows(shapes, "embedding" if reads_words else "char_embed", weights)
+    with errors_of(label, weights):
+        if not reads_words:
+            return character_config(options, rows + 1, len(shapes))
+        return _checked(
+            from_dict(BiLMConfig, {**_lstm(options), "char_cnn": None, "n_tokens_vocab": rows}), len(shapes)
+        )
+
+
+def character_config(options: dict[str, Any], n_characters: int, arrays: int) -> BiLMConfig:
+    """The options of a model whose table has `n_characters` rows, row 0 included, and whose file has `arrays` arrays.
+
+    Raises KeyError, ConfigError or TypeError.
+    """
+    values = {**_lstm(options), "char_cnn": _char_cnn(options, n_characters)}
+    return _checked(from_dict(BiLMConfig, values), arrays)
+
+
+@contextmanager
+def errors_of(label: str, weights: str) -> Iterator[None]:
+    """Puts what `character_config` raises into an InputError about the options file `label`."""
+    try:
+        yield
+    except KeyError as error:
+        raise InputError(f"{label}: no key {error}; it is needed to read {weights}; add it") from error
+    except (ConfigError, TypeError) as error:
+        raise InputError(f"{label}: {error}") from error
+
+
+def to_options(config: BiLMConfig) -> dict[str, Any]:
+    """The inverse of `to_config`."""
+    lstm, char_cnn = config.lstm, config.char_cnn
+    options: dict[str, Any] = {
+        "lstm": {
+            "dim": lstm.dim,
+            "projection_dim": lstm.projection_dim,
+            "n_layers": lstm.n_layers,
+            "cell_clip": lstm.cell_clip,
+            "proj_clip": lstm.proj_clip,
+            "use_skip_connections": lstm.use_skip_connections,
+        }
+    }
+    if char_cnn is None:
+        return options | {"n_tokens_vocab": config.n_tokens_vocab}
+    return options | {
+        "char_cnn": {
+            "embedding": {"dim": char_cnn.embedding_dim},
+            "filters": [list(filter_) for filter_ in char_cnn.filters],
+            "n_highway": char_cnn.n_highway,
+            "n_characters": char_cnn.n_characters,
+            "max_characters_per_token": char_cnn.max_characters_per_token,
+            "activation": char_cnn.activation,
+        },
+    }
+
+
+def _table(values: dict[str, Any], key: str, where: str = "") -> dict[str, Any]:
+    if not isinstance(values[key], dict):
+        raise ConfigError(f"{where}{key} is {values[key]!r}; a table is expected")
+    return values[key]
+
+
+def _lstm(options: dict[str, Any]) -> dict[str, Any]:
+    """The defaults are those of bilm-tf."""
+    lstm = _table(options, "lstm")
+    return {
+        "lstm": {
+            "dim": lstm["dim"],
+            "projection_dim": lstm["projection_dim"],
+            "n_layers": lstm.get("n_layers", 1),
+            "cell_clip": lstm.get("cell_clip"),
+            "proj_clip": lstm.get("proj_clip"),
+            "use_skip_connections": lstm.get("use_skip_connections") or False,
+        }
+    }
+
+
+def _char_cnn(options: dict[str, Any], n_characters: int) -> dict[str, Any]:
+    char_cnn = _table(options, "char_cnn")
+    return {
+        "embedding_dim": _table(char_cnn, "embedding", "char_cnn.")["dim"],
+        "filters": char_cnn["filters"],
+        "n_highway": char_cnn.get("n_highway") or 0,
+        "n_characters": n_characters,
+        "max_characters_per_token": char_cnn.get("max_characters_per_token", 50),
+        "activation": char_cnn["activation"],
+    }
+
+
+def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
+    """The rows of one of the two tables that tokens are looked up in."""
+    if name not in shapes:
+        raise InputError(
+            f"{weights}: neither char_embed nor embedding is there, so it reads neither characters nor words; {REMEDY}"
+        )
+    shape = shapes[name]
+    if len(shape) != 2:
+        raise InputError(f"{weights}: {name} has shape {shape}; two dimensions are expected; {REMEDY}")
+    if name == "char_embed" and shape[0] < PUBLISHED_CHARACTERS:
+        raise InputError(
+            f"{weights}: char_embed has {shape[0]} rows; at least {PUBLISHED_CHARACTERS} are expected: 256 bytes and 5"
+            " marks; only models of these characters can be read"
+        )
+    return shape[0]
+
+
+def _checked(config: BiLMConfig, arrays: int) -> BiLMConfig:
+    """Raises ConfigError for numbers that no such file can have, before anything is made as large as they say."""
+    counts = [("lstm.n_layers", config.lstm.n_layers, arrays)]
+    if config.char_cnn is not None:
+        counts += [
+            ("char_cnn.n_highway", config.char_cnn.n_highway, arrays),
+            ("char_cnn.max_characters_per_token", config.ids_per_token, MOST_CHARACTERS_PER_TOKEN),
+        ]
+    for name, count, most in counts:
+        if count > most:
+            raise ConfigError(f"{name} is {count}; at most {most} are possible here; {REMEDY}")
+    return config
+
+
+# Weights
+
+
+def dataset_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """Every dataset that a file of this configuration has."""
+    size, hidden = config.lstm.projection_dim, config.lstm.dim
+    shapes = _encoder_shapes(config)
+    for direction in range(2):
+        for layer in range(config.lstm.n_layers):
+            cell = cell_name(direction, layer)
+            shapes |= {f"{cell}/W_0": (2 * size, 4 * hidden), f"{cell}/B": (4 * hidden,)}
+            if hidden != size:
+                shapes |= {f"{cell}/W_P_0": (hidden, size)}
+    return shapes
+
+
+def dataset_names(label: str, config: BiLMConfig, seen: Mapping[str, Shape]) -> dict[str, str]:
+    """What every dataset is called in this file. Raises InputError where one does not fit, or has no place."""
+    expected = dataset_shapes(config)
+    names = {name: name for name in expected}
+    if config.lstm.n_layers == 1:  # bilm-tf dumps a single layer without the group of layers
+        short = {name: name.replace("MultiRNNCell/Cell0/", "") for name in expected}
+        names = {name: name if name in seen else short[name] for name in expected}
+    check_shapes(label, seen, {names[name]: shape for name, shape in expected.items()}, REMEDY)
+    known = set(names.values())
+    for name in seen:
+        if name.startswith(("CNN", "RNN")) and name not in known:
+            raise InputError(f"{label}: {name} {seen[name]} has no place in the model of the options; {REMEDY}")
+    return names
+
+
+def to_weights(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> dict[str, Tensor]:
+    """Our weights, from a function that reads a dataset."""
+    size = config.lstm.projection_dim
+    weights = _to_encoder(config, read)
+    for layer in range(config.lstm.n_layers):
+        cells = [cell_name(direction, layer) for direction in range(2)]
+        kernels = np.stack([read(f"{cell}/W_0").T for cell in cells])
+        weights[f"layers.{layer}.weight_input"] = kernels[:, :, :size]
+        weights[f"layers.{layer}.weight_state"] = kernels[:, :, size:]
+        weights[f"layers.{layer}.bias"] = np.stack([read(f"{cell}/B") for cell in cells])
+        if config.lstm.dim != size:
+            weights[f"layers.{layer}.weight_projection"] = np.stack([read(f"{cell}/W_P_0").T for cell in cells])
+    return {name: torch.from_numpy(np.ascontiguousarray(weight)) for name, weight in weights.items()}
+
+
+def to_datasets(config: BiLMConfig, weights: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """The datasets of the file; the inverse of `to_weights`."""
+    ours = {name: weight.detach().to("cpu", torch.float32).numpy() for name, weight in weights.items()}
+    datasets = _from_encoder(config, ours)
+    for layer in range(config.lstm.n_layers):
+        part = f"layers.{layer}"
+        kernels = np.concatenate([ours[f"{part}.weight_input"], ours[f"{part}.weight_state"]], axis=2)
+        for direction in range(2):
+            cell = cell_name(direction, layer)
+            datasets[f"{cell}/W_0"] = kernels[direction].T
+            datasets[f"{cell}/B"] = _published_bias(ours[f"{part}.bias"][direction], config)
+            if config.lstm.dim != config.lstm.projection_dim:
+                datasets[f"{cell}/W_P_0"] = ours[f"{part}.weight_projection"][direction].T
+    return datasets
+
+
+def cell_name(direction: int, layer: int) -> str:
+    """The group of one LSTM."""
+    return f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+
+
+def _encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    cnn, size = config.char_cnn, config.lstm.projection_dim
+    if cnn is None:
+        return {"embedding": (config.n_tokens_vocab or 0, size)}
+    n_filters = cnn.n_filters
+    shapes: dict[str, Shape] = {"char_embed": (cnn.n_characters - 1, cnn.embedding_dim)}
+    for i, (width, count) in enumerate(cnn.filters):
+        shapes |= {f"CNN/W_cnn_{i}": (1, width, cnn.embedding_dim, count), f"CNN/b_cnn_{i}": (count,)}
+    for k in range(cnn.n_highway):
+        for part in ("transform", "carry"):
+            shapes |= {f"CNN_high_{k}/W_{part}": (n_filters, n_filters), f"CNN_high_{k}/b_{part}": (n_filters,)}
+    if n_filters != size:
+        shapes |= {"CNN_proj/W_proj": (n_filters, size), "CNN_proj/b_proj": (size,)}
+    return shapes
+
+
+def _to_encoder(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> dict[str, np.ndarray]:
+    cnn = config.char_cnn
+    table = read("embedding" if cnn is None else "char_embed")
+    weights = {"token_encoder.embedding": np.concatenate([np.zeros_like(table[:1]), table])}
+    if cnn is None:
+        return weights
+    for i in range(len(cnn.filters)):
+        ours = f"token_encoder.convolutions.{i}"
+        weights[f"{ours}.weight"] = read(f"CNN/W_cnn_{i}")[0].transpose(2, 1, 0)
+        weights[f"{ours}.bias"] = read(f"CNN/b_cnn_{i}")
+    for k in range(cnn.n_highway):
+        for part in ("transform", "carry"):
+            ours = f"token_encoder.highways.{k}.{part}"
+            weights[f"{ours}.weight"] = read(f"CNN_high_{k}/W_{part}").T
+            weights[f"{ours}.bias"] = read(f"CNN_high_{k}/b_{part}")
+    if cnn.n_filters != config.lstm.projection_dim:
+        weights["token_encoder.projection.weight"] = read("CNN_proj/W_proj").T
+        weights["token_encoder.projection.bias"] = read("CNN_proj/b_proj")
+    return weights
+
+
+def _from_encoder(config: BiLMConfig, ours: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    cnn = config.char_cnn
+    datasets = {"embedding" if cnn is None else "char_embed": ours["token_encoder.embedding"][1:]}
+    if cnn is None:
+        return datasets
+    for i in range(len(cnn.filters)):
+        datasets[f"CNN/W_cnn_{i}"] = ours[f"token_encoder.convolutions.{i}.weight"].transpose(2, 1, 0)[None]
+        datasets[f"CNN/b_cnn_{i}"] = ours[f"token_encoder.convolutions.{i}.bias"]
+    for k in range(cnn.n_highway):
+        for part in ("transform", "carry"):
+            datasets[f"CNN_high_{k}/W_{part}"] = ours[f"token_encoder.highways.{k}.{part}.weight"].T
+            datasets[f"CNN_high_{k}/b_{part}"] = ours[f"token_encoder.highways.{k}.{part}.bias"]
+    if "token_encoder.projection.weight" in ours:
+        datasets["CNN_proj/W_proj"] = ours["token_encoder.projection.weight"].T
+        datasets["CNN_proj/b_proj"] = ours["token_encoder.projection.bias"]
+    return datasets
+
+
+def _published_bias(bias: np.ndarray, config: BiLMConfig) -> np.ndarray:
+    """The bias for programs that add 1 to the forget gate (the third of i, j, f, o)."""
+    if config.lstm.forget_bias == 1.0:
+        return bias
+    bias = bias.copy()
+    bias[2 * config.lstm.dim : 3 * config.lstm.dim] += config.lstm.forget_bias - 1.0
+    return bias

@@ -1,0 +1,167 @@
+"""The files of a model where they lie: in a folder, or in a zip or tar archive, which is read in place.
+
+Nothing is unpacked to disk. An archive with a name that would lead out of its folder is refused as a whole.
+"""
+
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.formats.inflate import GZIP, RAW_DEFLATE, Inflated, Section
+
+MOST_JSON = 10_000_000
+"""Bytes of a JSON file; those of published models have less than a thousand."""
+ZIP_START, GZIP_START = (b"PK\x03\x04", b"PK\x05\x06"), b"\x1f\x8b"
+TAR_MARK, TAR_MARK_AT = b"ustar", 257
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to be read."""
+
+    name: str
+    """Without folders."""
+    label: str
+    """What errors call it: its path; of a member of an archive `archive.zip/member`."""
+    size: int
+    path: Path
+    """What is on disk: the file or the archive."""
+    opener: Callable[[], io.BufferedReader] = field(repr=False, compare=False)
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it is a file by itself, in no archive."""
+        return self.label == str(self.path)
+
+    def open(self) -> io.BufferedReader:
+        """Its bytes, to be read from any place on. OSError or InputError where they cannot be."""
+        return self.opener()
+
+    def begins_with(self, start: bytes) -> bool:
+        with self.open() as file:
+            return file.read(len(start)) == start
+
+    def read(self, most: int) -> bytes:
+        """All bytes; raises InputError where they are more than `most`."""
+        with self.open() as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise InputError(f"{self.label}: has more than {most:,} bytes, too many for what it should be; check it")
+        return data
+
+    def json(self) -> Any:
+        """Its content as JSON; raises InputError where it is not."""
+        try:
+            return json.loads(self.read(MOST_JSON))
+        except InputError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{self.label}: not valid JSON ({error}); fetch it again, or mend it") from error
+
+
+def on_disk(path: Path) -> Source:
+    """A file of the file system."""
+    return Source(path.name, str(path), path.stat().st_size, path, lambda: path.open("rb"))
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the file is a zip, a tar or a tar.gz, by its first bytes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(TAR_MARK_AT + len(TAR_MARK))
+    return start.startswith((*ZIP_START, GZIP_START)) or start[TAR_MARK_AT:] == TAR_MARK
+
+
+def listed(path: Path) -> list[Source]:
+    """The files in a folder (its own, not those of folders in it), or all files of an archive.
+
+    Raises InputError where an archive is damaged, or holds a name that leads out of it.
+    """
+    if path.is_dir():
+        return [on_disk(file) for file in sorted(path.iterdir()) if file.is_file()]
+    stat = path.stat()
+    return list(_members(path, stat.st_mtime_ns, stat.st_size))
+
+
+@lru_cache(maxsize=8)
+def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
+    """To list a compressed tar it must be read to its end: not more than once, unless it changed."""
+    with path.open("rb") as file:
+        zipped = file.read(4) in ZIP_START
+    try:
+        found = _zip_members(path) if zipped else _tar_members(path)
+    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, UnicodeError) as error:
+        raise InputError(f"{path}: not a whole archive ({size:,} bytes: {error}); fetch or copy it again") from error
+    for name, _, _ in found:
+        if (
+            PurePosixPath(name).is_absolute()
+            or PureWindowsPath(name).drive
+            or ".." in name.replace("\\", "/").split("/")
+        ):
+            raise InputError(f"{path}: holds {name!r}, a name that leads out of it; it is not read: get it elsewhere")
+    return tuple(
+        Source(PurePosixPath(name).name, f"{path}/{name}", size, path, opener)
+        for name, size, opener in sorted(found, key=lambda member: member[0])
+        if not name.startswith("__MACOSX/") and not PurePosixPath(name).name.startswith("._")
+    )
+
+
+Member = tuple[str, int, Callable[[], io.BufferedReader]]
+
+
+def _zip_members(path: Path) -> list[Member]:
+    with zipfile.ZipFile(path) as archive:
+        infos = [info for info in archive.infolist() if not info.is_dir()]
+
+    def opener(info: zipfile.ZipInfo) -> Callable[[], io.BufferedReader]:
+        return lambda: _open_zipped(path, info)
+
+    return [(info.filename, info.file_size, opener(info)) for info in infos]
+
+
+def _open_zipped(path: Path, info: zipfile.ZipInfo) -> io.BufferedReader:
+    label = f"{path}/{info.filename}"
+    if info.flag_bits & 1:
+        raise InputError(f"{label}: is encrypted; unpack the archive with its password, and give the folder")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        kind = zipfile.compressor_names.get(info.compress_type, info.compress_type)  # type: ignore[attr-defined]
+        raise InputError(f"{label}: is compressed by {kind}, only deflate can be read; unpack it, and give the folder")
+    file = path.open("rb")
+    try:
+        file.seek(info.header_offset)
+        header = file.read(30)
+        if header[:4] != ZIP_START[0] or len(header) < 30:
+            raise InputError(f"{label}: is not where the archive says; the archive is damaged: fetch or copy it again")
+        lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+        raw = Section(file, info.header_offset + 30 + lengths, info.compress_size)
+    except BaseException:
+        file.close()
+        raise
+    if info.compress_type == zipfile.ZIP_STORED:
+        return io.BufferedReader(raw, 1 << 16)
+    return io.BufferedReader(Section(Inflated(raw, RAW_DEFLATE, label), 0, info.file_size), 1 << 16)
+
+
+def _tar_members(path: Path) -> list[Member]:
+    with _unpacked_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+        infos = [info for info in archive.getmembers() if info.isreg()]
+
+    def opener(begin: int, size: int) -> Callable[[], io.BufferedReader]:
+        return lambda: io.BufferedReader(Section(_unpacked_tar(path), begin, size), 1 << 16)
+
+    return [(info.name, info.size, opener(info.offset_data, info.size)) for info in infos]
+
+
+def _unpacked_tar(path: Path) -> io.BufferedReader:
+    file = path.open("rb")
+    compressed = file.read(len(GZIP_START)) == GZIP_START
+    file.seek(0)
+    return io.BufferedReader(Inflated(file, GZIP, str(path)), 1 << 16) if compressed else file

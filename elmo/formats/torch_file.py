@@ -1,0 +1,76 @@
+"""State dicts as torch saves them (`.th`, `.pt`, `.pkl`), in either of torch's layouts: tensors, and never code.
+
+`read_state_dict` gives the tensors; `read_state_headers` only their shapes and types, and reads no weight.
+"""
+
+import io
+import re
+import warnings
+import zipfile
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from elmo.errors import InputError
+from elmo.formats.files import Source
+
+
+def read_state_dict(source: Source) -> dict[str, Tensor]:
+    """The tensors by name, on the CPU. Raises InputError where the file holds anything else, or is damaged."""
+    return _read(source, nullcontext())
+
+
+def read_state_headers(source: Source) -> dict[str, Tensor]:
+    """As `read_state_dict`, but the tensors have shapes and types and no numbers."""
+    return _read(source, FakeTensorMode())
+
+
+def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
+    with source.open() as file:
+        _check_zip(source, file)
+        file.seek(0)
+        try:
+            with mode, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about the older of the layouts
+                found = torch.load(file, map_location="cpu", weights_only=True)
+        except (InputError, OSError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # a file from strangers can make the reader raise anything
+            raise _refusal(source, error) from error
+    if not isinstance(found, Mapping) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
+    ):
+        raise InputError(f"{source.label}: holds {type(found).__name__}, no tensors by name; give a model's state dict")
+    return dict(found)
+
+
+def _refusal(source: Source, error: Exception) -> InputError:
+    code = re.search(r"GLOBAL ([\w.]+)", str(error))
+    if code:
+        return InputError(
+            f"{source.label}: asks for {code[1]}, which could run a program; only tensors are loaded: get the weights"
+            " from where they were made"
+        )
+    reason = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+    return InputError(f"{source.label}: not a whole state dict of torch ({reason}); fetch or copy it again")
+
+
+def _check_zip(source: Source, file: io.BufferedReader) -> None:
+    """Torch stores what it saves; a compressed member could be a bomb."""
+    if not source.begins_with(b"PK"):
+        return
+    try:
+        with zipfile.ZipFile(file) as archive:
+            packed = [info for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeError) as error:
+        raise InputError(
+            f"{source.label}: not a whole state dict of torch ({error}); fetch or copy it again"
+        ) from error
+    if packed:
+        raise InputError(
+            f"{source.label}: {packed[0].filename} is compressed ({packed[0].compress_size:,} bytes for"
+            f" {packed[0].file_size:,}); torch compresses nothing: get the weights from where they were made"
+        )

@@ -1,0 +1,385 @@
+"""Models of the whole space of options in every published layout, against the twin; nothing of elmo writes them."""
+
+import gzip
+import json
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+import twin
+from bilm_files import (
+    SPECIAL,
+    as_float64,
+    as_hdf5,
+    as_json,
+    as_vocabulary,
+    as_written,
+    options,
+    random_weights,
+    word_options,
+    write_folder,
+    write_tar,
+    write_zip,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import elmo
+from elmo import formats
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import allennlp, native
+from elmo.model.bilm import BiLM
+from elmo.text.batching import to_batch
+
+TOLERANCE = 1e-5
+WORDS = st.one_of(
+    st.sampled_from(["the", "cat", "sat", "naïve", "東京", "", "<S>", "</S>", "<UNK>", "a" * 200, "\ud800x", "\u2028"]),
+    st.text(max_size=12),
+)
+SENTENCES = st.lists(st.lists(WORDS, max_size=6), min_size=1, max_size=4)
+MANY = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ROWS = st.sampled_from([261, 262, 300])
+SEEDS = st.integers(0, 2**32 - 1)
+
+CHARACTERS: dict[str, Any] = {
+    "lstm": {
+        "dim": 6,
+        "projection_dim": 4,
+        "n_layers": 2,
+        "cell_clip": 3,
+        "proj_clip": 3,
+        "use_skip_connections": True,
+    },
+    "char_cnn": {
+        "embedding": {"dim": 3},
+        "filters": [[1, 3], [3, 4]],
+        "n_highway": 1,
+        "n_characters": 262,
+        "max_characters_per_token": 50,
+        "activation": "relu",
+    },
+}
+READS_WORDS: dict[str, Any] = {"lstm": CHARACTERS["lstm"], "n_tokens_vocab": 6}
+VOCABULARY = ["the", "<S>", "cat", "</S>", "<UNK>", "naïve"]
+TEXT = [["the", "cat", "sat"], [], ["naïve", "the"]]
+
+
+def expected(
+    sentences: list[list[str]], options: dict[str, Any], weights: dict[str, np.ndarray], words: list[str] | None = None
+) -> list[np.ndarray]:
+    """All layers by the twin, boundaries dropped."""
+    return [twin.layers(sentence, options, as_float64(weights), words)[:, 1:-1] for sentence in sentences]
+
+
+def assert_same(found: list[np.ndarray], layers: list[np.ndarray]) -> None:
+    for one, other in zip(found, layers, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE)
+
+
+# The space of options
+
+
+@MANY
+@given(
+    options=options(), sentences=SENTENCES, seed=SEEDS, n_characters=st.sampled_from([261, 262, 300]), data=st.data()
+)
+def test_models_that_read_characters_are_those_of_the_twin(
+    tmp_path, options, sentences, seed, n_characters, data
+) -> None:
+    weights = random_weights(options, seed, n_characters)
+    written = data.draw(as_written(options))
+    write_folder(tmp_path, {"options.json": as_json(written), "weights.hdf5": as_hdf5(weights)})
+    vectors = elmo.load(tmp_path).embed(sentences)
+    assert_same(vectors, expected(sentences, options, weights))
+    config = formats.describe(tmp_path).config
+    assert config.char_cnn is not None
+    assert config.char_cnn.n_characters == n_characters + 1
+
+
+@st.composite
+def vocabularies(draw: st.DrawFn, size: int) -> list[str]:
+    """`size` words, the three special ones at any place; a word may be there twice."""
+    others = draw(st.lists(st.sampled_from(["the", "cat", "sat", "naïve", "東京", "x"]), min_size=size, max_size=size))
+    return draw(st.permutations(SPECIAL + others[3:]))
+
+
+@MANY
+@given(options=word_options(), sentences=SENTENCES, seed=SEEDS, data=st.data())
+def test_models_that_read_words_are_those_of_the_twin(tmp_path, options, sentences, seed, data) -> None:
+    weights = random_weights(options, seed)
+    words = data.draw(vocabularies(options["n_tokens_vocab"]))
+    zipped, skipped = data.draw(st.booleans()), data.draw(st.one_of(st.none(), st.integers(0, len(words))))
+    for name in ("vocab.txt", "vocab.txt.gz"):
+        (tmp_path / name).unlink(missing_ok=True)
+    files = {
+        "options.json": as_json(data.draw(as_written(options))),
+        "weights.hdf5": as_hdf5(weights),
+        "vocab.txt.gz" if zipped else "vocab.txt": as_vocabulary(words, skipped, zipped),
+    }
+    embedder = elmo.load(write_folder(tmp_path, files))
+    layers = expected(sentences, options, weights, words)
+    assert_same(embedder.embed(sentences), layers)
+
+    model = formats.load(tmp_path)
+    with torch.no_grad():
+        output = model.bilm()(to_batch(sentences, vocabulary=model.vocabulary))
+    for row, own in enumerate(layers):
+        np.testing.assert_allclose(output.layers[:, row, 1 : own.shape[1] + 1].numpy(), own, rtol=0, atol=TOLERANCE)
+
+
+# The layouts
+
+
+def published_files(options: dict[str, Any], names: tuple[str, str] = ("options.json", "weights.hdf5")) -> Any:
+    weights = random_weights(options, 7)
+    files = {names[0]: as_json(options), names[1]: as_hdf5(weights)}
+    if "char_cnn" not in options:
+        files["vocab.txt"] = as_vocabulary(VOCABULARY)
+    return files, weights
+
+
+def nlpl(files: dict[str, bytes]) -> dict[str, bytes]:
+    meta = {"corpus": [{"description": "none"}], "algorithm": {"name": "ELMo"}, "dimensions": 8}
+    return {"README": b"a model", "meta.json": json.dumps(meta).encode()} | files
+
+
+def as_seqvec(path: Path, options: dict[str, Any]) -> Any:
+    files, weights = published_files(options)
+    return write_folder(path, files), weights
+
+
+def as_cached(path: Path, options: dict[str, Any]) -> Any:
+    files, weights = published_files(options, ("options_file", "weights_file"))
+    return write_folder(path, files), weights
+
+
+def as_nlpl_zip(path: Path, options: dict[str, Any]) -> Any:
+    files, weights = published_files(options, ("options.json", "model.hdf5"))
+    return write_zip(path.with_suffix(".zip"), nlpl(files)), weights
+
+
+def as_stored_zip(path: Path, options: dict[str, Any]) -> Any:
+    files, weights = published_files(options, ("options.json", "model.hdf5"))
+    return write_zip(path.with_suffix(".zip"), nlpl(files), zipfile.ZIP_STORED), weights
+
+
+def as_zip_of_a_folder(path: Path, options: dict[str, Any]) -> Any:
+    files, weights = published_files(options, ("options.json", "model.hdf5"))
+    files = {f"204/{name}": data for name, data in nlpl(files).items()} | {"__MACOSX/204/._options.json": b"{}"}
+    return write_zip(path.with_suffix(".zip"), files), weights
+
+
+def as_tar(path: Path, options: dict[str, Any]) -> Any:
+    files, weights = published_files(options)
+    return write_tar(path.with_suffix(".tar.gz"), {f"model/{name}": data for name, data in files.items()}), weights
+
+
+def as_plain_tar(path: Path, options: dict[str, Any]) -> Any:
+    files, weights = published_files(options)
+    return write_tar(path.with_suffix(".tar"), files, "w"), weights
+
+
+LAYOUTS = [as_seqvec, as_cached, as_nlpl_zip, as_stored_zip, as_zip_of_a_folder, as_tar, as_plain_tar]
+
+
+@pytest.mark.parametrize("options", [CHARACTERS, READS_WORDS], ids=["characters", "words"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
+def test_every_layout_is_told_and_embedded(tmp_path, layout, options):
+    path, weights = layout(tmp_path / "model", options)
+    before = sorted(tmp_path.rglob("*"))
+    found = formats.describe(path)
+    numbers = sum(weight.size for weight in weights.values())
+    padding = options["char_cnn"]["embedding"]["dim"] if "char_cnn" in options else 4
+    assert sum(found.parameters.values()) == numbers + padding
+    assert found.bytes_in_memory == 4 * (numbers + padding)
+    assert found.dtype == "float32"
+    assert found.format == "allennlp"
+    words = None if "char_cnn" in options else VOCABULARY
+    assert (None if found.vocabulary is None else list(found.vocabulary.words)) == words
+    assert_same(elmo.load(path).embed(TEXT), expected(TEXT, options, weights, words))
+    assert sorted(tmp_path.rglob("*")) == before, "nothing is unpacked"
+
+
+@pytest.mark.parametrize("options", [CHARACTERS, READS_WORDS], ids=["characters", "words"])
+def test_options_and_weights_in_two_places(tmp_path, options):
+    files, weights = published_files(options)
+    write_folder(tmp_path / "there", {name: data for name, data in files.items() if name != "options.json"})
+    mine = tmp_path / "my_options.json"
+    mine.write_bytes(files["options.json"])
+    words = None if "char_cnn" in options else VOCABULARY
+    for place in (tmp_path / "there" / "weights.hdf5", tmp_path / "there"):
+        assert_same(elmo.load(mine, weights=place).embed(TEXT), expected(TEXT, options, weights, words))
+        assert formats.describe(mine, place).config == formats.load(mine, place).config
+    with pytest.raises(FileNotFoundError, match=r"weights\.h5: no such file"):
+        formats.load(mine, tmp_path / "weights.h5")
+    with pytest.raises(InputError, match=r"weights\.hdf5: is no options file .*give it, then the weights"):
+        formats.load(tmp_path / "there" / "weights.hdf5", tmp_path / "there" / "weights.hdf5")
+    with pytest.raises(InputError, match=r"my_options\.json: is no HDF5 file \([\d,]+ bytes\)"):
+        formats.load(mine, mine)
+
+
+def test_a_single_layer_as_bilm_tf_dumps_it(tmp_path):
+    options = {**CHARACTERS, "lstm": {**CHARACTERS["lstm"], "n_layers": 1}}
+    weights = random_weights(options, 3)
+    dumped = {name.replace("MultiRNNCell/Cell0/", ""): weight for name, weight in weights.items()}
+    assert "RNN_1/RNN/LSTMCell/W_P_0" in dumped
+    write_folder(tmp_path, {"options.json": as_json(options), "weights.hdf5": as_hdf5(dumped)})
+    assert_same(elmo.load(tmp_path).embed(TEXT), expected(TEXT, options, weights))
+
+
+def test_weights_of_half_precision_are_read(tmp_path):
+    weights = {name: weight.astype(np.float16) for name, weight in random_weights(CHARACTERS, 3).items()}
+    write_folder(tmp_path, {"options.json": as_json(CHARACTERS), "weights.hdf5": as_hdf5(weights)})
+    assert formats.describe(tmp_path).dtype == "float16"
+    assert_same(elmo.load(tmp_path).embed(TEXT), expected(TEXT, CHARACTERS, weights))
+
+
+# Token embeddings apart
+
+
+def with_token_embeddings(folder: Path, words: list[str], keep_characters: bool) -> dict[str, np.ndarray]:
+    """A character model and the table that bilm-tf's `dump_token_embeddings` makes of it; the table is returned."""
+    weights = random_weights(CHARACTERS, 5)
+    table = np.stack([twin.word_vector(word, CHARACTERS, as_float64(weights)) for word in words]).astype(np.float32)
+    kept = {name: weight for name, weight in weights.items() if keep_characters or name.startswith("RNN")}
+    write_folder(
+        folder,
+        {
+            "options.json": as_json(CHARACTERS),
+            "lm_weights.hdf5": as_hdf5(kept),
+            "token_embeddings.hdf5": as_hdf5({"embedding": table}),
+            "vocab_small.txt": as_vocabulary(words),
+        },
+    )
+    return {**weights, "embedding": table}
+
+
+def test_token_embeddings_beside_a_character_model(tmp_path):
+    weights = with_token_embeddings(tmp_path, VOCABULARY, keep_characters=True)
+    known = [["the", "cat", "naïve"], ["cat"]]
+    characters, words = elmo.load(tmp_path), elmo.load(tmp_path / "token_embeddings.hdf5")
+    assert characters.vocabulary is None
+    assert words.bilm.config.n_tokens_vocab == len(VOCABULARY)
+    assert_same(characters.embed(known), words.embed(known))
+    assert_same(words.embed(TEXT), expected(TEXT, CHARACTERS, weights, VOCABULARY))
+    assert formats.describe(tmp_path / "token_embeddings.hdf5").config.char_cnn is None
+    # The character model knows "sat"; the table takes it for <UNK>.
+    assert np.abs(characters.embed(TEXT)[0] - words.embed(TEXT)[0]).max() > 0.01
+
+
+def test_token_embeddings_in_the_place_of_characters(tmp_path):
+    weights = with_token_embeddings(tmp_path, VOCABULARY, keep_characters=False)
+    for path in (tmp_path, tmp_path / "lm_weights.hdf5", tmp_path / "options.json"):
+        assert_same(elmo.load(path).embed(TEXT), expected(TEXT, CHARACTERS, weights, VOCABULARY))
+
+
+# There and back
+
+
+@pytest.mark.parametrize("options", [CHARACTERS, READS_WORDS], ids=["characters", "words"])
+def test_to_native_and_back_is_bit_identical(tmp_path, options):
+    files, weights = published_files(options)
+    write_folder(tmp_path / "published", files)
+    native.save(formats.load(tmp_path / "published"), tmp_path / "native")
+    assert_same(elmo.load(tmp_path / "native").embed(TEXT), elmo.load(tmp_path / "published").embed(TEXT))
+    allennlp.save(formats.load(tmp_path / "native"), tmp_path / "back")
+    with h5py.File(tmp_path / "back" / "weights.hdf5") as file:
+        for name, weight in weights.items():
+            assert file[name].dtype == np.float32
+            np.testing.assert_array_equal(file[name][()], weight)
+    assert json.loads((tmp_path / "back" / "options.json").read_text()) == options
+    assert (tmp_path / "back" / "vocab.txt").exists() == ("vocab.txt" in files)
+    if "vocab.txt" in files:
+        assert (tmp_path / "back" / "vocab.txt").read_bytes() == files["vocab.txt"]
+
+
+def test_a_table_made_of_characters_is_written_as_a_model_that_reads_words(tmp_path):
+    with_token_embeddings(tmp_path, VOCABULARY, keep_characters=True)
+    model = formats.load(tmp_path / "token_embeddings.hdf5")
+    allennlp.save(model, tmp_path / "words")
+    assert "char_cnn" not in json.loads((tmp_path / "words" / "options.json").read_text())
+    assert_same(elmo.load(tmp_path / "words").embed(TEXT), elmo.load(tmp_path / "token_embeddings.hdf5").embed(TEXT))
+
+
+def test_native_models_that_read_words_need_their_vocabulary(tmp_path):
+    files, _ = published_files(READS_WORDS)
+    native.save(formats.load(write_folder(tmp_path / "published", files)), tmp_path / "native")
+    vocabulary = tmp_path / "native" / "vocab.txt"
+    vocabulary.write_bytes(as_vocabulary(VOCABULARY[:-1]))
+    with pytest.raises(InputError, match=r"vocab\.txt: has 5 words; the model has 6"):
+        formats.load(tmp_path / "native")
+    vocabulary.unlink()
+    with pytest.raises(FileNotFoundError, match=r"vocab\.txt: no such file; the model reads words"):
+        formats.load(tmp_path / "native")
+
+
+def test_an_embedder_asks_for_the_vocabulary(tmp_path):
+    files, _ = published_files(READS_WORDS)
+    model = formats.load(write_folder(tmp_path, files))
+    with pytest.raises(InputError, match="reads words by their lines in its vocabulary, and no vocabulary is given"):
+        Embedder(model.bilm())
+    assert Embedder(model.bilm(), vocabulary=model.vocabulary).embed([["the"]])[0].shape == (3, 1, 8)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_models_that_read_words_in_every_precision(tmp_path, precision):
+    files, weights = published_files(READS_WORDS)
+    found = elmo.load(write_folder(tmp_path, files), precision=precision).embed(TEXT)
+    for one, other in zip(found, expected(TEXT, READS_WORDS, weights, VOCABULARY), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE if precision == "float32" else 0.1)
+
+
+def test_words_are_known_to_the_network_that_a_task_trains(tmp_path):
+    files, _ = published_files(READS_WORDS)
+    model = formats.load(write_folder(tmp_path, files))
+    bilm: BiLM = model.bilm().requires_grad_(True)
+    bilm(to_batch([["the", "cat"]], vocabulary=model.vocabulary)).layers.sum().backward()
+    gradient = bilm.token_encoder.embedding.grad
+    assert gradient is not None
+    read = [1, 2, 3, 4]  # the, <S>, cat, </S>: their lines + 1
+    assert (gradient.abs().sum(1) > 0).nonzero().flatten().tolist() == read
+
+
+# The files of the original program
+
+
+def test_token_embeddings_of_the_original_give_its_outputs(shared):
+    """bilm-tf's own table and vocabulary, in the place of the characters, give the vectors that bilm-tf gave."""
+    fixture = shared / "elmo" / "allennlp_fixture"
+    lists = json.loads((fixture / "sentences.json").read_text(encoding="utf-8"))
+    sentences = [sentence.split() for batch in zip(*lists, strict=True) for sentence in batch]
+    embedder = Embedder.load(fixture / "elmo_token_embeddings.hdf5", state="carry", batch_size=3)
+    assert embedder.bilm.config.n_tokens_vocab == 458
+    vectors = iter(embedder.embed(sentences, layers="top"))
+    for i in range(10):
+        for k in range(3):
+            with h5py.File(fixture / f"lm_embeddings_{k}.hdf5") as file:
+                forward, backward = file[str(i)][()]
+            theirs = np.concatenate([forward, backward], axis=-1)
+            np.testing.assert_allclose(next(vectors), theirs, rtol=0, atol=TOLERANCE)
+
+
+def test_a_published_file_in_an_archive_gives_the_outputs_of_the_original(shared, tmp_path):
+    fixture = shared / "elmo" / "allennlp_fixture"
+    names = {"options.json": "options.json", "lm_weights.hdf5": "model.hdf5", "vocab_test.txt": "vocab.txt"}
+    files = {new: (fixture / old).read_bytes() for old, new in names.items()}
+    path = write_zip(tmp_path / "204.zip", nlpl(files))
+    for one, other in zip(elmo.load(path).embed(TEXT), elmo.load(fixture).embed(TEXT), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_gzip_of_a_vocabulary_is_a_plain_one(tmp_path):
+    files, _ = published_files(READS_WORDS)
+    zipped = {**files, "vocab.txt.gz": gzip.compress(files["vocab.txt"])}
+    del zipped["vocab.txt"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one = elmo.load(write_folder(tmp_path / "a", files)).embed(TEXT)
+        other = elmo.load(write_folder(tmp_path / "b", zipped)).embed(TEXT)
+    assert_same(one, other)

@@ -1,0 +1,378 @@
+"""Files from strangers: nothing is run, nothing leaves its place, nothing fills memory or disk; said in one line."""
+
+import gzip
+import io
+import json
+import os
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from bilm_files import as_hdf5, as_json, as_vocabulary, random_weights, write_folder, write_tar, write_zip
+from command import Command, run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_formats_archive import STATE, archived, as_torch
+from test_formats_layouts import CHARACTERS, READS_WORDS, VOCABULARY
+
+import elmo
+from elmo import formats
+from elmo.errors import InputError
+from elmo.formats.files import is_archive, listed
+from elmo.formats.inflate import GZIP, Inflated
+
+WEIGHTS = random_weights(CHARACTERS, 1)
+FILES = {"options.json": as_json(CHARACTERS), "model.hdf5": as_hdf5(WEIGHTS)}
+WORD_FILES = {
+    "options.json": as_json(READS_WORDS),
+    "model.hdf5": as_hdf5(random_weights(READS_WORDS, 1)),
+    "vocab.txt": as_vocabulary(VOCABULARY),
+}
+
+
+def refused(path: Path, message: str) -> None:
+    """By `load`, and by `describe` where it sees it, in one line, with nothing left beside it."""
+    before = sorted(path.parent.rglob("*"))
+    with pytest.raises((InputError, FileNotFoundError), match=message) as caught:
+        elmo.load(path)
+    assert "\n" not in str(caught.value)
+    assert sorted(path.parent.rglob("*")) == before
+
+
+# Code
+
+
+class Evil:
+    """What a pickle can be: a call of any function when it is loaded."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+@pytest.mark.parametrize("how", ["alone", "among the weights"])
+def test_a_malicious_pickle_is_not_run(tmp_path, legacy, how):
+    evil = Evil(tmp_path / "run")
+    state = evil if how == "alone" else {**STATE, "evil": evil}
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": as_torch(state, legacy)})
+    message = r"weights\.th: asks for \w+\.mkdir, which could run a program; only tensors are loaded"
+    refused(path, message)
+    with pytest.raises(InputError, match=message):
+        formats.describe(path)
+    assert not (tmp_path / "run").exists()
+    done = run("info", str(path))
+    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "")
+
+
+def test_a_torch_file_that_is_compressed_is_refused(tmp_path):
+    with zipfile.ZipFile(io.BytesIO(as_torch(STATE))) as whole:
+        members = {name: whole.read(name) for name in whole.namelist()}
+    packed = write_zip(tmp_path / "packed", members).read_bytes()
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": packed})
+    refused(path, r"weights\.th: \S+ is compressed \([\d,]+ bytes for [\d,]+\); torch compresses nothing")
+
+
+# Places
+
+
+@pytest.mark.parametrize("name", ["../options.json", "/tmp/options.json", "a/../../b", "..\\b", "C:\\b"])
+def test_names_that_lead_out_of_an_archive_are_refused(tmp_path, name):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    message = r"holds '.*', a name that leads out of it; it is not read"
+    refused(write_zip(folder / "model.zip", {**FILES, name: b"{}"}), message)
+    refused(write_tar(folder / "model.tar.gz", {**FILES, name: b"{}"}), message)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["folder"]
+
+
+def test_links_in_a_tar_are_not_followed(tmp_path):
+    secret = tmp_path / "secret.json"
+    secret.write_bytes(FILES["options.json"])
+    path = tmp_path / "model.tar"
+    with tarfile.open(path, "w") as archive:
+        for name, kind in (("options.json", tarfile.SYMTYPE), ("options2.json", tarfile.LNKTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, str(secret)
+            archive.addfile(info)
+        info = tarfile.TarInfo("model.hdf5")
+        info.size = len(FILES["model.hdf5"])
+        archive.addfile(info, io.BytesIO(FILES["model.hdf5"]))
+    refused(path, r"model\.tar: not a known model; .*seen: model\.hdf5 \(")
+
+
+def test_weights_in_another_file_are_not_read(tmp_path):
+    write_folder(tmp_path / "other", {"other.hdf5": FILES["model.hdf5"]})
+    (tmp_path / "other" / "raw").write_bytes(WEIGHTS["char_embed"].tobytes())
+    for kind in ("link", "external", "virtual"):
+        folder = write_folder(tmp_path / kind, FILES)
+        with h5py.File(folder / "model.hdf5", "a") as file:
+            del file["char_embed"]
+            if kind == "link":
+                file["char_embed"] = h5py.ExternalLink(str(tmp_path / "other" / "other.hdf5"), "char_embed")
+            elif kind == "external":
+                raw = [(str(tmp_path / "other" / "raw"), 0, h5py.h5f.UNLIMITED)]
+                file.create_dataset("char_embed", (261, 3), "f4", external=raw)
+            else:
+                layout = h5py.VirtualLayout((261, 3), "f4")
+                layout[:] = h5py.VirtualSource(tmp_path / "other" / "other.hdf5", "char_embed", (261, 3))
+                file.create_virtual_dataset("char_embed", layout)
+        message = "neither char_embed nor embedding" if kind == "link" else "char_embed is kept in another file"
+        refused(folder, message)
+
+
+# Sizes
+
+
+def zeros(size: int) -> bytes:
+    return b"\x89HDF\r\n\x1a\n" + bytes(size)
+
+
+def test_a_zip_bomb_is_refused_while_it_is_read(tmp_path):
+    bomb = zeros(200_000_000)
+    zipped = write_zip(tmp_path / "bomb.zip", {"options.json": FILES["options.json"], "model.hdf5": bomb})
+    tarred = write_tar(tmp_path / "bomb.tar.gz", {"options.json": FILES["options.json"], "model.hdf5": bomb})
+    assert zipped.stat().st_size < 1_000_000
+    refused(tarred, r"bomb\.tar\.gz: [\d,]+ bytes unpack to more than [\d,]+; weights cannot be packed so well")
+    refused(zipped, r"bomb\.zip/model\.hdf5: ([\d,]+ bytes unpack to more than|not a whole HDF5 file)")
+
+
+def test_a_bomb_takes_no_memory(tmp_path):
+    """A gigabyte of zeros in a weights file that is read, in a process of its own."""
+    bomb = {**archived(STATE), "weights.th": as_torch(STATE) + bytes(1_000_000_000)}
+    path = write_tar(tmp_path / "bomb.tar.gz", bomb)
+    quiet = Command("info", str(write_tar(tmp_path / "model.tar.gz", archived(STATE))))
+    assert quiet.wait().returncode == 0
+    del bomb
+    command = Command("info", str(path))
+    done = command.wait()
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "weights cannot be packed so well" in done.stderr
+    assert command.peak < quiet.peak + 100_000_000
+
+
+def test_a_zip_that_lies_about_its_sizes_is_read_no_further_than_it_goes(tmp_path):
+    path = write_zip(tmp_path / "lie.zip", FILES)
+    data = path.read_bytes()
+    entry = data.rindex(b"PK\x01\x02")  # that of model.hdf5: its size is at 24
+    path.write_bytes(data[: entry + 24] + struct.pack("<I", 4_000_000_000) + data[entry + 28 :])
+    (member,) = (file for file in listed(path) if file.name == "model.hdf5")
+    assert member.size == 4_000_000_000
+    with member.open() as file:
+        assert file.read() == FILES["model.hdf5"]
+
+
+def test_a_json_bomb_is_no_candidate(tmp_path):
+    for data in (b"[" * 2_000_000, b'{"lstm": ' * 50_000, b'{"lstm": {"dim": ' + b"9" * 5000 + b"}}"):
+        folder = write_folder(tmp_path / "model", {**FILES, "options.json": data})
+        with pytest.raises((InputError, FileNotFoundError)) as caught:
+            formats.load(folder)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_bomb_of_a_vocabulary_is_refused(tmp_path):
+    files = {**WORD_FILES, "vocab.txt.gz": gzip.compress(b"a" * 10_000_000)}
+    del files["vocab.txt"]
+    refused(write_folder(tmp_path / "model", files), r"vocab\.txt\.gz: [\d,]+ bytes unpack to more than [\d,]+")
+    files = {**WORD_FILES, "vocab.txt": b"a\n" * 1_000_000}
+    refused(write_folder(tmp_path / "more", files), r"vocab\.txt: has more than [\d,]+ bytes, too many")
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
+    """HDF5 can say a terabyte and hold nothing; the options agree with it here."""
+    options = {**CHARACTERS, "lstm": {**CHARACTERS["lstm"], "dim": 2**31}}
+    folder = write_folder(tmp_path / "model", {**FILES, "options.json": as_json(options)})
+    with h5py.File(folder / "model.hdf5", "a") as file:
+        for direction in range(2):
+            for layer in range(2):
+                cell = file[f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"]
+                for name, shape in (("W_0", (8, 2**33)), ("B", (2**33,)), ("W_P_0", (2**31, 4))):
+                    del cell[name]
+                    cell.create_dataset(name, shape, "f4", chunks=True, compression=compression)
+    message = r"model\.hdf5: RNN_0\S+ has [\d,]+ bytes by its shape, and 0 are stored"
+    refused(folder, message)
+    with pytest.raises(InputError, match=message):
+        formats.describe(folder)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "message"),
+    [
+        ("lstm", "n_layers", 10**9, r"options\.json: lstm\.n_layers is 1000000000; at most \d+ are possible here"),
+        ("char_cnn", "n_highway", 10**9, r"options\.json: char_cnn\.n_highway is 1000000000; at most"),
+        (
+            "char_cnn",
+            "max_characters_per_token",
+            10**9,
+            r"options\.json: char_cnn\.max_characters_per_token is 1000000000",
+        ),
+        ("lstm", "dim", 10**30, r"model\.hdf5: \S+ has shape"),
+    ],
+)
+def test_numbers_that_would_fill_the_memory_are_refused(tmp_path, section, key, value, message):
+    options = {**CHARACTERS, section: {**CHARACTERS[section], key: value}}
+    refused(write_folder(tmp_path / "model", {**FILES, "options.json": as_json(options)}), message)
+
+
+# Malformed
+
+
+def changed(section: str, **values: Any) -> dict[str, bytes]:
+    return {**FILES, "options.json": as_json({**CHARACTERS, section: {**CHARACTERS[section], **values}})}
+
+
+def stored(**values: Any) -> dict[str, bytes]:
+    weights = {name: weight for name, weight in {**WEIGHTS, **values}.items() if weight is not None}
+    return {**FILES, "model.hdf5": as_hdf5(weights)}
+
+
+def words(**files: bytes | None) -> dict[str, bytes]:
+    named = {name.replace("_", "."): data for name, data in files.items()}
+    return {name: data for name, data in {**WORD_FILES, **named}.items() if data is not None}
+
+
+MALFORMED = {
+    "options of another kind": ({**FILES, "options.json": b"[1]"}, r"not a known model"),
+    "a table that is a number": (changed("char_cnn", embedding=3), r"json: char_cnn\.embedding is 3; a table is"),
+    "characters that are a list": (
+        {**FILES, "options.json": as_json({**CHARACTERS, "char_cnn": [1]})},
+        r"json: char_cnn is \[1\]; a table is expected",
+    ),
+    "a size that is text": (changed("lstm", dim="6"), r"options\.json: lstm\.dim is '6'; int is expected"),
+    "a size that is not a number": (changed("lstm", dim=float("nan")), r"options\.json: lstm\.dim is nan; int is"),
+    "a size below 1": (changed("lstm", projection_dim=0), r"options\.json: projection_dim is 0; at least 1"),
+    "a clip below 0": (changed("lstm", cell_clip=-3), r"options\.json: cell_clip is -3\.0; a positive number"),
+    "filters in no pairs": (
+        changed("char_cnn", filters=[[1, 2, 3]]),
+        r"options\.json: char_cnn\.filters\[0\] has 3 items",
+    ),
+    "filters that are missing": (changed("char_cnn", filters=None), r"char_cnn\.filters is None; a list is expected"),
+    "words too short for a filter": (
+        changed("char_cnn", max_characters_per_token=2),
+        r"max_characters_per_token is 2;",
+    ),
+    "an activation of its own": (changed("char_cnn", activation="gelu"), r"char_cnn\.activation is 'gelu'; allowed"),
+    "weights that are text": ({**FILES, "model.hdf5": b"weights"}, r"not a known model; .*model\.hdf5 \(7 bytes\)"),
+    "weights of whole numbers": (
+        stored(char_embed=np.ones((261, 3), np.int32)),
+        r"model\.hdf5: char_embed holds int32; floating-point numbers are expected",
+    ),
+    "weights of text": (stored(char_embed=np.full((261, 3), b"x")), r"model\.hdf5: char_embed holds \|S1"),
+    "a table of one dimension": (
+        stored(char_embed=np.ones(261, np.float32)),
+        r"char_embed has shape \(261,\); two dim",
+    ),
+    "too few characters": (stored(char_embed=np.ones((60, 3), np.float32)), r"char_embed has 60 rows; at least 261"),
+    "an array that is missing": (stored(**{"CNN_proj/b_proj": None}), r"model\.hdf5: CNN_proj/b_proj is missing"),
+    "an array too many": (stored(**{"CNN/b_cnn_2": np.ones(3, np.float32)}), r"CNN/b_cnn_2 \(3,\) has no place"),
+    "no vocabulary": (words(vocab_txt=None), r"no vocab\.txt beside model\.hdf5; .* has a table of 6 words"),
+    "a vocabulary that is too short": (
+        words(vocab_txt=as_vocabulary(VOCABULARY[:-1])),
+        r"vocab\.txt: vocab\.txt has 5 words; the table in \S+model\.hdf5 has 6; give the vocabulary",
+    ),
+    "a vocabulary without <UNK>": (
+        words(vocab_txt=b"<S>\n</S>\na\nb\nc\nd\n"),
+        r"vocab\.txt: the vocabulary has no <UNK>",
+    ),
+    "a vocabulary in Latin-1": (words(vocab_txt="na\xefve\n".encode("latin-1")), r"vocab\.txt: line 1 is not UTF-8"),
+    "a vocabulary that is cut": (
+        words(vocab_txt=None, **{"vocab_txt_gz": gzip.compress(WORD_FILES["vocab.txt"])[:-9]}),
+        r"vocab\.txt\.gz: not a whole gzip file",
+    ),
+    "vectors for weights": ({**FILES, "model.hdf5": as_hdf5({"0": np.ones((3, 2, 8))})}, r"no weights of a biLM"),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_models_are_refused_in_one_line(tmp_path, case, packed):
+    files, message = MALFORMED[case]
+    refused(write_zip(tmp_path / "m.zip", files) if packed else write_folder(tmp_path / "model", files), message)
+
+
+@pytest.mark.parametrize("case", ["options of another kind", "a size that is text", "no vocabulary"])
+def test_the_command_line_says_it_in_one_line(tmp_path, case):
+    path = write_folder(tmp_path / "model", MALFORMED[case][0])
+    for arguments in (["info", path], ["embed", "-", tmp_path / "out.hdf5", "--model", path]):
+        done = run(*arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+        assert done.stderr.startswith("elmo: error: ")
+
+
+SOUND = {".zip": write_zip, ".tar.gz": write_tar}
+
+
+@pytest.mark.parametrize("suffix", SOUND)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path, suffix, data):
+    path = SOUND[suffix](tmp_path / f"model{suffix}", FILES)
+    raw = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        raw = raw[: data.draw(st.integers(0, len(raw) - 1))]
+    for place in data.draw(st.lists(st.integers(0, max(0, len(raw) - 1)), max_size=4)):
+        if raw:
+            raw[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(raw)
+    said = ""
+    try:
+        formats.describe(path)
+    except (InputError, OSError) as error:
+        said = str(error)
+    assert "\n" not in said
+
+
+def test_a_compressed_member_of_another_kind_is_named(tmp_path):
+    path = write_zip(tmp_path / "model.zip", FILES, zipfile.ZIP_LZMA)
+    refused(path, r"model\.zip/options\.json: is compressed by lzma, only deflate can be read; unpack it")
+
+
+def test_an_encrypted_zip_is_named(tmp_path):
+    path = write_zip(tmp_path / "model.zip", FILES)
+    raw = bytearray(path.read_bytes())
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        place = -1
+        while (place := raw.find(mark, place + 1)) >= 0:
+            raw[place + offset] |= 1
+    path.write_bytes(raw)
+    refused(path, r"model\.zip/options\.json: is encrypted; unpack the archive with its password")
+
+
+# Reading in place
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 99),
+    jumps=st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(0, 300_000)), min_size=1, max_size=8),
+    streams=st.integers(1, 3),
+)
+def test_any_place_of_a_compressed_stream_is_what_was_packed(seed, jumps, streams):
+    rng = np.random.default_rng(seed)
+    whole = rng.integers(0, 20, 2_500_000, np.uint8).tobytes()
+    size = len(whole) // streams + 1
+    packed = b"".join(gzip.compress(whole[begin : begin + size], 1) for begin in range(0, len(whole), size))
+    file = Inflated(io.BytesIO(packed), GZIP, "x")
+    for place, count in jumps:
+        file.seek(place)
+        assert file.read(count) == whole[place : place + count]
+    assert file.seek(0, io.SEEK_END) == len(whole)
+    assert file.read(10) == b""
+
+
+def test_what_is_no_archive_is_not_taken_for_one(tmp_path):
+    (tmp_path / "text").write_text("a text that is no archive")
+    (tmp_path / "empty").write_bytes(b"")
+    assert not any(map(is_archive, (tmp_path / "text", tmp_path / "empty", tmp_path)))
+    (tmp_path / "text.gz").write_bytes(gzip.compress(b"a line\n" * 500))
+    refused(tmp_path / "text.gz", r"text\.gz: not a whole archive")
+    (tmp_path / "meta.json").write_text(json.dumps({}))
+    refused(tmp_path / "meta.json", "not a known model")
