@@ -43,7 +43,7 @@ WORDS = st.one_of(
     st.text(max_size=12),
 )
 SENTENCES = st.lists(st.lists(WORDS, max_size=6), min_size=1, max_size=4)
-MANY = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 ROWS = st.sampled_from([261, 262, 300])
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -311,7 +311,7 @@ SOUND = {".zip": write_zip, ".tar.gz": write_tar}
 
 
 @pytest.mark.parametrize("suffix", SOUND)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path, suffix, data):
     path = SOUND[suffix](tmp_path / f"model{suffix}", FILES)

@@ -21,7 +21,7 @@ DEFAULT_MODEL = "english-small"
 
 
 def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
-    """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the usual packaged model).
+    """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the usual packaged one).
 
     A name is that of a packaged model, or of a published one that `elmo pull` has brought here. `weights` is for an
     options file whose weights are elsewhere.

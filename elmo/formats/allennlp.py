@@ -157,7 +157,9 @@ def _is_options(source: Source) -> bool:
         return False
     try:
         options = json.loads(source.read(MOST_OPTIONS))
-    except (OSError, RecursionError, json.JSONDecodeError, UnicodeDecodeError):
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(options, dict) and isinstance(options.get("lstm"), dict)
 

@@ -25,7 +25,12 @@ def read_state_dict(source: Source) -> dict[str, Tensor]:
 
 def read_state_headers(source: Source) -> dict[str, Tensor]:
     """As `read_state_dict`, but the tensors have shapes and types and no numbers."""
-    return _read(source, FakeTensorMode())
+    found = _read(source, FakeTensorMode())
+    stored = {part._cdata: part.nbytes() for part in (tensor.untyped_storage() for tensor in found.values())}
+    if sum(stored.values()) > source.size:
+        said = f"{sum(stored.values()):,} bytes of numbers are announced in {source.size:,}"
+        raise InputError(f"{source.label}: not a whole state dict of torch ({said}); fetch or copy it again")
+    return found
 
 
 def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
