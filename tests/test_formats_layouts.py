@@ -26,12 +26,14 @@ from bilm_files import (
     write_tar,
     write_zip,
 )
+from command import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import elmo
 from elmo import formats
 from elmo.embedding.embedder import Embedder
+from elmo.embedding.store import read_vectors
 from elmo.errors import InputError
 from elmo.formats import allennlp, native
 from elmo.model.bilm import BiLM
@@ -383,3 +385,33 @@ def test_gzip_of_a_vocabulary_is_a_plain_one(tmp_path):
         one = elmo.load(write_folder(tmp_path / "a", files)).embed(TEXT)
         other = elmo.load(write_folder(tmp_path / "b", zipped)).embed(TEXT)
     assert_same(one, other)
+
+
+# The command line
+
+
+def test_the_command_line_reads_a_zip_of_a_model_that_reads_words(tmp_path):
+    path, weights = as_nlpl_zip(tmp_path / "model", READS_WORDS)
+    text = tmp_path / "text.txt"
+    text.write_text("".join(" ".join(tokens) + "\n" for tokens in TEXT), encoding="utf-8")
+    done = run("info", path, "--json")
+    shown = json.loads(done.stdout)
+    assert (shown["reads"], shown["vocabulary"], shown["vector size"]) == ("words", 6, 8)
+    assert shown["bytes on disk"] == path.stat().st_size
+    assert run("convert", path, tmp_path / "native").stdout.endswith("written as native\n")
+    for model in (path, tmp_path / "native"):
+        out = tmp_path / f"{model.name}.hdf5"
+        assert run("embed", text, out, "--model", model, "--pretokenized").returncode == 0
+        with read_vectors(out) as vectors:
+            found = [vectors[row] for row in range(len(vectors))]
+        assert_same(found, expected(TEXT, READS_WORDS, weights, VOCABULARY))
+
+
+def test_the_command_line_takes_two_paths(tmp_path):
+    files, _ = published_files(CHARACTERS)
+    write_folder(tmp_path / "there", {"weights.hdf5": files["weights.hdf5"]})
+    (tmp_path / "my.json").write_bytes(files["options.json"])
+    two = [tmp_path / "my.json", "--weights", tmp_path / "there" / "weights.hdf5"]
+    assert json.loads(run("info", "--json", *two).stdout)["reads"] == "characters"
+    assert run("convert", two[0], tmp_path / "native", *two[1:]).returncode == 0
+    assert formats.load(tmp_path / "native").config == formats.load(two[0], two[2]).config
