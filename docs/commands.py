@@ -11,6 +11,8 @@ COMMANDS = (
     ("train",),
     ("embed",),
     ("perplexity",),
+    ("score",),
+    ("substitutes",),
     ("info",),
     ("convert",),
     ("models",),

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import elmo
 from elmo import config
 from elmo.errors import InputError
+from elmo.terminal import Counter, print_table
 
 HERE = Path(__file__).parent
 RECIPES = HERE / "recipes"
@@ -79,6 +80,10 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--train", action="append", metavar="TEXT", help="text files or a pattern; may be repeated")
     train.add_argument("--heldout", action="append", metavar="TEXT", help="text for the perplexities")
     train.add_argument("--output", metavar="FOLDER", help="where the run goes: its model is in FOLDER/model")
+    train.add_argument("--init-from", metavar="MODEL", help="go on from a model's weights (fine-tuning)")
+    train.add_argument(
+        "--vocab", choices=["keep", "replace", "extend"], help="what becomes of that model's vocabulary (default: keep)"
+    )
     train.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between white space")
     train.add_argument("--resume", action="store_true", help="go on with the run in FOLDER, exactly")
     train.add_argument("--dry-run", action="store_true", help="only tell parameters, steps, memory and hours")
@@ -104,12 +109,7 @@ def build_parser() -> argparse.ArgumentParser:
     embed.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     embed.add_argument("--quiet", action="store_true", help="show no progress")
 
-    perplexity = _verb(verbs, "perplexity", perplexity_verb, "full-softmax perplexity of a text, both directions")
-    perplexity.add_argument("text", nargs="+", help="text files or patterns")
-    _model(perplexity)
-    perplexity.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between spaces")
-    perplexity.add_argument("--max-words", type=int, metavar="N", help="only the beginning of the text")
-    perplexity.add_argument("--json", action="store_true", help="print JSON")
+    _language_model_verbs(verbs)
 
     info = _verb(verbs, "info", info_verb, "what a model is, from its headers alone")
     info.add_argument("model", nargs="?", default="default")
@@ -167,6 +167,33 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _language_model_verbs(verbs: Any) -> None:
+    """Those that need a model's softmax."""
+    perplexity = _verb(verbs, "perplexity", perplexity_verb, "full-softmax perplexity of a text, both directions")
+    perplexity.add_argument("text", nargs="+", help="text files or patterns")
+    _model(perplexity)
+    perplexity.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between spaces")
+    perplexity.add_argument("--max-words", type=int, metavar="N", help="only the beginning of the text")
+    perplexity.add_argument("--json", action="store_true", help="print JSON")
+
+    score = _verb(verbs, "score", score_verb, "log-probability of each token of a text, forward and backward")
+    score.add_argument("text", help="text (.txt, .gz, .xz), one sentence a line, or - for standard input")
+    _model(score)
+    score.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
+    score.add_argument("--json", action="store_true", help="print JSON lines")
+
+    substitutes = _verb(verbs, "substitutes", substitutes_verb, "the most probable words at a place of a sentence")
+    substitutes.add_argument("sentence", help="its tokens, between spaces")
+    substitutes.add_argument("--word", metavar="WORD", help="the token to be replaced, where it stands first")
+    substitutes.add_argument("--position", type=int, metavar="N", help="or its place, the first is 0")
+    _model(substitutes)
+    substitutes.add_argument(
+        "--side", choices=["both", "forward", "backward"], default="both", help="what is looked at"
+    )
+    substitutes.add_argument("-k", type=int, default=10, metavar="N", help="how many")
+    substitutes.add_argument("--json", action="store_true", help="print JSON")
+
+
 def _verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     if run is not None:
@@ -217,13 +244,18 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
         values = config.to_dict(train.read_record(record))
     if recipe is not None:
         values = config.merge(values, config.load_toml(find_recipe(recipe)))
-    flags = {name: getattr(arguments, name) for name in ("train", "heldout", "output") if getattr(arguments, name)}
+    given = {name: getattr(arguments, name) for name in ("train", "heldout", "output", "init_from")}
+    flags = {name: value for name, value in (given | {"init_vocab": arguments.vocab}).items() if value}
     if arguments.pretokenized:
         flags["text"] = {"tokens": "whitespace", "sentences": "line"}
     values = config.merge(config.merge(values, flags), config.parse_overrides(overrides))
     for name in ("train", "output"):
         if name not in values:
             raise InputError(f"--{name} is missing; for example: elmo train --train 'corpus/*.txt' --output run/")
+    if values.get("init_from") and not arguments.resume:
+        from elmo.pretraining import initial
+
+        values = config.merge(initial.settings_of(values["init_from"]), values)
     return values
 
 
@@ -252,7 +284,7 @@ def embed_verb(arguments: argparse.Namespace) -> None:
     embedder = Embedder.load(
         arguments.model, weights=arguments.weights, memory=parse_bytes(arguments.memory), **options
     )
-    with _Counter("sentences", arguments.quiet) as counter:
+    with Counter("sentences", arguments.quiet) as counter:
         done = embed_file(
             embedder,
             arguments.input,
@@ -281,7 +313,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     model = formats.load(arguments.model)
     text = TextConfig("whitespace", "line") if arguments.pretokenized else model.text or TextConfig()
     paths = corpus.expand(arguments.text)
-    with _Counter("words", quiet=False) as counter:
+    with Counter("words", quiet=False) as counter:
         report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
     if arguments.json:
         print(json.dumps(report, indent=2))
@@ -291,10 +323,46 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
         for policy, numbers in report["perplexity"].items()
         for which, suffix in (("all words", ""), ("unknown words left out", "_known"))
     ]
-    _table(["state", "over", "forward", "backward", "mean"], rows)
+    print_table(["state", "over", "forward", "backward", "mean"], rows)
     numbers = report["perplexity"]["carry"]
     print(f"{numbers['tokens']:,} words and sentence ends, {numbers['unknown_rate']:.2%} unknown to the vocabulary")
     print(f"vocabulary: {report['vocabulary']['size']:,} words, sha256 {report['vocabulary']['sha256']}")
+
+
+def score_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+    from elmo.embedding.job import read_lines
+    from elmo.pretraining.scoring import Scorer
+
+    model = formats.load(arguments.model)
+    tokenizer = _tokenizer(model.text, arguments.pretokenized)
+    for scores in Scorer(model).score(tokenizer.tokens(line) for line in read_lines(arguments.text)):
+        columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
+        if arguments.json:
+            rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}
+            print(json.dumps({"tokens": scores.tokens, **columns, **rest}, ensure_ascii=False))
+            continue
+        for token, forward, backward, known in zip(scores.tokens, *columns.values(), scores.known, strict=True):
+            print("\t".join([token, f"{forward:.4f}", f"{backward:.4f}", *([] if known else ["unknown"])]))
+        print()
+
+
+def substitutes_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+    from elmo.pretraining.scoring import substitutes
+
+    tokens = arguments.sentence.split()
+    if (arguments.word is None) == (arguments.position is None):
+        raise InputError("which token? give one of --word and --position")
+    if arguments.word is not None and arguments.word not in tokens:
+        raise InputError(f"--word {arguments.word!r} is not a token of {arguments.sentence!r}")
+    place = arguments.position if arguments.word is None else tokens.index(arguments.word)
+    found = substitutes(formats.load(arguments.model), tokens, place, arguments.k, arguments.side)
+    if arguments.json:
+        print(json.dumps([vars(each) for each in found], indent=2, ensure_ascii=False))
+        return
+    rows = [[each.word, *(f"{p:.3f}" for p in (each.log_probability, each.forward, each.backward))] for each in found]
+    print_table(["word", f"log p ({arguments.side})", "forward", "backward"], rows)
 
 
 def info_verb(arguments: argparse.Namespace) -> None:
@@ -304,7 +372,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
     values = {
         "path": str(found.path),
         "format": found.format,
-        "reads": "words" if found.config.char_cnn is None else "characters",
+        "reads": found.config.reads,
         "parameters": found.parameters,
         "stored as": found.dtype,
         "bytes on disk": found.bytes_on_disk,
@@ -356,7 +424,7 @@ def models_verb(arguments: argparse.Namespace) -> None:
         [model.name, "yes" if cache.is_pulled(model) else "", model.language, model.layout, model.about]
         for model in published.models()
     ]
-    _table(["name", "here", "language", "layout", "about"], rows)
+    print_table(["name", "here", "language", "layout", "about"], rows)
     print(f"cache: {cache.cache_folder()}; elmo pull NAME brings one here, and then elmo.load(NAME) opens it")
 
 
@@ -374,7 +442,7 @@ def pull_verb(arguments: argparse.Namespace) -> None:
         TimeRemainingColumn(),
     )
     for name in arguments.names:
-        with _Counter(name, arguments.quiet, *columns) as counter:
+        with Counter(name, arguments.quiet, *columns) as counter:
             pulled = pull(name, lambda file, done, total: counter.update(done, total))
         model = pulled.model
         print(f"{pulled.path}: {model.name}, {'downloaded' if pulled.new else 'here already'}")
@@ -455,7 +523,7 @@ def _print_senses(rows: Sequence[Any]) -> None:
         f"How often the nearest other occurrence of a word has its sense ({rows[0].occurrences} labelled occurrences):"
     )
     words = list(rows[0].by_word)
-    _table(
+    print_table(
         ["layer", "all", *words],
         [[str(row.layer), f"{row.accuracy:.1%}", *(f"{row.by_word[word]:.0%}" for word in words)] for row in rows],
     )
@@ -503,7 +571,7 @@ def _print_bench(measured: Any) -> None:
         for row in measured.rows
     ]
     head = ["precision", "tokens/s", "20 tokens, ms", "LSTM GFLOP/s", "of the most", "memory, MB", "smallest cosine"]
-    _table(head, rows)
+    print_table(head, rows)
 
 
 def demo_verb(arguments: argparse.Namespace) -> None:
@@ -523,39 +591,3 @@ def demo_verb(arguments: argparse.Namespace) -> None:
         _print_neighbors(queries, neighbors.run_many(embedder, sentences, queries, k=2))
         print()
     _print_senses(senses.run(embedder, senses.read_occurrences(SENSES)))
-
-
-# Printing
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*head, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
-
-
-class _Counter:
-    """How many are done and how fast, on the terminal only."""
-
-    def __init__(self, what: str, quiet: bool, *columns: Any) -> None:
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True)
-        columns = columns or (SpinnerColumn(), TextColumn("{task.completed:,} " + what), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
-        self._task = self._progress.add_task(what, total=None)
-
-    def update(self, done: int, total: int | None = None) -> None:
-        self._progress.update(self._task, completed=done, total=total)
-
-    def __enter__(self) -> "_Counter":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()

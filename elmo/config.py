@@ -66,6 +66,14 @@ def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
+def difference(old: Any, new: Any) -> tuple[Any, Any]:
+    """Only the parts of two configurations, as plain values, that are not the same."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return old, new
+    parts = {key: difference(old.get(key), new.get(key)) for key in new if new[key] != old.get(key)}
+    return {key: was for key, (was, _) in parts.items()}, {key: now for key, (_, now) in parts.items()}
+
+
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     """`["optim.lr=0.1", "train=a.txt"]` -> `{"optim": {"lr": 0.1}, "train": "a.txt"}`; values are TOML, else text."""
     values: dict[str, Any] = {}

@@ -21,6 +21,7 @@ from elmo.embedding.words import WordVectors, encoder
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM
 from elmo.text.batching import by_length
+from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import LstmState
@@ -56,7 +57,8 @@ class Embedder:
       `keep_state`: then it goes on where the last call ended, until `reset_state`.
     - "warm": a neutral text (`warm_text`, tokens parted by spaces), read once; the same for every sentence.
 
-    `vocabulary` is needed where the model reads words: the lines of its table. Other words are its `<UNK>`.
+    `vocabulary` is needed where the model reads words: the lines of its table (other words are its `<UNK>`), or the
+    lexicon of one that reads words and code points.
 
     `precision` is that of the matrix products. On a CPU the weights are packed for them; `library` forces one.
 
@@ -71,7 +73,7 @@ class Embedder:
         bilm: BiLM,
         *,
         text: TextConfig | None = None,
-        vocabulary: Vocabulary | None = None,
+        vocabulary: Vocabulary | Lexicon | None = None,
         device: str | torch.device | None = None,
         precision: ops.Precision = "float32",
         library: ops.Library | None = None,
@@ -114,7 +116,7 @@ class Embedder:
         `weights` is for an options file whose weights are elsewhere.
         """
         model = formats.load(path, weights)
-        bilm, text, vocabulary = model.bilm(), model.text, model.vocabulary
+        bilm, text, vocabulary = model.bilm(), model.text, model.inputs
         del model  # or it would hold the weights that are released
         return cls(bilm, text=text, vocabulary=vocabulary, release=True, **options)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.text.characters import encode_words
+from elmo.text.lexicon import Lexicon
 from elmo.text.vocabulary import Vocabulary
 
 CACHE_BYTES = 32_000_000
@@ -18,11 +19,16 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 """Words -> their rows (W, C) in `Batch.char_ids`."""
 
 
-def encoder(config: BiLMConfig, vocabulary: Vocabulary | None) -> Encode:
-    """How a model of this configuration reads words: by their characters, or by their lines in its vocabulary."""
+def encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None) -> Encode:
+    """How a model of this configuration reads words: by their bytes, by their lines in its vocabulary, or by ids of
+    words and characters."""
+    if config.word_cnn is not None:
+        if not isinstance(vocabulary, Lexicon):
+            raise InputError("the model reads words and characters by their ids in a lexicon, and no lexicon is given")
+        return vocabulary.encode
     if config.char_cnn is not None:
         return partial(encode_words, max_characters=config.char_cnn.max_characters_per_token)
-    if vocabulary is None:
+    if not isinstance(vocabulary, Vocabulary):
         raise InputError("the model reads words by their lines in its vocabulary, and no vocabulary is given")
     if len(vocabulary) != config.n_tokens_vocab:
         raise InputError(f"the vocabulary has {len(vocabulary):,} words; the model has {config.n_tokens_vocab:,}")

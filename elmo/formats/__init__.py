@@ -1,19 +1,19 @@
 """Weights on disk <-> `Model`: what a path holds is told by its content.
 
-Every format is a module with the same four verbs: `recognizes`, `describe`, `load`, `save`.
+Every format is a module with the same verbs: `recognizes`, `describe`, `load`, and `save` in the two that are written.
 """
 
 from pathlib import Path
 from types import ModuleType
 
 from elmo.errors import InputError
-from elmo.formats import allennlp, allennlp_archive, cache, native
+from elmo.formats import allennlp, allennlp_archive, cache, many_langs, native, tensor_bundle, tensorflow
 from elmo.formats.files import is_archive, listed, on_disk
 from elmo.formats.stored import Description as Description
 from elmo.formats.stored import Mix as Mix
 from elmo.formats.stored import Model as Model
 
-FORMATS = (native, allennlp_archive, allennlp)
+FORMATS = (native, many_langs, allennlp_archive, allennlp, tensorflow)
 ASSETS = Path(__file__).parent.parent / "assets"
 TRAINED = "model"
 """Where the folder of a training run has its model."""
@@ -44,6 +44,8 @@ def find(path: str | Path | None = None) -> Path:
         return Path(name) / TRAINED
     if Path(name).exists():
         return Path(name)
+    if tensor_bundle.index_of(Path(name)).is_file():  # TensorFlow calls a checkpoint by what its files have in common
+        return tensor_bundle.index_of(Path(name))
     if name in packaged():
         return ASSETS / name
     pulled = cache.local(name)
@@ -77,7 +79,9 @@ def _format_of(path: Path) -> ModuleType:
             return format_
     raise InputError(
         f"{path}: not a known model; known are a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
-        f" of an options file (JSON) with an HDF5 file of weights, and AllenNLP's model.tar.gz; seen: {_seen(path)}"
+        f" of an options file (JSON) with an HDF5 file of weights, one of {many_langs.EMBEDDER} and"
+        f" {many_langs.ENCODER}, a TensorFlow checkpoint with its options file, and AllenNLP's model.tar.gz;"
+        f" seen: {_seen(path)}"
     )
 
 

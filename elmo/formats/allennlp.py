@@ -62,7 +62,7 @@ def describe(path: Path, weights: Path | None = None) -> Description:
     `weights` is for an options file `path` whose weights are elsewhere.
     """
     parts = _locate(path, weights)
-    options = _read_options(parts.options)
+    options = read_options(parts.options)
     with _opened(parts) as found:
         config, names = _examine(parts, options, found)
         dtypes = sorted({str(found[name].dtype) for name in names.values()})
@@ -77,7 +77,7 @@ def describe(path: Path, weights: Path | None = None) -> Description:
 def load(path: Path, weights: Path | None = None) -> Model:
     """Reads a model; raises InputError where weights and options do not fit together. `weights` as in `describe`."""
     parts = _locate(path, weights)
-    options = _read_options(parts.options)
+    options = read_options(parts.options)
     with _opened(parts) as found:
         config, names = _examine(parts, options, found)
         vocabulary = _vocabulary(parts, config)
@@ -90,6 +90,13 @@ def save(model: Model, path: Path, overwrite: bool = False) -> None:
 
     Options that only the published programs know (`card["options"]` of a loaded model) are written again.
     """
+    if model.config.word_cnn is not None or model.config.lstm.has_projection != (
+        model.config.lstm.dim != model.config.lstm.projection_dim
+    ):
+        raise InputError(
+            f"{path}: the model reads words and code points, or projects where there is nothing to make smaller, for"
+            " which this format has no place; write it as native"
+        )
     if torch.any(model.weights["token_encoder.embedding"][0] != 0):
         raise ValueError("row 0 of token_encoder.embedding is not zero, and this format has no place for it")
     own = to_options(model.config)
@@ -116,7 +123,7 @@ def _locate(path: Path, weights: Path | None) -> Parts:
         return _two_paths(path, weights)
     if path.is_dir() or is_archive(path):
         beside = listed(path)
-        return _parts(_only(path, _options_in(beside), "options"), _weights_in(path, beside), beside)
+        return _parts(only(path, options_in(beside), "options"), _weights_in(path, beside), beside)
     beside = listed(path.parent)
     if not is_hdf5(on_disk(path)):
         return _parts(on_disk(path), _weights_in(path.parent, beside), beside)
@@ -164,15 +171,15 @@ def _is_options(source: Source) -> bool:
     return isinstance(options, dict) and isinstance(options.get("lstm"), dict)
 
 
-def _options_in(files: list[Source]) -> list[Source]:
+def options_in(files: list[Source]) -> list[Source]:
     return [file for file in files if _is_options(file)]
 
 
 def _options_beside(weights: Source, beside: list[Source]) -> Source:
     """Of several options files in the folder that whose name is most like that of the weights."""
-    found = _options_in(beside)
+    found = options_in(beside)
     twins = [file for file in found if file.name.split("options")[0] == weights.name.split("weights")[0]]
-    return _only(weights.path.parent, found if len(found) == 1 else twins, "options")
+    return only(weights.path.parent, found if len(found) == 1 else twins, "options")
 
 
 def _weights_in(place: Path, files: list[Source]) -> Source:
@@ -180,7 +187,7 @@ def _weights_in(place: Path, files: list[Source]) -> Source:
     found = [file for file in files if is_hdf5(file)]
     if len(found) > 1:
         found = [file for file in found if "RNN_0" in _tops(file)]
-    return _only(place, found, "weights")
+    return only(place, found, "weights")
 
 
 def _tops(source: Source) -> set[str]:
@@ -189,7 +196,7 @@ def _tops(source: Source) -> set[str]:
         return {name for name in ("RNN_0", "char_embed", "embedding") if name in file}
 
 
-def _only(place: Path, found: list[Source], what: str) -> Source:
+def only(place: Path, found: list[Source], what: str) -> Source:
     if len(found) == 1:
         return found[0]
     if not found:
@@ -201,7 +208,7 @@ def _only(place: Path, found: list[Source], what: str) -> Source:
 # Reading them
 
 
-def _read_options(source: Source) -> dict[str, Any]:
+def read_options(source: Source) -> dict[str, Any]:
     options = source.json()
     if not isinstance(options, dict) or not isinstance(options.get("lstm"), dict):
         raise InputError(f"{source.label}: no table 'lstm'; the options of a biLM are expected; give their file")
@@ -240,16 +247,26 @@ def _vocabulary(parts: Parts, config: BiLMConfig) -> Vocabulary | None:
     """The words of a model that reads words: of several vocabularies the one with as many words as the table."""
     if config.n_tokens_vocab is None:
         return None
-    rows = config.n_tokens_vocab
     table = (parts.table or parts.weights).label
-    usual = (VOCABULARY, f"{VOCABULARY}.gz")
-    found = [file for file in parts.beside if "vocab" in file.name and file.name.endswith((".txt", ".gz"))]
-    found.sort(key=lambda file: (file.name not in usual, file.name))
-    if not found:
+    found = vocabulary_beside(parts.beside, config.n_tokens_vocab, table)
+    if found is None:
         raise FileNotFoundError(
             f"{parts.weights.path.parent}: no {VOCABULARY} beside {parts.weights.name}; {table} has a table of"
-            f" {rows:,} words, and their list, a word a line, is needed"
+            f" {config.n_tokens_vocab:,} words, and their list, a word a line, is needed"
         )
+    return found
+
+
+def vocabulary_beside(files: list[Source], rows: int, table: str) -> Vocabulary | None:
+    """The vocabulary of `rows` words among the files; None where there is none at all.
+
+    Raises InputError where those that there are do not belong to `table`, which has the rows.
+    """
+    usual = (VOCABULARY, f"{VOCABULARY}.gz")
+    found = [file for file in files if "vocab" in file.name and file.name.endswith((".txt", ".gz"))]
+    found.sort(key=lambda file: (file.name not in usual, file.name))
+    if not found:
+        return None
     read = [(file, Vocabulary.parse(file.read(MOST_WORD_BYTES * (rows + 8)), file.label)) for file in found]
     for _, vocabulary in read:
         if len(vocabulary) == rows:

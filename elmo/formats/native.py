@@ -2,6 +2,7 @@
 
 - `config.json`: `{"format": "elmo-torch", "version": 1, "model": BiLMConfig, "text": TextConfig or null, "card": {}}`,
   and `"mixes": [Mix]` where a task's model learned some
+- `lexicon.json`: the ids of words and code points, of a model that reads both
 - `model.safetensors`: `bilm.*` and, where there is a softmax, `lm_head.*`; float32, or float16 to be half as large
 """
 
@@ -20,6 +21,8 @@ from elmo.errors import InputError
 from elmo.formats.stored import Description, Mix, Model, Shape, check_shapes, weight_shapes
 from elmo.formats.whole import whole
 from elmo.model.bilm import BiLMConfig
+from elmo.model.word_cnn import WordCnnConfig
+from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
@@ -28,7 +31,7 @@ Dtype = Literal["float32", "float16"]
 FORMAT = "elmo-torch"
 VERSION = 1
 DTYPES = {"F32": "float32", "F16": "float16"}  # as safetensors calls them, as all others do
-CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocab.txt"
+CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
 
 
 def recognizes(path: Path) -> bool:
@@ -58,7 +61,8 @@ def load(path: Path) -> Model:
     names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
     bilm, lm_head = _parts({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
     mixes = _read_config(_folder(path) / CONFIG)[3]
-    return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, mixes)
+    lexicon = None if found.config.word_cnn is None else _read_lexicon(_folder(path) / LEXICON, found.config.word_cnn)
+    return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, mixes, lexicon)
 
 
 def _read_weight(file: Path, name: str) -> Tensor:
@@ -95,12 +99,16 @@ def save(
         (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)
         if model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
+        if model.lexicon is not None:
+            (folder / LEXICON).write_text(json.dumps(vars(model.lexicon), ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _model_values(config: BiLMConfig) -> dict[str, Any]:
     """As JSON values; what only models that read words have is left out of the others, which older versions read."""
     values = to_dict(config)
-    return values if config.n_tokens_vocab is not None else {k: v for k, v in values.items() if k != "n_tokens_vocab"}
+    if not config.lstm.always_project:
+        del values["lstm"]["always_project"]
+    return {key: value for key, value in values.items() if value is not None or key == "char_cnn"}
 
 
 def _folder(path: Path) -> Path:
@@ -147,6 +155,23 @@ def _parts(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None
 def _read_vocabulary(folder: Path) -> Vocabulary | None:
     file = folder / VOCABULARY
     return Vocabulary.load(file) if file.is_file() else None
+
+
+def _read_lexicon(file: Path, config: WordCnnConfig) -> Lexicon:
+    """Every id is a row of its table."""
+    characters = 1 if config.char_cnn is None else config.char_cnn.n_characters
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        for part, rows in (("words", config.n_words), ("characters", characters)):
+            if not all(type(index) is int and 0 <= index < rows - 1 for index in (values[part] or {}).values()):
+                raise InputError(f"{part} has an id that is no number below {rows - 1}")
+        return Lexicon(values["words"], values["characters"], values["max_characters"])
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{file}: no such file; the model needs the ids of its words and characters") from error
+    except InputError as error:
+        raise InputError(f"{file}: {error}; copy it again") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file}: not the ids of words and characters ({error}); copy it again") from error
 
 
 def _check(

@@ -11,6 +11,7 @@ from torch import Tensor
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.elmo import Elmo
+from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
@@ -49,6 +50,13 @@ class Model:
     """Where the model comes from: plain JSON values."""
     mixes: tuple[Mix, ...] = ()
     """What a task's model learned about the layers, where the model comes out of one."""
+    lexicon: Lexicon | None = None
+    """The ids of words and code points, of a model that reads both (`word_cnn`)."""
+
+    @property
+    def inputs(self) -> Vocabulary | Lexicon | None:
+        """What gives the words that the model reads their ids, where these are not bytes."""
+        return self.lexicon or self.vocabulary
 
     def elmo(self, dropout: float = 0.5, frozen: bool = True) -> Elmo:
         """The network with its learned mixes, in their order; one that begins anew where there is none."""

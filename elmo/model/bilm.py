@@ -15,6 +15,7 @@ from elmo import ops
 from elmo.config import ConfigError
 from elmo.model.char_cnn import CharCnn, CharCnnConfig, PackedCharCnn
 from elmo.model.lstm import BiLstmLayer, LstmConfig, PackedBiLstmLayer
+from elmo.model.word_cnn import PackedWordCnn, WordCnn, WordCnnConfig
 from elmo.model.word_table import WordTable
 from elmo.types import Batch, BiLMOutput, LstmState
 
@@ -23,24 +24,42 @@ from elmo.types import Batch, BiLMOutput, LstmState
 class BiLMConfig:
     """Everything that fixes the shape of a biLM, by the names of the published `options.json`.
 
-    A model reads characters (`char_cnn`) or words (`n_tokens_vocab`, and `char_cnn` is None).
+    A model reads characters (`char_cnn`), words (`n_tokens_vocab`) or both (`word_cnn`); the other two are None.
     """
 
     lstm: LstmConfig = field(default_factory=LstmConfig)
     char_cnn: CharCnnConfig | None = field(default_factory=CharCnnConfig)
     n_tokens_vocab: int | None = None
     """Words in the table of a model that reads words."""
+    word_cnn: WordCnnConfig | None = None
 
     def __post_init__(self) -> None:
-        if (self.char_cnn is None) == (self.n_tokens_vocab is None):
-            raise ConfigError("a model reads characters or words: give one of char_cnn and n_tokens_vocab, not both")
+        given = [part for part in (self.char_cnn, self.n_tokens_vocab, self.word_cnn) if part is not None]
+        if len(given) != 1:
+            raise ConfigError(
+                f"{len(given)} of char_cnn, n_tokens_vocab and word_cnn are given; a model reads characters, words or"
+                " both: exactly one is expected"
+            )
         if self.n_tokens_vocab is not None and self.n_tokens_vocab < 1:
             raise ConfigError(f"n_tokens_vocab is {self.n_tokens_vocab}; at least 1 is expected")
 
     @property
+    def reads(self) -> str:
+        """What the model knows a token by."""
+        if self.word_cnn is None:
+            return "words" if self.char_cnn is None else "characters"
+        parts = {"words": self.word_cnn.n_words, "code points": self.word_cnn.char_cnn}
+        return " and ".join(part for part, there in parts.items() if there)
+
+    @property
     def ids_per_token(self) -> int:
         """C, the size of a token's row in `Batch.char_ids`: its characters, or 1 where the model reads words."""
+        if self.word_cnn is not None:
+            return self.word_cnn.ids_per_token
         return 1 if self.char_cnn is None else self.char_cnn.max_characters_per_token
+
+
+TokenEncoder = CharCnn | PackedCharCnn | WordTable | WordCnn | PackedWordCnn
 
 
 class BiLM(nn.Module):
@@ -49,7 +68,7 @@ class BiLM(nn.Module):
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
         self.config = config
-        self.token_encoder: CharCnn | PackedCharCnn | WordTable = _token_encoder(config)
+        self.token_encoder: TokenEncoder = _token_encoder(config)
         self.layers = nn.ModuleList(BiLstmLayer(config.lstm) for _ in range(config.lstm.n_layers))
 
     def packed(
@@ -64,13 +83,9 @@ class BiLM(nn.Module):
             return self
         with torch.device("meta"):
             packed = BiLM(self.config)
-        encoder = self.token_encoder
-        if isinstance(encoder, CharCnn):  # a table of words is only looked up in
-            packed.token_encoder = PackedCharCnn(encoder, precision, library)
-            if release:
-                encoder.to("meta")
-        else:
-            packed.token_encoder = encoder
+        packed.token_encoder = _packed_encoder(self.token_encoder, precision, library)
+        if release and packed.token_encoder is not self.token_encoder:
+            self.token_encoder.to("meta")
         for number, layer in enumerate(self.layers):
             packed.layers[number] = PackedBiLstmLayer(layer, precision, library)  # type: ignore[arg-type]
             if release:
@@ -145,12 +160,22 @@ class BiLM(nn.Module):
         return torch.stack(outputs), LstmState(torch.stack(hiddens), torch.stack(cells))
 
 
-def _token_encoder(config: BiLMConfig) -> CharCnn | WordTable:
+def _token_encoder(config: BiLMConfig) -> TokenEncoder:
     size = config.lstm.projection_dim
+    if config.word_cnn is not None:
+        return WordCnn(config.word_cnn, size)
     if config.char_cnn is not None:
         return CharCnn(config.char_cnn, size)
     assert config.n_tokens_vocab is not None
     return WordTable(config.n_tokens_vocab, size)
+
+
+def _packed_encoder(encoder: TokenEncoder, precision: ops.Precision, library: ops.Library | None) -> TokenEncoder:
+    if isinstance(encoder, CharCnn):
+        return PackedCharCnn(encoder, precision, library)
+    if isinstance(encoder, WordCnn):
+        return PackedWordCnn(encoder, precision, library)
+    return encoder  # a table of words is only looked up in
 
 
 def _reversal(lengths: Int[Tensor, " B"], steps: int) -> Int[Tensor, "B T"]:

@@ -34,6 +34,8 @@ class LstmConfig:
     use_skip_connections: bool = True
     forget_bias: float = 1.0
     """Added to the forget gate at run time."""
+    always_project: bool = False
+    """Whether there is a projection also where `dim` is `projection_dim`."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "projection_dim", "n_layers"):
@@ -43,6 +45,11 @@ class LstmConfig:
             clip = getattr(self, name)
             if clip is not None and clip <= 0:
                 raise ConfigError(f"{name} is {clip}; a positive number is expected, or nothing for no clip")
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether the output is a projection of the memory."""
+        return self.always_project or self.dim != self.projection_dim
 
 
 class BiLstmLayer(nn.Module):
@@ -55,7 +62,7 @@ class BiLstmLayer(nn.Module):
         self.weight_input = nn.Parameter(torch.empty(2, 4 * hidden, size))
         self.weight_state = nn.Parameter(torch.empty(2, 4 * hidden, size))
         self.bias = nn.Parameter(torch.zeros(2, 4 * hidden))
-        self.weight_projection = nn.Parameter(torch.empty(2, size, hidden)) if hidden != size else None
+        self.weight_projection = nn.Parameter(torch.empty(2, size, hidden)) if config.has_projection else None
         # The bounds of Glorot and Bengio (2010), input and state taken as one matrix.
         for weight, fan in ((self.weight_input, 4 * hidden + 2 * size), (self.weight_state, 4 * hidden + 2 * size)):
             nn.init.uniform_(weight, -((6 / fan) ** 0.5), (6 / fan) ** 0.5)

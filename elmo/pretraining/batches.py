@@ -56,6 +56,8 @@ class ReaderConfig:
     """A longer document is read as several."""
     buffer_characters: int = corpus.BUFFER_CHARACTERS
     """Text in memory from which the next document is drawn when shuffling."""
+    reads_words: bool = False
+    """Whether the model reads words: their ids in the vocabulary then stand in the place of characters."""
 
     @property
     def own_streams(self) -> range:
@@ -163,12 +165,20 @@ class LmReader:
         targets[:, ~real] = IGNORED
         keep, starts = np.array([span.keep for span in spans]), np.array([span.starts for span in spans])
         return LmBatch(
-            char_ids=torch.from_numpy(encode_words(list(rows), self.config.max_characters).astype(np.int64)),
+            char_ids=torch.from_numpy(self._encode(list(rows)).astype(np.int64)),
             inputs=torch.from_numpy(inputs.reshape(shape)),
             targets=torch.from_numpy(targets),
             keep=torch.from_numpy(np.stack([keep, keep])),
             starts=torch.from_numpy(np.stack([starts, starts])),
             position=self.position(),
+        )
+
+    def _encode(self, words: list[str]) -> np.ndarray:
+        """What the model sees of every word, (W, C)."""
+        return (
+            self._vocabulary.encode(words)
+            if self.config.reads_words
+            else encode_words(words, self.config.max_characters)
         )
 
     def _resume(self, paths: Sequence[Path], position: dict[str, Any]) -> "_Dealer":

@@ -83,13 +83,15 @@ class HeldOut:
     max_characters: int = 50
     max_words: int | None = None
     """Only the beginning of the text: as many windows as this holds, and one at least."""
+    reads_words: bool = False
 
     def windows(self, rank: int = 0, world: int = 1) -> tuple[Iterator[LmBatch], int]:
         """The windows of one process, and how many streams they have."""
         streams = max(1, STREAMS // world) * world
         config = ReaderConfig(
-            streams, WINDOW, 0, False, 1, self.max_characters, rank, world, document_characters=DOCUMENT_CHARACTERS
-        )
+            streams, WINDOW, 0, False, 1, self.max_characters, rank, world,
+            document_characters=DOCUMENT_CHARACTERS, reads_words=self.reads_words,
+        )  # fmt: skip
         reader: Iterator[LmBatch] = LmReader(self.paths, self.vocabulary, self.text, config)
         if self.max_words is not None:
             reader = _beginning(reader, self.max_words / world)
@@ -165,6 +167,19 @@ def _perplexity(sums: list[list[float]]) -> Perplexity:
     return Perplexity(int(tokens), (int(unknown_f), int(unknown_b)), (all_f, all_b), (known_f, known_b))
 
 
+def softmax_of(model: Model) -> tuple[Vocabulary, LmHead]:
+    """The vocabulary and the softmax of a stored model; raises InputError where it has none."""
+    if model.lm_head is None or model.vocabulary is None:
+        reason = model.card.get("softmax", "its format has none")
+        raise InputError(
+            f"the model has no softmax ({reason}), so it gives no word a probability; use one that `elmo train` made,"
+            " or a TensorFlow checkpoint with its vocab.txt"
+        )
+    lm_head = LmHead(len(model.vocabulary), model.config.lstm.projection_dim)
+    lm_head.load_state_dict(model.lm_head)
+    return model.vocabulary, lm_head
+
+
 def report(
     model: Model,
     paths: Sequence[Path],
@@ -173,15 +188,9 @@ def report(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """`elmo perplexity`: the numbers of a stored model under both state policies, with its vocabulary's identity."""
-    if model.lm_head is None or model.vocabulary is None:
-        raise InputError("the model has no softmax, so it has no perplexity; use one that `elmo train` made")
-    if model.config.char_cnn is None:
-        raise InputError("the model reads words; perplexity is measured of models that read characters")
-    vocabulary = model.vocabulary
-    lm_head = LmHead(len(vocabulary), model.config.lstm.projection_dim)
-    lm_head.load_state_dict(model.lm_head)
-    characters = model.config.ids_per_token
-    heldout = HeldOut(paths, text, vocabulary, characters, max_words)
+    vocabulary, lm_head = softmax_of(model)
+    config = model.config
+    heldout = HeldOut(paths, text, vocabulary, config.ids_per_token, max_words, config.n_tokens_vocab is not None)
     bilm = model.bilm()
     measured = perplexities(tally(bilm, lm_head, heldout, progress=progress))
     return {

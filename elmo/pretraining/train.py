@@ -22,10 +22,13 @@ from torch import Tensor, nn
 from elmo import config as configs
 from elmo.errors import InputError
 from elmo.formats import Model, native
+from elmo.formats import describe as describe_model
+from elmo.formats import load as load_model
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.batches import ReaderConfig, prefetch
+from elmo.pretraining.initial import InitVocab, begin_from, check_source, initial_vocabulary
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
 from elmo.text import corpus
@@ -52,6 +55,10 @@ class TrainConfig:
     train: tuple[str, ...]
     output: str
     heldout: tuple[str, ...] = ()
+    init_from: str | None = None
+    """A model whose weights the run begins with; `model` is then its configuration."""
+    init_vocab: InitVocab = "keep"
+    """Of a run with `init_from`: whether the model's vocabulary is kept, replaced or extended; see `initial`."""
     vocab: str | None = None
     """A vocabulary file to use; by default it is counted from the training text."""
     vocab_size: int = 50_000
@@ -116,6 +123,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     paths, heldout_paths = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
     checkpoint = newest_checkpoint(folder / "checkpoints")
     _check_output(config, checkpoint, resume or dry_run)
+    _check_source(config, begun=(folder / "corpus.json").exists())
     fabric = launch(config.accelerator, devices, nodes, config.precision)
     vocabulary, counts = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
@@ -124,6 +132,8 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
 
     seed_step(config.seed, -1, 0)
     language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=fabric.world_size == 1)
+    if config.init_from is not None and not (checkpoint is not None and resume):
+        begin_from(language_model, vocabulary, load_model(config.init_from))
     optimizer = build_optimizer(language_model.bilm.parameters(), config.optim, language_model.lm_head.parameters())
     model, optimizer = fabric.setup(language_model, optimizer)
     reader = _reader_config(config, fabric)
@@ -180,6 +190,8 @@ def export(
         "heldout": [Path(pattern).name for pattern in config.heldout],
         "perplexity": {policy: perplexity.summary() for policy, perplexity in measured.items()},
     }
+    if config.init_from is not None:
+        card["init_from"] = {"model": Path(config.init_from).name, "vocab": config.init_vocab}
     stored = Model(config.model, model.bilm.state_dict(), model.lm_head.state_dict(), vocabulary, config.text, card)
     native.save(stored, folder / "model", overwrite=True)
 
@@ -233,6 +245,17 @@ def _check_numbers(config: TrainConfig) -> None:
         )
 
 
+def _check_source(config: TrainConfig, begun: bool) -> None:
+    """Refuses a model that the run cannot begin from; a run that has begun has its words and needs them no more."""
+    if config.init_from is None:
+        if config.init_vocab != "keep":
+            raise InputError(
+                f"init_vocab is {config.init_vocab!r}, and there is no model to begin from: --init-from MODEL"
+            )
+    elif not begun:
+        check_source(config.init_from, config.init_vocab, config.model, config.vocab)
+
+
 def _check_output(config: TrainConfig, checkpoint: Path | None, may_exist: bool) -> None:
     """Refuses to overwrite a run, and to resume one under settings that would make it another."""
     folder = Path(config.output)
@@ -251,7 +274,7 @@ def _check_output(config: TrainConfig, checkpoint: Path | None, may_exist: bool)
     old, new = _fixed(read_record(record)), _fixed(config)
     for key in new:
         if new[key] != old[key]:
-            was, now = _difference(old[key], new[key])
+            was, now = configs.difference(old[key], new[key])
             raise InputError(
                 f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
                 " another --output"
@@ -270,14 +293,6 @@ def _fixed(config: TrainConfig) -> dict[str, Any]:
     """The settings that a resumed run has from its beginning."""
     whole = {key: value for key, value in configs.to_dict(config).items() if key not in MAY_CHANGE}
     return whole | {"optim.name": config.optim.name, "loop.accumulate": config.loop.accumulate}
-
-
-def _difference(old: Any, new: Any) -> tuple[Any, Any]:
-    """Only the parts of two tables that are not the same."""
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return old, new
-    parts = {key: _difference(old[key], new[key]) for key in new if new[key] != old[key]}
-    return {key: was for key, (was, _) in parts.items()}, {key: now for key, (_, now) in parts.items()}
 
 
 def _count(
@@ -326,12 +341,13 @@ def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[
             sys.stderr.write(f"\rcounting words: {tokens:,}")
 
     given = None if config.vocab is None else Vocabulary.load(Path(config.vocab))
+    own = None if config.init_from is None else describe_model(config.init_from).vocabulary
     sentences = corpus.sentences(paths, Tokenizer(config.text))
     vocabulary, counts = count_vocabulary(sentences, config.vocab_size, config.min_count, progress)
     progress(counts.tokens)
     if counts.tokens == 0:
         raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
-    return given or vocabulary, counts
+    return initial_vocabulary(own, given or vocabulary, config.init_vocab), counts
 
 
 def _estimate(

@@ -16,16 +16,18 @@ from torch import Tensor
 
 from elmo.errors import InputError
 from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.lexicon import Lexicon
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import Batch
 
 
 def to_batch(
-    sentences: Sequence[Sequence[str]], max_characters: int = 50, vocabulary: Vocabulary | None = None
+    sentences: Sequence[Sequence[str]], max_characters: int = 50, vocabulary: Vocabulary | Lexicon | None = None
 ) -> Batch:
     """Tokenised sentences as a batch, `<S>` and `</S>` around each; an empty sentence is these two alone.
 
-    `vocabulary` is for a model that reads words: then each token is one id.
+    `vocabulary` is for a model that reads words: then each token is one id; a lexicon for one that reads words and
+    code points.
     """
     check_tokens(sentences)
     encode = partial(encode_words, max_characters=max_characters) if vocabulary is None else vocabulary.encode

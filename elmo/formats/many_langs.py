@@ -1,0 +1,377 @@
+"""The format of ELMoForManyLangs (Che et al. 2018; NLPL repository, numbers 136 to 179), read only.
+
+- a folder or an archive of `config.json`, `token_embedder.pkl`, `encoder.pkl`, `word.dic` and, where the model reads
+  characters, `char.dic`
+- `config.json` names a second file with the sizes, often by a path of the author's machine: then the file of that name
+  beside it is meant, and where there is none, one of the two samples that came with the original program (they say the
+  same)
+- `.dic`: a form, a tab, its id; a line of one field stands for U+3000
+- `.pkl`: state dicts of torch, read with `weights_only=True`: nothing is unpickled but tensors
+
+The highway's gate multiplies the input where ours multiplies the transformed input: its weights change their sign.
+The LSTM's gates are i, f, g, o; nothing is added to the forget gate.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmo.config import ConfigError, from_dict
+from elmo.errors import InputError
+from elmo.formats.files import Source, is_archive, listed
+from elmo.formats.stored import Description, Model, Shape, check_shapes, weight_shapes
+from elmo.formats.torch_file import read_state_dict, read_state_headers
+from elmo.model.bilm import BiLMConfig
+from elmo.text.lexicon import Lexicon
+
+FORMAT = "many_langs"
+CONFIG, EMBEDDER, ENCODER = "config.json", "token_embedder.pkl", "encoder.pkl"
+WORDS, CHARACTERS = "word.dic", "char.dic"
+SAMPLES = ("cnn_50_100_512_4096_sample.json", "cnn_0_100_512_4096_sample.json")
+SAMPLE: dict[str, Any] = {
+    "encoder": {"name": "elmo", "projection_dim": 512, "cell_clip": 3, "proj_clip": 3, "dim": 4096, "n_layers": 2},
+    "token_embedder": {
+        "name": "cnn",
+        "activation": "relu",
+        "filters": [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
+        "n_highway": 2,
+        "word_dim": 100,
+        "char_dim": 50,
+        "max_characters_per_token": 50,
+    },
+}
+MOST_DICTIONARY = 200_000_000
+"""Bytes of a dictionary; those of published models have some three million."""
+REMEDY = "the weights do not belong to these sizes"
+WORD_TABLE, CHAR_TABLE = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a model consists of, the files of weights read or not."""
+
+    label: str
+    """What errors call the file of the sizes."""
+    config: BiLMConfig
+    lexicon: Lexicon
+    embedder: Source
+    encoder: Source
+    sizes: dict[str, Any]
+    bytes_on_disk: int
+
+
+def recognizes(path: Path) -> bool:
+    """Whether there is such a model at `path`: a folder, an archive, or one of the two files of weights."""
+    if path.is_file() and path.name in (EMBEDDER, ENCODER):
+        return True
+    return (path.is_dir() or is_archive(path)) and {EMBEDDER, ENCODER} <= {source.name for source in listed(path)}
+
+
+def describe(path: Path) -> Description:
+    """Reads the sizes, the dictionaries and the shapes of the weights."""
+    parts = _examine(path)
+    seen = read_state_headers(parts.embedder) | read_state_headers(parts.encoder)
+    dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in seen.values()})
+    shapes = weight_shapes(parts.config)
+    return Description(
+        path,
+        FORMAT,
+        parts.config,
+        shapes,
+        None,
+        "/".join(dtypes),
+        parts.bytes_on_disk,
+        None,
+        None,
+        {"sizes": parts.sizes},
+    )
+
+
+def load(path: Path) -> Model:
+    """Reads a model; raises InputError where its files do not fit together."""
+    parts = _examine(path)
+    weights = _to_embedder(parts.config, read_state_dict(parts.embedder)) | _to_layers(
+        parts.config, read_state_dict(parts.encoder)
+    )
+    return Model(parts.config, weights, lexicon=parts.lexicon, card={"sizes": parts.sizes})
+
+
+def _examine(path: Path) -> Parts:
+    """Everything but the numbers of the weights, which fit what is returned."""
+    place = path.parent if path.name in (EMBEDDER, ENCODER) else path
+    files = {source.name: source for source in listed(place)}
+    for name in (CONFIG, EMBEDDER, ENCODER):
+        if name not in files:
+            raise FileNotFoundError(
+                f"{path}: no {name}; a model of ELMoForManyLangs is a folder with {CONFIG}, {EMBEDDER}, {ENCODER}"
+            )
+    sizes, label = _sizes(files)
+    embedder, encoder = (_shapes(_headers(files[name])) for name in (EMBEDDER, ENCODER))
+    config, lexicon = _config(sizes, label, files, embedder)
+    where = files[EMBEDDER].label
+    check_shapes(where, embedder, _embedder_shapes(config), f"{REMEDY} in {label}")
+    check_shapes(files[ENCODER].label, encoder, _encoder_shapes(config), f"{REMEDY} in {label}")
+    for source, seen, expected in (
+        (files[EMBEDDER], embedder, _embedder_shapes(config)),
+        (files[ENCODER], encoder, _encoder_shapes(config)),
+    ):
+        for name in seen:
+            if name not in expected:
+                raise InputError(f"{source.label}: {name} {seen[name]} has no place in the model; {REMEDY} in {label}")
+    used = {files[name].path for name in (CONFIG, EMBEDDER, ENCODER)}
+    return Parts(label, config, lexicon, files[EMBEDDER], files[ENCODER], sizes, sum(f.stat().st_size for f in used))
+
+
+# Sizes
+
+
+def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
+    """The table of sizes, and what errors call it."""
+    source = files[CONFIG]
+    config = source.json()
+    named = config.get("config_path") if isinstance(config, dict) else None
+    if not isinstance(named, str):
+        raise InputError(f"{source.label}: config_path is {named!r}; the name of the file with the sizes is expected")
+    name = PurePosixPath(named.replace("\\", "/")).name
+    if name in files and name != CONFIG:
+        sizes = files[name].json()
+        label = files[name].label
+    elif name in SAMPLES:
+        sizes, label = SAMPLE, f"{source.label} (the published {name})"
+    else:
+        raise FileNotFoundError(
+            f"{source.label}: config_path is {named!r}, and there is no {name} beside it; put it there"
+        )
+    for key in ("encoder", "token_embedder"):
+        if not isinstance(sizes, dict) or not isinstance(sizes.get(key), dict):
+            raise InputError(f"{label}: no table {key!r}; the sizes of an ELMoForManyLangs model are expected")
+    return {key: sizes[key] for key in ("encoder", "token_embedder")}, label
+
+
+def _config(
+    sizes: dict[str, Any], label: str, files: Mapping[str, Source], shapes: Mapping[str, Shape]
+) -> tuple[BiLMConfig, Lexicon]:
+    """The sizes as a configuration, and the dictionaries; numbers of words and characters are those of the tables."""
+    encoder, embedder = sizes["encoder"], sizes["token_embedder"]
+    try:
+        _check_kinds(encoder, embedder, label)
+        tables = {
+            file: _dictionary(files, file, shapes, table, embedder[dim])
+            for file, table, dim in ((WORDS, WORD_TABLE, "word_dim"), (CHARACTERS, CHAR_TABLE, "char_dim"))
+        }
+        cut = None if str(embedder["name"]).lower() == "lstm" else embedder["max_characters_per_token"]
+        lexicon = _lexicon(files[EMBEDDER], tables[WORDS], tables[CHARACTERS], cut)
+        return from_dict(BiLMConfig, _values(encoder, embedder, lexicon, shapes)), lexicon
+    except KeyError as error:
+        raise InputError(f"{label}: no key {error}; the sizes of an ELMoForManyLangs model are expected") from error
+    except ConfigError as error:
+        raise InputError(f"{label}: {error}") from error
+
+
+def _lexicon(
+    embedder: Source, words: dict[str, int] | None, characters: dict[str, int] | None, cut: int | None
+) -> Lexicon:
+    try:
+        return Lexicon(words, characters, cut)
+    except InputError as error:
+        raise InputError(f"{WORDS} and {CHARACTERS} beside {embedder.label}: {error}; fetch them again") from error
+
+
+def _values(
+    encoder: dict[str, Any], embedder: dict[str, Any], lexicon: Lexicon, shapes: Mapping[str, Shape]
+) -> dict[str, Any]:
+    char_cnn = (
+        {
+            "embedding_dim": embedder["char_dim"],
+            "filters": embedder["filters"],
+            "n_highway": embedder["n_highway"],
+            "n_characters": shapes[CHAR_TABLE][0] + 1 if lexicon.characters is not None else 0,
+            "max_characters_per_token": embedder["max_characters_per_token"],
+            "activation": embedder["activation"],
+        }
+        if lexicon.characters is not None
+        else None
+    )
+    return {
+        "lstm": {
+            "dim": encoder["dim"],
+            "projection_dim": encoder["projection_dim"],
+            "n_layers": encoder["n_layers"],
+            "cell_clip": encoder["cell_clip"] or None,
+            "proj_clip": encoder["proj_clip"] or None,
+            "use_skip_connections": True,
+            "forget_bias": 0.0,
+            "always_project": True,
+        },
+        "char_cnn": None,
+        "word_cnn": {
+            "n_words": shapes[WORD_TABLE][0] + 1 if lexicon.words is not None else 0,
+            "word_dim": embedder["word_dim"] if lexicon.words is not None else 0,
+            "char_cnn": char_cnn,
+        },
+    }
+
+
+def _check_kinds(encoder: dict[str, Any], embedder: dict[str, Any], label: str) -> None:
+    """Refuses the kinds of model that the original program has names for, and cannot run or run alike."""
+    kind = str(encoder["name"]).lower()
+    if kind != "elmo":
+        raise InputError(
+            f"{label}: encoder.name is {encoder['name']!r}; only 'elmo' is read: the vectors of 'lstm' depend on the"
+            " rest of their batch"
+        )
+    kind, reads_characters = str(embedder["name"]).lower(), _is_positive(embedder, "char_dim", label)
+    if kind not in ("cnn", "lstm"):
+        raise InputError(f"{label}: token_embedder.name is {embedder['name']!r}; 'cnn' is expected")
+    if kind == "lstm" and reads_characters:
+        raise InputError(
+            f"{label}: token_embedder.name is 'lstm' and char_dim {embedder['char_dim']}; characters are read by 'cnn'"
+            " only: the original program, too, stops at such a model"
+        )
+    if not reads_characters and not _is_positive(embedder, "word_dim", label):
+        raise InputError(f"{label}: word_dim and char_dim are 0, so the model reads nothing; one of them is expected")
+
+
+def _is_positive(embedder: dict[str, Any], name: str, label: str) -> bool:
+    size = embedder[name]
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise InputError(f"{label}: token_embedder.{name} is {size!r}; a whole number from 0 is expected")
+    return size > 0
+
+
+def _dictionary(
+    files: Mapping[str, Source], name: str, shapes: Mapping[str, Shape], table: str, dim: int
+) -> dict[str, int] | None:
+    """The ids of the forms in a dictionary, each a row of its table; None where the model has no such table."""
+    if not dim:
+        return None
+    embedder = files[EMBEDDER].label
+    if name not in files:
+        raise FileNotFoundError(f"{embedder}: no {name} beside it; it holds the ids of its table {table}: put it there")
+    if table not in shapes or len(shapes[table]) != 2:
+        raise InputError(f"{embedder}: {table} is missing; shape (lines of {name}, {dim}) is expected; {REMEDY}")
+    ids = _read_dictionary(files[name])
+    rows = shapes[table][0]
+    for form, index in ids.items():
+        if not 0 <= index < rows:
+            raise InputError(
+                f"{files[name].label}: {form!r} has id {index}; {table} has {rows} rows; the two do not belong together"
+            )
+    return ids
+
+
+def _read_dictionary(source: Source) -> dict[str, int]:
+    try:
+        lines = source.read(MOST_DICTIONARY).decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{source.label}: is not UTF-8 ({error.reason} at byte {error.start}); fetch it again"
+        ) from error
+    ids: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        fields = line.strip().split("\t")
+        form, index = ("\u3000", fields[0]) if len(fields) == 1 else fields if len(fields) == 2 else ("", "")
+        if not index.isascii() or not index.isdigit():
+            raise InputError(f"{source.label}: line {number} is {line[:40]!r}; a form, a tab and its id are expected")
+        ids[form] = int(index)
+    return ids
+
+
+# Weights
+
+
+def _headers(source: Source) -> Tensors:
+    """The tensors of a file without their numbers."""
+    tensors = read_state_headers(source)
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise InputError(f"{source.label}: {name} holds {tensor.dtype}; floating-point numbers are expected")
+    return tensors
+
+
+def _shapes(tensors: Tensors) -> dict[str, Shape]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _embedder_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """Every tensor of `token_embedder.pkl`."""
+    embedder = config.word_cnn
+    assert embedder is not None
+    size = config.lstm.projection_dim
+    shapes: dict[str, Shape] = {"projection.weight": (size, embedder.n_features), "projection.bias": (size,)}
+    if embedder.n_words:
+        shapes[WORD_TABLE] = (embedder.n_words - 1, embedder.word_dim)
+    cnn = embedder.char_cnn
+    if cnn is None:
+        return shapes
+    shapes[CHAR_TABLE] = (cnn.n_characters - 1, cnn.embedding_dim)
+    for i, (width, count) in enumerate(cnn.filters):
+        shapes |= {f"convolutions.{i}.weight": (count, cnn.embedding_dim, width), f"convolutions.{i}.bias": (count,)}
+    for k in range(cnn.n_highway):
+        own = f"highways._layers.{k}"
+        shapes |= {f"{own}.weight": (2 * cnn.n_filters, cnn.n_filters), f"{own}.bias": (2 * cnn.n_filters,)}
+    return shapes
+
+
+def _encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """Every tensor of `encoder.pkl`."""
+    size, hidden = config.lstm.projection_dim, config.lstm.dim
+    shapes: dict[str, Shape] = {}
+    for layer in range(config.lstm.n_layers):
+        for direction in ("forward", "backward"):
+            shapes |= {
+                f"{direction}_layer_{layer}.input_linearity.weight": (4 * hidden, size),
+                f"{direction}_layer_{layer}.state_linearity.weight": (4 * hidden, size),
+                f"{direction}_layer_{layer}.state_linearity.bias": (4 * hidden,),
+                f"{direction}_layer_{layer}.state_projection.weight": (size, hidden),
+            }
+    return shapes
+
+
+def _to_embedder(config: BiLMConfig, theirs: Tensors) -> Tensors:
+    """Our weights of the token encoder."""
+    embedder = config.word_cnn
+    assert embedder is not None
+    theirs = {name: tensor.float() for name, tensor in theirs.items()}
+    weights = {f"projection.{part}": theirs[f"projection.{part}"] for part in ("weight", "bias")}
+    if embedder.n_words:
+        weights["words"] = _with_padding(theirs[WORD_TABLE])
+    if embedder.char_cnn is not None:
+        weights["char_cnn.embedding"] = _with_padding(theirs[CHAR_TABLE])
+        for i in range(len(embedder.char_cnn.filters)):
+            for part in ("weight", "bias"):
+                weights[f"char_cnn.convolutions.{i}.{part}"] = theirs[f"convolutions.{i}.{part}"]
+        for k in range(embedder.char_cnn.n_highway):
+            for part in ("weight", "bias"):
+                transform, gate = theirs[f"highways._layers.{k}.{part}"].chunk(2)
+                weights[f"char_cnn.highways.{k}.transform.{part}"] = transform.clone()
+                weights[f"char_cnn.highways.{k}.carry.{part}"] = -gate
+    return {f"token_encoder.{name}": weight for name, weight in weights.items()}
+
+
+def _to_layers(config: BiLMConfig, theirs: Tensors) -> Tensors:
+    """Our weights of the LSTMs."""
+    weights = {}
+    for layer in range(config.lstm.n_layers):
+        for ours, name in (
+            ("weight_input", "input_linearity.weight"),
+            ("weight_state", "state_linearity.weight"),
+            ("bias", "state_linearity.bias"),
+        ):
+            both = torch.stack([theirs[f"{direction}_layer_{layer}.{name}"] for direction in ("forward", "backward")])
+            i, f, g, o = both.float().chunk(4, dim=1)
+            weights[f"layers.{layer}.{ours}"] = torch.cat([i, g, f, o], dim=1)
+        name = "state_projection.weight"
+        both = torch.stack([theirs[f"{direction}_layer_{layer}.{name}"] for direction in ("forward", "backward")])
+        weights[f"layers.{layer}.weight_projection"] = both.float()
+    return weights
+
+
+def _with_padding(table: Tensor) -> Tensor:
+    return torch.cat([torch.zeros_like(table[:1]), table])

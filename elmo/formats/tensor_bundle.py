@@ -1,0 +1,226 @@
+"""The files of a TensorFlow checkpoint ("V2", a tensor bundle), read without TensorFlow.
+
+- `PREFIX.index`: a table sorted by key, laid out as LevelDB's: blocks of entries, each key without what it shares with
+  the key before; a block that says where the others are; a footer of 48 bytes that says where this one is
+- the values of the table are protocol buffers: of the empty key the header, of any other the variable of this name
+- `PREFIX.data-SSSSS-of-NNNNN`: the numbers, at the places that the index gives
+- every block and every variable has a checksum
+
+(tensorflow/core/protobuf/tensor_bundle.proto; tensorflow/core/lib/io/table_format.txt)
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from elmo.errors import InputError
+from elmo.formats.crc32c import crc32c, masked
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER = 48
+TRAILER = 5
+"""After a block: how it is compressed, and its checksum."""
+DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
+"""TensorFlow's numbers for the types of numbers that are read."""
+DAMAGED = "fetch or copy it again"
+
+Value = int | bytes
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Where the numbers of a variable are."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    checksum: int
+    partitioned: bool
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The index of a checkpoint."""
+
+    prefix: Path
+    """Its files' common path, which TensorFlow calls the checkpoint."""
+    n_shards: int
+    variables: dict[str, Variable]
+
+    @property
+    def index(self) -> Path:
+        return index_of(self.prefix)
+
+    def shard(self, number: int) -> Path:
+        """The file number `number` of those that hold the variables."""
+        return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.n_shards:05d}")
+
+    def read(self, name: str) -> np.ndarray:
+        """The numbers of a variable. Raises InputError where they are not there, or not those that were written."""
+        variable = self.variables[name]
+        if variable.partitioned:
+            raise InputError(f"{self.index}: {name} is stored in slices; save it again from a run on one machine")
+        if variable.dtype not in DTYPES:
+            raise InputError(
+                f"{self.index}: {name} has TensorFlow's type {variable.dtype}; a type of numbers is expected"
+            )
+        dtype = np.dtype(DTYPES[variable.dtype])
+        count = int(np.prod(variable.shape, dtype=object))
+        if count * dtype.itemsize != variable.size:
+            raise InputError(f"{self.index}: {name} {variable.shape} takes {variable.size} bytes in it; {DAMAGED}")
+        if not 0 <= variable.shard < self.n_shards:
+            raise InputError(f"{self.index}: {name} is in file {variable.shard} of {self.n_shards}; {DAMAGED}")
+        shard = self.shard(variable.shard)
+        if not shard.is_file():
+            raise FileNotFoundError(f"{shard}: no such file; it belongs to {self.index.name} and holds {name}")
+        end, size = variable.offset + variable.size, shard.stat().st_size
+        if not 0 <= variable.offset <= end <= size:
+            raise InputError(f"{shard}: has {size:,} bytes; {end:,} are expected, where {name} ends; {DAMAGED}")
+        numbers = np.fromfile(shard, dtype, count, offset=variable.offset)
+        if masked(crc32c(numbers)) != variable.checksum:
+            raise InputError(f"{shard}: the checksum of {name} is not that of its bytes; {DAMAGED}")
+        return numbers.reshape(variable.shape)
+
+
+def index_of(prefix: Path) -> Path:
+    """The index file of a checkpoint."""
+    return prefix.with_name(f"{prefix.name}.index")
+
+
+def is_index(path: Path) -> bool:
+    """Whether the file ends as an index does."""
+    try:
+        with path.open("rb") as file:
+            return path.stat().st_size >= FOOTER and file.seek(-8, 2) > 0 and file.read() == struct.pack("<Q", MAGIC)
+    except OSError:
+        return False
+
+
+def read_index(index: Path) -> Bundle:
+    """The variables of a checkpoint, from its `PREFIX.index`; raises InputError where it is damaged."""
+    try:
+        return _read_index(index)
+    except (IndexError, struct.error, UnicodeDecodeError, OverflowError) as error:
+        raise InputError(f"{index}: not a whole index of a checkpoint ({error}); {DAMAGED}") from error
+
+
+def _read_index(index: Path) -> Bundle:
+    entries = dict(_entries(index, index.read_bytes()))
+    if b"" not in entries:
+        raise InputError(f"{index}: has no header; a checkpoint of TensorFlow's version 2 is expected")
+    header = _fields(entries.pop(b""))
+    if _number(header, 2):
+        raise InputError(f"{index}: was written on a big-endian machine; save the checkpoint again on another")
+    variables = {key.decode(): _variable(value) for key, value in entries.items()}
+    prefix = index.with_name(index.name.removesuffix(".index"))
+    return Bundle(prefix, _number(header, 1), variables)
+
+
+def _variable(value: bytes) -> Variable:
+    """A BundleEntryProto."""
+    fields = _fields(value)
+    shape = _fields(_bytes(fields, 2))
+    sizes = tuple(_number(_fields(bytes_), 1) for bytes_ in shape.get(2, []) if isinstance(bytes_, bytes))
+    numbers = (_number(fields, number) for number in (3, 4, 5, 6))
+    return Variable(_number(fields, 1), sizes, *numbers, partitioned=7 in fields)
+
+
+# The table
+
+
+def _entries(path: Path, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of a table."""
+    if len(data) < FOOTER or struct.unpack("<Q", data[-8:])[0] != MAGIC:
+        raise InputError(f"{path}: does not end as the index of a checkpoint does ({len(data):,} bytes); {DAMAGED}")
+    footer = data[-FOOTER:]
+    _, place = _handle(footer, 0)  # of a block that is always empty
+    (offset, size), _ = _handle(footer, place)
+    for _, handle in _block(path, data, offset, size):
+        (offset, size), _ = _handle(handle, 0)
+        yield from _block(path, data, offset, size)
+
+
+def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a block; the array of restarts at its end is only for those who search in it."""
+    end = offset + size
+    if end + TRAILER > len(data):
+        raise InputError(f"{path}: has {len(data):,} bytes; a block of it ends at {end + TRAILER:,}; {DAMAGED}")
+    kind, checksum = struct.unpack("<BI", data[end : end + TRAILER])
+    if masked(crc32c(data[offset : end + 1])) != checksum:
+        raise InputError(f"{path}: the checksum of the block at {offset:,} is not that of its bytes; {DAMAGED}")
+    if kind:
+        raise InputError(f"{path}: is compressed (kind {kind}); save it with tf.train.Saver, which does not compress")
+    block = data[offset:end]
+    (restarts,) = struct.unpack("<I", block[-4:])
+    place, end = 0, len(block) - 4 * (restarts + 1)
+    key = b""
+    while place < end:
+        shared, place = _varint(block, place)
+        own, place = _varint(block, place)
+        length, place = _varint(block, place)
+        key = key[:shared] + block[place : place + own]
+        place += own
+        yield key, block[place : place + length]
+        place += length
+
+
+def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
+    """Where a block is: its offset and its size; and the place after both."""
+    offset, place = _varint(data, place)
+    size, place = _varint(data, place)
+    return (offset, size), place
+
+
+# Protocol buffers
+
+
+def _fields(data: bytes) -> dict[int, list[Value]]:
+    """The fields of a message by their numbers."""
+    fields: dict[int, list[Value]] = {}
+    place = 0
+    while place < len(data):
+        tag, place = _varint(data, place)
+        number, kind = tag >> 3, tag & 7
+        value: Value
+        if kind == 0:
+            value, place = _varint(data, place)
+        elif kind == 2:
+            length, place = _varint(data, place)
+            if place + length > len(data):
+                raise IndexError("a message is cut short")
+            value, place = data[place : place + length], place + length
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+            value, place = struct.unpack_from("<Q" if kind == 1 else "<I", data, place)[0], place + length
+        else:
+            raise IndexError(f"a field of kind {kind}")
+        fields.setdefault(number, []).append(value)
+    return fields
+
+
+def _number(fields: dict[int, list[Value]], number: int) -> int:
+    """A field of one number; 0 where it is left out."""
+    value = fields.get(number, [0])[-1]
+    return value if isinstance(value, int) else 0
+
+
+def _bytes(fields: dict[int, list[Value]], number: int) -> bytes:
+    value = fields.get(number, [b""])[-1]
+    return value if isinstance(value, bytes) else b""
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first; and the place after it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+    raise IndexError("a number of more than ten bytes")

@@ -1,0 +1,171 @@
+"""The checkpoints that bilm-tf trained: `options.json` and the files of a TensorFlow checkpoint, read only.
+
+- a folder, one of the checkpoint's files, or what their names have in common (`model.ckpt-935588`)
+- its variables are those of the published HDF5 file by other names, and the softmax of both directions, which that file
+  has not: `lm/softmax/W` and `lm/softmax/b`; with `share_embedding_softmax` the table of words is the matrix
+- the softmax is of use only with its words: a vocabulary beside the files; without one it is left out
+- what the optimizer kept is in the files, too, and is not read
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.errors import InputError
+from elmo.formats.allennlp import only, options_in, read_options, vocabulary_beside
+from elmo.formats.bilm_layout import REMEDY, dataset_names, to_config, to_weights
+from elmo.formats.files import listed
+from elmo.formats.stored import Description, Model, Shape, check_shapes, weight_shapes
+from elmo.formats.tensor_bundle import Bundle, index_of, is_index, read_index
+from elmo.model.bilm import BiLMConfig
+from elmo.text.vocabulary import Vocabulary
+
+FORMAT = "tensorflow"
+SCOPE = "lm/"
+SOFTMAX, BIAS, TABLE = "softmax/W", "softmax/b", "embedding"
+LSTM = re.compile(r"(RNN_[01])/rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(kernel|bias|projection/kernel)")
+PARTS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
+SLOTS = re.compile(r"/(Adagrad|Adam(_\d)?|Momentum|RMSProp(_\d)?|ExponentialMovingAverage)$")
+NO_WORDS = "left out: no vocab.txt beside the checkpoint"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is read of a model before any weight is."""
+
+    bundle: Bundle
+    options: dict[str, Any]
+    config: BiLMConfig
+    names: dict[str, str]
+    """Of the datasets of the published file: the variables that hold them."""
+    softmax: dict[str, str]
+    """Of the softmax's two parts: the variables that hold them."""
+    vocabulary: Vocabulary | None
+    bytes_on_disk: int
+
+    @property
+    def lm_head(self) -> dict[str, Shape] | None:
+        """The shapes of the softmax where it is read."""
+        if not self.softmax or self.vocabulary is None:
+            return None
+        return {part: self.bundle.variables[name].shape for part, name in self.softmax.items()}
+
+    @property
+    def card(self) -> dict[str, Any]:
+        left_out = bool(self.softmax) and self.vocabulary is None
+        return {"options": self.options} | ({"softmax": NO_WORDS} if left_out else {})
+
+
+def recognizes(path: Path) -> bool:
+    """Whether there is a checkpoint at `path`: a folder that has one, or one of its files."""
+    if path.is_dir():
+        return any(is_index(file) for file in path.glob("*.index"))
+    return path.is_file() and is_index(_index_beside(path))
+
+
+def describe(path: Path) -> Description:
+    """Reads the options, the index of the checkpoint, and the vocabulary."""
+    found = _examine(path)
+    shapes = weight_shapes(found.config)
+    return Description(
+        path,
+        FORMAT,
+        found.config,
+        shapes,
+        found.lm_head,
+        "float32",
+        found.bytes_on_disk,
+        found.vocabulary,
+        None,
+        found.card,
+    )
+
+
+def load(path: Path) -> Model:
+    """Reads a model; raises InputError where its files are damaged or do not fit together."""
+    found = _examine(path)
+    weights = to_weights(found.config, lambda name: _read(found.bundle, found.names[name]))
+    lm_head: dict[str, Tensor] | None = None
+    if found.lm_head is not None:
+        lm_head = {part: torch.from_numpy(_read(found.bundle, name)) for part, name in found.softmax.items()}
+    return Model(found.config, weights, lm_head, found.vocabulary, card=found.card)
+
+
+def _read(bundle: Bundle, name: str) -> np.ndarray:
+    return bundle.read(name).astype(np.float32, copy=False)
+
+
+def _examine(path: Path) -> Checkpoint:
+    """Everything but the numbers, which fit what is returned."""
+    index = _index_in(path) if path.is_dir() else _index_beside(path)
+    bundle = read_index(index)
+    files = listed(index.parent)
+    options_file = only(index.parent, options_in(files), "options")
+    options = read_options(options_file)
+    known = {_dataset(name): name for name in bundle.variables if name.startswith(SCOPE) and not SLOTS.search(name)}
+    if any(name.startswith("rnn/") for name in known):
+        raise InputError(f"{index}: is a model of one direction (no variables {SCOPE}RNN_0, RNN_1); both are expected")
+    shapes = {name: bundle.variables[known[name]].shape for name in known}
+    label = str(index)
+    config = to_config(options, options_file.label, shapes, label)
+    names = {name: known[there] for name, there in dataset_names(label, config, shapes).items()}
+    softmax = _softmax(label, config, known, shapes)
+    rows = config.n_tokens_vocab or (shapes[BIAS][0] if softmax else 0)
+    vocabulary = vocabulary_beside(files, rows, label) if rows else None
+    if vocabulary is None and config.n_tokens_vocab is not None:
+        raise FileNotFoundError(
+            f"{index.parent}: no vocab.txt; {index.name} has a table of {rows:,} words, and their list, a word a line,"
+            " is needed"
+        )
+    shards = {bundle.shard(variable.shard) for variable in bundle.variables.values()}
+    size = sum(file.stat().st_size for file in (index, *shards) if file.is_file())
+    return Checkpoint(bundle, options, config, names, softmax, vocabulary, size + options_file.size)
+
+
+def _softmax(label: str, config: BiLMConfig, known: dict[str, str], shapes: dict[str, Shape]) -> dict[str, str]:
+    """The variables of the softmax; none where a checkpoint has been stripped of it."""
+    if BIAS not in known:
+        return {}
+    matrix = SOFTMAX if SOFTMAX in known or TABLE not in known else TABLE
+    words = (shapes[BIAS] or (0,))[0]
+    expected = {matrix: (words, config.lstm.projection_dim), BIAS: (words,)}
+    check_shapes(label, shapes, expected, REMEDY)
+    return {"weight": known[matrix], "bias": known[BIAS]}
+
+
+def _dataset(variable: str) -> str:
+    """What the published HDF5 file calls a variable of the checkpoint."""
+    name = variable.removeprefix(SCOPE)
+    lstm = LSTM.fullmatch(name)
+    if lstm is None:
+        return name
+    direction, layer, part = lstm.groups()
+    group = "" if layer is None else f"MultiRNNCell/Cell{layer}/"
+    return f"{direction}/RNN/{group}LSTMCell/{PARTS[part]}"
+
+
+# Finding the files
+
+
+def _index_in(folder: Path) -> Path:
+    """The index of the only checkpoint of a folder, or of the one that its file `checkpoint` names as the last."""
+    found = [file for file in sorted(folder.glob("*.index")) if is_index(file)]
+    last = folder / "checkpoint"
+    if len(found) > 1 and last.is_file():
+        named = re.search(r'^model_checkpoint_path: "(?:.*[/\\])?([^"/\\]+)"', last.read_text("utf-8", "replace"), re.M)
+        chosen = index_of(folder / named[1]) if named else None
+        found = [chosen] if chosen in found else found
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(file.name for file in found)
+    raise InputError(f"{folder}: {len(found)} checkpoints ({names}); give the path of one .index file")
+
+
+def _index_beside(file: Path) -> Path:
+    """The index that belongs to any file of a checkpoint."""
+    return index_of(file.with_name(re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", file.name)))

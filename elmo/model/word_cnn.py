@@ -1,0 +1,104 @@
+"""WordCnn: the word itself and its characters -> its context-free vector (ELMoForManyLangs; Che et al. 2018).
+
+`token = W [embedding of the word; character CNN with its highways] + b`, where one of the two may be absent.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from elmo import ops
+from elmo.config import ConfigError
+from elmo.model.char_cnn import CharCnn, CharCnnConfig, PackedCharCnn
+
+
+@dataclass(frozen=True)
+class WordCnnConfig:
+    """Sizes of the two parts."""
+
+    n_words: int = 0
+    """Rows of the table of words, row 0 for padding included; 0 for no such table."""
+    word_dim: int = 0
+    char_cnn: CharCnnConfig | None = None
+    """The character part; without a projection of its own."""
+
+    def __post_init__(self) -> None:
+        if (self.n_words > 0) != (self.word_dim > 0) or min(self.n_words, self.word_dim) < 0:
+            raise ConfigError(f"n_words is {self.n_words} and word_dim {self.word_dim}; both are positive, or both 0")
+        if self.char_cnn is None and not self.n_words:
+            raise ConfigError("word_cnn has neither words nor characters; give n_words and word_dim, or char_cnn")
+
+    @property
+    def n_features(self) -> int:
+        """What the projection sees of a word."""
+        return self.word_dim + (0 if self.char_cnn is None else self.char_cnn.n_filters)
+
+    @property
+    def ids_per_token(self) -> int:
+        """The ids of a token: the word's, then its characters'."""
+        return (self.n_words > 0) + (0 if self.char_cnn is None else self.char_cnn.max_characters_per_token)
+
+
+class WordCnn(nn.Module):
+    """Distinct words, each the ids that `WordCnnConfig.ids_per_token` counts, -> vectors of size `projection_dim`."""
+
+    def __init__(self, config: WordCnnConfig, projection_dim: int) -> None:
+        super().__init__()
+        self.config = config
+        self.words = nn.Parameter(torch.randn(config.n_words, config.word_dim)) if config.n_words else None
+        self.char_cnn = None if config.char_cnn is None else CharCnn(config.char_cnn, config.char_cnn.n_filters)
+        self.projection = nn.Linear(config.n_features, projection_dim)
+        if self.words is not None:
+            with torch.no_grad():
+                self.words[0] = 0.0
+
+    @property
+    def embedding(self) -> Float[Tensor, "V E"]:
+        """One of the tables: all weights are on its device and of its type."""
+        return _any_table(self.words, self.char_cnn)
+
+    def forward(self, ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
+        return self.projection(_features(self.words, self.char_cnn, ids)).to(self.projection.weight.dtype)
+
+
+class PackedWordCnn(nn.Module):
+    """A `WordCnn` for use only: weights packed for the fastest product, no gradients; see `PackedCharCnn`."""
+
+    def __init__(self, encoder: WordCnn, precision: ops.Precision, library: ops.Library | None) -> None:
+        super().__init__()
+        self.config = encoder.config
+        self.words = None if encoder.words is None else encoder.words.detach()
+        char_cnn = encoder.char_cnn
+        self.char_cnn = None if char_cnn is None else PackedCharCnn(char_cnn, precision, library)
+        kind: ops.Precision = "float32" if precision == "int8" else precision
+        self.projection = ops.pack(encoder.projection.weight.detach(), kind, library)
+        self.bias = encoder.projection.bias.detach()
+
+    @property
+    def embedding(self) -> Float[Tensor, "V E"]:
+        """As `WordCnn.embedding`."""
+        return _any_table(self.words, self.char_cnn)
+
+    def forward(self, ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
+        """As `WordCnn.forward`."""
+        features = _features(self.words, self.char_cnn, ids)
+        return self.projection(features).to(features.dtype).add_(self.bias)
+
+
+def _any_table(words: Tensor | None, char_cnn: CharCnn | PackedCharCnn | None) -> Tensor:
+    if words is not None:
+        return words
+    assert char_cnn is not None
+    return char_cnn.embedding
+
+
+def _features(
+    words: Float[Tensor, "V E"] | None, char_cnn: CharCnn | PackedCharCnn | None, ids: Int[Tensor, "W C"]
+) -> Float[Tensor, "W F"]:
+    """The word's own vector and what its characters give, side by side."""
+    parts = [] if words is None else [nn.functional.embedding(ids[:, 0], words)]
+    if char_cnn is not None:
+        parts.append(char_cnn(ids if words is None else ids[:, 1:]))
+    return torch.cat(parts, dim=1)

@@ -1,0 +1,69 @@
+"""What a run that goes on from another model begins with: its settings, its vocabulary, its weights.
+
+The vocabulary is a choice, `init_vocab`:
+
+- "keep": the model's own, with its softmax
+- "replace": that of the new text; a word that the model knows keeps its row of the softmax, the others begin anew
+- "extend": the model's own, and after it the words of the new text that are not in it
+"""
+
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+from elmo import config as configs
+from elmo import formats
+from elmo.errors import InputError
+from elmo.formats import Description, Model
+from elmo.model.bilm import BiLMConfig
+from elmo.pretraining.objective import LanguageModel
+from elmo.text.vocabulary import Vocabulary
+
+InitVocab = Literal["keep", "replace", "extend"]
+CHOICES: tuple[InitVocab, ...] = get_args(InitVocab)
+
+
+def settings_of(path: str | Path) -> dict[str, Any]:
+    """The settings of a run that are those of the model it begins from: `model` and, where it is known, `text`."""
+    found = formats.describe(path)
+    values = {"model": configs.to_dict(found.config)}
+    return values if found.text is None else values | {"text": configs.to_dict(found.text)}
+
+
+def check_source(path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: str | None) -> Description:
+    """The model to begin from, by its headers; raises InputError where a run of `config` cannot begin from it."""
+    found = formats.describe(path)
+    if found.config != config:
+        was, now = configs.difference(configs.to_dict(found.config), configs.to_dict(config))
+        raise InputError(f"{path}: its model has {was!r}, and model is set to {now!r}; leave model.* out")
+    if init_vocab == "keep" and vocab is not None:
+        raise InputError(f"vocab is {vocab!r}, and init_vocab is keep; to use that file: --vocab replace, or extend")
+    if init_vocab != "replace" and (found.vocabulary is None or found.lm_head is None):
+        raise InputError(f"{path}: has no softmax to {init_vocab}; give the new text's words one: --vocab replace")
+    return found
+
+
+def initial_vocabulary(own: Vocabulary | None, counted: Vocabulary, init_vocab: InitVocab) -> Vocabulary:
+    """The words of the run, from those of the model and those that were counted or given."""
+    if own is None or init_vocab == "replace":
+        return counted
+    if init_vocab == "keep":
+        return own
+    return Vocabulary(own.words + tuple(word for word in counted.words if word not in own))
+
+
+@torch.no_grad()
+def begin_from(language_model: LanguageModel, vocabulary: Vocabulary, source: Model) -> int:
+    """Puts the weights of `source` into a new model; returns how many rows of the softmax it had for `vocabulary`.
+
+    The rows of other words stay as they were drawn.
+    """
+    language_model.bilm.load_state_dict(source.weights)
+    if source.lm_head is None or source.vocabulary is None:
+        return 0
+    rows = [row for row, word in enumerate(vocabulary.words) if word in source.vocabulary]
+    theirs = source.vocabulary.ids(vocabulary.words[row] for row in rows)
+    for name, parameter in language_model.lm_head.named_parameters():
+        parameter[rows] = source.lm_head[name][theirs].to(parameter.dtype)
+    return len(rows)

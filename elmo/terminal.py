@@ -1,0 +1,39 @@
+"""What the commands show: tables, and how far they are. `rich` is imported when something is shown."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table without lines; as wide as the terminal, or as it must be where that is none."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*head, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+class Counter:
+    """How many are done and how fast, on the terminal only."""
+
+    def __init__(self, what: str, quiet: bool, *columns: Any) -> None:
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        columns = columns or (SpinnerColumn(), TextColumn("{task.completed:,} " + what), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        self._task = self._progress.add_task(what, total=None)
+
+    def update(self, done: int, total: int | None = None) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+    def __enter__(self) -> "Counter":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()

@@ -1,0 +1,71 @@
+"""Lexicon: words -> the ids of the whole word and of its code points, as ELMoForManyLangs reads them.
+
+The original's ways that its weights expect, and which are kept:
+
+- a word begins with the id that its tables call the end of a word, and ends with that of the begin
+- a word is always as long as the longest may be; the padding is read like any other character
+- a word that is too long is cut before its id is looked up, too
+- a sentence boundary is a word of three characters, of which the second is the boundary itself
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from elmo.errors import InputError
+from elmo.text.characters import BOS, EOS
+
+BEGIN_SENTENCE, END_SENTENCE = "<bos>", "<eos>"
+FIRST, LAST = "<eow>", "<bow>"
+UNKNOWN, PADDING = "<oov>", "<pad>"
+BOUNDARIES = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
+NEEDED_CHARACTERS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN, PADDING, "<bow>", "<eow>")
+NEEDED_WORDS = (UNKNOWN, PADDING)
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """The ids of words and of characters, from 0; one of the two may be absent."""
+
+    words: Mapping[str, int] | None
+    characters: Mapping[str, int] | None
+    max_characters: int | None
+    """Of a word, both marks included; None where words are not cut, which only a lexicon of words can do."""
+
+    def __post_init__(self) -> None:
+        for what, table, needed in (
+            ("words", self.words, NEEDED_WORDS),
+            ("characters", self.characters, NEEDED_CHARACTERS),
+        ):
+            missing = [form for form in needed if table is not None and form not in table]
+            if missing:
+                raise InputError(f"the table of {what} has no {' and no '.join(missing)}")
+
+    def encode(self, words: Sequence[str]) -> Int[np.ndarray, "W C"]:
+        """Every word as a row: its own id where there are words, then its characters' where there are such; all + 1.
+
+        `<S>` and `</S>` are the sentence boundaries, as in the other models.
+        """
+        end = None if self.max_characters is None else self.max_characters - 2
+        words = [BOUNDARIES.get(word) or word[:end] for word in words]
+        parts = []
+        if self.words is not None:
+            unknown = self.words[UNKNOWN]
+            parts.append(np.array([[self.words.get(word, unknown)] for word in words], np.int64).reshape(-1, 1))
+        if self.characters is not None:
+            assert self.max_characters is not None
+            ids = np.full((len(words), self.max_characters), self.characters[PADDING], np.int64)
+            for row, word in zip(ids, words, strict=True):
+                own = self._characters_of(word)
+                row[: len(own)] = own
+            parts.append(ids)
+        return np.concatenate(parts, axis=1) + 1
+
+    def _characters_of(self, word: str) -> list[int]:
+        table = self.characters
+        assert table is not None
+        unknown = table[UNKNOWN]
+        forms = [word] if word in (BEGIN_SENTENCE, END_SENTENCE) else word
+        return [table[FIRST], *(table.get(form, unknown) for form in forms), table[LAST]]

@@ -1,0 +1,194 @@
+"""`elmo train --init-from`: a run that goes on from another model, its softmax kept, replaced or extended by word."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from command import run
+from small_corpus import write_corpus
+from small_run import TINY, last_checkpoint, losses, model_bytes
+
+from elmo import formats
+from elmo.formats import Model, allennlp, native
+from elmo.pretraining.initial import begin_from, initial_vocabulary
+from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
+from elmo.text.vocabulary import SPECIAL, Vocabulary
+
+DATA = Path(__file__).parent / "data"
+OTHER_TEXT = "the quince and the elm\nan old quince grows\n" * 60
+RUN = tuple(setting for setting in TINY if not setting.startswith("model."))
+SHORT = (*RUN, "max_words=400", "min_count=1", "loop.log_steps=1", "loop.checkpoint_steps=5")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    """A trained model, and other text beside it."""
+    folder = tmp_path_factory.mktemp("base")
+    train = write_corpus(folder / "train.txt", 60, seed=1)
+    done = run("train", *TINY, "max_words=200", "--train", train, "--output", folder / "run")
+    assert done.returncode == 0, done.stderr
+    (folder / "other.txt").write_text(OTHER_TEXT, encoding="utf-8")
+    return folder
+
+
+def fine_tuned(base: Path, output: Path, *arguments: object) -> Path:
+    done = run(
+        "train", *SHORT, "--train", base / "other.txt", "--init-from", base / "run", "--output", output, *arguments
+    )
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def test_unchanged_weights_are_those_of_the_model(base, tmp_path):
+    """A learning rate of 0 shows what the run began with."""
+    output = fine_tuned(base, tmp_path / "run", "optim.lr=0.0", "optim.weight_decay=0.0")
+    before, after = formats.load(base / "run"), formats.load(output)
+    assert after.config == before.config
+    assert after.text == before.text
+    assert after.vocabulary == before.vocabulary
+    for part in ("weights", "lm_head"):
+        for name, weight in getattr(before, part).items():
+            torch.testing.assert_close(getattr(after, part)[name], weight, msg=f"{part} {name}")
+    assert after.card["init_from"] == {"model": "run", "vocab": "keep"}
+
+
+@pytest.mark.parametrize("choice", ["replace", "extend"])
+def test_rows_of_the_softmax_go_with_their_words(base, tmp_path, choice):
+    output = fine_tuned(base, tmp_path / "run", "--vocab", choice, "optim.lr=0.0", "optim.weight_decay=0.0")
+    before, after = formats.load(base / "run"), formats.load(output)
+    assert before.vocabulary
+    assert after.vocabulary
+    counted = {*SPECIAL, *OTHER_TEXT.split()}
+    if choice == "replace":
+        assert set(after.vocabulary.words) == counted
+    else:
+        assert after.vocabulary.words[: len(before.vocabulary)] == before.vocabulary.words
+        assert set(after.vocabulary.words) == counted | set(before.vocabulary.words)
+        assert len(set(after.vocabulary.words)) == len(after.vocabulary)
+    assert "quince" not in before.vocabulary
+    for word in after.vocabulary.words:
+        rows = [model.lm_head["weight"][model.vocabulary.id(word)] for model in (before, after)]
+        assert torch.equal(*rows) == (word in before.vocabulary), word
+
+
+def test_fine_tuning_learns_the_new_text(base, tmp_path):
+    output = fine_tuned(base, tmp_path / "run", "--vocab", "extend", "max_words=6000", "optim.lr=0.01")
+    found = losses(output)
+    assert sum(found[-10:]) < 0.7 * sum(found[:10])
+
+
+def test_fine_tuning_resumes_exactly(base, tmp_path):
+    """The second half needs neither the model that the run began from nor its flags."""
+    whole = fine_tuned(base, tmp_path / "whole", "--vocab", "extend", "optim.decay=0.0")
+    source = tmp_path / "model"
+    native.save(formats.load(base / "run"), source)
+    half = tmp_path / "half"
+    arguments = ("--vocab", "extend", "optim.decay=0.0", "max_words=200", "--init-from", source)
+    fine_tuned(base, half, *arguments)
+    (source / native.WEIGHTS).unlink()
+    done = run("train", "--resume", "--output", half, "max_words=400")
+    assert done.returncode == 0, done.stderr
+    assert model_bytes(half) == model_bytes(whole)
+    assert last_checkpoint(half) == last_checkpoint(whole)
+    assert losses(half) == losses(whole)
+
+
+def test_resumed_fine_tuning_keeps_its_settings(base, tmp_path):
+    output = fine_tuned(base, tmp_path / "run")
+    for change, message in (
+        (("--vocab", "extend"), "init_vocab was 'keep', now it is 'extend'"),
+        (("--init-from", "default"), f"init_from was '{base / 'run'}', now it is 'default'"),
+        (("model.lstm.dim=9",), "model was"),
+    ):
+        done = run("train", "--resume", "--output", output, *change)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_fine_tuning_takes_the_settings_of_the_model(base):
+    done = run("train", "--train", "a.txt", "--output", "b", "--init-from", base / "run", "--print-config")
+    values = json.loads(done.stdout)
+    assert values["model"]["lstm"]["dim"] == 8
+    assert values["text"]["tokens"] == "whitespace"
+    assert values["init_vocab"] == "keep"
+
+
+def test_model_without_a_softmax_can_be_given_one(base, tmp_path):
+    """The published HDF5 files have none."""
+    model = formats.load(base / "run")
+    allennlp.save(model, tmp_path / "published")
+    given = ("--init-from", tmp_path / "published", "--pretokenized", "optim.lr=0.0", "optim.weight_decay=0.0")
+    output = fine_tuned(base, tmp_path / "run", "--vocab", "replace", *given)
+    after = formats.load(output)
+    assert all(torch.equal(after.weights[name], weight) for name, weight in model.weights.items())
+    assert "quince" in after.vocabulary.words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("model.lstm.dim=16",), r"its model has {'lstm': {'dim': 8}}, and model is set to {'lstm': {'dim': 16}}"),
+        (("vocab=words.txt",), "vocab is 'words.txt', and init_vocab is keep"),
+        (("--init-from", "no/such/model"), "no/such/model: no such file or folder"),
+        (("--init-from", "PUBLISHED"), "has no softmax to keep; give the new text's words one: --vocab replace"),
+        (("--init-from", "PUBLISHED", "--vocab", "extend"), "has no softmax to extend"),
+        (("--init-from", DATA / "many_langs" / "both", "--vocab", "replace"), "pretraining reads characters"),
+        (("--init-from", DATA / "tensorflow" / "words"), "pretraining reads characters"),
+    ],
+)
+def test_run_that_cannot_begin_from_a_model_is_refused_before_it_writes(base, tmp_path, arguments, message):
+    if "PUBLISHED" in arguments:
+        allennlp.save(formats.load(base / "run"), tmp_path / "published")
+    arguments = [tmp_path / "published" if argument == "PUBLISHED" else argument for argument in arguments]
+    first = ("train", *SHORT, "--train", base / "other.txt", "--init-from", base / "run")
+    done = run(*first, "--output", tmp_path / "run", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_choice_of_a_vocabulary_needs_a_model(base, tmp_path):
+    done = run("train", *TINY, "--train", base / "other.txt", "--output", tmp_path / "run", "--vocab", "replace")
+    assert done.returncode == 2
+    assert "--init-from MODEL" in done.stderr
+
+
+def test_tensorflow_checkpoint_is_trained_on_and_keeps_its_softmax(base, tmp_path):
+    """From the files of the original program to a model of this one."""
+    source = DATA / "tensorflow" / "characters"
+    given = ("--init-from", source, "--pretokenized", "optim.lr=0.0", "optim.weight_decay=0.0")
+    after = formats.load(fine_tuned(base, tmp_path / "run", *given))
+    before = formats.load(source)
+    assert after.vocabulary == before.vocabulary
+    assert all(torch.equal(after.lm_head[name], weight) for name, weight in before.lm_head.items())
+
+
+# The functions
+
+
+OLD = Vocabulary((*SPECIAL, "oak", "elm"))
+NEW = Vocabulary((*SPECIAL, "elm", "ash", "oak"))
+
+
+def test_initial_vocabulary():
+    assert initial_vocabulary(OLD, NEW, "keep") == OLD
+    assert initial_vocabulary(OLD, NEW, "replace") == NEW
+    assert initial_vocabulary(OLD, NEW, "extend").words == (*SPECIAL, "oak", "elm", "ash")
+    assert initial_vocabulary(None, NEW, "replace") == NEW
+
+
+def test_begin_from_counts_the_rows_that_it_had():
+    config = formats.load(DATA / "tensorflow" / "characters").config
+    old = LanguageModel(config, len(OLD), ObjectiveConfig())
+    source = Model(config, old.bilm.state_dict(), old.lm_head.state_dict(), OLD)
+    new = LanguageModel(config, len(NEW), ObjectiveConfig())
+    fresh = new.lm_head.weight[4].clone()
+    assert begin_from(new, NEW, source) == 5
+    assert torch.equal(new.lm_head.weight[3], old.lm_head.weight[4])
+    assert torch.equal(new.lm_head.weight[5], old.lm_head.weight[3])
+    assert torch.equal(new.lm_head.weight[4], fresh)
+    assert begin_from(new, NEW, replace(source, lm_head=None)) == 0

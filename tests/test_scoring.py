@@ -1,0 +1,161 @@
+"""Scores and substitutes are those of brute force: the slow twin in float64, every word of the vocabulary tried."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from brute_force import CONFIG, KNOWN, LINES, VOCABULARY, BruteForce, random_model
+from command import run
+
+from elmo.errors import InputError
+from elmo.formats import Model, native
+from elmo.pretraining.perplexity import report
+from elmo.pretraining.scoring import Scorer, score, substitutes
+
+SENTENCES = [["the", "oak", "and", "the", "quince", "."], ["elm"], [], ["Ωmega", "pine", "ash"]]
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return random_model()
+
+
+@pytest.fixture(scope="module")
+def brute(model, tmp_path_factory) -> BruteForce:
+    return BruteForce(model, tmp_path_factory.mktemp("published") / "model")
+
+
+def both_sides(brute: BruteForce, sentence: list[str]) -> tuple[list[float], list[float]]:
+    """Of every position in the order of the text: forward the tokens and `</S>`, backward `<S>` and the tokens."""
+    forward = [chance for _, chance in brute.scores([sentence], 0)]
+    backward = [chance for _, chance in brute.scores([sentence], 1)]
+    return forward, backward[::-1]
+
+
+def test_scores_are_those_of_brute_force(model, brute):
+    for sentence, found in zip(SENTENCES, score(model, SENTENCES), strict=True):
+        forward, backward = both_sides(brute, sentence)
+        assert found.tokens == tuple(sentence)
+        np.testing.assert_allclose([*found.forward, found.end], forward, rtol=1e-5)
+        np.testing.assert_allclose([found.begin, *found.backward], backward, rtol=1e-5)
+        assert found.known.tolist() == [word in KNOWN for word in sentence]
+
+
+def test_scores_do_not_depend_on_the_other_sentences(model):
+    scorer = Scorer(model)
+    many = [SENTENCES[number % 4] for number in range(70)]  # more than are read at once
+    for sentence, found in zip(many, scorer.score(many), strict=True):
+        (alone,) = scorer.score([sentence])
+        np.testing.assert_allclose(found.forward, alone.forward, rtol=1e-5)
+        np.testing.assert_allclose(found.backward, alone.backward, rtol=1e-5)
+
+
+def test_scores_add_up_to_the_perplexity(model, tmp_path):
+    text = tmp_path / "text.txt"
+    given = [sentence for sentence in SENTENCES if sentence]
+    text.write_text("\n\n".join(" ".join(sentence) for sentence in given), encoding="utf-8")
+    found = list(score(model, given))
+    tokens = sum(len(each.tokens) + 1 for each in found)
+    numbers = report(model, [text], LINES)["perplexity"]["reset"]
+    forward = -sum(each.forward.sum() + each.end for each in found) / tokens
+    backward = -sum(each.backward.sum() + each.begin for each in found) / tokens
+    assert (numbers["forward"], numbers["backward"]) == pytest.approx((math.exp(forward), math.exp(backward)), rel=1e-5)
+
+
+@pytest.mark.parametrize("side", ["forward", "backward", "both"])
+@pytest.mark.parametrize("position", [0, 1, 3, 5])
+def test_substitutes_are_those_of_brute_force(model, brute, side, position):
+    """Every word is put into the sentence, and scored where it stands."""
+    sentence = SENTENCES[0]
+    chances = []
+    for word in VOCABULARY.words:
+        changed = [*sentence[:position], word, *sentence[position + 1 :]]
+        forward, backward = both_sides(brute, changed)
+        chances.append((forward[position], backward[position + 1]))
+    table = np.array(chances)  # V 2
+    product = table.sum(1) - np.log(np.exp(table.sum(1)).sum())
+    expected = {"forward": table[:, 0], "backward": table[:, 1], "both": product}[side]
+    order = [row for row in np.argsort(-expected) if VOCABULARY.words[row] in KNOWN]
+    found = substitutes(model, sentence, position, k=5, side=side)
+    assert [each.word for each in found] == [VOCABULARY.words[row] for row in order[:5]]
+    np.testing.assert_allclose([each.log_probability for each in found], expected[order[:5]], rtol=1e-5)
+    np.testing.assert_allclose([[each.forward, each.backward] for each in found], table[order[:5]], rtol=1e-5)
+
+
+def test_substitutes_are_never_boundaries_and_no_more_than_there_are_words(model):
+    found = substitutes(model, ["oak"], 0, k=1000)
+    assert sorted(each.word for each in found) == sorted(KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["oak"], 1), "position is 1; the sentence has 1 tokens, counted from 0"),
+        ((["oak"], -1), "position is -1"),
+        (([], 0), "the sentence has 0 tokens"),
+        ((["oak"], 0, 0), "k is 0; at least 1"),
+        (("oak", 0), "'oak'"),
+    ],
+)
+def test_substitutes_that_cannot_be_found_are_named(model, arguments, message):
+    with pytest.raises(InputError, match=message):
+        substitutes(model, *arguments)
+
+
+def test_scores_of_a_string_are_refused(model):
+    for wrong in ("the oak", ["the oak"]):
+        with pytest.raises(InputError, match="'the oak'"):
+            list(score(model, wrong))
+
+
+def test_model_without_a_softmax_scores_nothing(model):
+    with pytest.raises(InputError, match=r"no softmax \(its format has none\)"):
+        Scorer(Model(CONFIG, model.weights))
+
+
+def test_commands_print_what_the_functions_give(model, tmp_path):
+    native.save(model, tmp_path / "model")
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(" ".join(sentence) for sentence in SENTENCES), encoding="utf-8")
+    given = ("--model", tmp_path / "model")
+    done = run("score", text, *given, "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    for line, expected in zip(lines, score(model, SENTENCES), strict=True):
+        assert line["tokens"] == list(expected.tokens)
+        assert line["forward"] == pytest.approx(expected.forward.tolist(), rel=1e-5)
+        assert line["begin"] == pytest.approx(expected.begin, rel=1e-5)
+    plain = run("score", text, *given).stdout.split("\n\n")[0].splitlines()
+    assert [line.split("\t")[0] for line in plain] == SENTENCES[0]
+    assert plain[4].endswith("\tunknown")
+    sentence = " ".join(SENTENCES[0])
+    done = run("substitutes", sentence, "--word", "oak", *given, "--json", "-k", 3)
+    assert [each["word"] for each in json.loads(done.stdout)] == [
+        s.word for s in substitutes(model, SENTENCES[0], 1, 3)
+    ]
+    assert "log p (forward)" in run("substitutes", sentence, "--position", 1, *given, "--side", "forward").stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "give one of --word and --position"),
+        (("--word", "elm", "--position", "1"), "give one of --word and --position"),
+        (("--word", "beech"), "'beech' is not a token of"),
+        (("--position", "9"), "position is 9"),
+    ],
+)
+def test_command_without_a_place_is_refused(flags, message):
+    done = run("substitutes", "the elm .", *flags)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_probabilities_of_a_blank_model_are_even(model):
+    lm_head = {name: torch.zeros_like(weight) for name, weight in model.lm_head.items()}
+    blank = Model(CONFIG, model.weights, lm_head, VOCABULARY)
+    (found,) = score(blank, [["oak", "elm"]])
+    assert found.forward == pytest.approx([-math.log(len(VOCABULARY))] * 2)
