@@ -9,10 +9,12 @@ PAGE = Path(__file__).with_name("commands.md")
 COMMANDS = (
     (),
     ("train",),
-    ("embed",),
     ("perplexity",),
     ("score",),
     ("substitutes",),
+    ("embed",),
+    ("allennlp",),
+    ("types",),
     ("info",),
     ("convert",),
     ("models",),

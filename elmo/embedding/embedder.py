@@ -16,6 +16,7 @@ import torch
 
 from elmo import formats, ops
 from elmo.embedding.layers import Layers, Selection, selection
+from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.reading import read_independent, read_sentences
 from elmo.embedding.words import WordVectors, encoder
 from elmo.errors import InputError
@@ -126,30 +127,45 @@ class Embedder:
         return self.bilm.config.lstm.n_layers + 1
 
     @property
+    def words(self) -> WordVectors:
+        """The words that are known by now, and their vectors."""
+        return self._words
+
+    @property
     def dim(self) -> int:
         """Size of a vector (D)."""
         return 2 * self.bilm.config.lstm.projection_dim
 
-    def embed(self, sentences: Sequence[Sentence], layers: Layers = "all") -> list[np.ndarray]:
+    def embed(
+        self, sentences: Sequence[Sentence], layers: Layers = "all", pool: Pool | None = None
+    ) -> list[np.ndarray]:
         """One float32 array for every sentence: (N, T, D) for layers "all", (T, D) for any other choice of layers.
 
-        T counts the tokens that were given; an empty sentence has T = 0. `layers` is "all", "average", "top", the
-        number of a layer (0 is the token layer), or one weight for every layer.
+        T counts the tokens that were given; an empty sentence has T = 0. `layers` is "all", "average", "sum", "top",
+        "concat" (all layers side by side: (T, N D)), the number of a layer (0 is the token layer), or one weight for
+        every layer. With `pool`, "mean", "max" or "sum" over the tokens, the axis T is gone; of no tokens it is zero.
         Raises InputError where a string is given in the place of a list of tokens.
         """
-        return list(self.embed_stream(sentences, layers))
+        return list(self.embed_stream(sentences, layers, pool))
 
-    def embed_stream(self, sentences: Iterable[Sentence], layers: Layers = "all") -> Iterator[np.ndarray]:
+    def embed_stream(
+        self, sentences: Iterable[Sentence], layers: Layers = "all", pool: Pool | None = None
+    ) -> Iterator[np.ndarray]:
         """As `embed`, one array at a time and in order, for any number of sentences at constant memory.
 
         Some sentences are read ahead, to be read side by side.
         """
-        select = selection(layers, self.n_layers)
+        select, shape = selection(layers, self.n_layers), shaping(layers, pool)
         if isinstance(sentences, str):
             raise InputError(f"{sentences[:40]!r} is a string; a list of sentences is expected: [text.split()]")
         checked = map(_check_sentence, sentences, range(1 << 62))
         read = {"reset": self._independent, "carry": self._in_order, "warm": self._warmed}[self.state]
-        return read(checked, select)
+        return map(shape, read(checked, select))
+
+    def chunks(self, sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
+        """The sentences that are read ahead together: a sentence's last bits may depend on those of its chunk alone."""
+        while chunk := _take_tokens(sentences, BATCHES_OF_A_CHUNK * self.batch_tokens):
+            yield chunk
 
     def reset_state(self) -> None:
         """Forgets what earlier calls left behind, where `keep_state` asked for it."""
@@ -157,7 +173,7 @@ class Embedder:
 
     def _independent(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
         """Chunk by chunk, from the zero state."""
-        while chunk := _take_tokens(sentences, BATCHES_OF_A_CHUNK * self.batch_tokens):
+        for chunk in self.chunks(sentences):
             with self._autocast():
                 arrays = read_independent(self.bilm, self._words, chunk, select, self.batch_tokens)
             arrays.reverse()
@@ -166,7 +182,7 @@ class Embedder:
 
     def _warmed(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
         """Chunk by chunk, batched by length, from the state after the neutral text."""
-        while chunk := _take_tokens(sentences, BATCHES_OF_A_CHUNK * self.batch_tokens):
+        for chunk in self.chunks(sentences):
             vectors: dict[int, np.ndarray] = {}
             for rows in by_length([len(sentence) + 2 for sentence in chunk], self.batch_tokens):
                 state = LstmState(*(part.expand(-1, -1, len(rows), -1) for part in self._warm_state()))

@@ -1,17 +1,25 @@
-"""`elmo embed`: a text file -> a file of vectors, in a stream. One line is one sentence is one row."""
+"""`elmo embed`: a file -> a file of vectors, in a stream. One line, sentence or protein is one row."""
 
 import itertools
+import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
+from elmo.embedding.parts import embedded_in_parts, remove_parts
+from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, write_vectors
 from elmo.errors import InputError
+from elmo.formats.whole import whole
 from elmo.text import corpus
+from elmo.text.records import Kind, Record, kind_of, read_records
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 
@@ -33,37 +41,85 @@ def embed_file(
     dtype: Dtype = "float32",
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
+    *,
+    pool: Pool | None = None,
+    kind: Kind | None = None,
+    index: str | Path | None = None,
+    resume: bool = False,
 ) -> Embedded:
-    """Writes the vectors of every line of `source` to `output` (.hdf5, .npz or .parquet).
+    """Writes the vectors of every line of `source` to `output` (.hdf5, .npz, .parquet or .safetensors).
 
-    `source` is a file (also .gz and .xz), "-" for standard input, or the lines. `tokenizer` is that of the model's
-    training text by default, and white space where that is not known. `progress` is called with the rows written so
-    far. An empty line is a row without tokens.
+    `source` is a file (also .gz and .xz), "-" for standard input, or the lines. `kind` says what the lines are: text,
+    CoNLL-U or FASTA; by default what the file's name says. `tokenizer`, for text, is that of the model's training text
+    by default, and white space where that is not known. `progress` is called with the rows written so far. An empty
+    line of text is a row without tokens. `layers` and `pool` are those of `Embedder.embed`.
+
+    `index` names a file for what the rows are: JSON, a line a row, of `row`, `text` (the line, the sentence, or the
+    protein's name), `tokens`, and `offsets`, the first character of every token in the text and that after its last.
+
+    With `resume`, finished rows are kept beside the output while it is not whole, and those of a broken run are used:
+    see `elmo.embedding.parts`.
 
     Raises InputError (invalid UTF-8, no line at all) and OSError (no such file, the output exists, a full disk); then
-    nothing is left behind.
+    nothing is left behind but what `resume` keeps.
     """
-    tokenizer = tokenizer or Tokenizer(embedder.text or TextConfig(tokens="whitespace", sentences="line"))
-    waiting: deque[tuple[str, list[str]]] = deque()  # what the embedder has read ahead
-
-    def sentences(lines: Iterable[str]) -> Iterator[list[str]]:
-        for line in lines:
-            waiting.append((line, tokenizer.tokens(line)))
-            yield waiting[-1][1]
-
+    output = Path(output)
+    named = isinstance(source, str | Path)
+    kind = kind or (kind_of(source) if named else "text")
+    if kind == "text" and tokenizer is None:
+        tokenizer = Tokenizer(embedder.text or TextConfig(tokens="whitespace", sentences="line"))
+    lines = read_lines(source) if named else source
+    records = read_records(lines, kind, tokenizer, source if named else "input")
     rows = tokens_seen = 0
-    with write_vectors(Path(output), dtype, overwrite) as writer:
-        lines = source if not isinstance(source, str | Path) else read_lines(source)
-        for vectors in embedder.embed_stream(sentences(lines), layers):
-            line, tokens = waiting.popleft()
-            writer.append(line, tokens, vectors)
-            rows, tokens_seen = rows + 1, tokens_seen + len(tokens)
-            del line, tokens, vectors  # a long line's are freed before the next are made
+    with ExitStack() as stack:
+        writer = stack.enter_context(write_vectors(output, dtype, overwrite))
+        note = None if index is None else stack.enter_context(_open_index(Path(index), overwrite))
+        embedded = (
+            embedded_in_parts(embedder, records, output, layers, pool, dtype)
+            if resume
+            else _embedded(embedder, records, layers, pool)
+        )
+        for record, vectors in embedded:
+            writer.append(record.text, record.tokens, vectors)
+            if note is not None:
+                note(rows, record)
+            rows, tokens_seen = rows + 1, tokens_seen + len(record.tokens)
+            del record, vectors  # a long line's are freed before the next are made
             if progress is not None:
                 progress(rows)
         if not rows:
             raise InputError(f"{source}: has no line; a sentence a line is expected")
-    return Embedded(Path(output), rows, tokens_seen)
+    if resume:
+        remove_parts(output)
+    return Embedded(output, rows, tokens_seen)
+
+
+def _embedded(
+    embedder: Embedder, records: Iterable[Record], layers: Layers, pool: Pool | None
+) -> Iterator[tuple[Record, np.ndarray]]:
+    """Every record with its vectors."""
+    waiting: deque[Record] = deque()  # what the embedder has read ahead
+
+    def sentences() -> Iterator[list[str]]:
+        for record in records:
+            waiting.append(record)
+            yield record.tokens
+
+    for vectors in embedder.embed_stream(sentences(), layers, pool):
+        yield waiting.popleft(), vectors
+        del vectors
+
+
+@contextmanager
+def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, Record], None]]:
+    """A function that writes what a row is."""
+    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+
+        def note(row: int, record: Record) -> None:
+            entry = {"row": row, "text": record.text, "tokens": record.tokens, "offsets": record.offsets}
+            file.write(f"{json.dumps(entry)}\n")
+
+        yield note
 
 
 def read_lines(source: str | Path) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Which layers a user wants, by name.
 
-"all", "average", "top", a layer's number (0 is the token layer), or one weight for every layer.
+"all", "average", "sum", "top", "concat" (all layers of a token side by side, layer 0 first), a layer's number (0 is the
+token layer), or one weight for every layer.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from elmo.errors import InputError
 
 Layers = str | int | Sequence[float]
 Selection = Callable[[Float[Tensor, "N B T D"]], Tensor]
-CHOICES = "'all', 'average', 'top', a number from 0 to {last}, or {n} weights"
+CHOICES = "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last}, or {n} weights"
 
 
 def parse_layers(text: str) -> Layers:
@@ -25,14 +26,17 @@ def parse_layers(text: str) -> Layers:
 
 
 def selection(layers: Layers, n_layers: int) -> Selection:
-    """A function of all layers that gives what is wanted: (N, B, T, D) for "all", else (B, T, D).
+    """A function of all layers that gives what is wanted: (N, B, T, D) for "all" and "concat", else (B, T, D).
 
-    Weights are used as they are: neither normalised nor passed through a softmax.
+    A sentence's layers are put side by side when they are whole: `elmo.embedding.pooling.shaping`. Weights are used
+    as they are: neither normalised nor passed through a softmax.
     """
     if isinstance(layers, str):
         names: dict[str, Selection] = {
             "all": lambda every: every,
+            "concat": lambda every: every,
             "average": lambda every: every.mean(dim=0),
+            "sum": lambda every: every.sum(dim=0),
             "top": lambda every: every[-1],
         }
         if layers in names:

@@ -4,9 +4,10 @@
   out where it would pass 16 MB, since its readers hold it whole); and, of ours, `tokens`
 - `.npz`: arrays "0", "1", ...; and a member `tokens.jsonl`. Takes 0.5 kB of memory a row, for the zip's directory
 - `.parquet`: columns row, tokens, vectors (flat), shape; needs the extra `store`
+- `.safetensors`: see `store_safetensors`
 
 Tokens are stored as JSON, a list a row, since a token may hold a space. A sentence without tokens is an array with
-T = 0. A file is there whole or not at all.
+T = 0; one that was pooled has no axis of tokens. A file is there whole or not at all.
 """
 
 import io
@@ -23,6 +24,7 @@ from typing import Any, Literal
 import h5py
 import numpy as np
 
+from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter
 from elmo.errors import InputError
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.formats.whole import check_output, whole
@@ -75,10 +77,11 @@ class Hdf5Writer:
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
         """The next row. Of a sentence that comes twice the index has both rows; readers of JSON keep the last."""
         stored = self._output.file.create_dataset(str(self._rows), vectors.shape, self._dtype)
-        tokens_of_row = vectors.shape[-2]
+        tokens_of_row = vectors.shape[-2] if vectors.ndim > 1 else 1
         step = max(1, NUMBERS_AT_ONCE * tokens_of_row // max(1, vectors.size))
         for begin in range(0, tokens_of_row, step):
-            stored[..., begin : begin + step, :] = vectors[..., begin : begin + step, :].astype(self._dtype, copy=False)
+            part = (..., slice(begin, begin + step), slice(None)) if vectors.ndim > 1 else ...
+            stored[part] = vectors[part].astype(self._dtype, copy=False)
             self._output.check()
         self._tokens.append(_to_json(tokens))
         if self._index is not None:
@@ -199,8 +202,14 @@ class ParquetWriter:
         self._size = 0
 
 
-Writer = Hdf5Writer | NpzWriter | ParquetWriter
-WRITERS = {".hdf5": Hdf5Writer, ".h5": Hdf5Writer, ".npz": NpzWriter, ".parquet": ParquetWriter}
+Writer = Hdf5Writer | NpzWriter | ParquetWriter | SafetensorsWriter
+WRITERS = {
+    ".hdf5": Hdf5Writer,
+    ".h5": Hdf5Writer,
+    ".npz": NpzWriter,
+    ".parquet": ParquetWriter,
+    ".safetensors": SafetensorsWriter,
+}
 
 
 class Hdf5Vectors:
@@ -293,8 +302,14 @@ class ParquetVectors:
         return self._group[1], row - int(self._ends[number - 1] if number else 0)
 
 
-Vectors = Hdf5Vectors | NpzVectors | ParquetVectors
-READERS = {".hdf5": Hdf5Vectors, ".h5": Hdf5Vectors, ".npz": NpzVectors, ".parquet": ParquetVectors}
+Vectors = Hdf5Vectors | NpzVectors | ParquetVectors | SafetensorsVectors
+READERS = {
+    ".hdf5": Hdf5Vectors,
+    ".h5": Hdf5Vectors,
+    ".npz": NpzVectors,
+    ".parquet": ParquetVectors,
+    ".safetensors": SafetensorsVectors,
+}
 
 
 @contextmanager

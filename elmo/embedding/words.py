@@ -48,12 +48,13 @@ class WordVectors:
         size = bilm.config.lstm.projection_dim
         self._table = torch.empty(max(1, cache_bytes // (4 * size)), size, device=device)
         self._rows: dict[str, int] = {}
+        self.times_emptied = 0
 
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         """The vectors of distinct `words`."""
         new = [word for word in words if word not in self._rows]
         if len(self._rows) + len(new) > len(self._table):
-            self._rows.clear()
+            self.clear()
             new = list(words)
         if len(new) > len(self._table):
             return self._encode(new)
@@ -63,6 +64,28 @@ class WordVectors:
             self._rows.update(zip(new, range(begin, begin + len(new)), strict=True))
         rows = np.fromiter(map(self._rows.__getitem__, words), np.int64, len(words))
         return self._table[torch.from_numpy(rows).to(self._device)]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def clear(self) -> None:
+        """Forgets all words."""
+        self._rows.clear()
+        self.times_emptied += 1
+
+    def known(self, begin: int = 0) -> tuple[list[str], Float[np.ndarray, "W P"]]:
+        """The words that are kept, from the one at place `begin` on, and their vectors."""
+        return list(self._rows)[begin:], self._table[begin : len(self._rows)].cpu().numpy()
+
+    def keep(self, words: Sequence[str], vectors: Float[np.ndarray, "W P"]) -> None:
+        """Adds words that `known` gave."""
+        begin = len(self._rows)
+        self._table[begin : begin + len(words)] = torch.from_numpy(vectors).to(self._device)
+        self._rows.update(zip(words, range(begin, begin + len(words)), strict=True))
+
+    def fresh(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
+        """The vectors of `words`, computed now and not kept."""
+        return self._encode(words)
 
     def _encode(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         ids = self._encode_ids(words)

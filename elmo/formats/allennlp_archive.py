@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch
 from torch import Tensor
 
 from elmo.config import merge
 from elmo.errors import InputError
+from elmo.formats.allennlp_state import CHARACTERS, state_shapes, to_weights
 from elmo.formats.bilm_layout import character_config, errors_of
 from elmo.formats.files import Source, is_archive, listed, on_disk
 from elmo.formats.stored import Description, Mix, Model, Shape, check_shapes, weight_shapes
@@ -28,7 +28,6 @@ from elmo.model.bilm import BiLMConfig
 
 FORMAT = "allennlp-archive"
 CONFIG, WEIGHTS = "config.json", ("weights.th", "best.th")
-CHARACTERS = "_token_embedder._char_embedding_weights"
 BILM = "_elmo_lstm."
 """What AllenNLP's `Elmo` calls its biLM."""
 ASSUMED = {
@@ -72,7 +71,7 @@ def load(path: Path, weights: Path | None = None) -> Model:
     state = read_state_dict(source)
     prefix = _prefix(source.label, state)
     config, card = _config(source.label, state, prefix, files, path if weights else None)
-    return Model(config, bilm_weights(config, state, prefix), card=card, mixes=mixes(state, card["config"]))
+    return Model(config, to_weights(config, state, prefix), card=card, mixes=mixes(state, card["config"]))
 
 
 def save(model: Model, path: Path, overwrite: bool = False) -> NoReturn:
@@ -110,62 +109,6 @@ def sizes(label: str, state: Mapping[str, Tensor], prefix: str) -> dict[str, Any
     }
 
 
-def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Every array that AllenNLP has of a biLM of this configuration."""
-    cnn, size, hidden = config.char_cnn, config.lstm.projection_dim, config.lstm.dim
-    assert cnn is not None
-    n_filters = cnn.n_filters
-    shapes: dict[str, Shape] = {CHARACTERS: (cnn.n_characters, cnn.embedding_dim)}
-    for i, (width, count) in enumerate(cnn.filters):
-        name = f"_token_embedder.char_conv_{i}"
-        shapes |= {f"{name}.weight": (count, cnn.embedding_dim, width), f"{name}.bias": (count,)}
-    for k in range(cnn.n_highway):
-        name = f"_token_embedder._highways._layers.{k}"
-        shapes |= {f"{name}.weight": (2 * n_filters, n_filters), f"{name}.bias": (2 * n_filters,)}
-    name = "_token_embedder._projection"
-    shapes |= {f"{name}.weight": (size, n_filters), f"{name}.bias": (size,)}
-    for layer in range(config.lstm.n_layers):
-        for name in _cells(layer):
-            shapes |= {
-                f"{name}.input_linearity.weight": (4 * hidden, size),
-                f"{name}.state_linearity.weight": (4 * hidden, size),
-                f"{name}.state_linearity.bias": (4 * hidden,),
-                f"{name}.state_projection.weight": (size, hidden),
-            }
-    return shapes
-
-
-def bilm_weights(config: BiLMConfig, state: Mapping[str, Tensor], prefix: str = BILM) -> dict[str, Tensor]:
-    """Our weights of the biLM whose names begin with `prefix`, for a configuration whose forget bias is 0."""
-    cnn = config.char_cnn
-    assert cnn is not None
-    own = {name: state[prefix + name].float() for name in state_shapes(config)}
-    weights = {"token_encoder.embedding": own[CHARACTERS].clone()}
-    weights["token_encoder.embedding"][0] = (
-        0.0  # where there is no token; training may have moved it, and nothing reads it
-    )
-    for i in range(len(cnn.filters)):
-        for part in ("weight", "bias"):
-            weights[f"token_encoder.convolutions.{i}.{part}"] = own[f"_token_embedder.char_conv_{i}.{part}"]
-    for k in range(cnn.n_highway):
-        for part in ("weight", "bias"):
-            transform, gate = own[f"_token_embedder._highways._layers.{k}.{part}"].chunk(2)
-            weights[f"token_encoder.highways.{k}.transform.{part}"] = transform
-            weights[f"token_encoder.highways.{k}.carry.{part}"] = -gate
-    for part in ("weight", "bias"):
-        weights[f"token_encoder.projection.{part}"] = own[f"_token_embedder._projection.{part}"]
-    for layer in range(config.lstm.n_layers):
-        for ours, theirs in (
-            ("weight_input", "input_linearity.weight"),
-            ("weight_state", "state_linearity.weight"),
-            ("bias", "state_linearity.bias"),
-        ):
-            weights[f"layers.{layer}.{ours}"] = torch.stack([_gates(own[f"{c}.{theirs}"]) for c in _cells(layer)])
-        projections = [own[f"{cell}.state_projection.weight"] for cell in _cells(layer)]
-        weights[f"layers.{layer}.weight_projection"] = torch.stack(projections)
-    return {name: weight.detach().contiguous() for name, weight in weights.items()}
-
-
 def mixes(state: Mapping[str, Tensor], config: Any = None) -> tuple[Mix, ...]:
     """The mixes of layers that were learned beside a biLM; `config`, the task model's, tells layer norm."""
     found = []
@@ -173,16 +116,6 @@ def mixes(state: Mapping[str, Tensor], config: Any = None) -> tuple[Mix, ...]:
         scalars = tuple(float(state[part].reshape(-1)[0]) for part in parts)
         found.append(Mix(name, scalars, float(state[f"{name}.gamma"].reshape(-1)[0]), _layer_norm(name, config)))
     return tuple(found)
-
-
-def _cells(layer: int) -> tuple[str, str]:
-    return f"_elmo_lstm.forward_layer_{layer}", f"_elmo_lstm.backward_layer_{layer}"
-
-
-def _gates(rows: Tensor) -> Tensor:
-    """Rows in AllenNLP's order i, f, g, o -> ours: i, g, f, o."""
-    i, f, g, o = rows.chunk(4)
-    return torch.cat([i, g, f, o])
 
 
 def _numbered(own: Mapping[str, Shape], pattern: str) -> list[Shape]:

@@ -1,0 +1,64 @@
+"""The command line: `elmo VERB [recipe.toml] [--flag value ...] [section.key=value ...]`.
+
+Every verb is a function of its parsed arguments that imports what it needs when it runs, so `elmo --help` loads no
+torch. Errors of the user are one line and exit code 2.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import elmo
+from elmo.cli import embedding, models, pretraining, probing
+from elmo.cli.arguments import is_first_process
+from elmo.errors import InputError
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs one verb and exits: 0 done, 1 training could not go on, 2 something that was given cannot be used."""
+    parsed = _parse(arguments)
+    try:
+        parsed.run(parsed)
+    except (InputError, OSError) as error:
+        _fail(error, 2)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except RuntimeError as error:
+        if type(error).__name__ != "TrainingError":
+            raise
+        _fail(error, 1)
+    sys.exit(0)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = build_parser()
+    parsed, rest = parser.parse_known_args(arguments)
+    # argparse takes positionals from one place only; settings may stand between flags and after them.
+    unknown = [argument for argument in rest if argument.startswith("-") or "=" not in argument]
+    if unknown or (rest and not hasattr(parsed, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}")
+    if rest:
+        parsed.overrides = [*parsed.overrides, *rest]
+    return parsed
+
+
+def _fail(error: BaseException | str, code: int) -> NoReturn:
+    if not is_first_process() and not isinstance(error, OSError):
+        sys.exit(code)  # all processes find the same errors, but for those of a machine
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        error = f"{error.filename}: {error.strerror}"
+    print(f"elmo: error: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="elmo", description="Deep contextualized word representations: pretrain, embed, probe."
+    )
+    parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for part in (pretraining, embedding, models, probing):
+        part.add_verbs(verbs)
+    return parser

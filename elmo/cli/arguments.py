@@ -1,0 +1,47 @@
+"""What several verbs have in common."""
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
+LAYERS_HELP = "all, concat, average, sum, top, a number, or weights as 0.2,0.3,0.5"
+
+
+def add_verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str) -> argparse.ArgumentParser:
+    """A verb, and what runs it: None where it has verbs of its own."""
+    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    if run is not None:
+        parser.set_defaults(run=run)
+    return parser
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The model that is asked."""
+    parser.add_argument("--model", default="default", help="a model's folder, file or name (default: the packaged one)")
+
+
+def add_weights(parser: argparse.ArgumentParser) -> None:
+    """The second of the two paths that make a model."""
+    parser.add_argument("--weights", metavar="FILE", help="where the model is an options file: its weights")
+
+
+def add_input(parser: argparse.ArgumentParser) -> None:
+    """What is read, and how it is told apart."""
+    parser.add_argument("input", help="text, .conllu or .fasta (also .gz, .xz), or - for standard input")
+    parser.add_argument("--kind", choices=["text", "conllu", "fasta"], help="of the input (default: by its name)")
+    parser.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
+
+
+def tokenizer_of(text: Any, pretokenized: bool) -> Any:
+    """A model's own tokenizer, of one sentence a line; or white space."""
+    from elmo.text.tokenizer import TextConfig, Tokenizer
+
+    return Tokenizer(TextConfig("whitespace", "line") if pretokenized else text or TextConfig(sentences="line"))
+
+
+def is_first_process() -> bool:
+    """Of those that train together: the variables are torchrun's and lightning's."""
+    return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0) == 0

@@ -1,0 +1,148 @@
+"""Models as files: `elmo info`, `elmo convert`, `elmo models`, `elmo pull`, `elmo verify`."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from elmo import config
+from elmo.cli.arguments import (
+    add_verb,
+    add_weights,
+)
+from elmo.errors import InputError
+from elmo.terminal import Counter, print_table
+
+
+def add_verbs(verbs: Any) -> None:
+    """Those of this file."""
+    info = add_verb(verbs, "info", info_verb, "what a model is, from its headers alone")
+    info.add_argument("model", nargs="?", default="default")
+    add_weights(info)
+    info.add_argument("--json", action="store_true", help="print JSON")
+
+    convert = add_verb(verbs, "convert", convert_verb, "write a model in another format")
+    convert.add_argument("source", help="a model")
+    convert.add_argument("target", help="the folder to write")
+    add_weights(convert)
+    convert.add_argument("--to", choices=["native", "allennlp"], help="by default the format that the source has not")
+    convert.add_argument("--dtype", choices=["float32", "float16"], default="float32", help="of native weights")
+    convert.add_argument("--softmax-dtype", choices=["float32", "float16"], help="of the softmax, if another")
+    convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
+
+    models = add_verb(verbs, "models", models_verb, "the published models that are known by name, and which are here")
+    models.add_argument("--json", action="store_true", help="print JSON: addresses, licences, and where they were read")
+
+    pull = add_verb(verbs, "pull", pull_verb, "download a published model into the cache, or go on with it")
+    pull.add_argument("names", nargs="+", metavar="NAME", help="as elmo models lists them")
+    pull.add_argument("--quiet", action="store_true", help="show no progress")
+
+    verify = add_verb(verbs, "verify", verify_verb, "compare files with the hashes of the published models")
+    verify.add_argument("models", nargs="+", metavar="NAME|PATH", help="a pulled model, a file, or a folder of files")
+    verify.add_argument("--json", action="store_true", help="print JSON")
+
+
+def info_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats, ops
+
+    found = formats.describe(arguments.model, arguments.weights)
+    values = {
+        "path": str(found.path),
+        "format": found.format,
+        "reads": found.config.reads,
+        "parameters": found.parameters,
+        "stored as": found.dtype,
+        "bytes on disk": found.bytes_on_disk,
+        "bytes in memory": found.bytes_in_memory,
+        "vector size": 2 * found.config.lstm.projection_dim,
+        "layers of vectors": found.config.lstm.n_layers + 1,
+        "vocabulary": None if found.vocabulary is None else len(found.vocabulary),
+        "CPU products": ops.default_library(),
+        "model": config.to_dict(found.config),
+        "text": None if found.text is None else config.to_dict(found.text),
+        "learned mixes": ", ".join(found.mixes) or None,
+        "card": found.card,
+    }
+    if arguments.json:
+        print(json.dumps(values, indent=2, ensure_ascii=False))
+        return
+    for name, value in values.items():
+        if isinstance(value, dict):
+            for key, part in value.items():
+                print(f"{name + ' ' + key:28} {f'{part:,}' if isinstance(part, int) else part}")
+        else:
+            print(f"{name:28} {f'{value:,}' if isinstance(value, int) else value}")
+
+
+def convert_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+
+    target = Path(arguments.target)
+    found = formats.describe(arguments.source, arguments.weights)
+    wanted = arguments.to or ("allennlp" if found.format == formats.native.FORMAT else "native")
+    model = formats.load(arguments.source, arguments.weights)
+    if wanted == "native":
+        formats.native.save(model, target, arguments.overwrite, arguments.dtype, arguments.softmax_dtype)
+    else:
+        formats.allennlp.save(model, target, arguments.overwrite)
+    parts = {"the softmax and the vocabulary": model.lm_head, "the learned mixes": model.mixes}
+    lost = " and ".join(part for part, there in parts.items() if there) if wanted == "allennlp" else ""
+    print(f"{target}: written as {wanted}" + (f" (this format has no place for {lost})" if lost else ""))
+
+
+def models_verb(arguments: argparse.Namespace) -> None:
+    from elmo.formats import cache, published
+
+    if arguments.json:
+        rows = [config.to_dict(model) | {"pulled": cache.is_pulled(model)} for model in published.models()]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    rows = [
+        [model.name, "yes" if cache.is_pulled(model) else "", model.language, model.layout, model.about]
+        for model in published.models()
+    ]
+    print_table(["name", "here", "language", "layout", "about"], rows)
+    print(f"cache: {cache.cache_folder()}; elmo pull NAME brings one here, and then elmo.load(NAME) opens it")
+
+
+def pull_verb(arguments: argparse.Namespace) -> None:
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    from elmo import formats
+    from elmo.formats.pull import pull
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    for name in arguments.names:
+        with Counter(name, arguments.quiet, *columns) as counter:
+            pulled = pull(name, lambda file, done, total: counter.update(done, total))
+        model = pulled.model
+        print(f"{pulled.path}: {model.name}, {'downloaded' if pulled.new else 'here already'}")
+        for file in pulled.new:
+            known = any(row.sha256 for row in model.files if row.name == file)
+            said = "as published" if known else "none is published to compare it with"
+            print(f"    {file}: sha256 {pulled.sha256[file]}, {said}")
+        print(f"    licence: {model.license or 'not stated at the source'}; please cite: {model.citation}")
+        try:
+            formats.describe(pulled.path)
+        except InputError as error:
+            raise InputError(f"{model.name} was downloaded, but cannot be opened: {error}") from error
+
+
+def verify_verb(arguments: argparse.Namespace) -> None:
+    from elmo.formats import cache
+
+    found = [file for reference in arguments.models for file in cache.verify(reference)]
+    if arguments.json:
+        print(json.dumps([vars(file) | {"path": str(file.path)} for file in found], indent=2))
+    else:
+        for file in found:
+            print(f"{file.path}: {file.verdict}{f' ({file.about})' if file.about else ''}; sha256 {file.sha256 or '-'}")
+    wrong = [str(file.path) for file in found if file.verdict in ("differs", "missing")]
+    if wrong:
+        raise InputError(f"{', '.join(wrong)}: not what was published or pulled; remove and pull again: elmo pull NAME")

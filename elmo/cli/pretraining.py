@@ -1,0 +1,189 @@
+"""`elmo train`, and what a language model is asked: `elmo perplexity`, `elmo score`, `elmo substitutes`."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from elmo import config
+from elmo.cli.arguments import (
+    add_model,
+    add_verb,
+    is_first_process,
+    tokenizer_of,
+)
+from elmo.errors import InputError
+from elmo.terminal import Counter, print_table
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+
+
+def add_verbs(verbs: Any) -> None:
+    """Those of this file."""
+    _add_train(verbs)
+    _add_questions(verbs)
+
+
+def _add_train(verbs: Any) -> None:
+    train = add_verb(verbs, "train", train_verb, "pretrain a biLM on plain text: one command from raw text to a model")
+    train.add_argument("recipe", nargs="?", help="a TOML file, or the name of a recipe in the package")
+    train.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings, e.g. optim.lr=1e-3")
+    train.add_argument("--train", action="append", metavar="TEXT", help="text files or a pattern; may be repeated")
+    train.add_argument("--heldout", action="append", metavar="TEXT", help="text for the perplexities")
+    train.add_argument("--output", metavar="FOLDER", help="where the run goes: its model is in FOLDER/model")
+    train.add_argument("--init-from", metavar="MODEL", help="go on from a model's weights (fine-tuning)")
+    train.add_argument(
+        "--vocab", choices=["keep", "replace", "extend"], help="what becomes of that model's vocabulary (default: keep)"
+    )
+    train.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between white space")
+    train.add_argument("--resume", action="store_true", help="go on with the run in FOLDER, exactly")
+    train.add_argument("--dry-run", action="store_true", help="only tell parameters, steps, memory and hours")
+    train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
+    train.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _add_questions(verbs: Any) -> None:
+    """Those that need a model's softmax."""
+    perplexity = add_verb(verbs, "perplexity", perplexity_verb, "full-softmax perplexity of a text, both directions")
+    perplexity.add_argument("text", nargs="+", help="text files or patterns")
+    add_model(perplexity)
+    perplexity.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between spaces")
+    perplexity.add_argument("--max-words", type=int, metavar="N", help="only the beginning of the text")
+    perplexity.add_argument("--json", action="store_true", help="print JSON")
+
+    score = add_verb(verbs, "score", score_verb, "log-probability of each token of a text, forward and backward")
+    score.add_argument("text", help="text (.txt, .gz, .xz), one sentence a line, or - for standard input")
+    add_model(score)
+    score.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
+    score.add_argument("--json", action="store_true", help="print JSON lines")
+
+    substitutes = add_verb(verbs, "substitutes", substitutes_verb, "the most probable words at a place of a sentence")
+    substitutes.add_argument("sentence", help="its tokens, between spaces")
+    substitutes.add_argument("--word", metavar="WORD", help="the token to be replaced, where it stands first")
+    substitutes.add_argument("--position", type=int, metavar="N", help="or its place, the first is 0")
+    add_model(substitutes)
+    substitutes.add_argument(
+        "--side", choices=["both", "forward", "backward"], default="both", help="what is looked at"
+    )
+    substitutes.add_argument("-k", type=int, default=10, metavar="N", help="how many")
+    substitutes.add_argument("--json", action="store_true", help="print JSON")
+
+
+def train_verb(arguments: argparse.Namespace) -> None:
+    values = _train_values(arguments)
+    from elmo.pretraining import train
+
+    made = config.from_dict(train.TrainConfig, values)
+    if arguments.print_config:
+        print(config.to_json(made), end="")
+        return
+    numbers = train.main(made, arguments.resume, arguments.dry_run, arguments.quiet)
+    if not is_first_process():
+        return
+    for name, value in numbers.items():
+        print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}")
+
+
+def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Recipe, then flags, then overrides: the later wins. A resumed run begins with its own configuration."""
+    recipe, overrides = arguments.recipe, list(arguments.overrides)
+    if recipe is not None and "=" in recipe:  # no recipe was given, and the first override stands in its place
+        recipe, overrides = None, [recipe, *overrides]
+    values: dict[str, Any] = {}
+    if arguments.resume:
+        if arguments.output is None:
+            raise InputError("--resume needs --output, the folder of the run to go on with")
+        record = Path(arguments.output) / "train.json"
+        if not record.is_file():
+            raise InputError(f"{record}: no such file, so there is no run to resume; leave --resume out to begin one")
+        from elmo.pretraining import train
+
+        values = config.to_dict(train.read_record(record))
+    if recipe is not None:
+        values = config.merge(values, config.load_toml(find_recipe(recipe)))
+    given = {name: getattr(arguments, name) for name in ("train", "heldout", "output", "init_from")}
+    flags = {name: value for name, value in (given | {"init_vocab": arguments.vocab}).items() if value}
+    if arguments.pretokenized:
+        flags["text"] = {"tokens": "whitespace", "sentences": "line"}
+    values = config.merge(config.merge(values, flags), config.parse_overrides(overrides))
+    for name in ("train", "output"):
+        if name not in values:
+            raise InputError(f"--{name} is missing; for example: elmo train --train 'corpus/*.txt' --output run/")
+    if values.get("init_from") and not arguments.resume:
+        from elmo.pretraining import initial
+
+        values = config.merge(initial.settings_of(values["init_from"]), values)
+    return values
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe: a path, or a name in the package."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    packaged = RECIPES / f"{name.removesuffix('.toml')}.toml"
+    if packaged.is_file():
+        return packaged
+    names = ", ".join(sorted(recipe.stem for recipe in RECIPES.glob("*.toml")))
+    raise FileNotFoundError(f"{name}: no such file, nor a recipe of the package (these are: {names})")
+
+
+def perplexity_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+    from elmo.pretraining import perplexity
+    from elmo.text import corpus
+    from elmo.text.tokenizer import TextConfig
+
+    model = formats.load(arguments.model)
+    text = TextConfig("whitespace", "line") if arguments.pretokenized else model.text or TextConfig()
+    paths = corpus.expand(arguments.text)
+    with Counter("words", quiet=False) as counter:
+        report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
+    if arguments.json:
+        print(json.dumps(report, indent=2))
+        return
+    rows = [
+        [policy, which, *(f"{numbers[d + suffix]:,.2f}" for d in ("forward", "backward", "mean"))]
+        for policy, numbers in report["perplexity"].items()
+        for which, suffix in (("all words", ""), ("unknown words left out", "_known"))
+    ]
+    print_table(["state", "over", "forward", "backward", "mean"], rows)
+    numbers = report["perplexity"]["carry"]
+    print(f"{numbers['tokens']:,} words and sentence ends, {numbers['unknown_rate']:.2%} unknown to the vocabulary")
+    print(f"vocabulary: {report['vocabulary']['size']:,} words, sha256 {report['vocabulary']['sha256']}")
+
+
+def score_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+    from elmo.embedding.job import read_lines
+    from elmo.pretraining.scoring import Scorer
+
+    model = formats.load(arguments.model)
+    tokenizer = tokenizer_of(model.text, arguments.pretokenized)
+    for scores in Scorer(model).score(tokenizer.tokens(line) for line in read_lines(arguments.text)):
+        columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
+        if arguments.json:
+            rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}
+            print(json.dumps({"tokens": scores.tokens, **columns, **rest}, ensure_ascii=False))
+            continue
+        for token, forward, backward, known in zip(scores.tokens, *columns.values(), scores.known, strict=True):
+            print("\t".join([token, f"{forward:.4f}", f"{backward:.4f}", *([] if known else ["unknown"])]))
+        print()
+
+
+def substitutes_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+    from elmo.pretraining.scoring import substitutes
+
+    tokens = arguments.sentence.split()
+    if (arguments.word is None) == (arguments.position is None):
+        raise InputError("which token? give one of --word and --position")
+    if arguments.word is not None and arguments.word not in tokens:
+        raise InputError(f"--word {arguments.word!r} is not a token of {arguments.sentence!r}")
+    place = arguments.position if arguments.word is None else tokens.index(arguments.word)
+    found = substitutes(formats.load(arguments.model), tokens, place, arguments.k, arguments.side)
+    if arguments.json:
+        print(json.dumps([vars(each) for each in found], indent=2, ensure_ascii=False))
+        return
+    rows = [[each.word, *(f"{p:.3f}" for p in (each.log_probability, each.forward, each.backward))] for each in found]
+    print_table(["word", f"log p ({arguments.side})", "forward", "backward"], rows)

@@ -1,0 +1,174 @@
+"""What a model knows and how fast it is: `elmo neighbors`, `elmo probe`, `elmo bench`, `elmo demo`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from elmo.cli.arguments import (
+    DEMO_TEXT,
+    add_model,
+    add_verb,
+    tokenizer_of,
+)
+from elmo.errors import InputError
+from elmo.terminal import print_table
+
+SENSES = DEMO_TEXT.with_name("senses.tsv")
+DEMO_QUERIES = 4
+
+
+def add_verbs(verbs: Any) -> None:
+    """Those of this file."""
+    neighbors = add_verb(verbs, "neighbors", neighbors_verb, "occurrences of a word that are used alike, by layer")
+    neighbors.add_argument("word", help="a word, or a sentence (tokens between spaces) that holds --word")
+    neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence that is meant")
+    neighbors.add_argument("--text", help="where to look: a text, one sentence a line (default: the demo's)")
+    add_model(neighbors)
+    neighbors.add_argument("--layer", type=int, default=-1, help="0 is the word without context, -1 the top")
+    neighbors.add_argument("-k", type=int, default=3, metavar="N", help="how many")
+    neighbors.add_argument("--queries", type=int, default=20, metavar="N", help="occurrences to begin from, at most")
+    neighbors.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
+
+    probe = add_verb(verbs, "probe", None, "what each layer knows")
+    probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
+    senses = add_verb(probes, "senses", senses_verb, "nearest-neighbour sense accuracy of each layer on labelled words")
+    senses.add_argument("--data", default=str(SENSES), help="word, sense, index, sentence between tabs")
+    add_model(senses)
+    senses.add_argument("--json", action="store_true", help="print JSON lines")
+
+    bench = add_verb(verbs, "bench", bench_verb, "how fast a model is here, beside what the machine could do")
+    bench.add_argument("model", nargs="?", default="default")
+    bench.add_argument("--text", default=str(DEMO_TEXT), help="what is read (default: the demo's text)")
+    bench.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between white space")
+    bench.add_argument("--tokens", type=int, default=4000, metavar="N", help="how much of it, at most")
+    bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ...")
+    bench.add_argument("--json", action="store_true", help="print JSON")
+
+    demo = add_verb(verbs, "demo", demo_verb, "a tour of a model on a small text")
+    demo.add_argument("--output", default="demo.hdf5", help="where the vectors go")
+    add_model(demo)
+
+
+def neighbors_verb(arguments: argparse.Namespace) -> None:
+    from elmo.embedding.embedder import Embedder
+    from elmo.embedding.job import read_lines
+    from elmo.probes import neighbors
+
+    embedder = Embedder.load(arguments.model)
+    tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None)
+    text = arguments.text or str(DEMO_TEXT)
+    sentences = [tokens for line in read_lines(text) if (tokens := tokenizer.tokens(line))]
+    if arguments.query is not None:
+        given = arguments.word.split()
+        if arguments.query not in given:
+            raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}")
+        queries: list[tuple[Sequence[str], int]] = [(given, given.index(arguments.query))]
+    else:
+        queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, arguments.word)]
+    if not queries:
+        raise InputError(f"{text}: {arguments.word!r} does not occur in it; a word is looked up as it is spelled")
+    shown = queries[: arguments.queries]
+    _print_neighbors(shown, neighbors.run_many(embedder, sentences, shown, arguments.layer, arguments.k))
+    if len(shown) < len(queries):
+        print(f"{len(queries) - len(shown)} more occurrences of {arguments.word!r} are not shown (--queries)")
+
+
+def _print_neighbors(queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]]) -> None:
+    for (sentence, index), nearest in zip(queries, found, strict=True):
+        print(_marked(sentence, index))
+        for neighbor in nearest:
+            print(f"    {neighbor.similarity:.3f}  {_marked(neighbor.sentence, neighbor.token_index)}")
+
+
+def _marked(sentence: Sequence[str], index: int) -> str:
+    return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))
+
+
+def senses_verb(arguments: argparse.Namespace) -> None:
+    from elmo.embedding.embedder import Embedder
+    from elmo.probes import senses
+
+    rows = senses.run(Embedder.load(arguments.model), senses.read_occurrences(Path(arguments.data)))
+    if not arguments.json:
+        _print_senses(rows)
+        return
+    for row in rows:
+        print(json.dumps(vars(row)))
+
+
+def _print_senses(rows: Sequence[Any]) -> None:
+    print(
+        f"How often the nearest other occurrence of a word has its sense ({rows[0].occurrences} labelled occurrences):"
+    )
+    words = list(rows[0].by_word)
+    print_table(
+        ["layer", "all", *words],
+        [[str(row.layer), f"{row.accuracy:.1%}", *(f"{row.by_word[word]:.0%}" for word in words)] for row in rows],
+    )
+
+
+def bench_verb(arguments: argparse.Namespace) -> None:
+    import dataclasses
+
+    from elmo import formats
+    from elmo.bench import job
+
+    text = formats.describe(arguments.model).text
+    tokenizer = tokenizer_of(text, arguments.pretokenized or arguments.text == str(DEMO_TEXT))
+    sentences = job.beginning(Path(arguments.text), tokenizer, arguments.tokens)
+    measured = job.run(
+        arguments.model,
+        (arguments.text, sentences),
+        arguments.device,
+        progress=lambda what: print(f"measuring {what} ...", file=sys.stderr),
+    )
+    if arguments.json:
+        print(json.dumps(dataclasses.asdict(measured), indent=2))
+    else:
+        _print_bench(measured)
+
+
+def _print_bench(measured: Any) -> None:
+    limits = measured.limits
+    print(f"{limits.processor}, {limits.threads} threads, torch {limits.torch}, {limits.device}, {limits.date}")
+    peaks = {peak.precision: limits.peak(peak.precision) for peak in limits.peaks}
+    print("products, at most:", ", ".join(f"{name} {speed:,.0f} GFLOP/s" for name, speed in peaks.items()))
+    print(f"memory: {limits.bandwidth / 1e9:.1f} GB/s")
+    print(f"text: {measured.tokens:,} tokens in {measured.sentences:,} sentences, {measured.distinct_words:,} words")
+    print(f"from the start to the first vector: {measured.first_vector_seconds:.2f} s")
+    rows = [
+        [
+            row.precision,
+            f"{row.tokens_per_second:,.0f}",
+            f"{row.sentence_new_ms:.1f}",
+            f"{row.lstm_gflops:,.0f}",
+            f"{row.lstm_of_peak:.0%}",
+            f"{row.peak_bytes / 1e6:,.0f}",
+            "" if row.smallest_cosine is None else f"{row.smallest_cosine:.6f}",
+        ]
+        for row in measured.rows
+    ]
+    head = ["precision", "tokens/s", "20 tokens, ms", "LSTM GFLOP/s", "of the most", "memory, MB", "smallest cosine"]
+    print_table(head, rows)
+
+
+def demo_verb(arguments: argparse.Namespace) -> None:
+    from elmo.embedding.embedder import Embedder
+    from elmo.embedding.job import embed_file, read_lines
+    from elmo.probes import neighbors, senses
+
+    embedder = Embedder.load(arguments.model)
+    tokenizer = tokenizer_of(embedder.text, pretokenized=True)
+    done = embed_file(embedder, DEMO_TEXT, arguments.output, tokenizer=tokenizer, overwrite=True)
+    shape = f"{embedder.n_layers} layers of {embedder.dim} numbers for each of {done.tokens:,} tokens"
+    print(f"Vectors of {done.rows} sentences are in {done.path}: {shape}.\n")
+    sentences = [tokenizer.tokens(line) for line in read_lines(DEMO_TEXT)]
+    print("A word in its sentence, then the occurrences that the top layer takes for the most alike:\n")
+    for word in ("play", "bank", "spring"):
+        queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, word)[:DEMO_QUERIES]]
+        _print_neighbors(queries, neighbors.run_many(embedder, sentences, queries, k=2))
+        print()
+    _print_senses(senses.run(embedder, senses.read_occurrences(SENSES)))

@@ -1,0 +1,143 @@
+"""A long dump that can be broken off: finished rows are kept in a folder beside the output until that is whole.
+
+The folder holds `run.json`, what the rows were made with, and for every chunk that the embedder reads ahead its rows
+and the words that it has met for the first time. The last bits of a vector depend on what is computed beside it, so a
+chunk is made of the same sentences in every run, and a run that goes on knows the words that the broken one knew: it
+gives the bits of one that was never broken. The rows take their place on the disk twice until the output is whole.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from elmo.embedding.embedder import NEUTRAL_TEXT, Embedder
+from elmo.embedding.layers import Layers
+from elmo.embedding.pooling import Pool
+from elmo.embedding.store import Dtype, read_vectors, write_vectors
+from elmo.errors import InputError
+from elmo.formats.whole import whole
+from elmo.text.records import Record
+
+RUN = "run.json"
+NAMES, VECTORS = "names", "vectors"
+"""Of a chunk's new words: JSON in bytes, and an array."""
+
+
+def folder_of(output: Path) -> Path:
+    """Where the rows of an output are kept."""
+    return output.with_name(f"{output.name}.parts")
+
+
+def embedded_in_parts(
+    embedder: Embedder,
+    records: Iterable[Record],
+    output: Path,
+    layers: Layers = "all",
+    pool: Pool | None = None,
+    dtype: Dtype = "float32",
+) -> Iterator[tuple[Record, np.ndarray]]:
+    """Every record with its vectors: those that are kept are read, the others made and kept.
+
+    Raises InputError where kept rows were made from other sentences, with another model or in another way.
+    """
+    if embedder.state == "carry":
+        raise InputError("state carry cannot be resumed: a row depends on all before it; use reset, or do not resume")
+    folder = folder_of(output)
+    _check_run(folder, _settings(embedder, layers, pool, dtype))
+    embedder.words.clear()
+    waiting: list[Record] = []
+
+    def sentences() -> Iterator[list[str]]:
+        for record in records:
+            waiting.append(record)
+            yield record.tokens
+
+    for number, chunk in enumerate(embedder.chunks(sentences())):
+        chunk_records, waiting[:] = waiting[: len(chunk)], waiting[len(chunk) :]
+        part, words = folder / f"{number:08}.npz", folder / f"{number:08}.words.npz"
+        if part.is_file():
+            _read_words(embedder, words)
+        else:
+            before = len(embedder.words), embedder.words.times_emptied
+            with write_vectors(part, dtype) as writer:
+                for record, vectors in zip(chunk_records, embedder.embed_stream(chunk, layers, pool), strict=True):
+                    writer.append(record.text, record.tokens, vectors)
+                _write_words(embedder, words, *before)
+        yield from _read_part(part, chunk_records)
+
+
+def remove_parts(output: Path) -> None:
+    """Removes what was kept, when the output is whole."""
+    shutil.rmtree(folder_of(output), ignore_errors=True)
+
+
+def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int) -> None:
+    """Keeps the words that were met since; all of them where the table was emptied in between."""
+    emptied = embedder.words.times_emptied != times_emptied
+    names, vectors = embedder.words.known(0 if emptied else known)
+    text = np.frombuffer(json.dumps([emptied, names]).encode(), np.uint8)
+    with whole(path, overwrite=True) as temporary, temporary.open("wb") as file:
+        np.savez(file, **{NAMES: text, VECTORS: vectors})
+
+
+def _read_words(embedder: Embedder, path: Path) -> None:
+    with np.load(path) as kept:
+        emptied, names = json.loads(kept[NAMES].tobytes())
+        if emptied:
+            embedder.words.clear()
+        embedder.words.keep(names, kept[VECTORS])
+
+
+def _read_part(part: Path, records: list[Record]) -> Iterator[tuple[Record, np.ndarray]]:
+    with read_vectors(part) as kept:
+        for row, record in enumerate(records):
+            if row >= len(kept) or kept.tokens(row) != record.tokens:
+                raise InputError(
+                    f"{part}: its row {row} is not of the sentence {record.text[:40]!r}: the input has changed"
+                    f" since the broken run; remove {part.parent} to begin anew"
+                )
+            yield record, kept[row]
+
+
+def _settings(embedder: Embedder, layers: Layers, pool: Pool | None, dtype: Dtype) -> dict[str, Any]:
+    """What rows depend on."""
+    return {
+        "model": _mark(embedder),
+        "layers": layers if isinstance(layers, str | int) else list(layers),
+        "pool": pool,
+        "dtype": dtype,
+        "state": embedder.state,
+        "precision": embedder.precision,
+        "batch_tokens": embedder.batch_tokens,
+    }
+
+
+@torch.inference_mode()
+def _mark(embedder: Embedder) -> str:
+    """The model is known by the bits of the vectors that it gives here."""
+    tokens = embedder.words.fresh(" ".join(NEUTRAL_TEXT).split())[None]
+    lengths = torch.tensor([tokens.shape[1]], device=tokens.device)
+    layers = embedder.bilm.contextualize(tokens, lengths).layers
+    return hashlib.sha256(layers.cpu().numpy().tobytes()).hexdigest()
+
+
+def _check_run(folder: Path, settings: dict[str, Any]) -> None:
+    file = folder / RUN
+    if not file.is_file():
+        with whole(folder, overwrite=True) as new:
+            new.mkdir()
+            (new / RUN).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        return
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    for name, value in settings.items():
+        if kept.get(name) != value:
+            raise InputError(
+                f"{file}: {name} was {kept.get(name)!r} in the broken run and is {value!r} now; give the same, or"
+                f" remove {folder} to begin anew"
+            )

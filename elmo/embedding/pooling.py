@@ -1,0 +1,46 @@
+"""One sentence's vectors in the shape that is wanted: layers side by side, and one vector for all tokens.
+
+A sentence's array has its own tokens and no padding, so padding is never counted.
+"""
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.embedding.layers import Layers
+from elmo.errors import InputError
+
+Pool = Literal["mean", "max", "sum"]
+Shaping = Callable[[np.ndarray], np.ndarray]
+
+
+def shaping(layers: Layers, pool: Pool | None = None) -> Shaping:
+    """A function of a sentence's selected layers: (N, T, D) or (T, D) -> what `Embedder.embed` returns."""
+    if pool is not None and pool not in get_args(Pool):
+        raise InputError(f"pool is {pool!r}; one of {', '.join(get_args(Pool))} is expected, or nothing")
+    side_by_side = isinstance(layers, str) and layers == "concat"
+
+    def shape(vectors: np.ndarray) -> np.ndarray:
+        vectors = concatenated(vectors) if side_by_side else vectors
+        return vectors if pool is None else pooled(vectors, pool)
+
+    return shape
+
+
+def concatenated(layers: Float[np.ndarray, "N T D"]) -> Float[np.ndarray, "T ND"]:
+    """All layers of a token in one vector, layer 0 first."""
+    n_layers, tokens, size = layers.shape
+    return np.ascontiguousarray(layers.swapaxes(0, 1)).reshape(tokens, n_layers * size)
+
+
+def pooled(vectors: Float[np.ndarray, "*N T D"], pool: Pool) -> Float[np.ndarray, "*N D"]:
+    """The mean, maximum or sum over tokens; zero where there is none."""
+    tokens = vectors.shape[-2]
+    if not tokens:
+        return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), np.float32)
+    if pool == "max":
+        return vectors.max(axis=-2)
+    total = vectors.sum(axis=-2, dtype=np.float64)  # a protein has tens of thousands of residues
+    return (total / tokens if pool == "mean" else total).astype(np.float32)

@@ -1,0 +1,108 @@
+"""Rows of vectors in a `.safetensors` file: tensors "0", "1", ... and, in its metadata, the tokens.
+
+The format begins with a header that names every tensor, so the numbers are written to a file beside it first. A header
+has at most 100 MB (https://github.com/huggingface/safetensors): a row takes some 70 bytes and its tokens.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import safetensors
+
+from elmo.errors import InputError
+
+TOKENS = "tokens"
+DTYPES = {"float32": "F32", "float16": "F16"}
+MOST_HEADER_BYTES = 100_000_000
+NUMBERS_AT_ONCE = 1 << 22
+"""Of a long row: it is not held a second time, as a whole, in the type of the file."""
+
+
+class SafetensorsWriter:
+    """Rows -> a safetensors file."""
+
+    def __init__(self, path: Path, dtype: np.dtype) -> None:
+        self._path = path
+        self._dtype = dtype
+        self._header: dict[str, Any] = {}
+        self._tokens: list[str] = []
+        self._size = self._header_bytes = 0
+        self._numbers = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
+
+    def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
+        """The next row."""
+        row, begin = str(len(self._header)), self._size
+        self._size += vectors.size * self._dtype.itemsize
+        offsets = [begin, self._size]
+        self._header[row] = {"dtype": DTYPES[self._dtype.name], "shape": vectors.shape, "data_offsets": offsets}
+        self._tokens.append(json.dumps(tokens))
+        # As a string in JSON, where every quote and backslash is escaped once more.
+        self._header_bytes += len(json.dumps(self._header[row])) + len(json.dumps(self._tokens[-1])) + len(row) + 8
+        if self._header_bytes > MOST_HEADER_BYTES:
+            raise InputError(
+                f"row {row}: names and tokens of so many rows take more than the {MOST_HEADER_BYTES:,} bytes that a"
+                " safetensors file has for them; use .hdf5"
+            )
+        numbers = vectors.reshape(-1)
+        for start in range(0, numbers.size, NUMBERS_AT_ONCE):
+            self._numbers.write(numbers[start : start + NUMBERS_AT_ONCE].astype(self._dtype, copy=False).data)
+
+    def __enter__(self) -> "SafetensorsWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._numbers:
+            if error is None:
+                self._write()
+
+    def _write(self) -> None:
+        header = json.dumps({"__metadata__": {TOKENS: "\n".join(self._tokens)}} | self._header).encode()
+        header += b" " * (-len(header) % 8)
+        self._numbers.seek(0)
+        with self._path.open("wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            shutil.copyfileobj(self._numbers, file, 1 << 20)
+
+
+class SafetensorsVectors:
+    """Rows of such a file, and of any other whose tensors are called "0", "1", ..."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with ExitStack() as stack:
+            try:
+                self._file: Any = stack.enter_context(safetensors.safe_open(path, framework="numpy"))
+            except safetensors.SafetensorError as error:
+                raise ValueError(str(error)) from error
+            self._close: Callable[[], None] = stack.pop_all().close
+        self._rows = len(self._file.keys())
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self._file.get_tensor(str(row))
+
+    def tokens(self, row: int) -> list[str]:
+        """The tokens of a row; the first call reads those of all rows."""
+        return json.loads(self._lines[row])
+
+    def close(self) -> None:
+        self._close()
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        metadata = self._file.metadata() or {}
+        if TOKENS not in metadata:
+            raise InputError(f"{self._path}: has no tokens; write it with `elmo embed`")
+        return metadata[TOKENS].split("\n")

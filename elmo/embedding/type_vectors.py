@@ -1,0 +1,101 @@
+"""A vector for each distinct word, the mean over its occurrences in a text; and the file that word2vec's readers take.
+
+The text format of word2vec: a line with the number of words and of dimensions, then a word and its numbers a line.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.layers import Layers
+from elmo.errors import InputError
+from elmo.formats.whole import whole
+
+FIRST_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Types:
+    """Distinct words in the order in which they were met."""
+
+    words: list[str]
+    counts: list[int]
+    means: Float[np.ndarray, "V X"]
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a vector."""
+        return self.means.shape[1]
+
+
+def average_types(
+    embedder: Embedder,
+    sentences: Iterable[Sequence[str]],
+    layers: Layers = "average",
+    lowercase: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Types:
+    """The mean vector of every distinct word of `sentences`; `layers` is any choice but "all".
+
+    With `lowercase` words are counted together that differ in capitals alone; they are embedded as they are written.
+    White space inside a word is counted as `_`, since files of words have no other way to hold it. Takes 8 bytes for
+    each number of the table. Raises InputError where there is no word.
+    """
+    if isinstance(layers, str) and layers == "all":
+        raise InputError("layers is 'all', which is several vectors a word; 'concat' puts them side by side")
+    rows: dict[str, int] = {}
+    counts: list[int] = []
+    sums = np.zeros((FIRST_ROWS, 0))
+    waiting: list[Sequence[str]] = []
+
+    def remembered() -> Iterator[Sequence[str]]:
+        for sentence in sentences:
+            waiting.append(sentence)
+            yield sentence
+
+    read = 0
+    for number, vectors in enumerate(embedder.embed_stream(remembered(), layers), 1):
+        sentence = waiting.pop(0)
+        names = ["_".join(token.split()) for token in sentence]
+        names = [name.lower() for name in names] if lowercase else names
+        places = [rows.setdefault(name, len(rows)) for name in names]
+        counts.extend([0] * (len(rows) - len(counts)))
+        for place in places:
+            counts[place] += 1
+        sums = _with_room(sums, len(rows), vectors.shape[-1])
+        np.add.at(sums, places, vectors)
+        read += len(sentence)
+        if progress is not None:
+            progress(number)
+    if not read:
+        raise InputError("the text has no word")
+    means = sums[: len(rows)] / np.array(counts)[:, None]
+    return Types(list(rows), counts, means.astype(np.float32))
+
+
+def write_word2vec(types: Types, path: Path, min_count: int = 1, overwrite: bool = False) -> int:
+    """Writes the words that occur at least `min_count` times, the most frequent first; their number."""
+    order = sorted(range(len(types.words)), key=lambda row: -types.counts[row])
+    order = [row for row in order if types.counts[row] >= min_count and types.words[row]]
+    if not order:
+        raise InputError(f"no word occurs {min_count} times; the most frequent occurs {max(types.counts)} times")
+    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write(f"{len(order)} {types.dim}\n")
+        for row in order:
+            numbers = " ".join(map(str, types.means[row]))
+            file.write(f"{types.words[row]} {numbers}\n")
+    return len(order)
+
+
+def _with_room(sums: Float[np.ndarray, "R X"], rows: int, dim: int) -> np.ndarray:
+    """The table with at least so many rows."""
+    if rows <= len(sums) and sums.shape[1] == dim:
+        return sums
+    larger = np.zeros((max(2 * len(sums), rows), dim))
+    if sums.shape[1] == dim:
+        larger[: len(sums)] = sums
+    return larger

@@ -1,0 +1,93 @@
+"""The biLM of AllenNLP's classes in a torch state dict, by their names and in their order -> our weights.
+
+What AllenNLP stores otherwise than the published HDF5 files do:
+
+- a highway layer is one matrix, the transform above the carry, and the carry is negated
+- gates are in the order i, f, g, o (ours: i, g, f, o), and the 1 of the forget gate is in the bias
+- the two directions are modules of their own
+- both projections are always there
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from elmo.formats.stored import Shape
+from elmo.model.bilm import BiLMConfig
+
+CHARACTERS = "_token_embedder._char_embedding_weights"
+BEGINNINGS = ("_token_embedder.", "_elmo_lstm.forward_layer_", "_elmo_lstm.backward_layer_")
+"""Of the names inside AllenNLP's `_ElmoBiLm`."""
+
+
+def is_foreign(name: str) -> bool:
+    """Whether `name` is one that AllenNLP gives to a weight of a biLM."""
+    return name.startswith(BEGINNINGS)
+
+
+def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """Every array that AllenNLP has of a biLM of this configuration."""
+    cnn, size, hidden = config.char_cnn, config.lstm.projection_dim, config.lstm.dim
+    assert cnn is not None
+    n_filters = cnn.n_filters
+    shapes: dict[str, Shape] = {CHARACTERS: (cnn.n_characters, cnn.embedding_dim)}
+    for i, (width, count) in enumerate(cnn.filters):
+        name = f"_token_embedder.char_conv_{i}"
+        shapes |= {f"{name}.weight": (count, cnn.embedding_dim, width), f"{name}.bias": (count,)}
+    for k in range(cnn.n_highway):
+        name = f"_token_embedder._highways._layers.{k}"
+        shapes |= {f"{name}.weight": (2 * n_filters, n_filters), f"{name}.bias": (2 * n_filters,)}
+    name = "_token_embedder._projection"
+    shapes |= {f"{name}.weight": (size, n_filters), f"{name}.bias": (size,)}
+    for layer in range(config.lstm.n_layers):
+        for name in _cells(layer):
+            shapes |= {
+                f"{name}.input_linearity.weight": (4 * hidden, size),
+                f"{name}.state_linearity.weight": (4 * hidden, size),
+                f"{name}.state_linearity.bias": (4 * hidden,),
+                f"{name}.state_projection.weight": (size, hidden),
+            }
+    return shapes
+
+
+def to_weights(config: BiLMConfig, state: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
+    """The weights by the names of `BiLM.state_dict`, of the biLM whose names in `state` begin with `prefix`."""
+    cnn = config.char_cnn
+    assert cnn is not None
+    own = {name: state[prefix + name].float() for name in state_shapes(config)}
+    weights = {"token_encoder.embedding": own[CHARACTERS].clone()}
+    weights["token_encoder.embedding"][0] = (
+        0.0  # where there is no token; training may have moved it, and nothing reads it
+    )
+    for i in range(len(cnn.filters)):
+        for part in ("weight", "bias"):
+            weights[f"token_encoder.convolutions.{i}.{part}"] = own[f"_token_embedder.char_conv_{i}.{part}"]
+    for k in range(cnn.n_highway):
+        for part in ("weight", "bias"):
+            transform, gate = own[f"_token_embedder._highways._layers.{k}.{part}"].chunk(2)
+            weights[f"token_encoder.highways.{k}.transform.{part}"] = transform
+            weights[f"token_encoder.highways.{k}.carry.{part}"] = -gate
+    for part in ("weight", "bias"):
+        weights[f"token_encoder.projection.{part}"] = own[f"_token_embedder._projection.{part}"]
+    for layer in range(config.lstm.n_layers):
+        for ours, theirs in (
+            ("weight_input", "input_linearity.weight"),
+            ("weight_state", "state_linearity.weight"),
+            ("bias", "state_linearity.bias"),
+        ):
+            weights[f"layers.{layer}.{ours}"] = torch.stack([_gates(own[f"{c}.{theirs}"]) for c in _cells(layer)])
+        weights[f"layers.{layer}.bias"][:, 2 * config.lstm.dim : 3 * config.lstm.dim] -= config.lstm.forget_bias
+        projections = [own[f"{cell}.state_projection.weight"] for cell in _cells(layer)]
+        weights[f"layers.{layer}.weight_projection"] = torch.stack(projections)
+    return {name: weight.detach().contiguous() for name, weight in weights.items()}
+
+
+def _cells(layer: int) -> tuple[str, str]:
+    return f"_elmo_lstm.forward_layer_{layer}", f"_elmo_lstm.backward_layer_{layer}"
+
+
+def _gates(rows: Tensor) -> Tensor:
+    """Rows in AllenNLP's order i, f, g, o -> ours: i, g, f, o."""
+    i, f, g, o = rows.chunk(4)
+    return torch.cat([i, g, f, o])

@@ -1,0 +1,83 @@
+"""The `ElmoModel` of simple_elmo, for programs that were written for it; the behaviour that its README describes.
+
+Two errors of the original are not repeated: the average of all layers is taken over each layer's own vectors, and
+padding is never counted. Every sentence starts from zero; the original warmed up and carried the LSTMs' state on.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+
+CHOICES = ("average", "top", "all")
+
+
+class ElmoModel:
+    """A model, after `load`."""
+
+    def __init__(self) -> None:
+        self._embedder: Embedder | None = None
+
+    def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False) -> None:
+        """Opens a model: a folder of options and weights, a ZIP of the NLPL repository, or what `elmo.load` opens.
+
+        The other arguments are kept for the programs that give them: batches follow from the length of the sentences,
+        words are encoded once whatever the `limit`, and a model that has a softmax is loaded with it by `elmo.formats`.
+        """
+        self._embedder = Embedder.load(directory)
+
+    def get_elmo_vectors(
+        self,
+        texts: Sequence[Sequence[str]],
+        warmup: bool = True,
+        layers: str = "average",
+        session: Any = None,
+    ) -> np.ndarray:
+        """Vectors of all tokens: (sentences, T of the longest, D); for layers "all", (sentences, N, T, D).
+
+        Zero after a sentence's last token. `layers` is "average", "top" or "all"; `warmup` and `session` have no
+        effect.
+        """
+        arrays = self._embed(texts, layers)
+        longest = max((array.shape[-2] for array in arrays), default=0)
+        vectors = np.zeros((len(arrays), *self._shape(layers, longest)), np.float32)
+        for row, array in zip(vectors, arrays, strict=True):
+            row[..., : array.shape[-2], :] = array
+        return vectors
+
+    def get_elmo_vector_average(
+        self,
+        texts: Sequence[Sequence[str]],
+        warmup: bool = True,
+        layers: str = "average",
+        session: Any = None,
+    ) -> np.ndarray:
+        """The mean of every sentence's vectors: (sentences, D); for layers "all", (sentences, N, D).
+
+        Zero for an empty sentence. The arguments are those of `get_elmo_vectors`.
+        """
+        arrays = self._embed(texts, layers)
+        vectors = np.zeros((len(arrays), *self._shape(layers)), np.float32)
+        for row, array in zip(vectors, arrays, strict=True):
+            if array.shape[-2]:
+                row[...] = array.mean(axis=-2)
+        return vectors
+
+    def _embed(self, texts: Sequence[Sequence[str]], layers: str) -> list[np.ndarray]:
+        if layers not in CHOICES:
+            raise InputError(f"layers is {layers!r}; one of {', '.join(CHOICES)} is expected")
+        return self._loaded.embed(texts, layers)
+
+    def _shape(self, layers: str, *tokens: int) -> tuple[int, ...]:
+        every = (self._loaded.n_layers,) if layers == "all" else ()
+        return (*every, *tokens, self._loaded.dim)
+
+    @property
+    def _loaded(self) -> Embedder:
+        if self._embedder is None:
+            raise InputError("no model is loaded; call load(path) first")
+        return self._embedder

@@ -1,0 +1,155 @@
+"""Lines -> records, one a sentence: its tokens, what it is called or says, and where its tokens stand in that.
+
+- text: a sentence a line
+- CoNLL-U: the words of a sentence (multiword tokens are their words, empty nodes are left out)
+- FASTA: a protein, each residue a token
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from elmo.errors import InputError
+from elmo.text.tokenizer import Tokenizer
+
+Kind = Literal["text", "conllu", "fasta"]
+SUFFIXES: dict[str, Kind] = {".conllu": "conllu", ".fasta": "fasta", ".fa": "fasta", ".faa": "fasta"}
+COMPRESSED = (".gz", ".xz")
+CONLLU_ID = re.compile(r"\d+([-.]\d+)?")
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One sentence or protein."""
+
+    text: str
+    """The line, the sentence as `# text` has it, or a protein's identifier."""
+    tokens: list[str]
+    offsets: list[Span] | None = None
+    """Of every token the first character and that after the last, in `text` (of a protein, in the sequence); None where
+    they are not known."""
+
+
+def kind_of(path: str | Path) -> Kind:
+    """What the name of a file says that it holds."""
+    name = Path(path)
+    suffix = Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
+    return SUFFIXES.get(suffix.lower(), "text")
+
+
+def read_records(
+    lines: Iterable[str], kind: Kind, tokenizer: Tokenizer | None, source: str | Path = "input"
+) -> Iterator[Record]:
+    """The records of a file's lines; `tokenizer`, needed for text alone, cuts a line into tokens.
+
+    Raises InputError that names `source` and line.
+    """
+    if kind not in get_args(Kind):
+        raise InputError(f"the kind of input is {kind!r}; one of {', '.join(get_args(Kind))} is expected")
+    if kind == "text":
+        if tokenizer is None:
+            raise ValueError("text needs a tokenizer")
+        return (_text_record(line, tokenizer) for line in lines)
+    return read_conllu(lines, source) if kind == "conllu" else read_fasta(lines, source)
+
+
+def offsets(text: str, tokens: Sequence[str]) -> list[Span] | None:
+    """Where the tokens stand in `text`, in characters: each is looked for after the one before it.
+
+    None where one is not there. Tokens that a tokenizer cut out of the text, leaving out white space alone, are found
+    where they were.
+    """
+    spans, end = [], 0
+    for token in tokens:
+        begin = text.find(token, end)
+        if begin < 0:
+            return None
+        end = begin + len(token)
+        spans.append((begin, end))
+    return spans
+
+
+def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[Record]:
+    """The sentences of CoNLL-U (https://universaldependencies.org/format.html): ID, FORM and more between tabs."""
+    text, units = None, list[tuple[str, int]]()  # a form that stands in the text, and of how many words
+    words: list[str] = []
+    inside = 0  # words that are still to come of a multiword token
+    for number, line in enumerate(_and_blank(lines), 1):
+        if not line.strip():
+            if words:
+                yield _conllu_record(text, words, units)
+            text, units, words, inside = None, [], [], 0
+        elif line.startswith("#"):
+            key, _, value = line[1:].partition("=")
+            text = value.strip() if key.strip() == "text" else text
+        else:
+            place, form = _conllu_word(line, number, source)
+            if "." in place:
+                continue
+            if "-" in place:
+                first, last = map(int, place.split("-"))
+                inside = last - first + 1
+                units.append((form, inside))
+                continue
+            words.append(form)
+            if inside:
+                inside -= 1
+            else:
+                units.append((form, 1))
+
+
+def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[Record]:
+    """The proteins of a FASTA file, by the first word of their header. Letters are made capitals, white space goes."""
+    name, parts = None, list[str]()
+    for number, line in enumerate(lines, 1):
+        if line.startswith(">"):
+            if name is not None:
+                yield _protein(name, parts)
+            name, parts = (line[1:].split() or [""])[0], []
+        elif line.strip() and not line.startswith(";"):
+            if name is None:
+                raise InputError(f"{source}: line {number} is {line[:40]!r}; a FASTA file begins with a header: >name")
+            parts.append("".join(line.split()).upper())
+    if name is not None:
+        yield _protein(name, parts)
+
+
+def _text_record(line: str, tokenizer: Tokenizer) -> Record:
+    tokens = tokenizer.tokens(line)
+    return Record(line, tokens, offsets(line, tokens))
+
+
+def _protein(name: str, parts: list[str]) -> Record:
+    residues = list("".join(parts))
+    return Record(name, residues, [(place, place + 1) for place in range(len(residues))])
+
+
+def _and_blank(lines: Iterable[str]) -> Iterator[str]:
+    """The last sentence may lack the empty line that ends it."""
+    yield from lines
+    yield ""
+
+
+def _conllu_word(line: str, number: int, source: str | Path) -> tuple[str, str]:
+    columns = line.split("\t")
+    place = columns[0].strip()
+    if len(columns) < 2 or not CONLLU_ID.fullmatch(place):
+        raise InputError(
+            f"{source}: line {number} is {line[:40]!r}; a number, a tab and a word are expected (CoNLL-U), or an empty"
+            " line between sentences"
+        )
+    return place, columns[1]
+
+
+def _conllu_record(text: str | None, words: list[str], units: list[tuple[str, int]]) -> Record:
+    """Words of a multiword token stand where it stands."""
+    forms = [form for form, _ in units]
+    text = " ".join(forms) if text is None else text
+    found = offsets(text, forms)
+    spans = (
+        None if found is None else [span for span, (_, count) in zip(found, units, strict=True) for _ in range(count)]
+    )
+    return Record(text, words, spans)

@@ -1,0 +1,76 @@
+"""`elmo embed` and `elmo types`: the shapes that people ask for, from the command line."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from command import run
+from safetensors import safe_open
+from tiny import DIM, LAYERS, write_tiny
+
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.store import read_vectors
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_tiny(tmp_path_factory.mktemp("cli") / "model")[0].parent
+
+
+def done(*arguments):
+    completed = run(*arguments)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
+
+
+def test_embed_concat_with_an_index_of_offsets(model, tmp_path):
+    text = "  The cat, sat.\n\nŻółw \u00a0 x\n"
+    (tmp_path / "t.txt").write_text(text, encoding="utf-8")
+    arguments = ("embed", tmp_path / "t.txt", tmp_path / "v.safetensors", "--model", model, "--layers", "concat")
+    done(*arguments, "--index", tmp_path / "rows.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["row"] for row in rows] == [0, 1, 2]
+    assert [row["text"] for row in rows] == text.splitlines()
+    assert rows[0]["tokens"] == ["The", "cat", ",", "sat", "."]
+    for row in rows:
+        assert [row["text"][begin:end] for begin, end in row["offsets"]] == row["tokens"]
+    with safe_open(tmp_path / "v.safetensors", "numpy") as file:
+        assert sorted(file.keys()) == ["0", "1", "2"]
+        assert file.get_tensor("0").shape == (5, LAYERS * DIM)
+        assert file.get_tensor("1").shape == (0, LAYERS * DIM)
+
+
+def test_embed_proteins_as_seqvec(model, tmp_path):
+    with gzip.open(tmp_path / "p.fasta.gz", "wt") as file:
+        file.write(">sp|A one\nSEQ\nwence\n>B\nMKV\n")
+    done("embed", tmp_path / "p.fasta.gz", tmp_path / "v.h5", "--model", model, "--layers", "sum", "--pool", "mean")
+    proteins = [list("SEQWENCE"), list("MKV")]
+    with read_vectors(tmp_path / "v.h5") as found:
+        for row, layers in enumerate(Embedder.load(model).embed(proteins)):
+            np.testing.assert_allclose(found[row], layers.sum(axis=0).mean(axis=0), atol=1e-6)
+            assert found.tokens(row) == proteins[row]
+    done("embed", tmp_path / "p.fasta.gz", tmp_path / "r.npz", "--model", model, "--layers", "sum")
+    with read_vectors(tmp_path / "r.npz") as found:
+        assert found[0].shape == (8, DIM)
+
+
+def test_embed_refuses_what_is_not_of_the_kind(model, tmp_path):
+    (tmp_path / "t.txt").write_text("The cat\n", encoding="utf-8")
+    refused = run("embed", tmp_path / "t.txt", tmp_path / "v.h5", "--model", model, "--kind", "fasta")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "line 1 is 'The cat'; a FASTA file begins with a header" in refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
+
+
+def test_types_are_written_as_word2vec_does(model, tmp_path):
+    (tmp_path / "t.conllu").write_text("1\tThe\n2\tcat\n\n1\tthe\n2\tcat\n", encoding="utf-8")
+    printed = done("types", tmp_path / "t.conllu", tmp_path / "v.txt", "--model", model, "--lowercase", "--quiet")
+    assert printed == f"{tmp_path / 'v.txt'}: 2 words of {DIM} numbers, from 4 tokens\n"
+    head, *lines = (tmp_path / "v.txt").read_text(encoding="utf-8").splitlines()
+    assert head == f"2 {DIM}"
+    assert [line.split(" ")[0] for line in lines] == ["the", "cat"]
+    refused = run("types", tmp_path / "t.conllu", tmp_path / "v.txt", "--model", model)
+    assert refused.returncode == 2
+    assert "the output exists" in refused.stderr

@@ -1,0 +1,150 @@
+"""docs/migration.md: what it tells people to write runs, section by section, beside a small model in `model/`."""
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from command import run
+from tiny import DIM, LAYERS, write_tiny
+
+from elmo.embedding.embedder import Embedder
+
+PAGE = Path(__file__).parents[1] / "docs" / "migration.md"
+BLOCK = re.compile(r"^```(diff|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+STANZA = """
+import json
+from pathlib import Path
+from stanza.models.common import pretrain
+
+words = ["good", "bad", "film", "very", "a"]
+sentences = (("0", ["a", "very", "bad", "film"]), ("1", ["a", "very", "good", "film"]))
+rows = [{"sentiment": label, "text": sentence, "id": label} for label, sentence in sentences]
+Path("data.json").write_text(json.dumps(rows * 8))
+Path("words.txt").write_text("".join(f"{word}\\t0.1\\t0.2\\t0.3\\n" for word in words))
+pretrain.Pretrain("words.pt", "words.txt").load()
+arguments = ["--save_dir", "saved", "--save_name", "model.pt", "--wordvec_pretrain_file", "words.pt", "--cpu"]
+arguments += ["--train_file", "data.json", "--dev_file", "data.json", "--test_file", "data.json", "--max_epochs", "2"]
+arguments += ["--filter_channels", "8", "--fc_shapes", "6", "--bilstm_hidden_dim", "5", "--batch_size", "8"]
+"""
+"""A sentiment classifier with hardly any data."""
+GIVEN = {"TF-Hub": "import elmo\n", "SeqVec": "import elmo\n", "Stanza": STANZA}
+"""What a reader's program has already."""
+SHOWN = {
+    "AllenNLP": "assert [v.shape for v in output['elmo_representations']] == [(2, 3, 8)] * 2\n"
+    "assert output['mask'].tolist() == [[1, 1, 1], [1, 1, 0]]\n"
+    "assert vectors.shape == (3, 2, 8)\n",
+    "simple_elmo": "assert tokens.shape == (2, 2, 8) and means.shape == (2, 3, 8)\n",
+    "ELMoForManyLangs": "assert [v.shape for v in vectors] == [(3, 8)] * 2\n",
+    "TF-Hub": "assert [v.shape for v in vectors] == [(6, 8)]\n",
+    "SeqVec": "assert {name: v.shape for name, v in proteins.items()} == {'P1': (8,), 'P2': (8,)}\n"
+    "assert np.allclose(protein, proteins['P1'], atol=1e-5)\n",
+    "Flair": "assert embeddings.embedding_length == 8\n",
+    "Stanza": "saved = ['--no_train', '--load_name', 'saved/model.pt']\n"
+    "classifier.main(['--use_elmo', '--elmo_model', 'model/', *arguments, *saved])\n",
+}
+"""What the page says of the results, with this model's sizes; a saved classifier is opened again."""
+NEEDS = {"Flair": "flair", "Stanza": "stanza"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_tiny(tmp_path / "model")
+    (tmp_path / "sentences.txt").write_text("The cat sat .\nA dog\n", encoding="utf-8")
+    (tmp_path / "proteins.fasta").write_text(">P1 first\nSEQW\nENCE\n>P2\nMKV\n", encoding="utf-8")
+    (tmp_path / "words.conllu").write_text("1\tSue\tSue\n2\tlikes\tlike\n\n1\tBill\tBill\n\n", encoding="utf-8")
+    return tmp_path
+
+
+def after(kind: str, body: str) -> list[str]:
+    """The lines that a reader has in the end: of a difference, those that are added and those that stay."""
+    return [line[1:] for line in body.splitlines() if line[0] in "+ "] if kind == "diff" else body.splitlines()
+
+
+def steps(section: str) -> list[str]:
+    """The commands and programs of a section, in order; lines of Python that follow one another are one program."""
+    found: list[str] = []
+    for kind, body in BLOCK.findall(SECTIONS[section]):
+        for line in after(kind, body):
+            if line.startswith("elmo ") or not found or found[-1].startswith("elmo "):
+                found.append("")
+            found[-1] += f"{line}\n"
+    return found
+
+
+def test_every_peer_has_its_difference():
+    assert list(SECTIONS) == [
+        "AllenNLP",
+        "bilm-tf",
+        "simple_elmo",
+        "ELMoForManyLangs",
+        "TF-Hub",
+        "SeqVec",
+        "Flair",
+        "Stanza",
+    ]
+    for name, text in SECTIONS.items():
+        diffs = [body for kind, body in BLOCK.findall(text) if kind == "diff"]
+        assert diffs, name
+        assert all(re.search(r"^\+", body, re.MULTILINE) for body in diffs), name
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_what_the_page_says_runs(section, folder, monkeypatch):
+    if section in NEEDS and find_spec(NEEDS[section]) is None:
+        pytest.skip(f"{NEEDS[section]} is not installed: pip install 'elmo-torch[peers]'")
+    monkeypatch.chdir(folder)
+    program = GIVEN.get(section, "")
+    for step in steps(section):
+        if step.startswith("elmo "):
+            done = run(*step.split()[1:])
+            assert done.returncode == 0, done.stderr
+        else:
+            program += step
+    program += SHOWN.get(section, "")
+    paths = f"import sys; sys.path.insert(0, {str(PAGE.parents[1])!r})\n"
+    done = subprocess.run([sys.executable, "-c", paths + program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{program}\n{done.stderr}"
+    check = CHECKS.get(section)
+    if check is not None:
+        check(folder)
+
+
+def average_of(folder: Path, sentence: str) -> np.ndarray:
+    return Embedder.load(folder / "model").embed([sentence.split()], "average")[0]
+
+
+def check_allennlp(folder: Path) -> None:
+    with h5py.File(folder / "vectors.hdf5") as file:
+        assert set(file) == {"0", "1", "sentence_to_index"}
+        np.testing.assert_allclose(file["0"], average_of(folder, "The cat sat ."), atol=1e-6)
+
+
+def check_bilm(folder: Path) -> None:
+    with h5py.File(folder / "bilm.hdf5") as file:
+        assert file["1"].shape == (LAYERS, 2, DIM)
+
+
+def check_many_langs(folder: Path) -> None:
+    with h5py.File(folder / "many.hdf5") as file:
+        np.testing.assert_allclose(file["0"], average_of(folder, "Sue likes"), atol=1e-6)
+
+
+CHECKS = {"AllenNLP": check_allennlp, "bilm-tf": check_bilm, "ELMoForManyLangs": check_many_langs}
+
+
+def test_the_stand_ins_are_registered_as_the_page_says():
+    head = PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
+    ((_, body),) = BLOCK.findall(head)
+    named = re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", head.partition("Then ")[2].partition("A package")[0])
+    program = f"import sys; sys.path.insert(0, {str(PAGE.parents[1])!r})\n{body}" + "\n".join(
+        f"import {n}" for n in named
+    )
+    assert len(named) == 4
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,126 @@
+"""A dump that is broken off goes on to the same bytes; nothing that does not belong together is put together."""
+
+import time
+
+import numpy as np
+import pytest
+from command import Command, run
+from small_corpus import write_corpus
+from tiny import tiny_model
+
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.job import embed_file
+from elmo.embedding.parts import folder_of
+from elmo.embedding.store import read_vectors
+from elmo.errors import InputError
+
+BATCH_TOKENS = 16  # a chunk is 128 tokens, some 15 sentences
+KNOWN_WORDS = 15  # of the table of words, which is emptied now and then
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("text") / "text.txt", documents=16)
+
+
+def embedder(**options):
+    made = Embedder(tiny_model().bilm(), **{"batch_tokens": BATCH_TOKENS} | options)
+    made.words._table = made.words._table[:KNOWN_WORDS]
+    return made
+
+
+class BrokenError(Exception):
+    """The machine goes down."""
+
+
+def break_off(text, output, rows, **options):
+    def progress(done):
+        if done == rows:
+            raise BrokenError
+
+    with pytest.raises(BrokenError):
+        embed_file(embedder(), text, output, progress=progress, resume=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "options"),
+    [
+        (".hdf5", {}),
+        (".npz", {}),
+        (".parquet", {"layers": "top"}),
+        (".safetensors", {}),
+        (".hdf5", {"layers": "concat", "pool": "mean", "dtype": "float16"}),
+    ],
+)
+def test_a_broken_dump_goes_on_to_the_bytes_of_one_that_was_not(text, tmp_path, suffix, options, monkeypatch):
+    embed_file(embedder(), text, tmp_path / f"plain{suffix}", **options)
+    output = tmp_path / f"v{suffix}"
+    for rows in (25, 26, 60):  # twice in the same chunk, then in a later one
+        break_off(text, output, rows, **options)
+        assert not output.exists()
+    kept = len(list(folder_of(output).glob("*[0-9].npz")))
+    assert kept >= 3
+
+    made = []
+    original = Embedder.embed_stream
+    monkeypatch.setattr(
+        Embedder, "embed_stream", lambda self, chunk, *rest: made.append(chunk) or original(self, chunk, *rest)
+    )
+    done = embed_file(embedder(), text, output, resume=True, **options)
+    assert output.read_bytes() == (tmp_path / f"plain{suffix}").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"plain{suffix}", output.name]
+    chunks = list(embedder().chunks(line.split() for line in text.read_text().splitlines()))
+    assert len(made) == len(chunks) - kept
+    assert done.rows == len(text.read_text().splitlines())
+
+
+def test_rows_of_another_model_text_or_choice_are_refused(text, tmp_path):
+    output = tmp_path / "v.npz"
+    break_off(text, output, 45)
+    with pytest.raises(
+        InputError, match=r"run\.json: layers was 'all' in the broken run and is 'top' now; give the same"
+    ):
+        embed_file(embedder(), text, output, "top", resume=True)
+    with pytest.raises(InputError, match=r"batch_tokens was 16 in the broken run and is 17 now"):
+        embed_file(embedder(batch_tokens=17), text, output, resume=True)
+    with pytest.raises(InputError, match=r"run\.json: model was "):
+        embed_file(Embedder(tiny_model(seed=1).bilm(), batch_tokens=BATCH_TOKENS), text, output, resume=True)
+    changed = tmp_path / "changed.txt"
+    changed.write_text(text.read_text().replace("waits", "stays"))
+    with pytest.raises(
+        InputError, match=r"00000000\.npz: its row \d+ is not of the sentence .*; the input has|has changed"
+    ):
+        embed_file(embedder(), changed, output, resume=True)
+    assert not output.exists()
+    embed_file(embedder(), text, output, resume=True)
+    with pytest.raises(InputError, match="state carry cannot be resumed"):
+        embed_file(embedder(state="carry"), text, tmp_path / "w.npz", resume=True)
+
+
+def test_without_resume_nothing_is_kept(text, tmp_path):
+    def progress(done):
+        raise BrokenError
+
+    with pytest.raises(BrokenError):
+        embed_file(embedder(), text, tmp_path / "v.npz", progress=progress)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_command_goes_on_to_the_same_bytes(text, tmp_path):
+    """With the packaged model: its products are of many shapes, and every bit is the same."""
+    output, arguments = tmp_path / "v.hdf5", ("--batch-tokens", 32, "--pretokenized", "--quiet")
+    assert run("embed", text, tmp_path / "plain.hdf5", *arguments).returncode == 0
+    command = Command("embed", text, output, *arguments, "--resume")
+    while len(list(folder_of(output).glob("*[0-9].npz"))) < 2 and command.process.is_alive():
+        time.sleep(0.01)
+    command.kill()
+    assert not output.exists()
+    done = run("embed", text, output, *arguments, "--resume")
+    assert done.returncode == 0, done.stderr
+    with read_vectors(output) as ours, read_vectors(tmp_path / "plain.hdf5") as plain:
+        assert len(ours) == len(plain) > 100
+        for row in range(len(plain)):
+            np.testing.assert_array_equal(ours[row], plain[row])
+            assert ours.tokens(row) == plain.tokens(row)
+    assert output.read_bytes() == (tmp_path / "plain.hdf5").read_bytes()
+    assert not folder_of(output).exists()

@@ -1,0 +1,207 @@
+"""The doors of ELMoForManyLangs and simple_elmo by what their READMEs say; the stand-ins' names; Flair.
+
+Flair is heavy and no part of the `dev` extra: `pip install 'elmo-torch[peers]'` for its test. Stanza's is that of
+docs/migration.md.
+"""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import DIM, LAYERS, write_tiny
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.integrations import elmoformanylangs, install_shims, simple_elmo
+
+SENTENCES = [["今", "天", "天氣"], [], ["潮水"], ["a", "b", "c", "d"]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("peers") / "model")[0].parent
+
+
+@pytest.fixture(scope="module")
+def every(folder):
+    return Embedder.load(folder).embed(SENTENCES)
+
+
+# ELMoForManyLangs
+
+
+@pytest.mark.parametrize("output_layer", [-1, -2, 0, 1, 2])
+def test_sents2elmo_gives_the_layer_that_is_asked_for(folder, every, output_layer):
+    vectors = elmoformanylangs.Embedder(str(folder), batch_size=2).sents2elmo(SENTENCES, output_layer=output_layer)
+    pick = {-1: lambda layers: layers.mean(axis=0), -2: lambda layers: layers}
+    for ours, layers in zip(vectors, every, strict=True):
+        expected = pick.get(output_layer, lambda all_layers: all_layers[output_layer])(layers)
+        assert ours.dtype == np.float32
+        np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+def test_sents2elmo_averages_by_default_and_repeats_itself(folder, every):
+    embedder = elmoformanylangs.Embedder(folder)
+    first, second = embedder.sents2elmo(SENTENCES), embedder.sents2elmo(SENTENCES)
+    assert [array.shape for array in first] == [(len(sentence), DIM) for sentence in SENTENCES]
+    for one, other, layers in zip(first, second, every, strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, layers.mean(axis=0), atol=1e-6)
+    assert embedder.sents2elmo([]) == []
+
+
+def test_sents2elmo_refuses_a_layer_that_is_not_there(folder):
+    with pytest.raises(InputError, match=r"output_layer is 3; -1 .* or a number from 0 to 2 is expected"):
+        elmoformanylangs.Embedder(folder).sents2elmo(SENTENCES, output_layer=3)
+
+
+# simple_elmo
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    model = simple_elmo.ElmoModel()
+    model.load(str(folder))
+    return model
+
+
+def test_get_elmo_vectors_is_one_array_with_zeros_after_a_sentence(model, every):
+    vectors = model.get_elmo_vectors(SENTENCES)
+    assert vectors.shape == (4, 4, DIM)
+    for row, layers in zip(vectors, every, strict=True):
+        tokens = layers.shape[1]
+        np.testing.assert_allclose(row[:tokens], layers.mean(axis=0), atol=1e-6)
+        assert not row[tokens:].any()
+    np.testing.assert_allclose(model.get_elmo_vectors(SENTENCES, layers="top")[0, :3], every[0][-1], atol=1e-6)
+    assert model.get_elmo_vectors([]).shape == (0, 0, DIM)
+
+
+def test_all_layers_are_an_axis_and_not_scrambled(model, every):
+    vectors = model.get_elmo_vectors(SENTENCES, layers="all")
+    assert vectors.shape == (4, LAYERS, 4, DIM)
+    for row, layers in zip(vectors, every, strict=True):
+        np.testing.assert_allclose(row[:, : layers.shape[1]], layers, atol=1e-6)
+    means = model.get_elmo_vector_average(SENTENCES, layers="all")
+    assert means.shape == (4, LAYERS, DIM)
+    np.testing.assert_allclose(means[0], every[0].mean(axis=1), atol=1e-6)
+
+
+def test_averages_count_no_padding(model, every):
+    alone = model.get_elmo_vector_average([SENTENCES[0]])
+    beside_longer = model.get_elmo_vector_average(SENTENCES)
+    assert beside_longer.shape == (4, DIM)
+    np.testing.assert_allclose(beside_longer[0], alone[0], atol=1e-6)
+    np.testing.assert_allclose(alone[0], every[0].mean(axis=(0, 1)), atol=1e-6)
+    assert not beside_longer[1].any()  # of an empty sentence
+
+
+def test_simple_elmo_says_what_is_missing_or_wrong(model):
+    with pytest.raises(InputError, match=r"no model is loaded; call load\(path\) first"):
+        simple_elmo.ElmoModel().get_elmo_vectors(SENTENCES)
+    with pytest.raises(InputError, match="layers is 'concat'; one of average, top, all is expected"):
+        model.get_elmo_vectors(SENTENCES, layers="concat")
+
+
+# Stand-ins
+
+
+@pytest.fixture
+def clean_modules(monkeypatch):
+    """Modules that a test registers are gone after it."""
+    before = dict(sys.modules)
+    yield
+    for name in set(sys.modules) - set(before):
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("clean_modules")
+def test_dead_names_are_registered_on_request(folder):
+    for name in ("allennlp", "elmoformanylangs", "simple_elmo"):
+        assert find_spec(name) is None
+    names = ["allennlp.commands.elmo", "allennlp.modules.elmo", "elmoformanylangs", "simple_elmo"]
+    assert install_shims() == names
+    assert install_shims() == []
+
+    import allennlp.commands.elmo
+    from allennlp.commands.elmo import ElmoEmbedder
+    from allennlp.modules.elmo import Elmo, batch_to_ids
+    from elmoformanylangs import Embedder as ManyLangs
+    from simple_elmo import ElmoModel
+
+    assert allennlp.commands.elmo.DEFAULT_OPTIONS_FILE.endswith("/elmo_2x4096_512_2048cnn_2xhighway_options.json")
+    files = [str(file) for file in (folder / "options.json", folder / "weights.hdf5")]
+    assert ElmoEmbedder(*files).embed_sentence(["a"]).shape == (LAYERS, 1, DIM)
+    assert Elmo(*files, 1)(batch_to_ids([["a"]]))["elmo_representations"][0].shape == (1, 1, DIM)
+    assert ManyLangs(folder).sents2elmo([["a"]])[0].shape == (1, DIM)
+    assert ElmoModel().load(folder) is None
+    for name in ("allennlp", "elmoformanylangs", "simple_elmo"):
+        assert find_spec(name) is not None  # programs ask this way whether a package is there
+
+
+@pytest.mark.usefixtures("clean_modules")
+def test_an_installed_package_is_left_alone(tmp_path, monkeypatch):
+    (tmp_path / "allennlp").mkdir()
+    (tmp_path / "allennlp" / "__init__.py").write_text("real = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert install_shims() == ["elmoformanylangs", "simple_elmo"]
+    import allennlp
+
+    assert allennlp.real
+    with pytest.raises(ModuleNotFoundError):
+        import allennlp.commands.elmo
+
+
+def in_a_program(body: str, folder: Path, tmp_path: Path) -> None:
+    """Runs `body` by itself, with `FOLDER` for the model's folder, after the names were registered."""
+    head = f"import elmo.integrations\nelmo.integrations.install_shims()\nFOLDER = {str(folder)!r}\n"
+    program = tmp_path / "program.py"
+    program.write_text(head + body, encoding="utf-8")
+    paths = {"PYTHONPATH": str(Path(__file__).parents[1]), "HOME": str(tmp_path), "FLAIR_CACHE_ROOT": str(tmp_path)}
+
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, check=False, cwd=tmp_path, env=os.environ | paths
+    )
+    assert done.returncode == 0, done.stderr
+
+
+FLAIR = """
+import pickle
+import numpy as np
+from flair.data import Dictionary, Sentence
+from flair.embeddings import ELMoEmbeddings
+from flair.models import SequenceTagger
+
+import elmo
+
+files = {"options_file": FOLDER + "/options.json", "weight_file": FOLDER + "/weights.hdf5"}
+layers = elmo.load(FOLDER).embed([["The", "cat", "sat"]])[0]
+wanted = {"all": np.concatenate(layers, axis=-1), "top": layers[-1], "average": layers.mean(axis=0)}
+for mode, expected in wanted.items():
+    embeddings = ELMoEmbeddings(embedding_mode=mode, **files)
+    for again in (embeddings, pickle.loads(pickle.dumps(embeddings))):
+        sentences = [Sentence(["The", "cat", "sat"]), Sentence(["a"])]
+        again.embed(sentences)
+        found = np.stack([token.embedding.cpu().numpy() for token in sentences[0]])
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert embeddings.embedding_length == expected.shape[-1]
+tags = Dictionary(add_unk=False)
+tags.add_item("A")
+tags.add_item("B")
+tagger = SequenceTagger(embeddings=embeddings, tag_dictionary=tags, tag_type="x", hidden_size=4, use_crf=False)
+tagger.predict(sentences)
+try:
+    ELMoEmbeddings("small")
+except FileNotFoundError as error:
+    assert "elmo_2x1024_128_2048cnn_1xhighway" in str(error), error
+else:
+    raise AssertionError("a model that is not here was found")
+"""
+
+
+@pytest.mark.skipif(find_spec("flair") is None, reason="flair is not installed: pip install 'elmo-torch[peers]'")
+def test_flair_runs_unmodified(folder, tmp_path):
+    in_a_program(FLAIR, folder, tmp_path)

@@ -1,0 +1,100 @@
+"""Records of text, CoNLL-U and FASTA; offsets lead back to the text."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import InputError
+from elmo.text.records import kind_of, offsets, read_conllu, read_fasta, read_records
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+CONLLU = """# sent_id = 1
+# text = Vámonos al mar.
+1-2\tVámonos\t_\t_
+1\tVamos\tir\tVERB
+2\tnos\tnosotros\tPRON
+3-4\tal\t_\t_
+3\ta\ta\tADP
+4\tel\tel\tDET
+5\tmar\tmar\tNOUN
+5.1\tghost\t_\t_
+6\t.\t.\tPUNCT
+
+1\tviết văn\t_\t_
+2\tx\t_\t_
+"""
+FASTA = """;a comment
+>sp|P1|ONE first protein
+mkv
+L A
+
+>two
+>three
+GG*
+"""
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60))
+def test_offsets_of_spacy_and_of_white_space_cut_out_the_tokens(text):
+    for tokens in ("spacy", "whitespace"):
+        (record,) = read_records([text], "text", Tokenizer(TextConfig(tokens, "line")))
+        assert record.offsets is not None
+        assert [text[begin:end] for begin, end in record.offsets] == record.tokens
+        assert record.offsets == sorted(record.offsets)
+
+
+def test_offsets_of_equal_tokens_are_in_order():
+    assert offsets("a  aa a", ["a", "a", "a", "a"]) == [(0, 1), (3, 4), (4, 5), (6, 7)]
+    assert offsets("abc", ["b", "a"]) is None
+
+
+def test_conllu_gives_words_and_where_they_stand():
+    first, second = read_conllu(CONLLU.splitlines())
+    assert first.tokens == ["Vamos", "nos", "a", "el", "mar", "."]
+    assert first.text == "Vámonos al mar."
+    assert [first.text[begin:end] for begin, end in first.offsets] == ["Vámonos", "Vámonos", "al", "al", "mar", "."]
+    assert second.tokens == ["viết văn", "x"]
+    assert second.text == "viết văn x"
+    assert [second.text[begin:end] for begin, end in second.offsets] == ["viết văn", "x"]
+
+
+def test_conllu_without_the_last_empty_line_is_whole():
+    assert [record.tokens for record in read_conllu(["1\ta", "", "", "1\tb"])] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("line", ["word", "x\tword", "1-\tword", "1"])
+def test_what_is_no_conllu_is_named(line):
+    with pytest.raises(
+        InputError, match=rf"t\.conllu: line 2 is {re.escape(repr(line))}; a number, a tab and a word are expected"
+    ):
+        list(read_conllu(["# a", line], "t.conllu"))
+
+
+def test_fasta_gives_a_token_a_residue():
+    one, two, three = read_fasta(FASTA.splitlines())
+    assert (one.text, one.tokens) == ("sp|P1|ONE", ["M", "K", "V", "L", "A"])
+    assert one.offsets == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    assert (two.text, two.tokens) == ("two", [])
+    assert three.tokens == ["G", "G", "*"]
+
+
+def test_a_sequence_without_a_header_is_named():
+    with pytest.raises(InputError, match=r"p\.fa: line 1 is 'MKV'; a FASTA file begins with a header: >name"):
+        list(read_fasta(["MKV"], "p.fa"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.txt", "text"),
+        ("a.conllu", "conllu"),
+        ("a.FASTA", "fasta"),
+        ("a.fa.gz", "fasta"),
+        ("-", "text"),
+        ("a", "text"),
+    ],
+)
+def test_the_name_says_what_a_file_holds(name, kind):
+    assert kind_of(name) == kind
