@@ -116,7 +116,9 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         token: str | bool | None,
         **others: Any,
     ) -> Self:
-        others.pop("config", None)  # the mixin's reading of config.json, which is not strict
+        # The mixin's reading of config.json, which is not strict, and what versions before 1.0 pass to a download.
+        for name in ("config", "proxies", "resume_download"):
+            others.pop(name, None)
         if others:
             raise InputError(f"{', '.join(others)}: no options of HubModel.from_pretrained; it is always strict")
         folder = Path(model_id)

@@ -1,0 +1,70 @@
+"""Static word vectors on a biLM's own text, for the baselines of the tasks: GloVe's text format, lower-case.
+
+    pip install gensim
+    python benchmarks/static_vectors.py 'lm/wiki.train.*' 'lm/books.train.*' --output vectors.100.txt
+
+Skip-gram with negative sampling (Mikolov et al. 2013), gensim's. The text is tokenised as the biLM's was, once, into a
+file beside the output, and a finished one is used again. With one worker and a seed the numbers repeat.
+"""
+
+import argparse
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+from elmo.formats.whole import whole
+from elmo.text import corpus
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+
+def tokenised(path: Path) -> tuple[str, int]:
+    """The sentences of a file, one a line, lower-case; and how many tokens they have."""
+    lines = [" ".join(sentence).lower() for sentence in corpus.sentences([path], Tokenizer(TextConfig()))]
+    return "".join(f"{line}\n" for line in lines), sum(line.count(" ") + 1 for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("text", nargs="+")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--dim", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--min-count", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    sentences = arguments.output.with_name(f"{arguments.output.name}.sentences")
+    if not sentences.exists():
+        began, tokens = time.monotonic(), 0
+        with (
+            whole(sentences, overwrite=True) as temporary,
+            temporary.open("w", encoding="utf-8") as file,
+            get_context("spawn").Pool(arguments.workers) as pool,
+        ):
+            for text, count in pool.imap(tokenised, corpus.expand(arguments.text)):
+                file.write(text)
+                tokens += count
+                print(f"{tokens:,} tokens, {tokens / (time.monotonic() - began):,.0f} a second", flush=True)
+
+    from gensim.models import Word2Vec  # type: ignore[import-not-found]
+
+    began = time.monotonic()
+    model = Word2Vec(
+        corpus_file=str(sentences),
+        vector_size=arguments.dim,
+        sg=1,
+        negative=5,
+        window=5,
+        min_count=arguments.min_count,
+        epochs=arguments.epochs,
+        workers=arguments.workers,
+        seed=arguments.seed,
+    )
+    with whole(arguments.output, overwrite=True) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for word, vector in zip(model.wv.index_to_key, model.wv.vectors, strict=True):
+            file.write(f"{word} {' '.join(f'{number:.5f}' for number in vector)}\n")
+    print(f"{arguments.output}: {len(model.wv):,} words of {arguments.dim} numbers; {time.monotonic() - began:,.0f} s")
+
+
+if __name__ == "__main__":
+    main()
