@@ -16,6 +16,7 @@ import elmo
 from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import allennlp, many_langs, native
+from elmo.integrations import elmoformanylangs
 from elmo.text.lexicon import Lexicon
 
 DATA = Path(__file__).parent / "data" / "many_langs"
@@ -53,6 +54,18 @@ def edit(file: Path, section: str | None = None, **changes: Any) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_many_langs_vectors_are_those_of_the_original_program(name):
     check_vectors(elmo.load(DATA / name), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_langs_door_gives_what_the_original_gave(name):
+    embedder = elmoformanylangs.Embedder(DATA / name)
+    for output_layer, pick in (
+        (-2, lambda layers: layers),
+        (-1, lambda layers: layers.mean(axis=0)),
+        (0, lambda a: a[0]),
+    ):
+        for seen, theirs in zip(embedder.sents2elmo(SENTENCES, output_layer), expected(name), strict=True):
+            np.testing.assert_allclose(seen, pick(theirs), rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
