@@ -41,7 +41,7 @@ def names(row: PublishedModel) -> str:
 
 def size(row: PublishedModel) -> str:
     """In bytes, where it is known of any file."""
-    known = [f"{file.bytes:,}" for file in row.files if file.bytes is not None]
+    known = [f"{file.size:,}" for file in row.files if file.size is not None]
     return " + ".join(known)
 
 

@@ -67,7 +67,7 @@ def test_whole_file_arrives(server, target, wanted, chunked):
     assert target.read_bytes() == CONTENT
     assert names(target) == [target.name]
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    total = None if chunked and (wanted is None or wanted.bytes is None) else len(CONTENT)
+    total = None if chunked and (wanted is None or wanted.size is None) else len(CONTENT)
     assert seen[-1] == (len(CONTENT), total)
 
 

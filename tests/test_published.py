@@ -36,7 +36,7 @@ def test_every_row_says_where_it_was_read(model):
         assert all(re.match(r"https?://[^/]+/.+", url) for url in file.urls)
         assert len(set(file.urls)) == len(file.urls)
         assert file.sha256 is None or SHA256.fullmatch(file.sha256)
-        assert bool(file.hash_from) == (file.sha256 is not None or file.bytes is not None)
+        assert bool(file.hash_from) == (file.sha256 is not None or file.size is not None)
         assert "/" not in file.name
     assert len({file.name for file in model.files}) == len(model.files)
     assert "/" not in model.name, "it is the name of a folder"
@@ -125,8 +125,8 @@ def test_table_is_strict(tmp_path, monkeypatch):
         (f"[[collection]]\n[[collection.model]]\n{row}files = []\nlicence = 3", r"models\.toml: unknown key 'licence'"),
         (f"[[collection]]\n[[collection.model]]\n{row}", "missing key 'files'"),
         (
-            f'[[collection]]\n[[collection.model]]\n{row}files = [{{ name = "x", bytes = "3" }}]',
-            r"files\[0\]\.bytes is '3'",
+            f'[[collection]]\n[[collection.model]]\n{row}files = [{{ name = "x", size = "3" }}]',
+            r"files\[0\]\.size is '3'",
         ),
     ):
         published.TABLE.write_text(text)

@@ -49,7 +49,8 @@ class _Failure(Exception):
 class Wanted:
     """What is known of the file beforehand."""
 
-    bytes: int | None = None
+    size: int | None = None
+    """In bytes."""
     sha256: str | None = None
 
 
@@ -131,8 +132,8 @@ def _from(url: str, part: _Part) -> str:
 def _read(url: str, part: _Part) -> bool:
     """Reads on until the file is whole, through broken connections; tells whether one answer held all of it."""
     opener, fruitless, problem = build_opener(_Redirects), 0, ""
-    if part.wanted.bytes is not None and part.size >= part.wanted.bytes:
-        if part.size == part.wanted.bytes:
+    if part.wanted.size is not None and part.size >= part.wanted.size:
+        if part.size == part.wanted.size:
             return False
         part.discard()
     for _ in range(MOST_TRIES):
@@ -179,9 +180,9 @@ def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None,
         if start != have:
             part.discard()
             return f"asked for bytes from {have:,} on it sends others ({response.headers.get('Content-Range')})", 0
-    expected = part.wanted.bytes if total is None else total
-    if part.wanted.bytes not in (None, expected):
-        raise _Failure(f"the file has {expected:,} bytes, {part.wanted.bytes:,} are expected")
+    expected = part.wanted.size if total is None else total
+    if part.wanted.size not in (None, expected):
+        raise _Failure(f"the file has {expected:,} bytes, {part.wanted.size:,} are expected")
     if have == 0:
         part.begin(url, response.headers)
     began_at = have
@@ -202,7 +203,7 @@ def _refused(error: HTTPError, part: _Part) -> str | None:
     """What a status other than 2xx means."""
     if error.code == 416:  # the range begins at the end, or behind it: is the file whole already?
         whole = error.headers.get("Content-Range", "") == f"bytes */{part.size}"
-        if whole and part.wanted.bytes in (None, part.size):
+        if whole and part.wanted.size in (None, part.size):
             return None
         part.discard()
         return "it has another length than before"

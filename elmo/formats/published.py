@@ -26,7 +26,8 @@ class PublishedFile:
     """Where it can be downloaded: the authors' own address, then mirrors. Empty: nowhere by a plain request."""
     known_as: tuple[str, ...] = ()
     """Other addresses that programs pass for this file; never downloaded from."""
-    bytes: int | None = None
+    size: int | None = None
+    """In bytes."""
     sha256: str | None = None
     hash_from: str = ""
     """Where size and hash were read."""
@@ -51,12 +52,6 @@ class PublishedModel:
     """Where the licence was read, or looked for and not found."""
     aliases: tuple[str, ...] = ()
     note: str = ""
-
-    @property
-    def bytes(self) -> int | None:
-        """Of all its files, where all are known."""
-        sizes = [file.bytes for file in self.files if file.bytes is not None]
-        return sum(sizes) if sizes and len(sizes) == len(self.files) else None
 
 
 @cache

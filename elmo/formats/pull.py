@@ -76,7 +76,7 @@ def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progres
     tell = None if progress is None else lambda done, total: progress(file.name, done, total)
     target = folder / file.name
     try:
-        digest = download(file.urls, target, Wanted(file.bytes, file.sha256), tell)
+        digest = download(file.urls, target, Wanted(file.size, file.sha256), tell)
     except DownloadError as error:
         raise DownloadError(
             f"{model.name}: {error}; what has come stays, so try again later, or get {file.name} elsewhere (see"
