@@ -1,0 +1,129 @@
+"""Reader of SQuAD 1.1, and writer of the predictions that its official script scores."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.formats.whole import whole
+from elmo.tasks.readers import numbered_lines, parsed_json, text_field
+from elmo.text.records import Span, offsets
+
+Tokenize = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A paragraph and its tokens; all of its questions share it."""
+
+    text: str
+    tokens: tuple[str, ...]
+    offsets: tuple[Span, ...]
+    """Of every token the first character and that after the last."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A text of the passage: the smallest run of tokens that covers it, both ends included."""
+
+    text: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question on a passage."""
+
+    id: str
+    text: str
+    tokens: tuple[str, ...]
+    passage: Passage
+    answers: tuple[Answer, ...]
+    """In the order of the file, some of them equal; none where the file has none."""
+
+
+def read_squad(path: Path, tokenize: Tokenize) -> list[Question]:
+    """The questions of a file of SQuAD 1.1; `tokenize` may leave out nothing but white space.
+
+    Raises InputError that names the question where an answer is not what the passage has at its `answer_start`.
+    """
+    text = "\n".join(line for _, line in numbered_lines(path))
+    record = parsed_json(text, str(path))
+    articles = _items(record, "data", str(path))
+    return [
+        question
+        for article in articles
+        for paragraph in _items(article, "paragraphs", f"{path}: article {article.get('title', '')!r}")
+        for question in _questions(paragraph, path, tokenize)
+    ]
+
+
+def write_squad(path: Path, answers: Mapping[str, str], overwrite: bool = False) -> None:
+    """Writes the text predicted for every question's id, as the official script reads it."""
+    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+        json.dump(dict(answers), file, ensure_ascii=False, indent=1)
+        file.write("\n")
+
+
+def passage_of(text: str, tokenize: Tokenize, place: str = "the passage") -> Passage:
+    """A passage with its tokens and where they stand."""
+    tokens = tokenize(text)
+    spans = offsets(text, tokens)
+    if spans is None:
+        raise InputError(
+            f"{place}: the tokens are not parts of the text in order; use a tokenizer that changes nothing"
+        )
+    return Passage(text, tuple(tokens), tuple(spans))
+
+
+def covering(spans: Iterable[Span], begin: int, end: int) -> tuple[int, int] | None:
+    """The first and last of the tokens that have a character from `begin` to before `end`; None where none has."""
+    inside = [token for token, (first, after) in enumerate(spans) if first < end and after > begin]
+    return (inside[0], inside[-1]) if inside else None
+
+
+def _questions(paragraph: dict[str, Any], path: Path, tokenize: Tokenize) -> list[Question]:
+    context = text_field(paragraph, "context", f"{path}: a paragraph")
+    place = f"{path}: the paragraph {context[:40]!r}"
+    passage = passage_of(context, tokenize, place)
+    return [_question(record, passage, path, tokenize) for record in _items(paragraph, "qas", place)]
+
+
+def _question(record: dict[str, Any], passage: Passage, path: Path, tokenize: Tokenize) -> Question:
+    name = text_field(record, "id", f"{path}: a question on {passage.text[:40]!r}")
+    place = f"{path}: question {name!r}"
+    text = text_field(record, "question", place)
+    if record.get("is_impossible"):
+        raise InputError(f"{place} has no answer (SQuAD 2.0); SQuAD 1.1 is expected: remove such questions")
+    answers = _items(record, "answers", place) if "answers" in record else []
+    return Question(
+        name, text, tuple(tokenize(text)), passage, tuple(_answer(answer, passage, place) for answer in answers)
+    )
+
+
+def _answer(record: dict[str, Any], passage: Passage, place: str) -> Answer:
+    text, begin = text_field(record, "text", place), record.get("answer_start")
+    if type(begin) is not int or begin < 0 or passage.text[begin : begin + len(text)] != text or not text.strip():
+        found = passage.text[begin : begin + len(text)] if type(begin) is int and begin >= 0 else ""
+        raise InputError(
+            f"{place} has the answer {text[:60]!r} at answer_start {begin!r}, where the passage has {found[:60]!r};"
+            " mend answer_start (characters of the context, from 0) or remove the answer"
+        )
+    tokens = covering(passage.offsets, begin, begin + len(text))
+    if tokens is None:
+        raise InputError(
+            f"{place} has the answer {text[:60]!r}, of which the tokenizer kept nothing; remove the answer"
+        )
+    return Answer(text, *tokens)
+
+
+def _items(record: Any, key: str, place: str) -> list[dict[str, Any]]:
+    items = record.get(key) if isinstance(record, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise InputError(
+            f"{place} has no list of objects {key!r}; SQuAD 1.1 is expected: data, paragraphs, qas, answers"
+        )
+    return items

@@ -1,0 +1,110 @@
+"""Reader and writer of sentiment trees, as the Stanford Sentiment Treebank has them: `(3 (2 Good) (2 film))`."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+
+from elmo.errors import InputError
+from elmo.formats.whole import whole
+from elmo.tasks.readers import count, numbered_lines
+
+BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # as the Penn Treebank writes them inside its own brackets
+TREE_PART = re.compile(
+    r"\([ \t]*(?P<label>\d{1,9})(?=[ \t()])(?:[ \t]+(?P<word>[^ \t()]+)[ \t]*\))?|(?P<close>\))|[^ \t()]+|\("
+)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A phrase of a sentiment tree: the tokens from `begin` to before `end`."""
+
+    begin: int
+    end: int
+    label: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A sentence with a sentiment on every phrase (Socher et al. 2013)."""
+
+    tokens: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    """A phrase stands before its parts; the first is the sentence."""
+    line: int
+
+
+def read_trees(path: Path, labels: int = 5) -> list[Tree]:
+    """The trees of a file, one a line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
+
+    The Penn Treebank's escapes are undone: -LRB- and -RRB- are brackets, and a slash or star loses its backslash.
+    """
+    return [_tree(path, number, line, labels) for number, line in numbered_lines(path) if line.strip()]
+
+
+def write_trees(path: Path, trees: Iterable[Tree], overwrite: bool = False) -> None:
+    """Writes trees, one a line."""
+    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(f"{_bracketed(tree)}\n" for tree in trees)
+
+
+def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
+    tokens: list[str] = []
+    nodes: list[Node] = []
+    is_open: list[int] = []  # nodes whose closing bracket is still to come
+    for part in TREE_PART.finditer(line):
+        label, word, close = part["label"], part["word"], part["close"]
+        if nodes and not is_open:
+            raise _broken_tree(path, number, f"goes on after its tree with {part[0]!r}")
+        if label is not None:
+            if int(label) >= labels:
+                raise _broken_tree(path, number, f"has the label {label}; the labels are 0 to {labels - 1}")
+            is_open.append(len(nodes))
+            nodes.append(Node(len(tokens), len(tokens), int(label)))
+        elif not close or not is_open:
+            raise _broken_tree(
+                path, number, f"has {part[0]!r} at character {part.start() + 1}, where no tree goes on so"
+            )
+        if word is not None:
+            tokens.append(_unescaped(word))
+        if word is not None or close:
+            phrase = is_open.pop()
+            nodes[phrase] = replace(nodes[phrase], end=len(tokens))
+            if nodes[phrase].begin == len(tokens):
+                raise _broken_tree(path, number, "has a phrase without a word")
+    if is_open:
+        raise _broken_tree(path, number, f"leaves {count(len(is_open), 'bracket')} open")
+    return Tree(tuple(tokens), tuple(nodes), number)
+
+
+def _broken_tree(path: Path, number: int, problem: str) -> InputError:
+    return InputError(
+        f"{path}: line {number} {problem}; mend the tree: one a line, such as (3 (2 Good) (2 film)), brackets within"
+        " words as -LRB- and -RRB-"
+    )
+
+
+def _unescaped(word: str) -> str:
+    for bracket, name in BRACKETS.items():
+        word = word.replace(name, bracket)
+    return word.replace("\\/", "/").replace("\\*", "*")
+
+
+def _bracketed(tree: Tree) -> str:
+    parts: list[str] = []
+    ends: list[int] = []
+    for node, after in zip_longest(tree.nodes, tree.nodes[1:]):
+        while ends and ends[-1] <= node.begin:
+            ends.pop()
+            parts.append(")")
+        parts.append(f" ({node.label}" if ends else f"({node.label}")
+        is_leaf = after is None or not (node.begin <= after.begin and after.end <= node.end)
+        if is_leaf:
+            word = " ".join(tree.tokens[node.begin : node.end])
+            for bracket, name in BRACKETS.items():
+                word = word.replace(bracket, name)
+            parts.append(f" {word})")
+        else:
+            ends.append(node.end)
+    return "".join(parts) + ")" * len(ends)

@@ -1,0 +1,459 @@
+"""Readers of the tasks' formats: what they read, what they write, and what they refuse with which line."""
+
+import gzip
+import json
+import lzma
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import InputError
+from elmo.tasks import readers, readers_coref, readers_squad, readers_trees, tagging
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "input"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def refused(read: Callable[[Path], Any], path: Path, *parts: str) -> None:
+    """One line that names the file and has all the parts."""
+    with pytest.raises(InputError) as error:
+        read(path)
+    message = str(error.value)
+    assert "\n" not in message
+    assert message.startswith(str(path))
+    for part in parts:
+        assert part in message
+
+
+# columns
+
+
+def test_conll_columns_comments_and_document_starts(file) -> None:
+    text = (
+        "-DOCSTART- -X- O\n\n# newdoc\nAnna NNP I-PER\nRossi NNP I-PER\nslept VBD O\n\n# SYM O\n1 CD O\n\n\n"
+        "Oslo NNP I-LOC\nRome NNP B-LOC"
+    )
+    anna, hash_token, cities = readers.read_conll(file(text))
+    assert anna == readers.Tagged(("Anna", "Rossi", "slept"), ("B-PER", "I-PER", "O"), (4, 5, 6))
+    assert hash_token.tokens == ("#", "1")  # as many columns as a token has: no comment
+    assert cities.tags == ("B-LOC", "B-LOC")  # IOB1: the second city is another place
+    assert cities.lines == (12, 13)
+
+
+def test_conll_columns_are_chosen_and_tabs_keep_spaces(file) -> None:
+    path = file("# text = #x to New York\n1\t#x\tO\t-\n2\tNew York\tB-LOC\tann\n")
+    assert readers.read_conll(path, 1, 2) == [readers.Tagged(("#x", "New York"), ("O", "B-LOC"), (2, 3))]
+
+
+def test_conll_without_tags(file) -> None:
+    (sentence,) = readers.read_conll(file("# a comment\n#one\ntwo\n"), tag_column=None)
+    assert sentence.tokens == ("#one", "two")
+    assert sentence.tags is None
+
+
+@pytest.mark.parametrize("opener", [gzip.open, lzma.open])
+def test_compressed_files_are_read(tmp_path: Path, opener) -> None:
+    path = tmp_path / ("a.gz" if opener is gzip.open else "a.xz")
+    with opener(path, "wt", encoding="utf-8") as file:
+        file.write("né\tO\n")
+    assert readers.read_conll(path)[0].tokens == ("né",)
+
+
+def test_broken_bio_is_refused_or_repaired(file) -> None:
+    path = file("a\tB-X\nb\tO\nc\tI-X\n")
+    refused(readers.read_conll, path, "line 3", "'I-X' after 'O'", "BIO")
+    (sentence,) = readers.read_conll(path, repair=True)
+    assert sentence.tags == ("B-X", "O", "B-X")
+    (sentence,) = readers.read_conll(path, scheme="IOB1")
+    assert sentence.tags == ("B-X", "O", "B-X")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a\tO\nb\n", ("line 2", "1 column", "have 2")),
+        ("a\tO\nb\tO\tx\n", ("line 2", "3 columns", "have 2")),
+        ("a\tO\nb\tNNP\n", ("line 2", "'NNP'", "column of tags")),
+        ("a\tO\n \tO\n", ("line 2", "empty token")),
+        ("a\tB-X\tx\nb\tB-\tx\n", ("line 1", "'x'")),
+        ("a S-X\nb B-X\nc O\n", ("line 3", "'O' after 'B-X'", "IOBES")),
+        ("a S-X\nb B-X\n\n", ("line 2", "ends its sentence", "IOBES")),
+        ("a S-X\nb I-X\n\n", ("line 2", "'I-X' after 'S-X'", "IOBES")),
+    ],
+)
+def test_malformed_columns_are_refused(file, text: str, parts: tuple[str, ...]) -> None:
+    refused(readers.read_conll, file(text), *parts)
+
+
+def test_a_column_that_is_not_there_is_refused(file) -> None:
+    refused(lambda path: readers.read_conll(path, tag_column=4), file("a\tO\n"), "line 1", "2 columns", "number 4")
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "latin"
+    path.write_bytes(b"a\tO\nn\xe9\tO\n")
+    refused(readers.read_conll, path, "line 2", "not UTF-8")
+
+
+def test_conll_is_written_as_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    sentences = [(("a", "b"), ("B-X", "I-X"), ("O", "O")), (("#c",), ("O",), ("B-Y",))]
+    readers.write_conll(path, sentences)
+    assert path.read_text() == "a\tB-X\tO\nb\tI-X\tO\n\n#c\tO\tB-Y\n\n"
+    assert [(s.tokens, s.tags) for s in readers.read_conll(path, tag_column=1)] == [s[:2] for s in sentences]
+    with pytest.raises(FileExistsError):
+        readers.write_conll(path, [])
+
+
+# tags
+
+CHUNKS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from("XY")), max_size=5)
+"""Gaps before chunks, their lengths and types."""
+
+
+def encoded(chunks: list[tuple[int, int, str]], scheme: str) -> tuple[list[tagging.Span], list[str]]:
+    """Chunks and their tags, written from the schemes' definitions."""
+    spans, tags = [], []
+    for gap, length, kind in chunks:
+        tags += ["O"] * gap
+        touches = bool(tags) and tags[-1] != "O" and tags[-1][2:] == kind
+        spans.append((len(tags), len(tags) + length, kind))
+        first, middle, last = {"BIO": "BII", "IOB1": ("B" if touches else "I") + "II", "IOBES": "BIE"}[scheme]
+        letters = [first, *[middle] * (length - 2), last][:length] if length > 1 else first
+        letters = "S" if scheme == "IOBES" and length == 1 else letters
+        tags += [f"{letter}-{kind}" for letter in letters]
+    return spans, tags
+
+
+@given(st.lists(CHUNKS, max_size=4), st.sampled_from(["BIO", "IOB1", "IOBES"]))
+def test_schemes_are_told_apart_and_normalised(sentences, scheme) -> None:
+    pairs = [encoded(chunks, scheme) for chunks in sentences]
+    as_bio = [tuple(encoded(chunks, "BIO")[1]) for chunks in sentences]
+    read = tagging.to_bio([tags for _, tags in pairs])
+    assert read.broken is None
+    assert read.sentences == as_bio
+    assert tagging.to_bio([tags for _, tags in pairs], scheme).broken is None
+    for (spans, tags), bio in zip(pairs, read.sentences, strict=True):
+        assert tagging.spans(tags) == spans
+        assert tagging.spans(bio) == spans
+        assert bio == tagging.tags_of(spans, len(tags))
+
+
+def test_bilou_is_iobes() -> None:
+    read = tagging.to_bio([["B-X", "I-X", "L-X", "U-Y", "O"]])
+    assert (read.scheme, read.sentences, read.broken) == ("IOBES", [("B-X", "I-X", "I-X", "B-Y", "O")], None)
+
+
+# trees
+
+
+def test_tree_is_read_and_written(file, tmp_path: Path) -> None:
+    line = "(3 (2 (2 Not) (4 great)) (1 (1 -LRB-ok) (2 1\\/2)))"
+    (tree,) = readers_trees.read_trees(file(f"{line}\n\n"))
+    assert tree.tokens == ("Not", "great", "(ok", "1/2")
+    phrases = [(" ".join(tree.tokens[node.begin : node.end]), node.label) for node in tree.nodes]
+    assert phrases == [
+        ("Not great (ok 1/2", 3), ("Not great", 2), ("Not", 2), ("great", 4), ("(ok 1/2", 1), ("(ok", 1), ("1/2", 2)
+    ]  # fmt: skip
+    readers_trees.write_trees(tmp_path / "out", [tree])
+    assert (tmp_path / "out").read_text() == line.replace("\\/", "/") + "\n"
+
+
+TREES = st.recursive(
+    st.text("ab(", min_size=1, max_size=3), lambda part: st.lists(part, min_size=1, max_size=3), max_leaves=8
+)
+
+
+@given(TREES, st.data())
+def test_any_tree_is_read_back(shape, data) -> None:
+    def bracketed(part) -> str:
+        label = data.draw(st.integers(0, 4))
+        inner = part.replace("(", "-LRB-") if isinstance(part, str) else " ".join(map(bracketed, part))
+        return f"({label} {inner})"
+
+    line = bracketed(shape)
+    tree = readers_trees._tree(Path("t"), 1, line, 5)
+    assert readers_trees._bracketed(tree) == line
+    assert [node.label for node in tree.nodes] == [int(label) for label in re.findall(r"\((\d)", line)]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("(3 (2 Good) (2 film)", "leaves 1 bracket open"),
+        ("(3 (2 Good) (2 film)))", "goes on after its tree with ')'"),
+        ("(3 (2 Good) (2 film)) (2 x)", "goes on after its tree"),
+        ("(3 (2 Good) (7 film))", "label 7"),
+        ("(3 (2 Good film))", "'Good' at character 7"),
+        ("(3 Good (2 film))", "'Good' at character 4"),
+        ("(3 (2 Good) ( film))", "'(' at character 13"),
+        ("(3 (2 ) (2 film))", "without a word"),
+        ("Good film", "'Good' at character 1"),
+        (")", "')' at character 1"),
+    ],
+)
+def test_a_broken_tree_is_refused(file, line: str, problem: str) -> None:
+    refused(readers_trees.read_trees, file(f"(2 (2 A) (2 b))\n{line}\n"), "line 2", problem, "mend the tree")
+
+
+# SNLI
+
+
+def pair(**changes: object) -> str:
+    return json.dumps({"gold_label": "neutral", "sentence1": "A cat.", "sentence2": "It sleeps."} | changes) + "\n"
+
+
+def test_snli_leaves_out_pairs_without_agreement(file, tmp_path: Path) -> None:
+    unlabelled = json.dumps({"sentence1": "a", "sentence2": "b"})
+    pairs = readers.read_snli(file(pair() + pair(gold_label="-") + "\n" + pair(gold_label="entailment") + unlabelled))
+    assert [(each.label, each.line) for each in pairs] == [("neutral", 1), ("entailment", 4), (None, 5)]
+    assert (pairs[0].premise, pairs[0].hypothesis) == ("A cat.", "It sleeps.")
+    readers.write_snli(tmp_path / "out", pairs)
+    assert [each.label for each in readers.read_snli(tmp_path / "out")] == ["neutral", "entailment", None]
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        (pair(gold_label="maybe"), ("'maybe'", "entailment, contradiction, neutral")),
+        (pair(sentence2=3), ("'sentence2' is '3'",)),
+        ('{"gold_label": "neutral", "sentence1": "a"}', ("'sentence2' is missing",)),
+        ("{nonsense", ("no JSON",)),
+        ("[1]", ("no JSON object",)),
+        ("[" * 100_000, ("no JSON",)),
+        (pair(sentence1="\ud800"), ("no JSON", "surrogates")),
+    ],
+)
+def test_malformed_snli_is_refused(file, line: str, parts: tuple[str, ...]) -> None:
+    refused(readers.read_snli, file(pair() + line), "line 2", *parts)
+
+
+def test_labels_that_training_never_had_are_refused() -> None:
+    readers.check_known([(1, "B-X")], {"O", "B-X"}, Path("dev"))
+    with pytest.raises(
+        InputError, match="dev: line 7 has the tag 'B-Y', which the training data never had; it had B-X, O: "
+    ):
+        readers.check_known([(1, "B-X"), (7, "B-Y")], {"O", "B-X"}, Path("dev"))
+
+
+# roles
+
+
+def roles(**changes: object) -> str:
+    prop = {"pred": 1, "lemma": "see", "roleset": "see.01", "tags": ["B-ARG0", "B-V", "B-ARG1", "I-ARG1"]} | changes
+    return json.dumps({"id": "s1", "tokens": ["We", "see", "a", "hill"], "props": [prop]}) + "\n"
+
+
+def test_roles_are_read_and_written(file, tmp_path: Path) -> None:
+    path = file(roles() + '{"tokens": ["Oh"], "props": []}\n' + roles(tags=None))
+    first, second, third = readers.read_roles(path)
+    assert first.predicates == (readers.Predicate(1, ("B-ARG0", "B-V", "B-ARG1", "I-ARG1"), "see", "see.01"),)
+    assert (second.predicates, second.line) == ((), 2)
+    assert third.predicates[0].tags is None
+    readers.write_roles(tmp_path / "out", [first, second, third])
+    assert readers.read_roles(tmp_path / "out") == [first, second, third]
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        (roles(pred=4), ("'pred': 4", "4 tokens")),
+        (roles(pred=True), ("'pred': True",)),
+        (roles(tags=["B-ARG0", "B-V"]), ("2 tags for 4 tokens",)),
+        (roles(tags=["B-ARG0", "B-V", "O", "I-ARG1"]), ("token 3", "'I-ARG1' after 'O'")),
+        (roles(tags=["B-ARG0", "B-V", "O", "ARG1"]), ("token 3", "'ARG1' is no tag")),
+        (roles(tags=["B-ARG0", "B-V", "O", 1]), ("'tags' is",)),
+        ('{"tokens": ["a", ""]}', ("'tokens' is",)),
+        ('{"tokens": ["a"], "props": 3}', ("'props'",)),
+    ],
+)
+def test_malformed_roles_are_refused(file, line: str, parts: tuple[str, ...]) -> None:
+    refused(readers.read_roles, file(roles() + line), "line 2", *parts)
+
+
+# SQuAD
+
+CONTEXT = "The Tarn rose 3.5m in 1998; Odile's mill (built 1712) stood."
+
+
+def squad(*answers: tuple[str, int], **changes: object) -> str:
+    listed = [{"text": text, "answer_start": start} for text, start in answers]
+    question = {"id": "q1", "question": "When did it rise?", "answers": listed} | changes
+    return json.dumps(
+        {"version": "1.1", "data": [{"title": "Tarn", "paragraphs": [{"context": CONTEXT, "qas": [question]}]}]}
+    )
+
+
+def cut(text: str) -> list[str]:
+    return re.findall(r"\w+|[^\w\s]", text)
+
+
+def read_squad(path: Path) -> list[readers_squad.Question]:
+    return readers_squad.read_squad(path, cut)
+
+
+def test_answers_are_runs_of_tokens_that_cover_them(file) -> None:
+    (question,) = read_squad(file(squad(("1998", 22), ("Odile", 28), ("5", 16), ("n 1998; Od", 20))))
+    assert question.tokens == ("When", "did", "it", "rise", "?")
+    passage = question.passage
+    assert all(CONTEXT[begin:end] == token for token, (begin, end) in zip(passage.tokens, passage.offsets, strict=True))
+    covered = [" ".join(passage.tokens[answer.first : answer.last + 1]) for answer in question.answers]
+    assert covered == ["1998", "Odile", "5m", "in 1998 ; Odile"]
+    assert [answer.text for answer in question.answers] == ["1998", "Odile", "5", "n 1998; Od"]
+
+
+def test_questions_without_answers_can_be_predicted(file, tmp_path: Path) -> None:
+    (question,) = read_squad(file(squad()))
+    assert question.answers == ()
+    readers_squad.write_squad(tmp_path / "out", {"q1": "né"})
+    assert json.loads((tmp_path / "out").read_text()) == {"q1": "né"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (squad(("1998", 23)), ("'q1'", "'1998' at answer_start 23", "'998;'")),
+        (squad(("1998", -38)), ("'q1'", "answer_start -38")),
+        (squad(("1998", 5000)), ("'q1'", "answer_start 5000")),
+        (squad(("", 3)), ("'q1'", "answer ''")),
+        (squad((" ", 3)), ("'q1'", "answer ' '")),
+        (squad(is_impossible=True), ("'q1'", "SQuAD 2.0")),
+        (squad(id=None), ("'id' is 'None'",)),
+        ('{"data": [{"paragraphs": [{"context": "a"}]}]}', ("'qas'",)),
+        ('{"data": 3}', ("'data'",)),
+        ("[]", ("'data'",)),
+        ("{", ("no JSON",)),
+    ],
+)
+def test_malformed_squad_is_refused(file, text: str, parts: tuple[str, ...]) -> None:
+    refused(read_squad, file(text), *parts)
+
+
+def test_a_tokenizer_that_changes_the_text_is_refused(file) -> None:
+    refused(lambda path: readers_squad.read_squad(path, lambda text: text.lower().split()), file(squad()), "tokenizer")
+
+
+# coreference
+
+COLUMNS = """#begin document (bn/x/1); part 002
+bn/x/1 2 0 Ann NNP (S* - - - Host * (0)
+bn/x/1 2 1 met VBD * - - - Host * -
+bn/x/1 2 2 the DT * - - - Host * (1
+bn/x/1 2 3 man NN * - - - Host * (2)|1)
+
+bn/x/1 2 0 He PRP * - - - Guest * (1|(3
+bn/x/1 2 1 too RB * - - - Guest * 1)|(1
+bn/x/1 2 2 . . * - - - Guest * 3)|1)
+#end document
+"""
+
+
+def test_conll2012_is_read(file) -> None:
+    (document,) = readers_coref.read_coref(file(COLUMNS))
+    assert (document.name, document.part, document.genre, document.line) == ("bn/x/1", 2, "bn", 1)
+    assert document.sentences == (("Ann", "met", "the", "man"), ("He", "too", "."))
+    assert document.clusters == (((0, 0),), ((2, 3), (4, 5), (5, 6)), ((3, 3),), ((4, 6),))
+    assert document.speakers == (("Host",) * 4, ("Guest",) * 3)
+
+
+@pytest.mark.parametrize("writer", [readers_coref.write_conll2012, readers_coref.write_coref_json])
+def test_coreference_is_read_back(file, tmp_path: Path, writer) -> None:
+    (document,) = readers_coref.read_coref(file(COLUMNS))
+    writer(tmp_path / "out", [document, document])
+    again = readers_coref.read_coref(tmp_path / "out")
+    assert [(each.name, each.sentences, each.clusters, each.speakers) for each in again] == [
+        (document.name, document.sentences, document.clusters, document.speakers)
+    ] * 2
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=4), max_size=4), st.data())
+def test_brackets_hold_all_clusters_without_crossings(drawn, data) -> None:
+    clusters = readers_coref.joined([(min(m), max(m)) for m in cluster] for cluster in drawn)
+    document = readers_coref.Document("d", (tuple("abcdefgh"),), clusters, (("",) * 8,))
+    if any(a < c < b < d for cluster in clusters for a, b in cluster for c, d in cluster):
+        with pytest.raises(ValueError, match="cross"):
+            list(readers_coref._rows(document))
+        return
+    rows = [(number, row.split()) for number, row in enumerate(readers_coref._rows(document)) if row.strip()]
+    read: dict[str, list[readers_coref.Mention]] = {}
+    for cluster, mention in readers_coref._mentions(Path("t"), rows):
+        read.setdefault(cluster, []).append(mention)
+    assert readers_coref.joined(read.values()) == clusters
+
+
+def test_clusters_that_share_a_mention_are_joined() -> None:
+    assert readers_coref.joined([[(5, 6), (1, 1)], [(8, 8), (9, 9)], [(2, 2), (5, 6)]]) == (
+        ((1, 1), (2, 2), (5, 6)),
+        ((8, 8), (9, 9)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("(2)|1)", "(2)", ("line 4", "'(1'", "does not close")),
+        ("* (1\n", "* -\n", ("line 5", "'1)'", "has not opened")),
+        ("(0)", "0", ("line 2", "'0'", "column of coreference")),
+        ("(0)", "(0)|", ("line 2", "column of coreference")),
+        ("met VBD", "met", ("line 3", "11 columns", "has 12")),
+        ("#end document\n", "", ("line 1", "never ends")),
+        ("#begin document (bn/x/1); part 002\n", "", ("line 1", "outside of a document")),
+        ("#end document\n", "#end document\n#end document\n", ("line 11", "never began")),
+    ],
+)
+def test_malformed_conll2012_is_refused(file, old: str, new: str, parts: tuple[str, ...]) -> None:
+    assert old in COLUMNS
+    refused(readers_coref.read_coref, file(COLUMNS.replace(old, new)), *parts)
+
+
+def coref(**changes: object) -> str:
+    record = {"doc_key": "d", "sentences": [["Ann", "met", "Bo"], ["She", "left"]], "clusters": [[[0, 0], [3, 3]]]}
+    return json.dumps(record | changes) + "\n"
+
+
+def test_coref_json_speakers_and_missing_parts(file) -> None:
+    by_sentence, by_token, bare = readers_coref.read_coref(
+        file(
+            coref(speakers=["A", "B"], genre="chat")
+            + coref(speakers=[["A", "A", "A"], ["B", "B"]])
+            + coref(clusters=None)
+        )
+    )
+    assert by_sentence.speakers == by_token.speakers == (("A",) * 3, ("B",) * 2)
+    assert by_sentence.genre == "chat"
+    assert by_sentence.clusters == (((0, 0), (3, 3)),)
+    assert bare.clusters is None
+    assert bare.speakers == (("",) * 3, ("",) * 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        (coref(clusters=[[[0, 5]]]), ("[0, 5]", "5 tokens")),
+        (coref(clusters=[[[2, 3]]]), ("[2, 3]", "one sentence")),
+        (coref(clusters=[[[1, 0]]]), ("[1, 0]",)),
+        (coref(clusters=[[3]]), ("mention 3",)),
+        (coref(clusters=[3]), ("'clusters'",)),
+        (coref(speakers=["A"]), ("'speakers'",)),
+        (coref(sentences=[3]), ("'a sentence'",)),
+        (coref(sentences=3), ("'sentences'",)),
+    ],
+)
+def test_malformed_coref_json_is_refused(file, line: str, parts: tuple[str, ...]) -> None:
+    refused(readers_coref.read_coref, file(coref() + line), "line 2", *parts)
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    refused(readers.read_snli, tmp_path, "folder")
