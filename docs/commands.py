@@ -23,6 +23,12 @@ COMMANDS = (
     ("neighbors",),
     ("probe",),
     ("probe", "senses"),
+    ("task",),
+    ("task", "list"),
+    ("task", "train"),
+    ("task", "eval"),
+    ("task", "predict"),
+    ("task", "compare"),
     ("bench",),
     ("demo",),
 )

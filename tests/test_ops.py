@@ -168,3 +168,19 @@ def test_negatives_are_distinct_and_drawn_as_often_as_expected() -> None:
     expected = log_expected(len(head.bias), count).exp()
     assert abs(float(expected.sum()) - count) < 1e-3
     torch.testing.assert_close(seen / rounds, expected, atol=0.04, rtol=0)
+
+
+def test_multiplied_pairs() -> None:
+    """More pairs than are taken at once, rows that come often, never, and with themselves."""
+    rows = torch.randn(40, 6, dtype=torch.double, requires_grad=True)
+    weight = torch.randn(3, 6, dtype=torch.double, requires_grad=True)
+    first, second = torch.randint(30, (2, 2500))
+    fast = ops.multiplied_pairs(rows, weight, first, second)
+    slow = (rows[first] * rows[second]) @ weight.T
+    torch.testing.assert_close(fast, slow)
+    direction = torch.randn_like(fast)
+    for got, expected in zip(
+        *(torch.autograd.grad((y * direction).sum(), [rows, weight]) for y in (fast, slow)), strict=True
+    ):
+        torch.testing.assert_close(got, expected)
+    assert ops.multiplied_pairs(rows, weight, first[:0], second[:0]).shape == (0, 3)

@@ -14,7 +14,7 @@ from small_corpus import write_corpus
 from small_run import TINY, losses, metrics, texts
 
 from elmo import config as configs
-from elmo.cli.pretraining import RECIPES
+from elmo.cli.arguments import RECIPES
 from elmo.formats import native
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig

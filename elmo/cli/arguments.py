@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
+RECIPES = Path(__file__).parent.parent / "recipes"
 LAYERS_HELP = "all, concat, average, sum, top, a number, or weights as 0.2,0.3,0.5"
 
 
@@ -45,3 +46,16 @@ def tokenizer_of(text: Any, pretokenized: bool) -> Any:
 def is_first_process() -> bool:
     """Of those that train together: the variables are torchrun's and lightning's."""
     return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0) == 0
+
+
+def find_recipe(name: str, kind: str = "") -> Path:
+    """The file of a recipe: a path, or a name in the package's folder of recipes, or in its folder `kind`."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    folder = RECIPES / kind
+    packaged = folder / f"{name.removesuffix('.toml')}.toml"
+    if packaged.is_file():
+        return packaged
+    names = ", ".join(sorted(recipe.stem for recipe in folder.glob("*.toml")))
+    raise FileNotFoundError(f"{name}: no such file, nor a recipe of the package (these are: {names})")

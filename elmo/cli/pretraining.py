@@ -9,13 +9,12 @@ from elmo import config
 from elmo.cli.arguments import (
     add_model,
     add_verb,
+    find_recipe,
     is_first_process,
     tokenizer_of,
 )
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
-
-RECIPES = Path(__file__).parent.parent / "recipes"
 
 
 def add_verbs(verbs: Any) -> None:
@@ -114,18 +113,6 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
 
         values = config.merge(initial.settings_of(values["init_from"]), values)
     return values
-
-
-def find_recipe(name: str) -> Path:
-    """The file of a recipe: a path, or a name in the package."""
-    path = Path(name)
-    if path.is_file():
-        return path
-    packaged = RECIPES / f"{name.removesuffix('.toml')}.toml"
-    if packaged.is_file():
-        return packaged
-    names = ", ".join(sorted(recipe.stem for recipe in RECIPES.glob("*.toml")))
-    raise FileNotFoundError(f"{name}: no such file, nor a recipe of the package (these are: {names})")
 
 
 def perplexity_verb(arguments: argparse.Namespace) -> None:

@@ -5,12 +5,14 @@ Under `torch.autocast` the matrix products run in its data type (bfloat16); ever
 
 from elmo.ops.convolution import convolve_max as convolve_max
 from elmo.ops.convolution import windows_max as windows_max
+from elmo.ops.highway_lstm import highway_lstm as highway_lstm
 from elmo.ops.linear import linear as linear
 from elmo.ops.lstm import Clips as Clips
 from elmo.ops.lstm import PackedLstm as PackedLstm
 from elmo.ops.lstm import bi_lstm as bi_lstm
 from elmo.ops.lstm import pack_lstm as pack_lstm
 from elmo.ops.lstm import packed_bi_lstm as packed_bi_lstm
+from elmo.ops.pairs import multiplied_pairs as multiplied_pairs
 from elmo.ops.products import Library as Library
 from elmo.ops.products import Precision as Precision
 from elmo.ops.products import Product as Product

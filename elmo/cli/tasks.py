@@ -1,0 +1,207 @@
+"""`elmo task`: the six task models of the paper, with and without ELMo."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from elmo import config
+from elmo.cli.arguments import add_verb, find_recipe
+from elmo.errors import InputError
+from elmo.terminal import Counter, print_table
+
+ELMO_AT = ("none", "input", "output", "both")
+
+
+def add_verbs(verbs: Any) -> None:
+    """Those of this file."""
+    task = add_verb(verbs, "task", None, "train the task models of the paper, with and without ELMo, and use them")
+    tasks = task.add_subparsers(title="what to do", metavar="WHAT", required=True)
+    add_verb(tasks, "list", list_verb, "the tasks, their files and their scores")
+    _add_train(tasks)
+    _add_eval(tasks)
+    _add_predict(tasks)
+    _add_compare(tasks)
+
+
+def _add_train(tasks: Any) -> None:
+    train = add_verb(tasks, "train", train_verb, "train a task's network, one seed after the other")
+    train.add_argument("task", metavar="NAME", help="as elmo task list has them")
+    train.add_argument("recipe", nargs="?", help="a TOML file, or a recipe of the package such as ner-wnut17")
+    train.add_argument(
+        "overrides", nargs="*", metavar="section.key=value", help="settings; elmo=input stands for inputs.elmo=input"
+    )
+    for part, text in (("train", "examples"), ("dev", "examples that choose the epoch"), ("test", "examples")):
+        train.add_argument(f"--{part}", metavar="FILE", help=f"{text}, in the task's format")
+    train.add_argument("--output", metavar="FOLDER", help="where the run goes: a folder a seed, and results.json")
+    train.add_argument("--data", metavar="FOLDER", help="where a recipe's files are (default: the variable ELMO_DATA)")
+    train.add_argument("--vectors", metavar="FILE", help="static word vectors in GloVe's text format")
+    train.add_argument("--model", metavar="MODEL", help="the biLM (default: the packaged one)")
+    train.add_argument("--seeds", metavar="N,N", help="seeds to train, such as 1,2,3")
+    train.add_argument("--resume", action="store_true", help="go on with the run in FOLDER, exactly")
+    train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
+    train.add_argument("--json", action="store_true", help="print results.json")
+    train.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _add_eval(tasks: Any) -> None:
+    score = add_verb(tasks, "eval", eval_verb, "score trained networks on labelled examples")
+    _add_trained(score)
+    score.add_argument("input", help="labelled examples, in the task's format")
+    score.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_predict(tasks: Any) -> None:
+    predict = add_verb(tasks, "predict", predict_verb, "write what trained networks predict, in the task's format")
+    _add_trained(predict)
+    predict.add_argument("input", help="examples in the task's format, or text (--text), or - for text from stdin")
+    predict.add_argument("output", help="the file to write")
+    predict.add_argument(
+        "--text", action="store_true", help="an example a line, tokens between spaces, its sentences between tabs"
+    )
+    predict.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+
+
+def _add_trained(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folders", nargs="+", metavar="FOLDER", help="of trained networks (run/seed-1); several are an ensemble"
+    )
+    parser.add_argument("--model", metavar="MODEL", help="the frozen biLM, where it is not where it was in training")
+
+
+def _add_compare(tasks: Any) -> None:
+    compare = add_verb(tasks, "compare", compare_verb, "train a queue of tasks, arms and seeds, and write their table")
+    compare.add_argument("queue", help="a TOML file, or a queue of the package such as queue-ner")
+    compare.add_argument("--output", required=True, metavar="FOLDER", help="where runs and tables go; goes on there")
+    compare.add_argument("--data", metavar="FOLDER", help="where the recipes' files are (default: ELMO_DATA)")
+    compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
+    compare.add_argument("--model", metavar="MODEL", help="the biLM of all arms that name none")
+    compare.add_argument("--table", action="store_true", help="train nothing: only the table of what is done")
+    compare.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def list_verb(arguments: argparse.Namespace) -> None:
+    from elmo.tasks import task as tasks
+
+    rows = []
+    for name in tasks.available():
+        task = tasks.find(name)
+        rows.append([name, task.VERSION, task.METRIC, (task.__doc__ or "").partition("\n")[0]])
+    print_table(["task", "version", "chosen by", "what"], rows)
+
+
+def train_verb(arguments: argparse.Namespace) -> None:
+    from elmo.tasks import train
+
+    made = config.from_dict(train.TaskConfig, _train_values(arguments))
+    if arguments.print_config:
+        print(config.to_json(made), end="")
+        return
+    with Counter("tokens of the biLM", arguments.quiet) as counter:
+        report = train.main(made, arguments.resume, arguments.quiet, counter.update)
+    if arguments.json:
+        print(json.dumps(report, indent=2))
+        return
+    print(f"task {report['task']}, version {report['version']}: {made.output}/{train.RESULTS}")
+    rows = [
+        [part, name, f"{numbers['mean']:.2f}", f"{numbers['std']:.2f}", str(len(report["seeds"]))]
+        for part, scores in report["summary"].items()
+        for name, numbers in scores.items()
+    ]
+    print_table(["data", "score", "mean", "std", "seeds"], rows)
+
+
+def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Recipe, then flags, then overrides: the later wins. A resumed run begins with its own configuration."""
+    recipe, overrides = arguments.recipe, list(arguments.overrides)
+    if recipe is not None and "=" in recipe:  # no recipe was given, and the first override stands in its place
+        recipe, overrides = None, [recipe, *overrides]
+    values: dict[str, Any] = {}
+    record = None if arguments.output is None else Path(arguments.output) / "config.json"
+    if arguments.resume:
+        if record is None or not record.is_file():
+            raise InputError("--resume needs --output, the folder of a run to go on with; leave it out to begin one")
+        values = json.loads(record.read_text(encoding="utf-8"))
+    elif recipe is None:
+        recipe = arguments.task
+    if recipe is not None:
+        values = config.merge(values, config.load_toml(find_recipe(recipe, "tasks")))
+    if values.setdefault("task", arguments.task) != arguments.task:
+        raise InputError(f"{recipe or record}: is of the task {values['task']}, and {arguments.task} is to be trained")
+    names = ("train", "dev", "test", "output", "data")
+    flags: dict[str, Any] = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    inputs = {"vectors": arguments.vectors, "model": arguments.model}
+    flags["inputs"] = {name: value for name, value in inputs.items() if value is not None}
+    if arguments.seeds is not None:
+        flags["seeds"] = _numbers(arguments.seeds)
+    values = config.merge(config.merge(values, flags), config.parse_overrides(map(_spelled_out, overrides)))
+    for name in ("train", "dev", "output"):
+        if name not in values:
+            raise InputError(f"--{name} is missing; for example: elmo task train ner --train a --dev b --output run/")
+    return values
+
+
+def _spelled_out(override: str) -> str:
+    """`elmo=input`, as the paper's tables call it, is a setting of the inputs."""
+    return f"inputs.{override}" if override.startswith("elmo=") else override
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"--seeds is {text!r}; whole numbers with commas between them are expected") from error
+
+
+def eval_verb(arguments: argparse.Namespace) -> None:
+    from elmo.tasks import trained
+
+    members = [trained.TrainedTask.load(folder, arguments.model) for folder in arguments.folders]
+    task = members[0].task
+    examples = task.read(Path(arguments.input))
+    scores = task.score(examples, trained.ensemble(members, examples))
+    report = {"task": task.NAME, "version": task.VERSION, "examples": len(examples), "members": len(members), **scores}
+    if arguments.json:
+        print(json.dumps(report, indent=2))
+        return
+    for name, value in report.items():
+        print(f"{name:12} {value:.2f}" if isinstance(value, float) else f"{name:12} {value}")
+
+
+def predict_verb(arguments: argparse.Namespace) -> None:
+    from elmo.formats.whole import check_output
+    from elmo.tasks import trained
+
+    output = Path(arguments.output)
+    check_output(output, arguments.overwrite)
+    members = [trained.TrainedTask.load(folder, arguments.model) for folder in arguments.folders]
+    task = members[0].task
+    if arguments.text or arguments.input == "-":
+        examples = trained.read_text(task, arguments.input)
+    else:
+        examples = task.read(Path(arguments.input))
+    predictions = trained.ensemble(members, examples)
+    if arguments.overwrite:
+        output.unlink(missing_ok=True)
+    task.write(output, examples, predictions)
+    print(f"{output}: {len(predictions):,} predictions of the task {task.NAME}, version {task.VERSION}")
+
+
+def compare_verb(arguments: argparse.Namespace) -> None:
+    from elmo.tasks import compare
+
+    queue = compare.read_queue(find_recipe(arguments.queue, "tasks"))
+    inputs = {"vectors": arguments.vectors, "model": arguments.model}
+    given: dict[str, Any] = {"inputs": {name: value for name, value in inputs.items() if value is not None}}
+    if arguments.data is not None:
+        given["data"] = arguments.data
+
+    def show(line: str) -> None:
+        if not arguments.quiet:
+            print(line, file=sys.stderr)
+
+    output = Path(arguments.output)
+    if not arguments.table:
+        compare.run(queue, output, lambda name: find_recipe(name, "tasks"), given, arguments.quiet, show)
+    print(compare.write_tables(queue, output), end="")

@@ -1,0 +1,60 @@
+"""Which examples go together: batches of similar length, in an order that depends on the seed and the epoch alone."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elmo.config import ConfigError
+
+POOL = 32
+"""Batches' worth of examples that are sorted by length together, so that what goes together changes by epoch."""
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """How large a batch is: whichever limit is met first."""
+
+    examples: int = 32
+    tokens: int | None = 4096
+    """Tokens with padding, of all sentences of the batch; an example that is longer is a batch of its own."""
+
+    def __post_init__(self) -> None:
+        for name, number in (("examples", self.examples), ("tokens", self.tokens)):
+            if number is not None and number < 1:
+                raise ConfigError(f"batch.{name} is {number}; at least 1 is expected")
+
+
+def shuffled(sizes: Sequence[int], config: BatchConfig, seed: int, epoch: int) -> list[list[int]]:
+    """The numbers of the examples of every batch of an epoch; `sizes` are their lengths in tokens."""
+    rng = random.Random(f"{seed} {epoch}")
+    order = _in_random_order(list(range(len(sizes))), rng)
+    pool = POOL * config.examples
+    batches: list[list[int]] = []
+    for begin in range(0, len(order), pool):
+        batches += in_order(sorted(order[begin : begin + pool], key=lambda number: sizes[number]), sizes, config)
+    return _in_random_order(batches, rng)
+
+
+def by_length(sizes: Sequence[int], config: BatchConfig) -> list[list[int]]:
+    """Batches for prediction: all examples, the shortest first."""
+    return in_order(sorted(range(len(sizes)), key=lambda number: sizes[number]), sizes, config)
+
+
+def in_order(order: Sequence[int], sizes: Sequence[int], config: BatchConfig) -> list[list[int]]:
+    """The examples in this order, cut into batches."""
+    batches: list[list[int]] = []
+    longest = 0
+    for number in order:
+        longest = max(longest, sizes[number])
+        full = not batches or len(batches[-1]) >= config.examples
+        if full or (config.tokens is not None and (len(batches[-1]) + 1) * longest > config.tokens):
+            batches.append([])
+            longest = sizes[number]
+        batches[-1].append(number)
+    return batches
+
+
+def _in_random_order(items: list, rng: random.Random) -> list:
+    # random() alone is promised to give the same numbers in every version of Python.
+    keys = [rng.random() for _ in items]
+    return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__)]

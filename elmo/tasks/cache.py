@@ -1,0 +1,239 @@
+"""The layers of a frozen biLM, computed once for every distinct sentence and kept on disk for all runs of that model.
+
+A folder for each model, named by a hash of its content and by how it was run, holds shards of many sentences:
+
+- `NAME.layers.npy`: (tokens, N, D), float16 or float32, the sentences one after the other; read by memory map
+- `NAME.index.npz`: `keys`, 16 bytes of a hash of each sentence's tokens, and `lengths`, its number of tokens
+
+A shard is there when its index is, which is moved to its place last. Runs that write at the same time do not meet:
+each has names of its own, and of a sentence that is there twice one is read.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from elmo.config import to_dict
+from elmo.embedding.embedder import Embedder, parse_bytes
+from elmo.errors import InputError
+from elmo.formats import Model, cache
+from elmo.text.lexicon import Lexicon
+from elmo.training.disk import naming
+
+VERSION = "1"
+"""Changes when the same model and text would give other numbers, or the files another layout."""
+SHARD_BYTES = 128_000_000
+KEY_BYTES = 16
+PART = ".part"
+ABANDONED = 86_400
+"""Seconds after which a file that a killed run was writing is removed by the next one that writes."""
+Sentence = Sequence[str]
+
+
+@dataclass(frozen=True)
+class CacheConfig:
+    """Where the layers of frozen biLMs are kept, and how much of them."""
+
+    folder: str | None = None
+    """By default `layers` in elmo's cache (`ELMO_CACHE`)."""
+    dtype: Literal["float16", "float32"] = "float16"
+    limit: str = "20GB"
+    """The most that the layers of one model may take; a run that would need more says so before it computes."""
+    enabled: bool = True
+    """Otherwise every sentence is computed whenever it is read."""
+
+
+class LayerCache:
+    """Sentences -> their layers, from disk where they were computed before, else from the model."""
+
+    def __init__(self, folder: Path, embedder: Embedder, dtype: Literal["float16", "float32"] = "float16") -> None:
+        self.folder = folder
+        self._embedder = embedder
+        self._dtype = np.dtype(dtype)
+        self._shards: dict[str, np.ndarray] = {}
+        self._places: dict[bytes, tuple[str, int, int]] = {}
+        """Of every sentence its shard, its first token there and its length."""
+        self._read_shards()
+
+    def __call__(self, sentences: Sequence[Sentence]) -> list[Float[np.ndarray, "N T D"]]:
+        """The layers of every sentence, boundaries dropped; those that are not on disk are computed and not kept."""
+        keys = [key_of(sentence) for sentence in sentences]
+        missing = {key: sentence for key, sentence in zip(keys, sentences, strict=True) if key not in self._places}
+        computed = dict(zip(missing, self._compute(list(missing.values())), strict=True)) if missing else {}
+        return [
+            computed[key] if key in computed else self._stored(*self._places[key]).transpose(1, 0, 2) for key in keys
+        ]
+
+    def missing(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+        """The distinct sentences that are not on disk, the longest first."""
+        found = {key: sentence for sentence in sentences if (key := key_of(sentence)) not in self._places}
+        return sorted(found.values(), key=len, reverse=True)
+
+    def bytes_for(self, sentences: Sequence[Sentence]) -> int:
+        """What these sentences take on disk, but for some bytes a sentence."""
+        return sum(map(len, sentences)) * self._embedder.n_layers * self._embedder.dim * self._dtype.itemsize
+
+    def add(
+        self, sentences: Sequence[Sentence], limit: int, progress: Callable[[int, int], object] | None = None
+    ) -> int:
+        """Computes the sentences that are not on disk, shard by shard, and returns how many tokens these were.
+
+        `progress` is told tokens done and tokens in all. Raises InputError before anything is computed where the
+        model's layers would take more than `limit` bytes or more than the disk has.
+        """
+        new = self.missing(sentences)
+        self._check_room(self.bytes_for(new), limit)
+        total = sum(map(len, new))
+        done = 0
+        for part in _parts(new, SHARD_BYTES // max(1, self.bytes_for([["token"]]))):
+            self._write_shard(part)
+            done += sum(map(len, part))
+            if progress is not None:
+                progress(done, total)
+        return total
+
+    def _compute(self, sentences: Sequence[Sentence]) -> list[Float[np.ndarray, "N T D"]]:
+        """As they will be read from disk: rounded to the type that is kept."""
+        return [self._rounded(layers).astype(np.float32) for layers in self._embedder.embed(sentences)]
+
+    def _rounded(self, layers: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            rounded = layers.astype(self._dtype)
+        if not np.isfinite(rounded).all():
+            raise InputError(
+                f"the model has numbers up to {np.abs(layers).max():.3g}, which {self._dtype} cannot hold; set"
+                " cache.dtype=float32"
+            )
+        return rounded
+
+    def _stored(self, shard: str, begin: int, length: int) -> Float[np.ndarray, "T N D"]:
+        if shard not in self._shards:
+            self._shards[shard] = np.load(self.folder / f"{shard}.layers.npy", mmap_mode="r")
+        return self._shards[shard][begin : begin + length]
+
+    def _read_shards(self) -> None:
+        for index in sorted(self.folder.glob("*.index.npz")):
+            name = index.name.removesuffix(".index.npz")
+            try:
+                with np.load(index) as stored:
+                    keys, lengths = stored["keys"], stored["lengths"]
+                tokens = np.load(self.folder / f"{name}.layers.npy", mmap_mode="r").shape[0]
+            except (OSError, ValueError, KeyError) as error:
+                raise InputError(f"{index}: damaged ({error}); remove the folder {self.folder}") from error
+            if tokens != lengths.sum() or keys.shape != (len(lengths), KEY_BYTES):
+                raise InputError(f"{index}: does not fit its layers; remove the folder {self.folder}")
+            self._place(name, [key.tobytes() for key in keys], lengths.tolist())
+
+    def _place(self, shard: str, keys: Sequence[bytes], lengths: Sequence[int]) -> None:
+        begin = 0
+        for key, length in zip(keys, lengths, strict=True):
+            self._places[key] = (shard, begin, length)
+            begin += length
+
+    def _write_shard(self, sentences: Sequence[Sentence]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._remove_abandoned()
+        lengths = [len(sentence) for sentence in sentences]
+        shape = (sum(lengths), self._embedder.n_layers, self._embedder.dim)
+        name = uuid.uuid4().hex
+        layers, index = self.folder / f"{name}.layers.npy", self.folder / f"{name}.index.npz"
+        temporary = [path.with_name(f"{path.name}{PART}") for path in (layers, index)]
+        keys: UInt8[np.ndarray, "S 16"] = np.frombuffer(b"".join(map(key_of, sentences)), np.uint8).reshape(-1, 16)
+        try:
+            with naming(layers), temporary[0].open("wb") as file:
+                header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for vectors in self._embedder.embed_stream(sentences):
+                    file.write(np.ascontiguousarray(self._rounded(vectors).transpose(1, 0, 2)).data)
+                file.flush()
+                os.fsync(file.fileno())
+            with naming(index), temporary[1].open("wb") as file:
+                np.savez(file, keys=keys, lengths=np.array(lengths, np.int64))
+            temporary[0].replace(layers)
+            temporary[1].replace(index)
+        finally:
+            for path in temporary:
+                path.unlink(missing_ok=True)
+        self._place(name, list(map(key_of, sentences)), lengths)
+
+    def _remove_abandoned(self) -> None:
+        for path in self.folder.glob(f"*{PART}"):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > ABANDONED:
+                    path.unlink()
+
+    def _check_room(self, needed: int, limit: int) -> None:
+        if not needed:
+            return
+        kept = sum(path.stat().st_size for path in self.folder.glob("*.layers.npy"))
+        if kept + needed > limit:
+            raise InputError(
+                f"{self.folder}: {needed:,} bytes of layers are to be added to {kept:,}, more than cache.limit"
+                f" ({limit:,}); raise it, remove the folder, or set cache.enabled=false"
+            )
+        existing = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
+        free = shutil.disk_usage(existing).free
+        if needed > free:
+            raise InputError(
+                f"{self.folder}: {needed:,} bytes of layers are to be written and {free:,} are free; make room, name"
+                " another place by cache.folder, or set cache.enabled=false"
+            )
+
+
+def open_cache(config: CacheConfig, sha256: str, embedder: Embedder) -> LayerCache:
+    """The cache of the layers of the model with this `content_hash`; nothing is made on disk yet."""
+    root = cache.cache_folder() / "layers" if config.folder is None else Path(config.folder)
+    return LayerCache(root / f"{sha256[:16]}-{config.dtype}-v{VERSION}", embedder, config.dtype)
+
+
+def limit_of(config: CacheConfig) -> int:
+    """The limit in bytes."""
+    return parse_bytes(config.limit)
+
+
+def content_hash(model: Model) -> str:
+    """A hash (sha256) of everything that a model's vectors depend on: shape, weights, and the ids of its words."""
+    digest = hashlib.sha256(json.dumps(to_dict(model.config), sort_keys=True).encode())
+    for name, weight in sorted(model.weights.items()):
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        digest.update(weight.detach().contiguous().float().numpy().tobytes())
+    inputs = model.inputs if model.config.char_cnn is None else None
+    if isinstance(inputs, Lexicon):
+        digest.update(json.dumps([_items(inputs.words), _items(inputs.characters)]).encode())
+    elif inputs is not None:
+        digest.update(inputs.sha256.encode())
+    return digest.hexdigest()
+
+
+def key_of(sentence: Sentence) -> bytes:
+    """What a sentence is found by: a hash of its tokens."""
+    return hashlib.sha256(json.dumps(list(sentence)).encode()).digest()[:KEY_BYTES]
+
+
+def _items(table: object) -> object:
+    return None if table is None else sorted(dict(table).items())  # type: ignore[call-overload]
+
+
+def _parts(sentences: Sequence[Sentence], tokens: int) -> Iterator[list[Sentence]]:
+    """The sentences in order, in parts of about `tokens` tokens."""
+    part: list[Sentence] = []
+    size = 0
+    for sentence in sentences:
+        part.append(sentence)
+        size += len(sentence)
+        if size >= tokens:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

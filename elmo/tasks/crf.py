@@ -1,0 +1,158 @@
+"""Sequences of tags: a linear-chain conditional random field, Viterbi's search, and the rules of BIO and IOBES.
+
+The score of the tags `y` of a sentence is `start[y_1] + sum_t emission_t[y_t] + sum_t between[y_t-1, y_t] + end[y_n]`
+(Lafferty et al. 2001; Lample et al. 2016, sec. 2.2). Letters beyond those of `elmo.types`: K tags; T has no boundaries.
+A mask is True on the tokens of a sentence and False on the padding after them; an empty sentence has no True.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+FORBIDDEN = -1e6
+"""The score of a transition that is not allowed: finite, so that a sentence without any allowed sequence (IOBES tags
+of which the training data had no `S-` and no `O`) gets the one that breaks the fewest rules."""
+
+
+class Transitions(NamedTuple):
+    """What a sequence of tags scores beside its emissions."""
+
+    start: Float[Tensor, " K"]
+    between: Float[Tensor, "K K"]
+    """Row: the tag before; column: the tag after."""
+    end: Float[Tensor, " K"]
+
+
+def bio_transitions(tags: Sequence[str]) -> Transitions:
+    """0 where the scheme of the tags allows a transition, `FORBIDDEN` where it does not.
+
+    The scheme is IOBES where a tag begins with `E-` or `S-`, else BIO. In BIO, `I-X` follows `B-X` or `I-X` alone. In
+    IOBES, `B-X` and `I-X` are followed by `I-X` or `E-X`, which follow nothing else.
+
+    Raises ValueError for a tag that is neither `O` nor a prefix with a name, such as `B-LOC`.
+    """
+    parts = [_split(tag) for tag in tags]
+    iobes = any(prefix in ("E", "S") for prefix, _ in parts)
+    outside = ("O", "")
+    rule = _follows_iobes if iobes else _follows_bio
+    start = [rule(outside, after) for after in parts]
+    between = [[rule(before, after) for after in parts] for before in parts]
+    end = [rule(before, outside) for before in parts]
+    return Transitions(_scores(start), _scores(between).view(len(tags), len(tags)), _scores(end))
+
+
+def _split(tag: str) -> tuple[str, str]:
+    prefix, _, name = tag.partition("-")
+    if tag != "O" and (prefix not in ("B", "I", "E", "S") or not name):
+        raise ValueError(f"tag {tag!r}: expected 'O', or one of 'B-', 'I-', 'E-', 'S-' with a name after it")
+    return prefix, name
+
+
+def _follows_bio(before: tuple[str, str], after: tuple[str, str]) -> bool:
+    return after[0] != "I" or (before[0] in ("B", "I") and before[1] == after[1])
+
+
+def _follows_iobes(before: tuple[str, str], after: tuple[str, str]) -> bool:
+    if before[0] in ("B", "I"):
+        return after[0] in ("I", "E") and before[1] == after[1]
+    return after[0] not in ("I", "E")
+
+
+def _scores(allowed: list[bool] | list[list[bool]]) -> Float[Tensor, "..."]:
+    return torch.where(torch.tensor(allowed, dtype=torch.bool), 0.0, FORBIDDEN)
+
+
+class Crf(nn.Module):
+    """A linear-chain CRF with learned scores of transitions, start and end; they begin at zero.
+
+    `allowed` (from `bio_transitions`) holds while decoding. The likelihood is normalised over all sequences of tags,
+    allowed or not, so that a gold sequence which breaks a rule is no error: it has a probability, and is never found.
+    """
+
+    allowed_start: Tensor
+    allowed_between: Tensor
+    allowed_end: Tensor
+
+    def __init__(self, n_tags: int, allowed: Transitions | None = None) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.zeros(n_tags))
+        self.between = nn.Parameter(torch.zeros(n_tags, n_tags))
+        self.end = nn.Parameter(torch.zeros(n_tags))
+        rules = allowed or Transitions(torch.zeros(n_tags), torch.zeros(n_tags, n_tags), torch.zeros(n_tags))
+        for name, scores in rules._asdict().items():
+            self.register_buffer(f"allowed_{name}", scores, persistent=False)
+
+    def log_likelihood(
+        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, " B"]:
+        """`log p(tags | sentence)` of every sentence of the batch; 0 for an empty one. Tags of padding are not read."""
+        learned = Transitions(self.start, self.between, self.end)
+        tags = tags.masked_fill(~mask, 0)
+        return sequence_score(emissions, tags, mask, learned) - log_partition(emissions, mask, learned)
+
+    def viterbi(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]) -> list[list[int]]:
+        """The best allowed tags of every sentence."""
+        rules = (self.allowed_start, self.allowed_between, self.allowed_end)
+        learned = (self.start, self.between, self.end)
+        return viterbi(
+            emissions, mask, Transitions(*(score + rule for score, rule in zip(learned, rules, strict=True)))
+        )
+
+
+def sequence_score(
+    emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"], transitions: Transitions
+) -> Float[Tensor, " B"]:
+    """The score of one sequence of tags a sentence; 0 for an empty sentence."""
+    batch, length, _ = emissions.shape
+    if length == 0:
+        return emissions.new_zeros(batch)
+    here = emissions.gather(2, tags[:, :, None]).squeeze(2)
+    steps = transitions.between[tags[:, :-1], tags[:, 1:]]
+    last = tags.gather(1, (mask.sum(dim=1, keepdim=True) - 1).clamp(min=0)).squeeze(1)
+    ends = transitions.start[tags[:, 0]] + transitions.end[last]
+    return (here * mask).sum(dim=1) + (steps * mask[:, 1:]).sum(dim=1) + ends * mask[:, 0]
+
+
+def log_partition(
+    emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
+) -> Float[Tensor, " B"]:
+    """The logarithm of the summed exponentials of all sequences' scores (the forward algorithm); 0 for no token."""
+    batch, length, _ = emissions.shape
+    if length == 0:
+        return emissions.new_zeros(batch)
+    into = transitions.between.T.contiguous()  # the sum runs over the last axis, which is twice as fast
+    total = transitions.start + emissions[:, 0]
+    for step in range(1, length):
+        further = torch.logsumexp(total[:, None, :] + into, dim=2) + emissions[:, step]
+        total = torch.where(mask[:, step, None], further, total)
+    return torch.logsumexp(total + transitions.end, dim=1) * mask[:, 0]
+
+
+def viterbi(emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions) -> list[list[int]]:
+    """The tags of the highest score of every sentence; none for an empty one.
+
+    With `bio_transitions` alone it finds the best well-formed tags of a network that learns no transitions. Emissions
+    may be any scores: logits or log-probabilities give the same tags.
+    """
+    length = emissions.shape[1]
+    if length == 0:
+        return [[] for _ in emissions]
+    with torch.no_grad():
+        start, between, end = (scores.to(emissions) for scores in transitions)
+        into = between.T.contiguous()
+        stay = torch.arange(emissions.shape[2], device=emissions.device)
+        total = start + emissions[:, 0]
+        before = []
+        for step in range(1, length):
+            best, tag = (total[:, None, :] + into).max(dim=2)
+            inside = mask[:, step, None]
+            total = torch.where(inside, best + emissions[:, step], total)
+            before.append(torch.where(inside, tag, stay))
+        path = [(total + end).argmax(dim=1)]
+        for tag in reversed(before):
+            path.append(tag.gather(1, path[-1][:, None]).squeeze(1))
+        rows = torch.stack(path[::-1], dim=1).tolist()
+    return [row[:count] for row, count in zip(rows, mask.sum(dim=1).tolist(), strict=True)]

@@ -1,0 +1,271 @@
+"""Sentences -> what the network of a task reads: static vectors, character CNN, ELMo at `none | input | output | both`.
+
+- `Collator`: sentences -> `Tokens`, the padded batch
+- `Inputs`: `Tokens` -> the network's input vectors, and ELMo's second mix for the network's output (sec. 3.3)
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, Self, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from elmo.config import ConfigError
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnn, CharCnnConfig
+from elmo.model.scalar_mix import ScalarMix
+from elmo.text.batching import check_tokens
+from elmo.text.characters import encode_words
+from elmo.types import Batch
+
+PADDING, UNKNOWN = 0, 1
+"""Rows of the static vectors that are no word's."""
+
+
+@dataclass(frozen=True)
+class CharactersConfig:
+    """The task's own character CNN; the defaults are those of the paper's NER model (supplement, sec. A.6)."""
+
+    embedding_dim: int = 16
+    filters: tuple[tuple[int, int], ...] = ((3, 128),)
+    """(width in characters, number of filters) of every convolution; none for no character CNN."""
+    n_highway: int = 0
+    max_characters: int = 50
+    """Of a word, its two marks included; a longer word is cut."""
+
+
+@dataclass(frozen=True)
+class InputConfig:
+    """What a token is to the network of a task."""
+
+    vectors: str | None = None
+    """A file in GloVe's text format; without one the vectors are learned, for the words of the training examples."""
+    vectors_dim: int = 100
+    """Size of vectors that are learned."""
+    min_count: int = 2
+    """Of vectors that are learned: words that are rarer in the training examples are unknown, and train its vector."""
+    all_vectors: bool = False
+    """Keep the vectors of all words of the file, not of those in the examples alone."""
+    lowercase: bool = True
+    """Look words up in lower case (the characters and ELMo see them as they are)."""
+    vectors_tuned: bool = True
+    """Train the static vectors with the network."""
+    characters: CharactersConfig | None = None
+    elmo: Literal["none", "input", "output", "both"] = "none"
+    model: str = "default"
+    """The biLM: a path or a name, as for `elmo embed`."""
+    layers: Literal["mix", "top", "average", "types"] = "mix"
+    """Which layers of the biLM: a learned mix, the top one, their mean, or the context-free one."""
+    tuned: bool = False
+    """Train the biLM with the network. Else its layers are computed once and kept."""
+    gamma: Literal["learned", "fixed"] = "learned"
+    """The scale of eq. (1); fixed means 1."""
+    layer_norm: bool = False
+    """Normalise every layer of every token before it is weighted."""
+    dropout: float = 0.5
+    """Of static vectors and characters."""
+    elmo_dropout: float = 0.5
+    penalty: float = 0.001
+    """The lambda of `lambda * ||w||^2` over the weights of the mixes (sec. 3.3)."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("vectors_dim", 1), ("min_count", 1), ("penalty", 0)):
+            if not getattr(self, name) >= least:
+                raise ConfigError(f"inputs.{name} is {getattr(self, name)}; at least {least} is expected")
+        for name in ("dropout", "elmo_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"inputs.{name} is {getattr(self, name)}; from 0 to less than 1 is expected")
+
+    @property
+    def at_input(self) -> bool:
+        return self.elmo in ("input", "both")
+
+    @property
+    def at_output(self) -> bool:
+        return self.elmo in ("output", "both")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A padded batch of sentences without boundaries. T is at least 1, also where all sentences are empty."""
+
+    word_ids: Int[Tensor, "B T"]
+    """Rows of the static vectors; 0 is padding, 1 unknown."""
+    char_ids: Int[Tensor, "B T C"]
+    """As `elmo.text.characters` has them; 0 is padding, C is 0 where the network has no character CNN."""
+    lengths: Int[Tensor, " B"]
+    layers: Float[Tensor, "N B T D"] | None = None
+    """The layers of a frozen biLM that `InputConfig.layers` asks for; padding is zero."""
+    bilm_batch: Batch | None = None
+    """For a biLM that is trained with the network: the sentences with their boundaries."""
+
+    @property
+    def mask(self) -> Bool[Tensor, "B T"]:
+        """True where there is a token."""
+        return torch.arange(self.word_ids.shape[1], device=self.lengths.device) < self.lengths[:, None]
+
+    def to(self, device: torch.device | str) -> Self:
+        """The batch on another device."""
+        parts = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor | Batch)}
+        return replace(self, **parts)
+
+
+LayersOf = Callable[[Sequence[Sequence[str]]], list[np.ndarray]]
+"""Sentences -> one array (N, T, D) each, boundaries dropped: a cache of a frozen biLM's layers, or the biLM itself."""
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Sentences -> `Tokens`."""
+
+    config: InputConfig
+    words: Sequence[str]
+    """That have static vectors, from row 2 on; in lower case where `config.lowercase`."""
+    layers_of: LayersOf | None = field(default=None, repr=False)
+    """Needed where a frozen biLM is read."""
+    to_batch: Callable[[Sequence[Sequence[str]]], Batch] | None = field(default=None, repr=False)
+    """Needed where a biLM is trained with the network: `elmo.text.batching.to_batch` as the biLM wants it."""
+
+    def __call__(self, sentences: Sequence[Sequence[str]]) -> Tokens:
+        check_tokens(sentences)
+        lengths = np.array([len(sentence) for sentence in sentences], np.int64)
+        mask = np.arange(max(1, lengths.max(initial=0))) < lengths[:, None]
+        tokens = [token for sentence in sentences for token in sentence]
+        word_ids = np.zeros(mask.shape, np.int64)
+        word_ids[mask] = [self._rows.get(word, UNKNOWN) for word in self._spelled(tokens)]
+        encoded = self._characters(tokens)
+        char_ids = np.zeros((*mask.shape, encoded.shape[1]), np.int64)
+        char_ids[mask] = encoded
+        reads_elmo = self.config.elmo != "none"
+        return Tokens(
+            torch.from_numpy(word_ids),
+            torch.from_numpy(char_ids),
+            torch.from_numpy(lengths),
+            self._layers(sentences, mask) if reads_elmo and not self.config.tuned else None,
+            self._batch(sentences) if reads_elmo and self.config.tuned else None,
+        )
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {word: row for row, word in enumerate(self.words, UNKNOWN + 1)}
+
+    def _spelled(self, tokens: list[str]) -> list[str]:
+        return [token.lower() for token in tokens] if self.config.lowercase else tokens
+
+    def _characters(self, tokens: list[str]) -> Int[np.ndarray, "W C"]:
+        characters = self.config.characters
+        if characters is None or not characters.filters:
+            return np.zeros((len(tokens), 0), np.int32)
+        return encode_words(tokens, characters.max_characters)
+
+    def _layers(self, sentences: Sequence[Sequence[str]], mask: np.ndarray) -> Float[Tensor, "N B T D"]:
+        assert self.layers_of is not None, "a frozen biLM is to be read, and the collator was given none"
+        arrays = [choose(array, self.config.layers) for array in self.layers_of(sentences)]
+        layers, _, size = arrays[0].shape if arrays else (0, 0, 0)
+        padded = np.zeros((layers, *mask.shape, size), np.float32)
+        for row, array in enumerate(arrays):
+            padded[:, row, : array.shape[1]] = array
+        return torch.from_numpy(padded)
+
+    def _batch(self, sentences: Sequence[Sequence[str]]) -> Batch:
+        assert self.to_batch is not None, "the biLM is to be trained, and the collator cannot make its batch"
+        return self.to_batch(sentences)
+
+
+Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+def choose(layers: Array, which: Literal["mix", "top", "average", "types"]) -> Array:
+    """The layers that are read, (n, ...) of (N, ...): the mixes of one layer have nothing to weigh."""
+    return {"top": layers[-1:], "types": layers[:1]}.get(which, layers)
+
+
+class Inputs(nn.Module):
+    """The vectors of tokens: static [; characters] [; ELMo], each with its dropout; and ELMo's mix for the output.
+
+    `bilm` is the shape of the biLM, needed where `config.elmo` is not none. Where it is tuned, the network has a biLM
+    of its own, whose weights are the caller's to load.
+    """
+
+    def __init__(self, config: InputConfig, vectors: Float[Tensor, "V E"], bilm: BiLMConfig | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.vectors = nn.Embedding.from_pretrained(
+            vectors.clone(), freeze=not config.vectors_tuned, padding_idx=PADDING
+        )
+        self.characters = _characters(config.characters)
+        self.dropout = nn.Dropout(config.dropout)
+        self.elmo_dropout = nn.Dropout(config.elmo_dropout)
+        self.bilm: BiLM | None = None
+        self.input_mix: ScalarMix | None = None
+        self.output_mix: ScalarMix | None = None
+        elmo_dim = 0
+        if config.elmo != "none":
+            assert bilm is not None, "the shape of the biLM is needed"
+            elmo_dim = 2 * bilm.lstm.projection_dim
+            self.bilm = BiLM(bilm) if config.tuned else None
+            self.input_mix = _mix(config, bilm) if config.at_input else None
+            self.output_mix = _mix(config, bilm) if config.at_output else None
+        n_filters = 0 if self.characters is None else self.characters.config.n_filters
+        self.dim: int = vectors.shape[1] + n_filters + (elmo_dim if config.at_input else 0)
+        """Size of what `forward` gives for the network's input (I)."""
+        self.output_dim: int = elmo_dim if config.at_output else 0
+        """Size of what `forward` gives for the network's output (D); 0 for nothing."""
+
+    def forward(self, tokens: Tokens) -> tuple[Float[Tensor, "B T I"], Float[Tensor, "B T D"] | None]:
+        """The input vectors, zero at padding, and the vectors to be put beside the network's output, if any."""
+        mask = tokens.mask
+        parts = [self.vectors(tokens.word_ids)]
+        if self.characters is not None:
+            parts.append(self._words_by_characters(self.characters, tokens.char_ids))
+        parts = [self.dropout(torch.cat(parts, dim=-1))]
+        layers = self._layers(tokens, mask)
+        if self.input_mix is not None and layers is not None:
+            parts.append(self.elmo_dropout(self.input_mix(layers, mask)))
+        output = None
+        if self.output_mix is not None and layers is not None:
+            output = self.elmo_dropout(self.output_mix(layers, mask)) * mask[:, :, None]
+        return torch.cat(parts, dim=-1) * mask[:, :, None], output
+
+    def penalty(self) -> Float[Tensor, ""]:
+        """`lambda * ||w||^2` over the mixes, for the loss (sec. 3.3)."""
+        mixes = [mix for mix in (self.input_mix, self.output_mix) if mix is not None]
+        return sum((mix.penalty(self.config.penalty) for mix in mixes), start=self.vectors.weight.new_zeros(()))
+
+    def _layers(self, tokens: Tokens, mask: Bool[Tensor, "B T"]) -> Float[Tensor, "N B T D"] | None:
+        """The layers that are mixed, of the batch or of the network's own biLM."""
+        layers = tokens.layers
+        if self.bilm is not None:
+            assert tokens.bilm_batch is not None
+            layers = self.bilm(tokens.bilm_batch).layers[:, :, 1:]  # without <S>
+            layers = layers[:, :, : mask.shape[1]] * mask[:, :, None]  # </S> stands where padding begins
+            layers = choose(layers, self.config.layers)
+        if layers is not None and self.config.layer_norm:
+            layers = nn.functional.layer_norm(layers, layers.shape[-1:])
+        return layers
+
+    @staticmethod
+    def _words_by_characters(encoder: CharCnn, char_ids: Int[Tensor, "B T C"]) -> Float[Tensor, "B T F"]:
+        words, index = char_ids.flatten(0, 1).unique(dim=0, return_inverse=True)
+        return encoder(words)[index.view(char_ids.shape[:2])]
+
+
+def _characters(config: CharactersConfig | None) -> CharCnn | None:
+    if config is None or not config.filters:
+        return None
+    cnn = CharCnnConfig(
+        config.embedding_dim, config.filters, config.n_highway, max_characters_per_token=config.max_characters
+    )
+    return CharCnn(cnn, cnn.n_filters)
+
+
+def _mix(config: InputConfig, bilm: BiLMConfig) -> ScalarMix:
+    """A mix of all layers, or of the only one; the layers are normalised before, a token at a time, not by the mix."""
+    mix = ScalarMix(bilm.lstm.n_layers + 1 if config.layers in ("mix", "average") else 1)
+    mix.scalars.requires_grad_(config.layers == "mix")
+    mix.gamma.requires_grad_(config.gamma == "learned")
+    return mix

@@ -1,0 +1,173 @@
+"""Parts that the networks of several tasks share.
+
+Every part gives a sentence the same result whatever its padding and whatever stands beside it in the batch, and takes
+empty sentences (no token, lengths of 0). Letters beyond those of `elmo.types`: I size of what is read; S tokens of the
+other sentence of a pair; O size of what is given. T has no boundaries and is at least 1.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmo import ops
+
+
+class BiRnn(nn.Module):
+    """Layers of a recurrent network, each read in both directions; `BiLstm` and `BiGru` are its two kinds.
+
+    `dropout` is variational (Gal and Ghahramani 2016): before every layer one mask a sentence, the same at all of its
+    tokens. The first layer's input is left alone with `first_dropout=False`. Weights begin as is usual for these
+    networks: Glorot's uniform from the input, orthogonal from the state, no bias but 1 for an LSTM's forget gate.
+    """
+
+    def __init__(
+        self,
+        cell: Callable[..., nn.RNNBase],
+        input_dim: int,
+        hidden_dim: int,
+        n_layers: int = 1,
+        dropout: float = 0.0,
+        first_dropout: bool = True,
+    ) -> None:
+        super().__init__()
+        self.output_dim = 2 * hidden_dim
+        """Size of an output vector: forward and backward side by side."""
+        sizes = [input_dim] + [self.output_dim] * (n_layers - 1)
+        # Two networks of one direction, not one of two on packed sentences, which trains a third slower on a CPU.
+        self.forwards = nn.ModuleList(_recurrent(cell, size, hidden_dim) for size in sizes)
+        self.backwards = nn.ModuleList(_recurrent(cell, size, hidden_dim) for size in sizes)
+        rates = [dropout if first_dropout else 0.0] + [dropout] * (n_layers - 1)
+        self.dropouts = nn.ModuleList(VariationalDropout(rate) for rate in rates)
+
+    def forward(self, vectors: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T O"]:
+        """The top layer's vectors, zero at padding."""
+        order = reading_backwards(lengths, vectors.shape[1])
+        for dropout, forwards, backwards in zip(self.dropouts, self.forwards, self.backwards, strict=True):
+            vectors = dropout(vectors)
+            ahead, _ = forwards(vectors)
+            back, _ = backwards(reorder(vectors, order))
+            vectors = torch.cat([ahead, reorder(back, order)], dim=2)
+        return vectors * tokens_mask(lengths, vectors.shape[1])[:, :, None]
+
+
+BiLstm = partial(BiRnn, nn.LSTM)
+"""`BiLstm(input_dim, hidden_dim, n_layers=1, dropout=0.0, first_dropout=True)`: a `BiRnn` of LSTMs."""
+BiGru = partial(BiRnn, nn.GRU)
+"""The same of gated recurrent units."""
+
+
+def _recurrent(cell: Callable[..., nn.RNNBase], input_dim: int, hidden_dim: int) -> nn.RNNBase:
+    network = cell(input_dim, hidden_dim, batch_first=True)
+    for name, weights in network.named_parameters():
+        blocks = weights.data.split(hidden_dim)  # of each gate: an LSTM's are input, forget, candidate, output
+        for block in blocks:
+            if name.startswith("weight_ih"):
+                nn.init.xavier_uniform_(block)
+            elif name.startswith("weight_hh"):
+                nn.init.orthogonal_(block)
+            else:
+                nn.init.zeros_(block)
+        if name.startswith("bias_ih") and isinstance(network, nn.LSTM):
+            nn.init.ones_(blocks[1])
+    return network
+
+
+def tokens_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:
+    """True at the tokens of sentences of these lengths, padded to `width`."""
+    return torch.arange(width, device=lengths.device) < lengths[:, None]
+
+
+def reading_backwards(lengths: Int[Tensor, " B"], width: int) -> Int[Tensor, "B T"]:
+    """For `reorder`: a sentence's tokens from last to first, padding where it was. Twice is the order as it was."""
+    positions = torch.arange(width, device=lengths.device).expand(len(lengths), width)
+    return torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
+
+
+def reorder(vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"]) -> Float[Tensor, "B T I"]:
+    """`vectors[b, order[b, t]]` at b, t."""
+    return vectors.gather(1, order[:, :, None].expand_as(vectors))
+
+
+class VariationalDropout(nn.Module):
+    """Dropout with one mask a sentence: what is dropped is dropped at all of its tokens (Gal and Ghahramani 2016)."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, vectors: Float[Tensor, "B T I"]) -> Float[Tensor, "B T I"]:
+        if not self.training or self.rate == 0:
+            return vectors
+        return vectors * functional.dropout(vectors.new_ones(vectors.shape[0], 1, vectors.shape[2]), self.rate)
+
+
+def masked_softmax(scores: Float[Tensor, "*B T"], mask: Bool[Tensor, "*#B T"]) -> Float[Tensor, "*B T"]:
+    """Softmax over the last axis where `mask` is True, 0 elsewhere; all 0 where it is never True."""
+    lowest = torch.finfo(scores.dtype).min  # not minus infinity, whose softmax is no number where all are masked
+    return torch.softmax(scores.masked_fill(~mask, lowest), dim=-1) * mask
+
+
+def masked_max(vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B I"]:
+    """The largest of every dimension over the tokens; 0 where there is none."""
+    lowest = torch.finfo(vectors.dtype).min
+    largest = vectors.masked_fill(~mask[:, :, None], lowest).max(dim=1).values
+    return torch.where(mask.any(dim=1, keepdim=True), largest, 0.0)
+
+
+def masked_min(vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B I"]:
+    """The smallest of every dimension over the tokens; 0 where there is none."""
+    return -masked_max(-vectors, mask)
+
+
+def masked_mean(vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B I"]:
+    """The mean over the tokens; 0 where there is none."""
+    count = mask.sum(dim=1, keepdim=True).clamp(min=1)
+    return (vectors * mask[:, :, None]).sum(dim=1) / count
+
+
+def matrix_attention(left: Float[Tensor, "B S I"], right: Float[Tensor, "B T I"]) -> Float[Tensor, "B S T"]:
+    """The dot product of every vector of one sentence with every vector of the other."""
+    return left @ right.transpose(1, 2)
+
+
+def attend(
+    scores: Float[Tensor, "B S T"], values: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
+) -> Float[Tensor, "B S I"]:
+    """For every token of one sentence the mean of the other's vectors, weighted by the softmax of the scores."""
+    return masked_softmax(scores, mask[:, None, :]) @ values
+
+
+class Affine(nn.Linear):
+    """`nn.Linear` by the library of matrix products that is fastest here."""
+
+    def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        rows = ops.linear(input.reshape(-1, self.in_features), self.weight, self.bias)
+        return rows.view(*input.shape[:-1], self.out_features)
+
+
+class FeedForward(nn.Sequential):
+    """Affine layers, each followed by its activation and dropout."""
+
+    def __init__(
+        self, input_dim: int, dims: Sequence[int], dropout: float = 0.0, activation: type[nn.Module] = nn.ReLU
+    ) -> None:
+        sizes = [input_dim, *dims]
+        layers = [(Affine(before, after), activation(), nn.Dropout(dropout)) for before, after in pairwise(sizes)]
+        super().__init__(*(part for layer in layers for part in layer))
+
+
+class Maxout(nn.Module):
+    """The largest of `pieces` affine maps, dimension by dimension (Goodfellow et al. 2013)."""
+
+    def __init__(self, input_dim: int, output_dim: int, pieces: int = 4) -> None:
+        super().__init__()
+        self.pieces = pieces
+        self.linear = nn.Linear(input_dim, output_dim * pieces)
+
+    def forward(self, vectors: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        return self.linear(vectors).unflatten(-1, (self.pieces, -1)).max(dim=-2).values

@@ -1,0 +1,155 @@
+"""Named entities: word vectors and characters, two biLSTMs, a CRF (Peters et al. 2018, supplement A.7).
+
+- files of columns, a token and its tag a line (BIO, IOB1 or IOBES; read as BIO)
+- the CRF scores the transitions, and only tags that BIO allows are predicted
+- the score is the F1 of spans, as conlleval counts them
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from elmo.errors import InputError
+from elmo.tasks import readers, scores
+from elmo.tasks.crf import Crf, bio_transitions
+from elmo.tasks.inputs import Inputs, Tokens
+from elmo.tasks.layers import BiLstm
+from elmo.tasks.tagging import spans, tags_of
+
+NAME, VERSION, METRIC = "ner", "1", "f1"
+
+
+@dataclass(frozen=True)
+class Config:
+    """The network."""
+
+    hidden_dims: tuple[int, ...] = (200, 100)
+    """Of the LSTMs, from the lowest layer to the top one; each of both directions."""
+    dropout: float = 0.5
+    """Variational, of the input of every biLSTM and of the output of the top one."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+    """BIO; None where they are not known."""
+    lines: tuple[int, ...] = ()
+    """Of the file, for every token."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What can be predicted."""
+
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The tags of a sentence."""
+
+    tags: tuple[str, ...]
+
+
+def read(path: Path) -> list[Example]:
+    """The sentences of a file of columns: the first is the token, the last its tag."""
+    return [Example(found.tokens, found.tags, found.lines) for found in readers.read_conll(path)]
+
+
+def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
+    """An example of one sentence."""
+    if len(sentences) != 1:
+        raise InputError(f"{len(sentences)} sentences between tabs are given; an example of {NAME} is one sentence")
+    return Example(tuple(sentences[0]))
+
+
+def sentences(example: Example) -> list[list[str]]:
+    """The sentence."""
+    return [list(example.tokens)]
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """The tags of the examples, and for every type both of its tags."""
+    types = {kind for example in examples for _, _, kind in spans(example.tags or ())}
+    return Labels(("O", *(f"{prefix}-{kind}" for kind in sorted(types) for prefix in "BI")))
+
+
+def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+    """Raises InputError where the file has a tag that the training data never had."""
+    tags = ((line, tag) for each in examples for line, tag in zip(each.lines, each.tags or (), strict=False))
+    readers.check_known(tags, labels.tags, path)
+
+
+class Model(nn.Module):
+    """Inputs -> biLSTMs -> a score for every tag -> CRF."""
+
+    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+        super().__init__()
+        self.inputs = inputs
+        self.tags = labels.tags
+        sizes = [inputs.dim, *(2 * size for size in config.hidden_dims)]
+        self.encoders = nn.ModuleList(
+            BiLstm(size, hidden, dropout=config.dropout)
+            for size, hidden in zip(sizes, config.hidden_dims, strict=False)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.scores = nn.Linear(sizes[-1] + inputs.output_dim, len(labels.tags))
+        self.crf = Crf(len(labels.tags), bio_transitions(labels.tags))
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "B T K"]:
+        """The score of every tag."""
+        vectors, output = self.inputs(tokens)
+        for encoder in self.encoders:
+            vectors = encoder(vectors, tokens.lengths)
+        vectors = self.dropout(vectors)
+        return self.scores(vectors if output is None else torch.cat([vectors, output], dim=-1))
+
+    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+        """The negative log-likelihood of the gold tags, a sentence."""
+        gold = self._gold(tokens, examples)
+        return -self.crf.log_likelihood(self(tokens), gold, tokens.mask).mean()
+
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """The best tags that BIO allows."""
+        best = self.crf.viterbi(self(tokens), tokens.mask)
+        return [Prediction(tuple(self.tags[tag] for tag in tags)) for tags in best]
+
+    def _gold(self, tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
+        ids = {tag: number for number, tag in enumerate(self.tags)}
+        gold = torch.zeros(tokens.word_ids.shape, dtype=torch.long)
+        for row, example in enumerate(examples):
+            assert example.tags is not None, "an example without tags cannot be learned from"
+            gold[row, : len(example.tags)] = torch.tensor([ids[tag] for tag in example.tags], dtype=torch.long)
+        return gold.to(tokens.word_ids.device)
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Precision, recall and F1 of spans with their types, over all sentences, in percent."""
+    return scores.span_scores([each.tags or () for each in examples], [each.tags for each in predictions])
+
+
+def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The spans that more than half of the members predict; of those that just half predict, the first member's."""
+    return [_majority([member.tags for member in together]) for together in zip(*members, strict=True)]
+
+
+def _majority(members: Sequence[tuple[str, ...]]) -> Prediction:
+    votes = Counter(span for tags in members for span in spans(tags))
+    first = set(spans(members[0]))
+    # No two of these overlap: a member has one of two overlapping spans at most.
+    chosen = [span for span, count in votes.items() if 2 * count + (span in first) > len(members)]
+    return Prediction(tags_of(sorted(chosen), len(members[0])))
+
+
+def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """Tokens and predicted tags, as BIO."""
+    pairs = zip(examples, predictions, strict=True)
+    readers.write_conll(path, [(example.tokens, prediction.tags) for example, prediction in pairs])

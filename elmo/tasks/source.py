@@ -1,0 +1,81 @@
+"""The biLM that a task reads: frozen, through the cache of its layers, or trained with the task."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elmo import formats
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import Model
+from elmo.tasks.cache import CacheConfig, LayerCache, content_hash, limit_of, open_cache
+from elmo.tasks.inputs import Collator, InputConfig
+from elmo.text.batching import to_batch
+from elmo.types import Batch
+
+Sentences = Sequence[Sequence[str]]
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A biLM, and what its layers are known by."""
+
+    name: str
+    """As it was asked for."""
+    model: Model
+    sha256: str
+    """Of everything that its vectors depend on."""
+
+    def card(self) -> dict[str, Any]:
+        """What a result says of the biLM that it was made with: plain JSON values."""
+        said = {key: self.model.card[key] for key in ("date", "words_read", "init_from") if key in self.model.card}
+        return {"model": self.name, "sha256": self.sha256, **said}
+
+
+def open_source(config: InputConfig) -> Source | None:
+    """The biLM of these inputs; None where they have none. Raises as `elmo.formats.load` does."""
+    if config.elmo == "none":
+        return None
+    model = formats.load(config.model)
+    return Source(config.model, model, content_hash(model))
+
+
+def collator(config: InputConfig, words: Sequence[str], source: Source | None, cache: CacheConfig) -> Collator:
+    """What makes batches for a network with these inputs."""
+    if source is None:
+        return Collator(config, words)
+    if config.tuned:
+        return Collator(config, words, to_batch=_to_batch(source.model))
+    return Collator(config, words, layers_of=layer_cache(source, cache))
+
+
+def layer_cache(source: Source, config: CacheConfig) -> LayerCache:
+    """The layers of a frozen biLM: those on disk, and the model for the others."""
+    model = source.model
+    embedder = Embedder(model.bilm(), vocabulary=model.inputs)
+    return open_cache(config, source.sha256, embedder)
+
+
+def compute(collate: Collator, sentences: Sentences, config: CacheConfig, progress: Progress | None = None) -> int:
+    """Puts the layers of these sentences on disk where the collator reads from there; the tokens that were new."""
+    if not isinstance(collate.layers_of, LayerCache) or not config.enabled:
+        return 0
+    return collate.layers_of.add(sentences, limit_of(config), progress)
+
+
+def check_same(source: Source, card: dict[str, Any], folder: Path) -> None:
+    """Raises InputError where a trained task is to be used with another biLM than it was trained with."""
+    if source.sha256 != card["sha256"]:
+        raise InputError(
+            f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), and that of"
+            f" {source.name} is {source.sha256[:12]}; give the biLM that it was trained with"
+        )
+
+
+def _to_batch(model: Model) -> Callable[[Sentences], Batch]:
+    if model.config.char_cnn is not None:
+        return partial(to_batch, max_characters=model.config.char_cnn.max_characters_per_token)
+    return partial(to_batch, vocabulary=model.inputs)

@@ -1,0 +1,196 @@
+"""Semantic role labelling: who did what to whom, for a predicate that is given (He et al. 2017).
+
+- input: the token's vectors and an embedding of whether it is the predicate
+- encoder: interleaved LSTMs with highways and variational dropout
+- output: a softmax over BIO tags at every token; decoding by Viterbi's search keeps the rules of BIO, and no more
+- score: span F1 as in CoNLL-2005; the predicate itself is not scored
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from elmo.errors import InputError
+from elmo.tasks import readers, scores
+from elmo.tasks.crf import bio_transitions, viterbi
+from elmo.tasks.inputs import Inputs, Tokens
+from elmo.tasks.interleaved import InterleavedLstm
+
+NAME = "srl"
+VERSION = "1"
+METRIC = "f1"
+
+IGNORED = -100
+"""In the place of a tag where there is no token."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The network. The paper has 300 hidden units; with 8 layers of them an epoch takes a CPU three times as long."""
+
+    n_layers: int = 8
+    hidden_size: int = 128
+    predicate_dim: int = 100
+    """Of the embedding that marks the predicate."""
+    dropout: float = 0.1
+    """Variational, of the states of every layer."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence and one of its predicates."""
+
+    tokens: tuple[str, ...]
+    predicate: int | None
+    """The predicate's token; None for a sentence that is to be read without one."""
+    tags: tuple[str, ...] | None = None
+    """BIO; V is the predicate itself."""
+    id: str = ""
+    lemma: str = ""
+    roleset: str = ""
+    line: int = 0
+    """Of the sentence in its file, from 1; examples of one sentence have the same, and are written as one line."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the network must know from the training data."""
+
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The best tags of an example that break no rule of BIO."""
+
+    tags: tuple[str, ...]
+
+
+def read(path: Path) -> list[Example]:
+    """The predicates of a file of JSON lines; a sentence without one gives no example."""
+    return [
+        Example(sentence.tokens, role.index, role.tags, sentence.id, role.lemma, role.roleset, sentence.line)
+        for sentence in readers.read_roles(path)
+        for role in sentence.predicates
+    ]
+
+
+def sentences(example: Example) -> list[list[str]]:
+    """The one sentence."""
+    return [list(example.tokens)]
+
+
+def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
+    """A sentence and, as a second one, the number of its predicate's token, from 0; without it there is none."""
+    tokens, *rest = map(tuple, sentences) if sentences else ((),)
+    if not rest:
+        return Example(tokens, None)
+    if len(rest) > 1 or len(rest[0]) != 1 or not rest[0][0].isdecimal():
+        raise InputError("a sentence, a tab and the number of the predicate's token (the first is 0) are expected")
+    if int(rest[0][0]) >= len(tokens):
+        raise InputError(f"token {rest[0][0]} is to be the predicate of a sentence of {len(tokens)} tokens")
+    return Example(tokens, int(rest[0][0]))
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """The tags of the training examples; O is always one."""
+    return Labels(tuple(sorted({"O"}.union(*(example.tags or () for example in examples)))))
+
+
+def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+    """Raises InputError where the file has a tag that the training data never had."""
+    readers.check_known(((each.line, tag) for each in examples for tag in each.tags or ()), labels.tags, path)
+
+
+class Model(nn.Module):
+    """Words and the predicate's mark -> scores of tags."""
+
+    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+        super().__init__()
+        self.inputs = inputs
+        self.labels = labels
+        self.is_predicate = nn.Embedding(2, config.predicate_dim)
+        size = inputs.dim + config.predicate_dim
+        self.encoder = InterleavedLstm(size, config.hidden_size, config.n_layers, config.dropout)
+        self.output = nn.Linear(config.hidden_size + inputs.output_dim, len(labels.tags))
+        self._rows = {tag: row for row, tag in enumerate(labels.tags)}
+        self._rules = bio_transitions(labels.tags)
+
+    def forward(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, "B T K"]:
+        """The scores of all tags (logits)."""
+        vectors, elmo = self.inputs(tokens)
+        marks = self.is_predicate(_marks(tokens, examples))
+        states = self.encoder(torch.cat([vectors, marks], dim=-1), tokens.lengths)
+        return self.output(states if elmo is None else torch.cat([states, elmo], dim=-1))
+
+    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+        """Minus the log-likelihood of the tags of a sentence, on average over the examples."""
+        logits = self(tokens, examples)
+        gold = torch.full(logits.shape[:2], IGNORED)
+        for row, example in enumerate(examples):
+            gold[row, : len(example.tokens)] = torch.tensor(self._gold(example), dtype=torch.long)
+        total = nn.functional.cross_entropy(
+            logits.flatten(0, 1), gold.flatten().to(logits.device), ignore_index=IGNORED, reduction="sum"
+        )
+        return total / max(1, len(examples))
+
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """The best tags of every example."""
+        rows = viterbi(self(tokens, examples), tokens.mask, self._rules)
+        return [Prediction(tuple(self.labels.tags[tag] for tag in row)) for row in rows]
+
+    def _gold(self, example: Example) -> list[int]:
+        assert example.tags is not None, "an example without tags cannot be learned from"
+        return [self._rows[tag] for tag in example.tags]
+
+
+def _marks(tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
+    marks = torch.zeros_like(tokens.word_ids)
+    for row, example in enumerate(examples):
+        if example.predicate is not None:
+            marks[row, example.predicate] = 1
+    return marks
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Precision, recall and F1 of arguments, in percent; the predicates (V) are not scored."""
+    gold = [example.tags or () for example in examples]
+    return scores.role_scores(gold, [prediction.tags for prediction in predictions])
+
+
+def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The tags that most members chose, of those sequences that keep the rules of BIO; ties go to the first member."""
+    return [_vote([prediction.tags for prediction in votes]) for votes in zip(*members, strict=True)]
+
+
+def _vote(votes: Sequence[tuple[str, ...]]) -> Prediction:
+    tags = sorted(set().union(*votes))
+    rows = {tag: row for row, tag in enumerate(tags)}
+    counts = torch.zeros(1, len(votes[0]), len(tags))
+    for number, member in enumerate(votes):
+        for place, tag in enumerate(member):
+            counts[0, place, rows[tag]] += 1.0 if number else 1.0 + 0.5 / len(member)
+    mask = torch.ones(counts.shape[:2], dtype=torch.bool)
+    best = viterbi(counts, mask, bio_transitions(tags))[0]
+    return Prediction(tuple(tags[row] for row in best))
+
+
+def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """JSON lines as they are read, one a sentence, with the predicted tags."""
+    each = zip(examples, predictions, strict=True)
+    groups = groupby(each, key=lambda pair: (pair[0].line, pair[0].id, pair[0].tokens))
+    records = [
+        readers.Roles(tokens, tuple(_labelled(*pair) for pair in pairs), line, name)
+        for (line, name, tokens), pairs in groups
+    ]
+    readers.write_roles(path, records, overwrite=True)
+
+
+def _labelled(example: Example, prediction: Prediction) -> readers.Predicate:
+    assert example.predicate is not None, "without a predicate there are no roles to write"
+    return readers.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)

@@ -1,0 +1,233 @@
+"""Sentiment in five classes: the biattentive classification network of McCann et al. (2017, sec. 5) on the Stanford
+Sentiment Treebank (Socher et al. 2013), as the ELMo paper's supplement uses it.
+
+A feed-forward layer, a biLSTM encoder, the attention of the sentence to itself, a biLSTM that integrates both, four
+pools (largest, smallest, mean, self-attentive), an output network. McCann et al. normalise the output network by the
+batch; nothing here does, because a prediction must not depend on what else is in its batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmo.errors import InputError
+from elmo.tasks.ensemble import mean_probabilities
+from elmo.tasks.inputs import Inputs, Tokens
+from elmo.tasks.layers import (
+    BiLstm,
+    FeedForward,
+    Maxout,
+    attend,
+    masked_max,
+    masked_mean,
+    masked_min,
+    masked_softmax,
+    matrix_attention,
+    tokens_mask,
+)
+from elmo.tasks.readers_trees import Node, Tree, read_trees, write_trees
+from elmo.tasks.scores import accuracy
+
+NAME = "sst5"
+VERSION = "1"
+METRIC = "accuracy"
+CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
+"""What the numbers of the trees mean."""
+NEUTRAL = 2
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes and dropouts; the published ones are those of a `hidden_dim` of 300."""
+
+    hidden_dim: int = 150
+    """Of the feed-forward layer and of one direction of both LSTMs (H)."""
+    head: Literal["maxout", "relu"] = "maxout"
+    """The output network: maxout layers of 4 H, 2 H and 5 (McCann et al.), or rectified ones (the ELMo paper)."""
+    pieces: int = 4
+    """Of a maxout layer."""
+    feed_forward_dropout: float = 0.25
+    integrator_dropout: float = 0.1
+    """Before and after the integrator."""
+    head_dropout: tuple[float, float] = (0.2, 0.3)
+    """After the first and the second layer of the output network."""
+    phrases: int = 0
+    """In training, how many phrases of every tree are drawn at each step and trained on as its sentence is, which the
+    published results were. A phrase is read alone, but by the vectors that its words have in their sentence."""
+    phrase_tokens: int = 4
+    """The shortest phrase that is drawn (four in the ELMo paper)."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence, its sentiment and that of its phrases."""
+
+    tokens: tuple[str, ...]
+    label: int | None = None
+    """From 0 (very negative) to 4; None where it is not known."""
+    phrases: tuple[Node, ...] = ()
+    """The labelled nodes of its tree, the sentence first; none for text without a tree."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The names of the classes."""
+
+    names: tuple[str, ...] = CLASSES
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A sentence's sentiment."""
+
+    label: int
+    probabilities: tuple[float, ...]
+    """Of every class."""
+
+
+def read(path: Path) -> list[Example]:
+    """The trees of a file such as the treebank's `train.txt`, one a line. Raises InputError for a broken tree."""
+    return [Example(tree.tokens, tree.nodes[0].label, tree.nodes) for tree in read_trees(path, len(CLASSES))]
+
+
+def sentences(example: Example) -> list[list[str]]:
+    """The sentence."""
+    return [list(example.tokens)]
+
+
+def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
+    """An example of one sentence, without its sentiment."""
+    if len(sentences) != 1:
+        raise InputError(f"{len(sentences)} sentences between tabs are given; an example of {NAME} is one sentence")
+    return Example(tuple(sentences[0]))
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """The five classes, whichever of them the examples show."""
+    return Labels()
+
+
+class Model(nn.Module):
+    """The biattentive classification network."""
+
+    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+        super().__init__()
+        self.config = config
+        self.inputs = inputs
+        size = config.hidden_dim
+        self.feed_forward = FeedForward(inputs.dim, (size,), config.feed_forward_dropout)
+        self.encoder = BiLstm(size, size)
+        attended = 2 * size + inputs.output_dim
+        self.integrator = BiLstm(3 * attended, size)
+        self.dropout = nn.Dropout(config.integrator_dropout)
+        self.pool_scores = nn.Linear(2 * size, 1)
+        self.head = _head(config, len(labels.names))
+
+    def forward(
+        self, vectors: Float[Tensor, "B T I"], output: Float[Tensor, "B T D"] | None, lengths: Int[Tensor, " B"]
+    ) -> Float[Tensor, "B K"]:
+        """The scores of the K classes."""
+        mask = tokens_mask(lengths, vectors.shape[1])
+        encoded = self.encoder(self.feed_forward(vectors), lengths)
+        if output is not None:
+            encoded = torch.cat([encoded, output], dim=2)
+        attended = attend(matrix_attention(encoded, encoded), encoded, mask)
+        both = torch.cat([encoded, encoded - attended, encoded * attended], dim=2)
+        integrated = self.dropout(self.integrator(self.dropout(both), lengths))
+        weights = masked_softmax(self.pool_scores(integrated).squeeze(2), mask)
+        self_attentive = torch.einsum("bt,btd->bd", weights, integrated)
+        pools = [pool(integrated, mask) for pool in (masked_max, masked_mean, masked_min)]
+        return self.head(torch.cat([*pools, self_attentive], dim=1))
+
+    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+        """The mean cross-entropy of the sentences and, in training, of the phrases that are drawn from them."""
+        labels = [example.label for example in examples]
+        assert None not in labels, "training needs the label of every sentence"
+        vectors, output = self.inputs(tokens)
+        scores = [self(vectors, output, tokens.lengths)]
+        drawn = self._draw(examples) if self.training else []
+        if drawn:
+            labels.extend(node.label for _, node in drawn)
+            spans = torch.tensor([(row, node.begin, node.end) for row, node in drawn], device=vectors.device)
+            part = None if output is None else cut(output, spans)
+            scores.append(self(cut(vectors, spans), part, spans[:, 2] - spans[:, 1]))
+        return functional.cross_entropy(torch.cat(scores), torch.tensor(labels, device=vectors.device))
+
+    def _draw(self, examples: Sequence[Example]) -> list[tuple[int, Node]]:
+        """Phrases of every sentence, with the sentence's row, by torch's random numbers."""
+        drawn = []
+        for row, example in enumerate(examples):
+            long_enough = [node for node in example.phrases[1:] if node.end - node.begin >= self.config.phrase_tokens]
+            order = torch.randperm(len(long_enough))[: self.config.phrases].tolist()
+            drawn.extend((row, long_enough[place]) for place in order)
+        return drawn
+
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """The likeliest class of every sentence."""
+        vectors, output = self.inputs(tokens)
+        rows = torch.softmax(self(vectors, output, tokens.lengths), dim=1).tolist()
+        return [_prediction(row) for row in rows]
+
+
+def _head(config: Config, n_classes: int) -> nn.Sequential:
+    pooled, first, second = (times * config.hidden_dim for times in (8, 4, 2))
+    early, late = config.head_dropout
+    if config.head == "maxout":
+        return nn.Sequential(
+            Maxout(pooled, first, config.pieces),
+            nn.Dropout(early),
+            Maxout(first, second, config.pieces),
+            nn.Dropout(late),
+            Maxout(second, n_classes, config.pieces),
+        )
+    return nn.Sequential(
+        *FeedForward(pooled, (first,), early), *FeedForward(first, (second,), late), nn.Linear(second, n_classes)
+    )
+
+
+def cut(vectors: Float[Tensor, "B T I"], spans: Int[Tensor, "W 3"]) -> Float[Tensor, "W S I"]:
+    """Parts of sentences as sentences of their own, padded with zeros; a span is (row, begin, end), end left out."""
+    rows, begins, ends = spans.unbind(dim=1)
+    mask = tokens_mask(ends - begins, int((ends - begins).max()))
+    places = begins[:, None] + torch.arange(mask.shape[1], device=vectors.device)
+    return vectors[rows[:, None], places * mask] * mask[:, :, None]
+
+
+def _prediction(probabilities: Sequence[float]) -> Prediction:
+    label = max(range(len(probabilities)), key=probabilities.__getitem__)
+    return Prediction(label, tuple(probabilities))
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Percent of the labelled sentences whose class is found."""
+    pairs = zip(examples, predictions, strict=True)
+    known = [(example.label, prediction.label) for example, prediction in pairs if example.label is not None]
+    return {"accuracy": accuracy([gold for gold, _ in known], [found for _, found in known])}
+
+
+def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The mean of the members' probabilities."""
+    means = mean_probabilities([[prediction.probabilities for prediction in member] for member in members])
+    return [_prediction(mean) for mean in means]
+
+
+def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """The trees with the predictions at their roots. Text without a tree gets a flat one, whose words are neutral."""
+    trees = [
+        Tree(example.tokens, (Node(0, len(example.tokens), prediction.label), *_below(example)), line)
+        for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1)
+    ]
+    write_trees(path, trees)
+
+
+def _below(example: Example) -> tuple[Node, ...]:
+    """What stands below the root of a sentence's tree."""
+    if example.phrases or len(example.tokens) == 1:
+        return example.phrases[1:]
+    return tuple(Node(place, place + 1, NEUTRAL) for place in range(len(example.tokens)))

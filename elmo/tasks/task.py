@@ -1,0 +1,94 @@
+"""What a task is: a module of this package with these names. Nothing is registered; a task is found by its file."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from elmo.errors import InputError
+from elmo.tasks.inputs import Inputs, Tokens
+
+NAMES = ("ner", "sst5", "snli", "srl", "coref", "squad")
+"""The tasks of the paper's Table 1; `elmo.tasks.NAME` is the module."""
+
+
+@runtime_checkable
+class TaskModel(Protocol):
+    """The network of a task: an nn.Module that keeps its `inputs` and has these two methods."""
+
+    inputs: Inputs
+
+    def loss(self, tokens: Tokens, examples: Sequence[Any]) -> Float[Tensor, ""]:
+        """The mean over the examples; without `inputs.penalty()`, which the training adds."""
+        ...
+
+    def decode(self, tokens: Tokens, examples: Sequence[Any]) -> list[Any]:
+        """One prediction for each example; looks at no gold label. Mode and gradients are the caller's business."""
+        ...
+
+
+@runtime_checkable
+class Task(Protocol):
+    """The names that the module of a task has.
+
+    A task whose labels are whatever the training data shows has also `check(examples, labels, path)`, which raises
+    InputError, naming the line of the file, where an example has a label that training never had.
+    """
+
+    NAME: str
+    VERSION: str
+    """Changes when the same predictions would be scored, or the same files read, in another way."""
+    METRIC: str
+    """The name, in what `score` gives, of the number that chooses the best epoch; higher is better."""
+    Config: type[Any]
+    """Sizes and dropouts of the network: a frozen dataclass whose defaults are the paper's."""
+    Labels: type[Any]
+    """What the network must know from the training data: a frozen dataclass of plain JSON values (tuples, no dicts)."""
+
+    def Model(self, config: Any, inputs: Inputs, labels: Any) -> nn.Module:
+        """The class of the network; what it makes is also a `TaskModel`."""
+        ...
+
+    def read(self, path: Path) -> list[Any]:
+        """The examples of a file; InputError names file and line."""
+        ...
+
+    def sentences(self, example: Any) -> list[list[str]]:
+        """The token lists of an example that are embedded; of every example of the task equally many, or any number."""
+        ...
+
+    def labels_of(self, examples: Sequence[Any]) -> Any:
+        """The `Labels` of training examples."""
+        ...
+
+    def unlabelled(self, sentences: Sequence[Sequence[str]]) -> Any:
+        """An example to predict for, without gold labels: what `sentences` would take apart again."""
+        ...
+
+    def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+        """Numbers in percent, `METRIC` among them."""
+        ...
+
+    def combine(self, members: Sequence[Sequence[Any]]) -> list[Any]:
+        """The predictions of an ensemble from those of its members."""
+        ...
+
+    def write(self, path: Path, examples: Sequence[Any], predictions: Sequence[Any]) -> None:
+        """The standard format, with the predictions in the place of gold labels."""
+        ...
+
+
+def find(name: str) -> Task:
+    """The task of that name. Raises InputError where there is none."""
+    if name not in available():
+        raise InputError(f"{name!r} is no task; known are {', '.join(available())}")
+    return cast(Task, import_module(f"elmo.tasks.{name}"))
+
+
+def available() -> list[str]:
+    """The names of the tasks that are built."""
+    return [name for name in NAMES if find_spec(f"elmo.tasks.{name}") is not None]

@@ -1,0 +1,295 @@
+"""`main`: trains a task's network, several seeds one after the other, and writes what came out.
+
+- the biLM's layers are computed before the first step, once for all runs of that biLM
+- every seed is a folder, `seed-N`, that can be gone on with exactly; a seed that is done is not done again
+- `results.json`: every seed's numbers, their mean and standard deviation, and everything that they depend on
+"""
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from elmo import __version__
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.tasks import batches, source, vectors
+from elmo.tasks import task as tasks
+from elmo.tasks.batches import BatchConfig
+from elmo.tasks.cache import CacheConfig
+from elmo.tasks.inputs import Collator, InputConfig, Inputs
+from elmo.tasks.source import Source
+from elmo.tasks.task import Task, TaskModel
+from elmo.tasks.trained import RESULT, WEIGHTS, build, predict, sizes, tokens_of, write_record
+from elmo.tasks.vectors import StaticVectors
+from elmo.training.disk import write_whole
+from elmo.training.distributed import Fabric, launch
+from elmo.training.epochs import EpochConfig, State, fit_epochs
+from elmo.training.loop import seed_step
+
+CONFIG, RESULTS = "config.json", "results.json"
+DATA = "ELMO_DATA"
+"""The variable that names the folder of the data, where `data` does not."""
+MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
+"""What a run that goes on may set anew: nothing that a seed's result depends on."""
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """A run: a task, its data, the network and how it is trained."""
+
+    task: str
+    train: str
+    dev: str
+    output: str
+    test: str | None = None
+    data: str | None = None
+    """The folder in which `train`, `dev`, `test` and `inputs.vectors` are looked for where they are not here."""
+    inputs: InputConfig = field(default_factory=InputConfig)
+    model: dict = field(default_factory=dict)
+    """What the `Config` of the task is to have that its defaults have not."""
+    training: EpochConfig = field(default_factory=EpochConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    seeds: tuple[int, ...] = (1,)
+    max_train: int | None = None
+    """Train on so many examples, drawn at random, the same for every seed."""
+    accelerator: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise configs.ConfigError(f"seeds is {list(self.seeds)}; different numbers are expected")
+        if self.max_train is not None and self.max_train < 1:
+            raise configs.ConfigError(f"max_train is {self.max_train}; at least 1 is expected")
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What all seeds have in common."""
+
+    task: Task
+    config: TaskConfig
+    model_config: Any
+    examples: dict[str, list[Any]]
+    """By the name of the part: train, dev and, where there is one, test."""
+    labels: Any
+    words: StaticVectors
+    source: Source | None
+    collate: Collator
+
+
+def main(
+    config: TaskConfig,
+    resume: bool = False,
+    quiet: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[str, Any]:
+    """Trains every seed that is not done yet; returns what is in `results.json`.
+
+    `progress` is told how many tokens the biLM has read, and of how many. Raises InputError where data or settings
+    cannot be used, or where the output holds another run.
+    """
+    folder = Path(config.output)
+    task = tasks.find(config.task)
+    model_config = configs.from_dict(task.Config, config.model, "model.")
+    config = dataclasses.replace(config, model=configs.to_dict(model_config))
+    _check_output(config, resume)
+    left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
+    if left:
+        fabric = launch(config.accelerator, 1, 1, "32-true")
+        job = _prepare(task, config, model_config, progress)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / CONFIG, configs.to_json(config).encode())
+        for seed in left:
+            _run_seed(fabric, job, seed, quiet)
+    report = _as_json(_report(task, config))
+    write_whole(folder / RESULTS, (json.dumps(report, indent=2) + "\n").encode())
+    return report
+
+
+def seed_folder(config: TaskConfig, seed: int) -> Path:
+    """Where a seed's network is."""
+    return Path(config.output) / f"seed-{seed}"
+
+
+def resolve(path: str, data: str | None) -> Path:
+    """The file: as it is named, else in the folder `data`, or in that which ELMO_DATA names."""
+    root = data or os.environ.get(DATA)
+    here = Path(path)
+    if here.exists() or here.is_absolute() or root is None:
+        return here
+    return Path(root) / path
+
+
+def read_examples(task: Task, path: str, data: str | None) -> list[Any]:
+    """The examples of a file. Raises InputError where there is none in it or the file is not there."""
+    found = resolve(path, data)
+    if not found.is_file():
+        hint = "" if found != Path(path) else f"; name the folder of the data with --data, or in {DATA}"
+        raise InputError(f"{found}: no such file{hint}")
+    examples = task.read(found)
+    if not examples:
+        raise InputError(f"{found}: no examples in it; give a file in the format of the task {task.NAME}")
+    return examples
+
+
+def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
+    """Mean and standard deviation (of the sample; 0 of one) of every number over the seeds, by part of the data."""
+    parts = [part for part in ("dev", "test") if all(part in result for result in results)]
+    return {
+        part: {
+            name: {
+                "mean": statistics.fmean(result[part][name] for result in results),
+                "std": statistics.stdev(result[part][name] for result in results) if len(results) > 1 else 0.0,
+            }
+            for name in results[0][part]
+        }
+        for part in parts
+    }
+
+
+def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callable[[int, int], object] | None) -> _Job:
+    """Reads everything, and computes the biLM's layers that are not there yet."""
+    files = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
+    examples = {part: read_examples(task, path, config.data) for part, path in files.items()}
+    examples["train"] = _subset(examples["train"], config.max_train)
+    labels = task.labels_of(examples["train"])
+    check = getattr(task, "check", None)  # of the tasks whose labels are those that the training data shows
+    for part, path in files.items():
+        if check is not None:
+            check(examples[part], labels, resolve(path, config.data))
+    texts = {part: [s for each in members for s in task.sentences(each)] for part, members in examples.items()}
+    tokens = {part: (token for sentence in texts[part] for token in sentence) for part in texts}
+    other = (token for part in ("dev", "test") for token in tokens.get(part, ()))
+    inputs = config.inputs
+    if inputs.vectors is not None:
+        inputs = dataclasses.replace(inputs, vectors=str(resolve(inputs.vectors, config.data)))
+    words = vectors.make(inputs, tokens["train"], other)
+    found = source.open_source(inputs)
+    collate = source.collator(inputs, words.words, found, config.cache)
+    source.compute(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
+    return _Job(task, config, model_config, examples, labels, words, found, collate)
+
+
+def _subset(examples: list[Any], most: int | None) -> list[Any]:
+    if most is None or most >= len(examples):
+        return examples
+    rng = random.Random(0)
+    keys = [rng.random() for _ in examples]
+    return [examples[place] for place in sorted(sorted(range(len(examples)), key=keys.__getitem__)[:most])]
+
+
+def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
+    """Trains one seed, or goes on with it, and writes its result."""
+    task, config = job.task, job.config
+    folder = seed_folder(config, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_record(folder, task, config.inputs, job.model_config, job.labels, job.words, job.source, config.cache)
+    seed_step(seed, -1, 0)
+    model = build(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
+    network = cast(TaskModel, model)
+    train = job.examples["train"]
+    lengths = sizes(task, train)
+
+    def batches_of(epoch: int) -> list[list[Any]]:
+        return [[train[number] for number in batch] for batch in batches.shuffled(lengths, config.batch, seed, epoch)]
+
+    def loss_of(batch: list[Any]) -> Tensor:
+        return network.loss(tokens_of(task, job.collate, batch, fabric.device), batch) + network.inputs.penalty()
+
+    def scores(part: str) -> dict[str, float]:
+        found = predict(task, model, job.collate, job.examples[part], config.batch, fabric.device)
+        return task.score(job.examples[part], found)
+
+    model.train()
+    state = fit_epochs(
+        fabric, model, batches_of, loss_of, lambda: scores("dev"), task.METRIC, folder, config.training, seed, quiet
+    )
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    model.eval()
+    result = {
+        "seed": seed,
+        **{part: scores(part) for part in ("dev", "test") if part in job.examples},
+        **_numbers(state, model, network.inputs),
+        "examples": {part: len(examples) for part, examples in job.examples.items()},
+        "bilm": None if job.source is None else job.source.card(),
+    }
+    write_whole(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
+
+def _numbers(state: State, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
+    """How the training went: plain JSON values."""
+    mixes = {"input": inputs.input_mix, "output": inputs.output_mix}
+    return {
+        "epochs": state.epoch,
+        "best_epoch": state.best_epoch,
+        "stopped": state.stopped,
+        "steps": state.step,
+        "seconds": round(state.seconds, 1),
+        "train_seconds": round(state.train_seconds, 1),
+        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "mixes": {
+            place: {"weights": mix.weights().tolist(), "gamma": float(mix.gamma.detach())}
+            for place, mix in mixes.items()
+            if mix is not None
+        },
+    }
+
+
+def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
+    """Everything that came out, and what it depends on."""
+    results = [_read_json(seed_folder(config, seed) / RESULT) for seed in config.seeds]
+    return {
+        "task": task.NAME,
+        "version": task.VERSION,
+        "metric": task.METRIC,
+        "elmo": __version__,
+        "bilm": results[0]["bilm"],
+        "config": configs.to_dict(config),
+        "summary": summarize(results),
+        "seeds": results,
+    }
+
+
+def _check_output(config: TaskConfig, resume: bool) -> None:
+    """Refuses to overwrite a run, and to go on with one under settings that would make it another."""
+    folder = Path(config.output)
+    record = folder / CONFIG
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name another --output, the folder where the run is to be")
+    if not record.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise InputError(f"{folder}: the folder exists and holds no run; name another --output, or empty it")
+        return
+    if not resume:
+        raise InputError(f"{folder}: holds a run; add --resume to go on with it, or name another --output")
+    old, new = _read_json(record), configs.to_dict(config)
+    changed = [key for key in new if key not in MAY_CHANGE and _as_json(new[key]) != old.get(key)]
+    if changed:
+        was, now = configs.difference(old.get(changed[0]), _as_json(new[changed[0]]))
+        raise InputError(
+            f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
+            " another --output"
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error}); remove the folder and train again") from error
+
+
+def _as_json(value: Any) -> Any:
+    """As it comes back from a file: lists for tuples."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,192 @@
+"""A task's network that was trained: loaded from its folder, asked for predictions, scored, joined into ensembles.
+
+The folder (`seed-N` of a run) holds `model.safetensors`, the weights; `task.json`, everything else that the network was
+built from; and `result.json`. A frozen biLM is not in it: it is named, with a hash.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from elmo import __version__
+from elmo import config as configs
+from elmo.embedding.job import read_lines
+from elmo.errors import InputError
+from elmo.model.bilm import BiLMConfig
+from elmo.tasks import task as tasks
+from elmo.tasks.batches import BatchConfig, by_length
+from elmo.tasks.cache import CacheConfig
+from elmo.tasks.inputs import Collator, InputConfig, Inputs
+from elmo.tasks.source import Source, check_same, collator, open_source
+from elmo.tasks.task import Task, TaskModel
+from elmo.tasks.vectors import StaticVectors
+from elmo.training.disk import write_whole
+
+RECORD, WEIGHTS, RESULT = "task.json", "model.safetensors", "result.json"
+
+
+@dataclass(frozen=True)
+class TrainedTask:
+    """A network with what makes its batches; call it on examples of its task."""
+
+    task: Task
+    model: nn.Module
+    collate: Collator
+    device: torch.device
+    batch: BatchConfig = field(default_factory=BatchConfig)
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, bilm: str | None = None, cache: CacheConfig | None = None, device: str = "cpu"
+    ) -> "TrainedTask":
+        """What a run of `elmo task train` left in `folder`, `output/seed-N` (or `output`, where it has one seed).
+
+        `bilm` is the place of the frozen biLM, where it is not where it was in training. Raises InputError where the
+        folder is none of a trained task, is damaged, or the biLM is another.
+        """
+        folder = _folder(Path(folder))
+        record = _read_record(folder)
+        task = tasks.find(record["task"])
+        if record["version"] != task.VERSION:
+            raise InputError(
+                f"{folder / RECORD}: version {record['version']} of the task {task.NAME}, and this program has"
+                f" {task.VERSION}; train it again, or use elmo-torch {record['elmo']}"
+            )
+        values = record["inputs"] | ({"model": bilm} if bilm is not None else {})
+        inputs = configs.from_dict(InputConfig, values, "inputs.")
+        source = open_source(inputs)
+        if source is not None:
+            check_same(source, record["bilm"], folder)
+        try:
+            weights = load_file(folder / WEIGHTS)
+            words = StaticVectors(tuple(record["words"]), weights["inputs.vectors.weight"])
+            made = configs.from_dict(task.Config, record["model"], "model.")
+            labels = configs.from_dict(task.Labels, record["labels"], "labels.")
+            model = build(task, inputs, made, labels, words, source, load_bilm=False)
+            model.load_state_dict(weights)
+        except (SafetensorError, KeyError, RuntimeError) as error:
+            raise InputError(f"{folder / WEIGHTS}: damaged, or not of this task ({error}); train it again") from error
+        cache = cache or CacheConfig(dtype=record["cache_dtype"])
+        return cls(task, model.to(device).eval(), collator(inputs, words.words, source, cache), torch.device(device))
+
+    def __call__(self, examples: Sequence[Any]) -> list[Any]:
+        """One prediction for every example, in order; gold labels, where there are any, are not looked at."""
+        return predict(self.task, self.model, self.collate, examples, self.batch, self.device)
+
+    def score(self, examples: Sequence[Any]) -> dict[str, float]:
+        """The task's numbers, in percent, on labelled examples."""
+        return self.task.score(examples, self(examples))
+
+
+def predict(
+    task: Task, model: nn.Module, collate: Collator, examples: Sequence[Any], batch: BatchConfig, device: torch.device
+) -> list[Any]:
+    """One prediction for every example, in order, read in batches of similar length; `model` is in evaluation mode."""
+    network = cast(TaskModel, model)
+    predictions: list[Any] = [None] * len(examples)
+    with torch.inference_mode():
+        for numbers in by_length(sizes(task, examples), batch):
+            members = [examples[number] for number in numbers]
+            found = network.decode(tokens_of(task, collate, members, device), members)
+            for number, prediction in zip(numbers, found, strict=True):
+                predictions[number] = prediction
+    return predictions
+
+
+def tokens_of(task: Task, collate: Collator, examples: Sequence[Any], device: torch.device) -> Any:
+    """The batch of these examples' sentences."""
+    return collate([sentence for example in examples for sentence in task.sentences(example)]).to(device)
+
+
+def sizes(task: Task, examples: Sequence[Any]) -> list[int]:
+    """Tokens of every example, its sentences padded to the longest of them."""
+    lengths = [[len(sentence) for sentence in task.sentences(example)] for example in examples]
+    return [len(each) * max(each, default=0) for each in lengths]
+
+
+def ensemble(members: Sequence[TrainedTask], examples: Sequence[Any]) -> list[Any]:
+    """The predictions of several networks of one task, joined: the mean of probabilities, or the majority."""
+    if len({member.task.NAME for member in members}) != 1:
+        raise InputError(f"an ensemble of {len(members)} networks of different tasks; give networks of one task")
+    return members[0].task.combine([member(examples) for member in members])
+
+
+def read_text(task: Task, path: str) -> list[Any]:
+    """Examples without labels: one a line, tokens between spaces, its sentences between tabs; "-" is standard input.
+
+    Raises InputError where a line has another number of sentences than an example of the task.
+    """
+    lines = (line for line in read_lines(path) if line.strip())
+    return [task.unlabelled([part.split() for part in line.split("\t")]) for line in lines]
+
+
+def build(
+    task: Task,
+    inputs: InputConfig,
+    config: Any,
+    labels: Any,
+    words: StaticVectors,
+    source: Source | None,
+    load_bilm: bool = True,
+) -> nn.Module:
+    """The network, random but for its static vectors and, where it is tuned, its biLM."""
+    shape: BiLMConfig | None = None if source is None else source.model.config
+    read = Inputs(inputs, words.table, shape)
+    if read.bilm is not None and load_bilm:
+        assert source is not None
+        read.bilm.load_state_dict(source.model.weights)
+    return task.Model(config, read, labels)
+
+
+def write_record(
+    folder: Path,
+    task: Task,
+    inputs: InputConfig,
+    config: Any,
+    labels: Any,
+    words: StaticVectors,
+    source: Source | None,
+    cache: CacheConfig,
+) -> None:
+    """Writes `task.json`: with the weights, everything that `TrainedTask.load` needs."""
+    record = {
+        "task": task.NAME,
+        "version": task.VERSION,
+        "elmo": __version__,
+        "inputs": configs.to_dict(inputs),
+        "model": configs.to_dict(config),
+        "labels": asdict(labels),
+        "bilm": None if source is None else source.card(),
+        "cache_dtype": cache.dtype,
+        "words": words.words,
+    }
+    write_whole(folder / RECORD, json.dumps(record).encode())
+
+
+def _folder(path: Path) -> Path:
+    """The folder of one seed."""
+    if (path / RECORD).is_file():
+        return path
+    seeds = sorted(seed.parent for seed in path.glob(f"seed-*/{RECORD}"))
+    if len(seeds) == 1:
+        return seeds[0]
+    found = f"the networks of {len(seeds)} seeds; name one of them: {seeds[0]}" if seeds else "no trained task"
+    raise InputError(f"{path}: {found}" + ("" if seeds else "; give a folder that elmo task train wrote"))
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        missing = [key for key in ("task", "version", "inputs", "model", "labels", "words") if key not in record]
+    except ValueError as error:
+        raise InputError(f"{folder / RECORD}: not JSON ({error}); train the task again") from error
+    if missing:
+        raise InputError(f"{folder / RECORD}: has no {', '.join(missing)}; train the task again")
+    return record

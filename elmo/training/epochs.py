@@ -1,0 +1,229 @@
+"""`fit_epochs`: training by epochs, with a score after each; early stopping, decay on a plateau, exact resume.
+
+- which batches an epoch has, and all random numbers of a step, are functions of the seed and the epoch or step, so that
+  a resumed run does what it would have done
+- the rate falls where the score does not rise; the weights of the best epoch are kept
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import torch
+from lightning_fabric import Fabric
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from elmo.config import ConfigError
+from elmo.training.checkpoint import Progress, load_checkpoint, newest_checkpoint, save_checkpoint
+from elmo.training.disk import write_whole
+from elmo.training.loop import TrainingError, seed_step
+from elmo.training.monitor import Monitor
+
+BEST = "model.safetensors"
+"""The weights of the best epoch, in the folder of a run."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class EpochConfig:
+    """How long to train, and with what."""
+
+    epochs: int = 50
+    """At most."""
+    patience: int = 10
+    """Epochs without a better score after which training stops; 0 never stops."""
+    minutes: float | None = None
+    """A limit of time, over all parts of a run that was resumed. The epoch is then cut, and scored."""
+    optimizer: Literal["adam", "adamw", "adadelta", "adagrad"] = "adam"
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Of Adam."""
+    rho: float = 0.95
+    """Of Adadelta."""
+    weight_decay: float = 0.0
+    clip_norm: float = 5.0
+    """Largest global norm of the gradient; 0 for no limit."""
+    decay: float = 0.5
+    """What the rate is multiplied by where the score has not risen for `decay_patience` epochs."""
+    decay_patience: int = 0
+    """0 keeps the rate."""
+    checkpoint_minutes: float = 2.0
+
+    def __post_init__(self) -> None:
+        numbers = (("epochs", 1), ("patience", 0), ("lr", 0), ("clip_norm", 0), ("decay", 0), ("decay_patience", 0))
+        for name, least in numbers:
+            if not getattr(self, name) >= least:
+                raise ConfigError(f"training.{name} is {getattr(self, name)}; at least {least} is expected")
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a run is. Plain JSON values."""
+
+    rate: float
+    epoch: int = 0
+    """Epochs done."""
+    batch: int = 0
+    """Batches done of the one that is running."""
+    step: int = 0
+    loss: float = 0.0
+    """Summed over the batches of the epoch that is running."""
+    best: float = -math.inf
+    best_epoch: int = 0
+    since_decay: int = 0
+    """Epochs since the score rose or the rate fell."""
+    seconds: float = 0.0
+    """Spent, evaluation included."""
+    train_seconds: float = 0.0
+    """Spent on steps."""
+    stopped: str = ""
+    """Why training ended."""
+
+
+def fit_epochs(
+    fabric: Fabric,
+    model: nn.Module,
+    batches_of: Callable[[int], Sequence[T]],
+    loss_of: Callable[[T], Tensor],
+    evaluate: Callable[[], dict[str, float]],
+    metric: str,
+    folder: Path,
+    config: EpochConfig,
+    seed: int,
+    quiet: bool = False,
+) -> State:
+    """Trains `model`, which is on the fabric's device, from where `folder` has a checkpoint or from the beginning.
+
+    `batches_of(epoch)` says what an epoch consists of; `evaluate()` is called after each with the model in evaluation
+    mode, and `metric` names the score that is to rise. The weights of the best epoch go to `folder/model.safetensors`.
+    """
+    optimizer = _optimizer([p for p in model.parameters() if p.requires_grad], config)
+    state = _begin(fabric, model, optimizer, folder, config)
+    saver = _Saver(fabric, model, optimizer, folder / "checkpoints", config.checkpoint_minutes)
+    with Monitor(folder, config.epochs * len(batches_of(0)), state.step, quiet) as monitor:
+        while not state.stopped:
+            for batch in batches_of(state.epoch)[state.batch :]:
+                state = _step(model, optimizer, loss_of, batch, config, seed, state)
+                monitor.advance(state.step)
+                saver.save_if_due(state)
+                if state.stopped:
+                    break
+            began = time.monotonic()
+            model.eval()
+            scores = evaluate()
+            model.train()
+            numbers = {"epoch": state.epoch + 1, "loss": state.loss / max(1, state.batch), "lr": state.rate, **scores}
+            monitor.record(state.step, numbers)
+            state = _after_epoch(state, scores[metric], config)
+            if state.best_epoch == state.epoch:
+                weights = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
+                write_whole(folder / BEST, save(weights))
+            state = replace(state, seconds=state.seconds + time.monotonic() - began)
+            saver.save_if_due(state)
+    return state
+
+
+def _begin(
+    fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, config: EpochConfig
+) -> State:
+    checkpoint = newest_checkpoint(folder / "checkpoints")
+    if checkpoint is None:
+        return State(config.lr)
+    _, progress = load_checkpoint(checkpoint, fabric, model, optimizer)
+    assert progress.position is not None
+    return State(**progress.position)
+
+
+def _step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss_of: Callable[[T], Tensor],
+    batch: T,
+    config: EpochConfig,
+    seed: int,
+    state: State,
+) -> State:
+    """One update."""
+    began = time.monotonic()
+    seed_step(seed, state.step, 0)
+    for group in optimizer.param_groups:
+        group["lr"] = state.rate
+    loss = loss_of(batch)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
+    if not (torch.isfinite(loss) and torch.isfinite(norm)):
+        raise TrainingError(
+            f"step {state.step + 1}: the loss is {float(loss):.4g} and the norm of its gradient {float(norm):.4g}; try"
+            f" a smaller training.lr (now {state.rate:.3g}) or training.clip_norm"
+        )
+    optimizer.step()
+    optimizer.zero_grad()
+    spent = time.monotonic() - began
+    seconds = state.seconds + spent
+    late = config.minutes is not None and seconds > 60 * config.minutes
+    return replace(
+        state,
+        step=state.step + 1,
+        batch=state.batch + 1,
+        loss=state.loss + float(loss.detach()),
+        seconds=seconds,
+        train_seconds=state.train_seconds + spent,
+        stopped="minutes" if late else "",
+    )
+
+
+def _after_epoch(state: State, score: float, config: EpochConfig) -> State:
+    """The state at the beginning of the next epoch, or at the end."""
+    epoch = state.epoch + 1
+    is_best = score > state.best
+    since_decay = 0 if is_best else state.since_decay + 1
+    falls = config.decay_patience > 0 and since_decay >= config.decay_patience
+    best_epoch = epoch if is_best else state.best_epoch
+    stopped = state.stopped
+    if config.patience and epoch - best_epoch >= config.patience:
+        stopped = stopped or "patience"
+    if epoch >= config.epochs:
+        stopped = stopped or "epochs"
+    return replace(
+        state,
+        rate=state.rate * config.decay if falls else state.rate,
+        epoch=epoch,
+        batch=0,
+        loss=0.0,
+        best=max(score, state.best),
+        best_epoch=best_epoch,
+        since_decay=0 if falls else since_decay,
+        stopped=stopped,
+    )
+
+
+class _Saver:
+    """Writes a checkpoint where some minutes have gone by since the last one."""
+
+    def __init__(
+        self, fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, minutes: float
+    ) -> None:
+        self._fabric, self._model, self._optimizer, self._folder = fabric, model, optimizer, folder
+        self._interval, self._saved = 60 * minutes, time.monotonic()
+
+    def save_if_due(self, state: State) -> None:
+        if state.stopped or time.monotonic() - self._saved < self._interval:
+            return
+        progress = Progress(state.step, dataclasses.asdict(state))
+        save_checkpoint(self._folder, self._fabric, self._model, self._optimizer, (), progress)
+        self._saved = time.monotonic()
+
+
+def _optimizer(parameters: list[nn.Parameter], config: EpochConfig) -> torch.optim.Optimizer:
+    if config.optimizer == "adadelta":
+        return torch.optim.Adadelta(parameters, config.lr, config.rho, weight_decay=config.weight_decay)
+    if config.optimizer == "adagrad":
+        return torch.optim.Adagrad(parameters, config.lr, weight_decay=config.weight_decay)
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    return kind(parameters, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)

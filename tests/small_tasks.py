@@ -1,0 +1,178 @@
+"""A file of eight examples for every task, and a network that learns them by heart in seconds."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+NER = [
+    "Nora/B-person Quill/I-person sings/O in/O Lisbon/B-place",
+    "The/O harbour/O of/O Oslo/B-place sleeps/O",
+    "Yesterday/O Ivo/B-person Marsh/I-person called/O",
+    "Nobody/O answered/O",
+    "Lisbon/B-place and/O Oslo/B-place are/O far/O",
+    "Ivo/B-person met/O Nora/B-person",
+    "Old/O boats/O leave/O Porto/B-place Novo/I-place",
+    "Rain/O",
+]
+SST5 = [
+    "(4 (2 What) (4 (2 a) (4 (4 splendid) (2 film))))",
+    "(0 (0 Dreadful) (1 (2 from) (1 (2 start) (2 (2 to) (2 end)))))",
+    "(2 (2 It) (2 (2 lasts) (2 (2 two) (2 hours))))",
+    "(3 (3 Mostly) (3 (3 charming) (2 stuff)))",
+    "(1 (1 Rather) (1 dull))",
+    "(4 (4 Wonderful) (2 (2 from) (2 (2 here) (2 on))))",
+    "(0 (2 We) (0 (0 hated) (2 it)))",
+    "(3 Nice)",
+]
+SNLI = [
+    ("A man plays a drum", "A man makes noise", "entailment"),
+    ("A man plays a drum", "A man is asleep", "contradiction"),
+    ("A man plays a drum", "A man is famous", "neutral"),
+    ("Two girls run home", "Girls are moving", "entailment"),
+    ("Two girls run home", "Girls stand still", "contradiction"),
+    ("Two girls run home", "Sisters are late", "neutral"),
+    ("Snow falls", "It is cold", "entailment"),
+    ("Snow falls", "The sun is out", "contradiction"),
+]
+SRL = [
+    ("Mia paints the old gate", 1, "B-A0 B-V B-A1 I-A1 I-A1"),
+    ("The gate was painted", 3, "B-A1 I-A1 O B-V"),
+    ("Mia sells pears on Monday", 1, "B-A0 B-V B-A1 B-TMP I-TMP"),
+    ("On Monday pears sell", 3, "B-TMP I-TMP B-A1 B-V"),
+    ("Mia laughed", 1, "B-A0 B-V"),
+    ("Run", 0, "B-V"),
+    ("They say Mia laughed", 1, "B-A0 B-V B-A1 I-A1"),
+    ("They say Mia laughed", 3, "O O B-A0 B-V"),
+]
+COREF = [
+    (["Mia fed the cat .", "She likes it ."], [[[0, 0], [5, 5]], [[2, 3], [7, 7]]]),
+    (["Tom waved .", "He smiled ."], [[[0, 0], [3, 3]]]),
+    (["The bus left .", "It was full ."], [[[0, 1], [4, 4]]]),
+    (["Ann saw Bo .", "He saw her ."], [[[0, 0], [6, 6]], [[2, 2], [4, 4]]]),
+    (["The girls ran .", "They won ."], [[[0, 1], [4, 4]]]),
+    (["Bo sings .", "Ann heard him ."], [[[0, 0], [5, 5]]]),
+    (["A dog barked .", "The dog was old ."], [[[0, 1], [4, 5]]]),
+    (["Tom has a hat .", "It is red ."], [[[2, 3], [5, 5]]]),
+]
+SQUAD = [
+    ("Mia bought pears in Porto on Monday.", "Where did Mia buy pears?", "Porto"),
+    ("Mia bought pears in Porto on Monday.", "When did Mia buy pears?", "Monday"),
+    ("Mia bought pears in Porto on Monday.", "What did Mia buy?", "pears"),
+    ("Mia bought pears in Porto on Monday.", "Who bought pears?", "Mia"),
+    ("The old bridge has seven arches.", "How many arches has it?", "seven"),
+    ("The old bridge has seven arches.", "What has seven arches?", "The old bridge"),
+    ("Rain fell for nine days.", "What fell?", "Rain"),
+    ("Rain fell for nine days.", "How long did it fall?", "nine days"),
+]
+
+
+@dataclass(frozen=True)
+class Small:
+    """What the tests of a task need."""
+
+    file: str
+    text: str
+    unlabelled: tuple[list[str], ...]
+    """The sentences of an example to predict for."""
+    short: tuple[tuple[list[str], ...], ...]
+    """Those of an example of one token, and of one without any."""
+    model: dict[str, Any] = field(default_factory=dict)
+    """Settings of the network."""
+    steps: int = 40
+    """In which it learns the eight examples by heart."""
+    rate: float = 0.02
+
+
+def _lines(records: list[Any]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def _squad() -> str:
+    paragraphs = [
+        {
+            "context": context,
+            "qas": [
+                {
+                    "id": str(n),
+                    "question": question,
+                    "answers": [{"text": answer, "answer_start": context.index(answer)}],
+                }
+            ],
+        }
+        for n, (context, question, answer) in enumerate(SQUAD)
+    ]
+    return json.dumps({"version": "1.1", "data": [{"title": "small", "paragraphs": paragraphs}]})
+
+
+SMALL = {
+    "ner": Small(
+        "small.conll",
+        "\n\n".join("\n".join(token.replace("/", "\t") for token in line.split()) for line in NER) + "\n",
+        (["Nora", "sings"],),
+        ((["Mia"],), ([],)),
+        {"hidden_dims": [12, 8], "dropout": 0.0},
+    ),
+    "sst5": Small(
+        "small.txt",
+        "\n".join(SST5) + "\n",
+        (["A", "splendid", "film"],),
+        ((["Mia"],), ([],)),
+        {"hidden_dim": 12, "feed_forward_dropout": 0.0, "integrator_dropout": 0.0, "head_dropout": [0.0, 0.0]},
+    ),
+    "snli": Small(
+        "small.jsonl",
+        _lines([{"sentence1": a, "sentence2": b, "gold_label": label} for a, b, label in SNLI]),
+        (["Snow", "falls"], ["It", "is", "cold"]),
+        ((["Mia"], ["Tom"]), ([], [])),
+        {"hidden_dim": 12, "dropout": 0.0},
+    ),
+    "srl": Small(
+        "small.jsonl",
+        _lines(
+            [
+                {"tokens": text.split(), "props": [{"pred": predicate, "tags": tags.split()}]}
+                for text, predicate, tags in SRL
+            ]
+        ),
+        (["Mia", "laughed"], ["1"]),
+        ((["Run"], ["0"]), ([],)),
+        {"n_layers": 2, "hidden_size": 16, "predicate_dim": 4, "dropout": 0.0},
+    ),
+    "coref": Small(
+        "small.jsonl",
+        _lines(
+            [
+                {"doc_key": f"d{n}", "sentences": [text.split() for text in texts], "clusters": clusters}
+                for n, (texts, clusters) in enumerate(COREF)
+            ]
+        ),
+        (["Mia", "slept", "."], ["She", "dreamt", "."]),
+        ((["Mia"],), ([],)),
+        {
+            "hidden_size": 16,
+            "feed_forward": [20],
+            "feature_dim": 4,
+            "max_width": 2,
+            "spans_per_token": 2.0,
+            "dropout": 0.0,
+        },
+        steps=80,
+        rate=0.01,
+    ),
+    "squad": Small(
+        "small.json",
+        _squad(),
+        (["Who", "slept", "?"], ["Mia", "slept", "."]),
+        ((["Who"], ["Mia"]), ([], [])),
+        {"hidden_dim": 12, "dropout": 0.0},
+    ),
+}
+"""By the name of the task."""
+
+
+def write_small(folder: Path, task: str) -> Path:
+    """The file of a task's eight examples."""
+    path = folder / SMALL[task].file
+    path.write_text(SMALL[task].text, encoding="utf-8")
+    return path

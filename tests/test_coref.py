@@ -1,0 +1,270 @@
+"""Coreference: spans, pruning and likelihood by brute force, a document learned by heart, and what must not matter."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from toy_inputs import toy_inputs
+
+from elmo.tasks import coref
+from elmo.tasks import coref_spans as spans
+from elmo.tasks.coref import Config, Example, Model, Prediction
+from elmo.tasks.coref_spans import Span
+from elmo.tasks.inputs import Tokens
+
+TEXT = (
+    ("The", "miller", "met", "a", "fox", "."),
+    ("It", "bit", "him", ",", "and", "he", "cursed", "the", "fox", "'s", "teeth", "."),
+    ("Nobody", "came", "."),
+    ("Old", "miller", "went", "home", "without", "it", "."),
+)
+CLUSTERS = (((0, 1), (8, 8), (11, 11), (21, 22)), ((3, 4), (6, 6), (13, 14), (26, 26)))
+SPEAKERS = tuple(tuple("-" if number % 2 else "narrator" for _ in tokens) for number, tokens in enumerate(TEXT))
+FABLE = Example("fable", TEXT, CLUSTERS, SPEAKERS, "story")
+NEWS_TEXT = (("Rain", "stopped", "the", "fair", "."), ("It", "will", "reopen", "."))
+NEWS = Example("news", NEWS_TEXT, (((2, 3), (5, 5)),), tuple(("",) * len(tokens) for tokens in NEWS_TEXT), "news")
+SMALL = Config(hidden_size=20, feed_forward=(30,), feature_dim=4, max_width=2, spans_per_token=2.0, dropout=0.0)
+WORDS = [token for sentence in (*TEXT, *NEWS_TEXT) for token in sentence]
+
+
+def toy(
+    elmo: str = "none", config: Config = SMALL, tuned: bool = False
+) -> tuple[Model, Callable[[list[Example]], Tokens]]:
+    collate, inputs = toy_inputs(WORDS, elmo, tuned)
+    model = Model(config, inputs, coref.labels_of([FABLE, NEWS]))
+    return model, lambda examples: collate([tokens for example in examples for tokens in coref.sentences(example)])
+
+
+def fit(model: Model, tokens: Tokens, examples: list[Example], steps: int) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model.loss(tokens, examples).backward()
+        optimizer.step()
+    model.eval()
+
+
+# Spans
+
+
+def test_candidates() -> None:
+    assert spans.candidates([3, 0, 2], 2).pairs() == [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (3, 3), (3, 4), (4, 4)]
+    assert spans.candidates([], 5).pairs() == []
+    assert len(spans.candidates([5], 10).pairs()) == 15
+
+
+def cross(one: Span, other: Span) -> bool:
+    return one[0] < other[0] <= one[1] < other[1] or other[0] < one[0] <= other[1] < one[1]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 4, 9, 100])
+def test_prune_takes_the_best_that_cross_none_before(limit: int) -> None:
+    for _ in range(20):
+        found = spans.candidates([6, 1, 5], 5)
+        scores = torch.randn(len(found.first))
+        expected: list[Span] = []
+        for _, span in sorted(zip((-scores).tolist(), found.pairs(), strict=True)):
+            if len(expected) < limit and not any(cross(span, other) for other in expected):
+                expected.append(span)
+        assert found.at(spans.prune(found, scores, limit)).pairs() == sorted(expected)
+
+
+def test_distance_bins() -> None:
+    distances = torch.tensor([1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 63, 64, 1000])
+    assert spans.distance_bins(distances).tolist() == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8]
+
+
+def test_antecedents_are_those_right_before() -> None:
+    rows, mask = spans.antecedents(4, 2)
+    assert [[int(row) for row in some[there]] for some, there in zip(rows, mask, strict=True)] == [
+        [],
+        [0],
+        [1, 0],
+        [2, 1],
+    ]
+    for n_spans in (0, 1):
+        rows, mask = spans.antecedents(n_spans, 2)
+        assert rows.shape == mask.shape == (n_spans, 0)
+
+
+def test_marginal_likelihood_by_enumeration() -> None:
+    """The probability of all ways to choose antecedents in which every choice is a gold one."""
+    clusters = [0, -1, 0, 1, 0, 1]
+    n_spans, limit = len(clusters), 3
+    scores = torch.randn(n_spans, limit, dtype=torch.double)
+    rows, mask = spans.antecedents(n_spans, limit)
+    gold = spans.same_cluster(torch.tensor(clusters), rows, mask)
+    value = {(i, int(rows[i, k])): float(scores[i, k]) for i in range(n_spans) for k in range(limit) if mask[i, k]}
+    choices = [[None, *(j for i_, j in value if i_ == i)] for i in range(n_spans)]
+
+    def is_gold(i: int, j: int | None) -> bool:
+        right = [k for k in choices[i] if k is not None and clusters[i] >= 0 and clusters[k] == clusters[i]]
+        return j in right if right else j is None
+
+    weights = [
+        (math.exp(sum(value.get((i, j), 0.0) for i, j in enumerate(way) if j is not None)), way)
+        for way in itertools.product(*choices)
+    ]
+    good = sum(weight for weight, way in weights if all(is_gold(i, j) for i, j in enumerate(way)))
+    found = spans.marginal_log_likelihood(scores, mask, gold).sum()
+    assert float(found) == pytest.approx(math.log(good / sum(weight for weight, _ in weights)))
+
+
+def test_best_antecedents() -> None:
+    rows, mask = spans.antecedents(3, 2)
+    scores = torch.tensor([[9.0, 9.0], [-1.0, 9.0], [0.5, 2.0]])
+    assert spans.best_antecedents(scores, rows, mask) == [None, None, 0]
+    assert spans.best_antecedents(scores[:1, :0], *(part[:1, :0] for part in (rows, mask))) == [None]
+
+
+def test_clusters_of_links() -> None:
+    a, b, c, d, e, f = ((place, place) for place in range(6))
+    links = {a: None, b: a, c: None, d: b, e: c, f: None}
+    assert spans.clusters_of(links) == ((a, b, d), (c, e))
+    assert spans.clusters_of({c: a, d: b, e: c} | {d: c}) == ((a, c, d, e),)
+    assert spans.clusters_of({c: a, d: b, (4, 6): b, (4, 7): a}) == ((a, c, (4, 7)), (b, d, (4, 6)))
+    assert spans.clusters_of({}) == ()
+
+
+# The network
+
+
+@pytest.mark.parametrize("elmo", ["none", "both"])
+def test_learns_by_heart(elmo: str) -> None:
+    """Where every mention is a token: of longer ones, one that crosses a span which is kept instead is never seen."""
+    examples = [replace(example, clusters=heads(example)) for example in (FABLE, NEWS)]
+    model, collate = toy(elmo, replace(SMALL, max_width=1, spans_per_token=1.0))
+    fit(model, collate(examples), examples, steps=40)
+    predictions = model.decode(collate(examples), [replace(example, clusters=None) for example in examples])
+    assert [prediction.clusters for prediction in predictions] == [example.clusters for example in examples]
+    assert coref.score(examples, predictions)["f1"] == pytest.approx(100)
+
+
+def heads(example: Example) -> tuple[tuple[Span, ...], ...]:
+    """The clusters, with the last word of every mention in its place."""
+    return tuple(tuple((last, last) for _, last in cluster) for cluster in example.clusters or ())
+
+
+def test_pairs_are_scored_as_if_joined() -> None:
+    """The first layer, taken part by part, is that of the paper's one long vector."""
+    scorer = Model(SMALL, toy()[0].inputs, coref.labels_of([FABLE])).pair.eval()
+    vectors = torch.randn(5, scorer.sizes[0])
+    span, before = torch.tensor([1, 2, 4, 4]), torch.tensor([0, 0, 3, 1])
+    features = [torch.tensor([0, 1, 0, 2]), torch.tensor([0, 1, 2, 0]), torch.tensor([1, 1, 1, 1])]
+    looked_up = [table(rows) for table, rows in zip(scorer.features, features, strict=True)]
+    joined = torch.cat([vectors[span], vectors[before], vectors[span] * vectors[before], *looked_up], dim=1)
+    torch.testing.assert_close(
+        scorer(vectors, span, before, features), scorer.others(scorer.first(joined).relu()).squeeze(1)
+    )
+
+
+def test_span_representation() -> None:
+    """Ends, attended words and width, by hand for every span of a document."""
+    model, collate = toy()
+    tokens = collate([NEWS])
+    model.eval()
+    words, _ = model.inputs(tokens)
+    states = model.encoder(words, tokens.lengths)
+    words, states = words[tokens.mask], states[tokens.mask]
+    found = spans.candidates([5, 4], SMALL.max_width)
+    attention = model.attention(states).squeeze(1)
+    for row, (first, last) in zip(model._represent(found, words, states), found.pairs(), strict=True):
+        head = attention[first : last + 1].softmax(0) @ words[first : last + 1]
+        expected = torch.cat([states[first], states[last], head, model.widths.weight[last - first]])
+        torch.testing.assert_close(row, expected)
+
+
+def test_speakers_and_genre_are_seen() -> None:
+    model, collate = toy()
+    model.eval()
+
+    def scores(example: Example) -> torch.Tensor:
+        return next(model._rankings(collate([example]), [coref.Part(example, 0, len(example.sentences))])).scores
+
+    alone = tuple(tuple("narrator" for _ in tokens) for tokens in TEXT)
+    assert not torch.allclose(scores(FABLE), scores(replace(FABLE, speakers=alone)))
+    assert not torch.allclose(scores(FABLE), scores(replace(FABLE, genre="news")))
+    torch.testing.assert_close(scores(replace(FABLE, genre="song")), scores(replace(FABLE, genre="unheard")))
+
+
+def test_batch_mates_do_not_matter() -> None:
+    model, collate = toy("both")
+    examples = [NEWS, FABLE]
+    fit(model, collate(examples), examples, steps=5)
+    alone = [model.decode(collate([example]), [example])[0] for example in examples]
+    assert model.decode(collate(examples), examples) == alone
+    losses = torch.stack([model.loss(collate([example]), [example]) for example in examples])
+    torch.testing.assert_close(model.loss(collate(examples), examples), losses.mean())
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_a_window_is_a_document_of_its_own(tuned: bool) -> None:
+    """A part in the middle is scored as if the file had nothing else, with its spans where they are in the document."""
+    model, collate = toy("both", tuned=tuned)
+    model.eval()
+    ranking = next(model._rankings(collate([FABLE]), [coref.Part(FABLE, 1, 3)]))
+    cut = replace(FABLE, sentences=TEXT[1:3], speakers=SPEAKERS[1:3], clusters=())
+    expected = next(model._rankings(collate([cut]), [coref.Part(cut, 0, 2)]))
+    torch.testing.assert_close(ranking.scores, expected.scores)
+    assert ranking.spans.pairs() == [(first + 6, last + 6) for first, last in expected.spans.pairs()]
+
+
+def test_training_reads_every_window_and_others_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, collate = toy(config=replace(SMALL, window=2))
+    read: list[tuple[int, int]] = []
+    rankings = model._rankings
+
+    def spy(tokens: Tokens, parts: list[coref.Part]) -> object:
+        read.extend((part.begin, part.end) for part in parts)
+        return rankings(tokens, parts)
+
+    monkeypatch.setattr(model, "_rankings", spy)
+    for _ in range(30):
+        model.loss(collate([FABLE, NEWS]), [FABLE, NEWS])
+    assert set(read) == {(0, 2), (1, 3), (2, 4)}
+    read.clear()
+    model.eval().loss(collate([FABLE]), [FABLE])
+    assert read == [(0, 4)]
+
+
+def test_nothing_and_one_token() -> None:
+    model, collate = toy("both")
+    nothing = Example("nothing", (), (), ())
+    blank = Example("blank", ((), ()), (), ((), ()))
+    word = Example("word", (("Rain",),), (), (("",),))
+    for examples in ([nothing], [blank], [word], [nothing, word, blank, NEWS]):
+        model.train()
+        model.loss(collate(examples), examples).backward()
+        predictions = model.eval().decode(collate(examples), examples)
+        assert [prediction.clusters for prediction in predictions[:3]] == [()] * min(3, len(examples))
+
+
+def test_a_document_without_labels_is_decoded() -> None:
+    model, collate = toy()
+    example = coref.unlabelled(TEXT)
+    (prediction,) = model.eval().decode(collate([example]), [example])
+    assert example.sentences == TEXT
+    assert prediction.links
+
+
+def test_combine() -> None:
+    a, b, c = (0, 0), (1, 1), (2, 2)
+    links = [{a: None, b: a, c: a}, {a: None, b: a, c: b}, {a: None, c: None}]
+    members = [[coref._linked(link)] for link in links]
+    combined = coref.combine(members)
+    assert dict(combined[0].links) == {a: None, b: a, c: a}
+    assert coref.combine([members[2], members[2], members[0]])[0].clusters == ()
+
+
+@pytest.mark.parametrize("name", ["out.conll", "out.jsonl"])
+def test_files(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    coref.write(path, [replace(FABLE, clusters=None), NEWS], [Prediction(CLUSTERS), Prediction(())])
+    fable, news = coref.read(path)
+    assert fable.clusters == CLUSTERS
+    assert fable.sentences == TEXT
+    assert news.clusters == ()

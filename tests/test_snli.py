@@ -1,0 +1,147 @@
+"""Entailment: ESIM against its equations one pair at a time, empty sentences, files."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmo.errors import InputError
+from elmo.tasks import snli
+from elmo.tasks.inputs import Collator, InputConfig, Inputs
+
+PAIRS = [
+    ("entailment", "Two boys row a boat.", "Boys are in a boat."),
+    ("-", "A dog sleeps.", "The dog is old."),
+    ("contradiction", "Rain falls on the harbour, and nobody is out.", "It's dry."),
+    ("neutral", "Go!", "She is late for the ferry."),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    rows = [{"gold_label": label, "sentence1": premise, "sentence2": other} for label, premise, other in PAIRS]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def network(examples: list[snli.Example], elmo: str = "none") -> tuple:
+    """A model, and the batch of its examples; ELMo's layers are random and of 8 numbers."""
+    from tiny import CONFIG as BILM
+
+    rows = [sentence for example in examples for sentence in snli.sentences(example)]
+    words = sorted({word.lower() for row in rows for word in row})
+    config = InputConfig(vectors_dim=5, elmo=elmo)
+    inputs = Inputs(config, torch.randn(len(words) + 2, 5), BILM)
+    layers = [torch.randn(3, len(row), 8).numpy() for row in rows]
+    model = snli.Model(snli.Config(hidden_dim=3), inputs, snli.labels_of(examples))
+    return model.eval(), Collator(config, words, lambda _: layers)(rows)
+
+
+def test_pairs_without_agreement_are_left_out(path) -> None:
+    examples = snli.read(path)
+    assert [example.label for example in examples] == ["entailment", "contradiction", "neutral"]
+    assert examples[1].hypothesis == ("It", "'s", "dry", ".")
+    assert snli.sentences(examples[2]) == [["Go", "!"], ["She", "is", "late", "for", "the", "ferry", "."]]
+
+
+def test_a_pair_without_label_is_read_but_neither_trained_on_nor_scored(path) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"sentence1": "A cat.", "sentence2": "It is."}) + "\n")
+    examples = snli.read(path)
+    assert examples[-1].label is None
+    snli.check(examples[:-1], snli.labels_of(examples), path)
+    with pytest.raises(
+        InputError, match=r"pairs\.jsonl: line 5 has no gold_label; one of entailment, .*label the pair"
+    ):
+        snli.check(examples, snli.labels_of(examples), path)
+
+
+def by_equations(model: snli.Model, vectors: list[torch.Tensor], outputs: list[torch.Tensor] | None) -> torch.Tensor:
+    """Chen et al. 2017, sec. 3.1-3.3, for one pair (T, I), (S, I) without padding, and so without masks."""
+
+    def read(network, sequence):
+        ahead, _ = network.forwards[0](sequence[None])
+        back, _ = network.backwards[0](sequence[None].flip(1))
+        return torch.cat([ahead, back.flip(1)], dim=2)[0]
+
+    a, b = (read(model.encoder, sentence) for sentence in vectors)
+    if outputs is not None:
+        a, b = (torch.cat(both, dim=1) for both in zip((a, b), outputs, strict=True))
+    e = torch.tensor([[float(x @ y) for y in b.detach()] for x in a.detach()])
+    aligned_a = torch.stack([sum(w * y for w, y in zip(row.softmax(0), b, strict=True)) for row in e])
+    aligned_b = torch.stack([sum(w * x for w, x in zip(row.softmax(0), a, strict=True)) for row in e.T])
+    pools = []
+    for own, aligned in ((a, aligned_a), (b, aligned_b)):
+        compared = torch.cat([own, aligned, own - aligned, own * aligned], dim=1)
+        composed = read(model.composition, torch.relu(model.projection[0](compared)))
+        pools += [composed.mean(0), composed.amax(0)]
+    _, hidden, _, _, last = model.head
+    return last(torch.tanh(hidden(torch.cat(pools))))
+
+
+@pytest.mark.parametrize("elmo", ["none", "input", "output", "both"])
+def test_scores_are_those_of_the_equations(path, elmo) -> None:
+    examples = snli.read(path)
+    model, tokens = network(examples, elmo)
+    seen = model(tokens)
+    vectors, output = model.inputs(tokens)
+    assert (output is None) == (elmo in ("none", "input"))
+    for pair in range(3):
+        rows = [(row, slice(int(tokens.lengths[row]))) for row in (2 * pair, 2 * pair + 1)]
+        outputs = None if output is None else [output[row] for row in rows]
+        torch.testing.assert_close(seen[pair], by_equations(model, [vectors[row] for row in rows], outputs))
+
+
+def test_loss_is_the_mean_cross_entropy(path) -> None:
+    examples = snli.read(path)
+    model, tokens = network(examples)
+    chances = model(tokens).softmax(1)
+    expected = -(chances[0, 0].log() + chances[1, 1].log() + chances[2, 2].log()) / 3
+    torch.testing.assert_close(model.loss(tokens, examples), expected)
+
+
+def test_an_empty_sentence_says_nothing_and_breaks_nothing() -> None:
+    examples = [snli.Example(("A", "cat"), (), "neutral"), snli.Example((), (), "entailment")]
+    model, tokens = network([*examples, snli.Example(("A",), ("cat", "sat"), "neutral")], "both")
+    loss = model.loss(tokens, [*examples, examples[0]])
+    loss.backward()
+    assert loss.isfinite()
+    assert all(weights.grad is None or weights.grad.isfinite().all() for weights in model.parameters())
+
+
+def test_predictions_carry_probabilities(path) -> None:
+    examples = snli.read(path)
+    model, tokens = network(examples)
+    for prediction in model.decode(tokens, examples):
+        assert math.fsum(prediction.probabilities) == pytest.approx(1, abs=1e-5)
+        chances = dict(zip(snli.SNLI_LABELS, prediction.probabilities, strict=True))
+        assert chances[prediction.label] == max(chances.values())
+
+
+def test_score_counts_labelled_pairs_alone() -> None:
+    examples = [snli.Example(("a",), ("b",), label) for label in ("neutral", "entailment", None)]
+    found = [snli.Prediction("neutral", (0.0, 0.0, 1.0))] * 3
+    assert snli.score(examples, found) == {"accuracy": 50}
+    assert snli.score([], []) == {"accuracy": 0}
+
+
+def test_an_ensemble_is_the_mean_of_probabilities() -> None:
+    one, two = (0.9, 0.1, 0.0), (0.4, 0.6, 0.0)
+    members = [[snli.Prediction("entailment", one)], *[[snli.Prediction("contradiction", two)]] * 2]
+    [together] = snli.combine(members)
+    assert together.label == "entailment"
+    assert together.probabilities == pytest.approx((1.7 / 3, 1.3 / 3, 0))
+
+
+def test_written_pairs_are_the_texts_with_the_predictions(path, tmp_path) -> None:
+    examples = [*snli.read(path), snli.Example(("Hello", "there"), ("No",))]
+    found = [snli.Prediction(label, (1.0, 0.0, 0.0)) for label in ("neutral", "neutral", "entailment", "contradiction")]
+    out = tmp_path / "out.jsonl"
+    snli.write(out, examples, found)
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert rows[0] == {"gold_label": "neutral", "sentence1": PAIRS[0][1], "sentence2": PAIRS[0][2]}
+    assert rows[3] == {"gold_label": "contradiction", "sentence1": "Hello there", "sentence2": "No"}
+    assert [example.label for example in snli.read(out)] == [prediction.label for prediction in found]

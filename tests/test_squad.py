@@ -1,0 +1,269 @@
+"""Questions: the network against its equations one passage at a time, the search of spans, files; that it learns."""
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmo.errors import InputError
+from elmo.tasks import squad
+from elmo.tasks.inputs import Collator, InputConfig, Inputs
+from elmo.tasks.readers_squad import Answer
+
+CONTEXT = "Odile built the mill-race in 1712, and the Tarn fed it."
+QUESTIONS = [
+    ("q1", "When was it built?", ["1712", "in 1712"]),
+    ("q2", "What fed the mill-race of Odile, by which the village lived?", ["the Tarn"]),
+    ("q3", "Who?", ["Odile"]),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "questions.json"
+    asked = [
+        {
+            "id": name,
+            "question": question,
+            "answers": [{"text": text, "answer_start": CONTEXT.index(text)} for text in answers],
+        }
+        for name, question, answers in QUESTIONS
+    ]
+    paragraphs = [{"context": CONTEXT, "qas": asked[:2]}, {"context": CONTEXT[: CONTEXT.index(",")], "qas": asked[2:]}]
+    path.write_text(json.dumps({"version": "1.1", "data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+    return path
+
+
+def network(examples: list[squad.Example], elmo: str = "none", **sizes: float) -> tuple[squad.Model, Collator]:
+    """A model, and what makes its batches; ELMo's layers are random numbers that depend on the sentence."""
+    from tiny import CONFIG as BILM
+
+    words = sorted({word for example in examples for row in squad.sentences(example) for word in row})
+    config = InputConfig(vectors_dim=8, lowercase=False, elmo=elmo)
+
+    def layers_of(rows):
+        generators = [torch.Generator().manual_seed(len("".join(row))) for row in rows]
+        return [torch.randn(3, len(r), 8, generator=g).numpy() for r, g in zip(rows, generators, strict=True)]
+
+    inputs = Inputs(config, torch.randn(len(words) + 2, 8), BILM)
+    model = squad.Model(squad.Config(**{"hidden_dim": 3, **sizes}), inputs, squad.labels_of(examples))
+    return model.eval(), Collator(config, words, layers_of)
+
+
+def batch(collate: Collator, examples: list[squad.Example]):
+    return collate([row for example in examples for row in squad.sentences(example)])
+
+
+def test_questions_are_read_with_their_passages(path) -> None:
+    examples = squad.read(path)
+    assert [example.id for example in examples] == ["q1", "q2", "q3"]
+    question, passage = squad.sentences(examples[0])
+    assert question == ["When", "was", "it", "built", "?"]
+    assert passage == [
+        "Odile",
+        "built",
+        "the",
+        "mill",
+        "-",
+        "race",
+        "in",
+        "1712",
+        ",",
+        *["and", "the", "Tarn", "fed", "it", "."],
+    ]
+    assert examples[0].answers == (Answer("1712", 7, 7), Answer("in 1712", 6, 7))
+    assert examples[0].passage is examples[1].passage
+
+
+def bounds_by_equations(
+    model: squad.Model, question: torch.Tensor, passage: torch.Tensor, outputs: list[torch.Tensor] | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Clark and Gardner 2017, sec. 3.1, for a question (S, I) and a passage (T, I), a token at a time, unmasked."""
+
+    def read(network, sequence):
+        ahead, _ = network.forwards[0](sequence[None])
+        back, _ = network.backwards[0](sequence[None].flip(1))
+        return torch.cat([ahead, back.flip(1)], dim=2)[0]
+
+    def similarity(part, a, b):
+        return part.left.weight[0] @ a + part.right.weight[0] @ b + part.product.weight[0] @ (a * b)
+
+    q, p = read(model.encoder, question), read(model.encoder, passage)
+    if outputs is not None:
+        q, p = torch.cat([q, outputs[0]], dim=1), torch.cat([p, outputs[1]], dim=1)
+    scores = torch.stack([torch.stack([similarity(model.attention.score, x, y) for y in q]) for x in p])
+    whole = scores.amax(1).softmax(0) @ p
+    rows = []
+    for x, row in zip(p, scores, strict=True):
+        seen = row.softmax(0) @ q
+        rows.append(torch.relu(model.projection(torch.cat([x, seen, x * seen, x * whole]))))
+    x = torch.stack(rows)
+    block = read(model.block_encoder, x)
+    added = []
+    for i, a in enumerate(block):
+        others = [j for j in range(len(block)) if j != i]
+        scores_of_others = [similarity(model.self_attention.score, a, block[j]) for j in others]
+        chances = torch.stack([*scores_of_others, model.self_attention.nothing]).softmax(0)
+        seen = sum((chance * block[j] for chance, j in zip(chances, others, strict=False)), torch.zeros_like(a))
+        added.append(torch.relu(model.block_projection(torch.cat([a, seen, a * seen]))))
+    x = x + torch.stack(added)
+    first = read(model.first_encoder, x)
+    last = read(model.last_encoder, torch.cat([x, first], dim=1))
+    return model.first_score(first)[:, 0].log_softmax(0), model.last_score(last)[:, 0].log_softmax(0)
+
+
+@pytest.mark.parametrize("elmo", ["none", "input", "output", "both"])
+def test_bounds_are_those_of_the_equations(path, elmo) -> None:
+    examples = squad.read(path)
+    model, collate = network(examples, elmo)
+    tokens = batch(collate, examples)
+    seen = model(tokens)
+    vectors, output = model.inputs(tokens)
+    assert (output is None) == (elmo in ("none", "input"))
+    for pair in range(3):
+        rows = [(row, slice(int(tokens.lengths[row]))) for row in (2 * pair, 2 * pair + 1)]
+        outputs = None if output is None else [output[row] for row in rows]
+        expected = bounds_by_equations(model, vectors[rows[0]], vectors[rows[1]], outputs)
+        length = int(tokens.lengths[2 * pair + 1])
+        torch.testing.assert_close(seen.first[pair, :length], expected[0])
+        torch.testing.assert_close(seen.last[pair, :length], expected[1])
+        assert (seen.first[pair, length:].exp() == 0).all()
+
+
+def test_loss_is_that_any_answer_is_found(path) -> None:
+    examples = squad.read(path)
+    model, collate = network(examples)
+    tokens = batch(collate, examples)
+    first, last = (bound.exp() for bound in model(tokens))
+    q1 = (first[0, 6] + first[0, 7]).log() + last[0, 7].log()
+    q2 = first[1, 10].log() + last[1, 11].log()
+    q3 = first[2, 0].log() + last[2, 0].log()
+    torch.testing.assert_close(model.loss(tokens, examples), -(q1 + q2 + q3) / 3)
+
+
+@pytest.mark.parametrize("longest", [1, 3, 17])
+def test_candidates_are_the_best_of_all_spans(path, longest) -> None:
+    examples = squad.read(path)
+    model, collate = network(examples, max_answer=longest, n_best=9)
+    tokens = batch(collate, examples)
+    first, last = (bound.detach().exp() for bound in model(tokens))
+    for row, (example, prediction) in enumerate(zip(examples, model.decode(tokens, examples), strict=True)):
+        size = len(example.passage.tokens)
+        spans = [(a, b) for a, b in itertools.product(range(size), repeat=2) if a <= b < a + longest]
+        spans.sort(key=lambda span: -float(first[row, span[0]] * last[row, span[1]]))
+        assert [(found.first, found.last) for found in prediction.candidates] == spans[: min(9, size)]
+        begin, end = spans[0]
+        assert prediction.candidates[0].probability == pytest.approx(float(first[row, begin] * last[row, end]))
+        text = CONTEXT[example.passage.offsets[begin][0] : example.passage.offsets[end][1]]
+        assert prediction.text == prediction.candidates[0].text == text
+
+
+@pytest.mark.parametrize("elmo", ["none", "both"])
+def test_a_prediction_does_not_depend_on_its_neighbours(path, elmo) -> None:
+    examples = [*squad.read(path), squad.unlabelled([["Why"], ["So"]]), squad.unlabelled([[], ["No", "question"]])]
+    model, collate = network(examples, elmo)
+    together = model(batch(collate, examples))
+    for row, example in enumerate(examples):
+        alone = model(batch(collate, [example]))
+        size = len(example.passage.tokens)
+        torch.testing.assert_close(together.first[row, :size], alone.first[0])
+        torch.testing.assert_close(together.last[row, :size], alone.last[0])
+
+
+def test_empty_passages_and_questions_have_predictions() -> None:
+    examples = [squad.unlabelled(rows) for rows in ([[], []], [["Why", "?"], []], [[], ["So"]])]
+    model, collate = network(examples)
+    for members in ([examples[0]], examples):
+        predictions = model.decode(batch(collate, members), members)
+        assert [prediction.text for prediction in predictions] == ["", "", "So"][: len(members)]
+
+
+def test_a_tuned_bilm_is_cut_with_its_sentences(path) -> None:
+    from tiny import CONFIG as BILM
+
+    from elmo.text.batching import to_batch
+
+    examples = squad.read(path)
+    config = InputConfig(vectors_dim=4, elmo="both", tuned=True)
+    model = squad.Model(squad.Config(hidden_dim=3), Inputs(config, torch.randn(2, 4), BILM), squad.Labels()).eval()
+    characters = BILM.char_cnn.max_characters_per_token
+    collate = Collator(config, (), to_batch=lambda rows: to_batch(rows, characters))
+    together = model(batch(collate, examples))
+    for row, example in enumerate(examples):
+        alone = model(batch(collate, [example])).first[0]
+        torch.testing.assert_close(together.first[row, : len(alone)], alone)
+    model.loss(batch(collate, examples), examples).backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.inputs.bilm.parameters() if p.requires_grad)
+
+
+def test_tokens_alone_can_be_asked() -> None:
+    example = squad.unlabelled([["Who", "?"], ["Ann", "a", "naive", "man"]])
+    assert example.passage.text == "Ann a naive man"
+    assert example.passage.offsets == ((0, 3), (4, 5), (6, 11), (12, 15))
+
+
+def test_questions_without_answers_are_refused_where_answers_are_needed(path) -> None:
+    examples = squad.read(path)
+    squad.check(examples, squad.Labels(), path)
+    with pytest.raises(InputError, match="question 'x' has no answers"):
+        squad.check([*examples, squad.Example((), examples[0].passage, (), "x")], squad.Labels(), path)
+
+
+def test_scores_and_predictions_by_id(path, tmp_path) -> None:
+    examples = squad.read(path)
+    predictions = [squad.Prediction(text, ()) for text in ("In 1712.", "Tarn fed", "the mill")]
+    assert squad.score(examples, predictions) == pytest.approx({"em": 100 / 3, "f1": 100 * (1 + 2 / 3 + 0) / 3})
+    squad.write(tmp_path / "out.json", examples, predictions)
+    assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "In 1712.", "q2": "Tarn fed", "q3": "the mill"}
+
+
+def test_an_ensemble_means_probabilities() -> None:
+    def prediction(*found: tuple[str, int, float]) -> squad.Prediction:
+        candidates = tuple(squad.Candidate(text, place, place, chance) for text, place, chance in found)
+        return squad.Prediction(candidates[0].text, candidates)
+
+    members = [prediction(("a", 0, 0.6), ("b", 1, 0.4)), prediction(("b", 1, 0.5), ("c", 2, 0.1))]
+    (joined,) = squad.combine([[member] for member in members])
+    assert joined.text == "b"
+    assert [(each.text, each.probability) for each in joined.candidates] == [
+        ("b", pytest.approx(0.45)),
+        ("a", pytest.approx(0.3)),
+        ("c", pytest.approx(0.05)),
+    ]
+
+
+def planted(count: int, rng: random.Random) -> list[squad.Example]:
+    """Who does what, several in a passage; the answer is the one beside what the question asks for."""
+    names, deeds = ["Ann", "Bo", "Cy", "Di", "Ed"], ["sings", "digs", "rows", "bakes"]
+    examples = []
+    for _ in range(count):
+        pairs = list(zip(rng.sample(names, 3), rng.sample(deeds, 3), strict=True))
+        _, deed = rng.choice(pairs)
+        asked = squad.unlabelled([["Who", deed, "?"], [word for pair in pairs for word in (*pair, ".")]])
+        place = asked.passage.tokens.index(deed) - 1
+        answer = Answer(asked.passage.tokens[place], place, place)
+        examples.append(squad.Example(asked.question, asked.passage, (answer,)))
+    return examples
+
+
+def test_it_learns_which_name_stands_beside_what_is_asked_for() -> None:
+    rng = random.Random(1)
+    train, dev = planted(256, rng), planted(64, rng)
+    model, collate = network(train, hidden_dim=16, dropout=0.0)
+    model.inputs.dropout.p = 0.0
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    def f1() -> float:
+        with torch.inference_mode():
+            return squad.score(dev, model.eval().decode(batch(collate, dev), dev))["f1"]
+
+    assert f1() < 40
+    for _ in range(45):
+        members = rng.sample(train, 32)
+        optimizer.zero_grad()
+        model.train().loss(batch(collate, members), members).backward()
+        optimizer.step()
+    assert f1() > 90

@@ -1,0 +1,138 @@
+"""Semantic roles: the rules of BIO, a sentence learned by heart, and what must not matter."""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from toy_inputs import toy_inputs
+
+from elmo.errors import InputError
+from elmo.tasks import srl
+from elmo.tasks.srl import Config, Example, Labels, Model, Prediction
+
+GARDEN = ("The", "gardener", "gave", "her", "a", "pear", "and", "smiled")
+EXAMPLES = [
+    Example(GARDEN, 2, ("B-ARG0", "I-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", "O", "O"), "g", "give", "give.01", 1),
+    Example(GARDEN, 7, ("B-ARG0", "I-ARG0", "O", "O", "O", "O", "O", "B-V"), "g", "smile", "smile.01", 1),
+    Example(("Sleep", "now"), 0, ("B-V", "B-ARGM-TMP"), "s", "sleep", "sleep.01", 2),
+    Example(("Rain",), 0, ("B-V",), "r", "rain", "rain.01", 3),
+]
+SMALL = Config(n_layers=2, hidden_size=16, predicate_dim=4)
+
+
+def toy(elmo: str = "none", config: Config = SMALL) -> tuple[Model, object]:
+    collate, inputs = toy_inputs([*GARDEN, "Sleep", "now", "Rain"], elmo)
+    return Model(config, inputs, srl.labels_of(EXAMPLES)), lambda examples: collate(
+        [sentence for example in examples for sentence in srl.sentences(example)]
+    )
+
+
+@pytest.mark.parametrize("elmo", ["none", "both"])
+def test_learns_by_heart(elmo: str) -> None:
+    model, collate = toy(elmo)
+    optimizer = torch.optim.Adam(model.parameters(), 0.03)
+    for _ in range(30):
+        optimizer.zero_grad()
+        model.loss(collate(EXAMPLES), EXAMPLES).backward()
+        optimizer.step()
+    model.eval()
+    predictions = model.decode(collate(EXAMPLES), [replace(example, tags=None) for example in EXAMPLES])
+    assert [prediction.tags for prediction in predictions] == [example.tags for example in EXAMPLES]
+    assert srl.score(EXAMPLES, predictions)["f1"] == 100
+
+
+def test_the_predicate_is_seen() -> None:
+    """Two predicates of one sentence differ in nothing but the mark."""
+    model, collate = toy()
+    logits = model.eval()(collate(EXAMPLES[:2]), EXAMPLES[:2])
+    assert not torch.allclose(logits[0], logits[1])
+
+
+def test_batch_mates_do_not_matter() -> None:
+    model, collate = toy("both")
+    model.eval()
+    together = model(collate(EXAMPLES), EXAMPLES)
+    for row, example in enumerate(EXAMPLES):
+        alone = model(collate([example]), [example])
+        torch.testing.assert_close(together[row, : len(example.tokens)], alone[0], rtol=1e-4, atol=1e-5)
+    losses = [model.loss(collate([example]), [example]) for example in EXAMPLES]
+    torch.testing.assert_close(model.loss(collate(EXAMPLES), EXAMPLES), torch.stack(losses).mean())
+
+
+def test_loss_is_the_likelihood_of_the_tags() -> None:
+    model, collate = toy()
+    example = EXAMPLES[2]
+    scores = model.eval()(collate([example]), [example])[0].log_softmax(-1)
+    tags = model.labels.tags
+    expected = -sum(scores[place, tags.index(tag)] for place, tag in enumerate(example.tags or ()))
+    torch.testing.assert_close(model.loss(collate([example]), [example]), expected)
+
+
+def test_decode_is_the_best_sequence_that_keeps_the_rules() -> None:
+    """Against every sequence of three tokens, for a network that knows nothing yet."""
+    model, collate = toy()
+    torch.nn.init.normal_(model.output.weight, std=3.0)
+    tags = model.labels.tags
+    example = Example(("Sleep", "now", "Rain"), 0)
+    logits = model.eval()(collate([example]), [example])[0].detach()
+
+    def keeps_rules(sequence: tuple[str, ...]) -> bool:
+        pairs = zip(("O", *sequence), sequence, strict=False)
+        return all(tag[0] != "I" or before in (f"B{tag[1:]}", tag) for before, tag in pairs)
+
+    def value(sequence: tuple[str, ...]) -> float:
+        return sum(float(logits[place, tags.index(tag)]) for place, tag in enumerate(sequence))
+
+    best = max(filter(keeps_rules, itertools.product(tags, repeat=3)), key=value)
+    assert model.decode(collate([example]), [example]) == [Prediction(best)]
+    assert not keeps_rules(("O", "I-ARG0", "O"))
+
+
+def test_nothing_and_one_token() -> None:
+    model, collate = toy("both")
+    examples = [Example((), None, ()), Example(("Rain",), 0, ("B-V",)), Example(("unheard",), None, ("O",))]
+    model.loss(collate(examples), examples).backward()
+    assert [len(prediction.tags) for prediction in model.eval().decode(collate(examples), examples)] == [0, 1, 1]
+    empty = examples[:1]
+    assert model.decode(collate(empty), empty) == [Prediction(())]
+    assert not model.loss(collate(empty), empty)
+
+
+def test_tags_that_training_never_had(tmp_path: Path) -> None:
+    strange = [*EXAMPLES, replace(EXAMPLES[3], tags=("B-ARG7",), line=9)]
+    with pytest.raises(InputError, match=r"in\.jsonl: line 9 has the tag 'B-ARG7', which the training data never had"):
+        srl.check(strange, srl.labels_of(EXAMPLES), tmp_path / "in.jsonl")
+    srl.check(EXAMPLES, srl.labels_of(EXAMPLES), tmp_path / "in.jsonl")
+
+
+def test_score_knows_continued_arguments_and_leaves_the_predicate_out() -> None:
+    gold = Example(("a",) * 5, 0, ("B-V", "B-ARG1", "O", "B-C-ARG1", "B-ARG2"))
+    found = Prediction(("O", "B-ARG1", "O", "B-ARG1", "B-ARG2"))
+    scores = srl.score([gold], [found])
+    assert scores["recall"] == 50
+    assert scores["precision"] == pytest.approx(100 / 3)
+
+
+def test_labels_have_o() -> None:
+    assert srl.labels_of(EXAMPLES[3:]) == Labels(("B-V", "O"))
+
+
+def test_combine() -> None:
+    votes = [("B-A", "I-A", "O"), ("B-B", "I-B", "O"), ("B-B", "I-A", "O")]
+    members = [[Prediction(vote), Prediction(())] for vote in votes]
+    combined = srl.combine(members)
+    assert combined[1] == Prediction(())
+    assert combined[0].tags in [("B-A", "I-A", "O"), ("B-B", "I-B", "O")]  # token by token it were B-B I-A
+    assert srl.combine(members[:2])[0].tags == votes[0]
+    assert srl.combine([*members[1:2], *members[1:2], *members[:1]])[0].tags == votes[1]
+
+
+def test_files(tmp_path: Path) -> None:
+    """What is written is what is read, sentence by sentence, with the predicted tags."""
+    path = tmp_path / "roles.jsonl"
+    gold = [Prediction(example.tags or ()) for example in EXAMPLES]
+    srl.write(path, EXAMPLES, gold)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 3
+    assert srl.read(path) == EXAMPLES

@@ -1,0 +1,155 @@
+"""Sentiment: the biattentive network against its equations one sentence at a time, phrases, files."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmo.tasks import sst5
+from elmo.tasks.inputs import Collator, InputConfig, Inputs
+from elmo.tasks.readers_trees import Node
+
+TREES = """\
+(3 (2 The) (3 (4 (3 warm) (2 soup)) (2 (2 was) (2 (2 quite) (3 good)))))
+(1 (2 Cold) (1 (1 stale) (2 bread)))
+(4 Yes)
+"""
+CONFIG = sst5.Config(hidden_dim=3)
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> list[sst5.Example]:
+    path = tmp_path / "trees.txt"
+    path.write_text(TREES, encoding="utf-8")
+    return sst5.read(path)
+
+
+def network(examples: list[sst5.Example], config: sst5.Config = CONFIG, elmo: str = "none") -> tuple:
+    """A model without dropout of inputs, and the batch of its examples; ELMo's layers are random and of 8 numbers."""
+    from tiny import CONFIG as BILM
+
+    words = sorted({word.lower() for example in examples for word in example.tokens})
+    inputs_config = InputConfig(vectors_dim=5, elmo=elmo, dropout=0.0, elmo_dropout=0.0)
+    inputs = Inputs(inputs_config, torch.randn(len(words) + 2, 5), BILM)
+    layers = [torch.randn(3, len(example.tokens), 8).numpy() for example in examples]
+    tokens = Collator(inputs_config, words, lambda _: layers)([list(example.tokens) for example in examples])
+    return sst5.Model(config, inputs, sst5.labels_of(examples)), tokens
+
+
+def test_a_tree_is_a_sentence_with_phrases(examples) -> None:
+    assert [example.label for example in examples] == [3, 1, 4]
+    assert sst5.sentences(examples[1]) == [["Cold", "stale", "bread"]]
+    assert examples[1].phrases[0] == Node(0, 3, 1)
+    assert Node(1, 3, 1) in examples[1].phrases
+
+
+def by_equations(model: sst5.Model, vectors: torch.Tensor, output: torch.Tensor | None) -> torch.Tensor:
+    """McCann et al. 2017, sec. 5, for one sentence (T, I) without padding, and so without masks."""
+
+    def read(network, sequence):
+        ahead, _ = network.forwards[0](sequence[None])
+        back, _ = network.backwards[0](sequence[None].flip(1))
+        return torch.cat([ahead, back.flip(1)], dim=2)[0]
+
+    x = read(model.encoder, torch.relu(vectors @ model.feed_forward[0].weight.T + model.feed_forward[0].bias))
+    x = x if output is None else torch.cat([x, output], dim=1)
+    context = torch.stack([sum(w * row for w, row in zip((x @ row).softmax(0), x, strict=True)) for row in x])
+    integrated = read(model.integrator, torch.cat([x, x - context, x * context], dim=1))
+    beta = torch.stack([model.pool_scores(row)[0] for row in integrated]).softmax(0)
+    pools = [integrated.amax(0), integrated.mean(0), integrated.amin(0), beta @ integrated]
+    return model.head(torch.cat(pools)[None])[0]
+
+
+@pytest.mark.parametrize("head", ["maxout", "relu"])
+@pytest.mark.parametrize("elmo", ["none", "both"])
+def test_scores_are_those_of_the_equations(examples, head, elmo) -> None:
+    model, tokens = network(examples, sst5.Config(hidden_dim=3, head=head), elmo)
+    model.eval()
+    vectors, output = model.inputs(tokens)
+    seen = model(vectors, output, tokens.lengths)
+    for row, example in enumerate(examples):
+        own = slice(len(example.tokens))
+        expected = by_equations(model, vectors[row, own], None if output is None else output[row, own])
+        torch.testing.assert_close(seen[row], expected)
+
+
+def test_a_phrase_is_cut_from_its_sentence() -> None:
+    vectors = torch.randn(3, 6, 2)
+    seen = sst5.cut(vectors, torch.tensor([(2, 1, 4), (0, 5, 6), (2, 0, 2)]))
+    assert torch.equal(seen[0], vectors[2, 1:4])
+    assert torch.equal(seen[1, :1], vectors[0, 5:6])
+    assert torch.equal(seen[2, :2], vectors[2, :2])
+    assert not seen[1, 1:].any()
+
+
+@pytest.mark.parametrize("elmo", ["none", "both"])
+def test_phrases_are_trained_on_as_sentences_are(examples, elmo) -> None:
+    """The loss in training is the mean over the sentences and every phrase that is long enough."""
+    config = sst5.Config(3, "maxout", 4, 0.0, 0.0, (0.0, 0.0), phrases=9, phrase_tokens=2)
+    model, tokens = network(examples, config, elmo)
+    vectors, output = model.inputs(tokens)
+    losses = []
+    for row, example in enumerate(examples):
+        for number, node in enumerate(example.phrases):
+            if number == 0 or node.end - node.begin >= 2:
+                part = slice(node.begin, node.end)
+                scores = by_equations(model, vectors[row, part], None if output is None else output[row, part])
+                losses.append(-scores.log_softmax(0)[node.label])
+    assert len(losses) == 3 + 5
+    assert model.loss(tokens, examples).item() == pytest.approx(torch.stack(losses).mean().item(), abs=1e-5)
+    sentences = torch.stack([losses[0], losses[5], losses[7]]).mean().item()
+    assert model.eval().loss(tokens, examples).item() == pytest.approx(sentences, abs=1e-5)
+
+
+def test_drawn_phrases_are_few_long_and_others_each_time(examples) -> None:
+    model, _ = network(examples, sst5.Config(hidden_dim=3, phrases=2, phrase_tokens=2))
+    draws = [model._draw(examples) for _ in range(20)]
+    assert {len(draw) for draw in draws} == {3}  # two, the only one, none
+    assert all(node in examples[row].phrases[1:] and node.end - node.begin >= 2 for draw in draws for row, node in draw)
+    assert len({tuple(draw) for draw in draws}) > 1
+
+
+def test_no_phrases_by_default(examples) -> None:
+    model, _ = network(examples)
+    assert model._draw(examples) == []
+
+
+def test_predictions_carry_probabilities(examples) -> None:
+    model, tokens = network(examples)
+    for prediction in model.eval().decode(tokens, examples):
+        assert math.fsum(prediction.probabilities) == pytest.approx(1, abs=1e-5)
+        assert prediction.probabilities[prediction.label] == max(prediction.probabilities)
+
+
+def predictions(*labels: int) -> list[sst5.Prediction]:
+    return [sst5.Prediction(label, tuple(float(label == other) for other in range(5))) for label in labels]
+
+
+def test_score_is_the_percentage_of_labelled_sentences(examples) -> None:
+    assert sst5.score(examples, predictions(3, 0, 4)) == {"accuracy": pytest.approx(200 / 3)}
+    unknown = [*examples, sst5.Example(("Well",))]
+    assert sst5.score(unknown, predictions(3, 0, 4, 2)) == {"accuracy": pytest.approx(200 / 3)}
+    assert sst5.score([], []) == {"accuracy": 0}
+
+
+def test_an_ensemble_is_the_mean_of_probabilities() -> None:
+    sure, doubtful = (0.0, 0.0, 0.1, 0.9, 0.0), (0.0, 0.0, 0.6, 0.4, 0.0)
+    members = [[sst5.Prediction(3, sure)], [sst5.Prediction(2, doubtful)], [sst5.Prediction(2, doubtful)]]
+    [together] = sst5.combine(members)
+    assert together.label == 3
+    assert together.probabilities == pytest.approx((0, 0, 1.3 / 3, 1.7 / 3, 0))
+    assert sst5.combine([[], []]) == []
+
+
+def test_written_trees_have_the_predictions_at_their_roots(examples, tmp_path) -> None:
+    without_tree = sst5.Example(("Rather", "(", "dry"))
+    path = tmp_path / "out.txt"
+    sst5.write(path, [*examples, without_tree], predictions(0, 1, 2, 4))
+    written = path.read_text(encoding="utf-8").splitlines()
+    assert written[0] == "(0" + TREES.splitlines()[0][2:]
+    assert written[3] == "(4 (2 Rather) (2 -LRB-) (2 dry))"
+    again = sst5.read(path)
+    assert [example.label for example in again] == [0, 1, 2, 4]
+    assert [example.tokens for example in again] == [example.tokens for example in [*examples, without_tree]]
+    assert again[0].phrases[1:] == examples[0].phrases[1:]

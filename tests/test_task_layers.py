@@ -1,0 +1,163 @@
+"""Parts of the tasks' networks: the same result for a sentence whatever its padding and its batch mates."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from elmo.tasks.layers import (
+    Affine,
+    BiGru,
+    BiLstm,
+    FeedForward,
+    Maxout,
+    VariationalDropout,
+    attend,
+    masked_max,
+    masked_mean,
+    masked_min,
+    masked_softmax,
+    matrix_attention,
+    reading_backwards,
+    reorder,
+    tokens_mask,
+)
+
+LENGTHS = torch.tensor([4, 0, 1, 5, 2])
+
+
+def padded(size: int, dirt: float = 0.0) -> torch.Tensor:
+    """Vectors of sentences of `LENGTHS`, padded to 6 with `dirt`."""
+    vectors = torch.randn(len(LENGTHS), 6, size)
+    return torch.where(tokens_mask(LENGTHS, 6)[:, :, None], vectors, dirt)
+
+
+@pytest.mark.parametrize("kind", [BiLstm, BiGru])
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_reads_as_torch_reads_packed_sentences(kind, n_layers) -> None:
+    """torch's own network of both directions, with the same weights, on packed sentences (none of them empty)."""
+    ours = kind(3, 4, n_layers)
+    theirs = ours.forwards[0].__class__(3, 4, n_layers, batch_first=True, bidirectional=True)
+    for layer in range(n_layers):
+        for suffix, networks in (("", ours.forwards), ("_reverse", ours.backwards)):
+            for name, weights in networks[layer].named_parameters():
+                getattr(theirs, name.replace("_l0", f"_l{layer}{suffix}")).data = weights.data
+    filled = LENGTHS > 0
+    vectors = padded(3, dirt=9.0)
+    packed = pack_padded_sequence(vectors[filled], LENGTHS[filled], batch_first=True, enforce_sorted=False)
+    expected, _ = pad_packed_sequence(theirs(packed)[0], batch_first=True, total_length=6)
+    seen = ours(vectors, LENGTHS)
+    torch.testing.assert_close(seen[filled], expected)
+    assert not seen[~tokens_mask(LENGTHS, 6)].any()
+
+
+@pytest.mark.parametrize("kind", [BiLstm, BiGru])
+def test_batch_mates_and_padding_change_no_vector(kind) -> None:
+    network, vectors = kind(3, 4, 2, dropout=0.5).eval(), padded(3)
+    together = network(vectors, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = network(vectors[row : row + 1, : max(1, length)], LENGTHS[row : row + 1])
+        torch.testing.assert_close(alone[0, :length], together[row, :length])
+
+
+def test_an_lstm_remembers_at_first() -> None:
+    network = BiLstm(3, 4)
+    for direction in (network.forwards[0], network.backwards[0]):
+        assert direction.bias_ih_l0.tolist() == [0] * 4 + [1] * 4 + [0] * 8
+        assert not direction.bias_hh_l0.any()
+        for gate in direction.weight_hh_l0.split(4):
+            torch.testing.assert_close(gate @ gate.T, torch.eye(4))
+
+
+def test_reading_backwards_twice_is_reading() -> None:
+    order = reading_backwards(LENGTHS, 6)
+    assert order.tolist()[0] == [3, 2, 1, 0, 4, 5]
+    vectors = padded(2)
+    assert torch.equal(reorder(reorder(vectors, order), order), vectors)
+
+
+def test_variational_dropout_is_the_same_at_all_tokens_of_a_sentence() -> None:
+    dropout, ones = VariationalDropout(0.5), torch.ones(200, 3, 50)
+    kept = dropout(ones)
+    assert torch.equal(kept, kept[:, :1].expand_as(kept))
+    assert set(kept.unique().tolist()) == {0.0, 2.0}
+    assert kept.mean().item() == pytest.approx(1, abs=0.05)
+    assert not torch.equal(kept[0], kept[1])
+    assert torch.equal(dropout.eval()(ones), ones)
+
+
+def test_dropout_stands_before_every_layer() -> None:
+    network, vectors = BiLstm(3, 4, 2, dropout=0.5), padded(3)
+    assert not torch.equal(network(vectors, LENGTHS), network(vectors, LENGTHS))
+    assert [part.rate for part in network.dropouts] == [0.5, 0.5]
+    assert [part.rate for part in BiLstm(3, 4, 2, dropout=0.5, first_dropout=False).dropouts] == [0.0, 0.5]
+
+
+@given(st.lists(st.lists(st.floats(-30, 30, width=32), max_size=4), min_size=1, max_size=4))
+def test_masked_pools_are_those_of_the_sentence_alone(rows) -> None:
+    lengths = torch.tensor([len(row) for row in rows])
+    values = torch.full((len(rows), 5), 77.0)
+    for row, numbers in enumerate(rows):
+        values[row, : len(numbers)] = torch.tensor(numbers)
+    mask = tokens_mask(lengths, 5)
+    pools = [masked_max, masked_min, masked_mean]
+    seen = [pool(values[:, :, None], mask)[:, 0].tolist() for pool in pools]
+    weights = masked_softmax(values, mask)
+    for row, numbers in enumerate(rows):
+        expected = [np.max(numbers), np.min(numbers), np.mean(numbers)] if numbers else [0, 0, 0]
+        assert [pool[row] for pool in seen] == pytest.approx(expected, abs=1e-4)
+        powers = np.exp(np.array(numbers, np.float64))
+        exact = powers / powers.sum()
+        assert weights[row, : len(numbers)].tolist() == pytest.approx(exact.tolist(), abs=1e-5)
+        assert not weights[row, len(numbers) :].any()
+
+
+def test_no_gradient_is_lost_on_an_empty_sentence() -> None:
+    vectors, mask = padded(3).requires_grad_(), tokens_mask(LENGTHS, 6)
+    pools = [pool(vectors, mask) for pool in (masked_max, masked_min, masked_mean)]
+    scores = matrix_attention(vectors, vectors)
+    loss = sum(pool.square().sum() for pool in pools) + attend(scores, vectors, mask).square().sum()
+    loss.backward()
+    assert vectors.grad is not None
+    assert vectors.grad.isfinite().all()
+    assert not vectors.grad[1].any()
+    assert vectors.grad[0, :4].any(dim=1).all()
+
+
+def test_attention_is_the_weighted_mean_of_the_other_sentence() -> None:
+    left, right = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    mask = tokens_mask(torch.tensor([5, 2]), 5)
+    seen = attend(matrix_attention(left, right), right, mask)
+    for row, length in enumerate([5, 2]):
+        powers = np.exp(left[row].double().numpy() @ right[row, :length].double().numpy().T)
+        expected = powers / powers.sum(axis=1, keepdims=True) @ right[row, :length].double().numpy()
+        np.testing.assert_allclose(seen[row].numpy(), expected, atol=1e-5)
+
+
+def test_maxout_is_the_largest_of_its_pieces() -> None:
+    layer, vectors = Maxout(3, 2, pieces=4), torch.randn(5, 3)
+    weight, bias = layer.linear.weight.view(4, 2, 3), layer.linear.bias.view(4, 2)
+    expected = torch.stack([vectors @ weight[piece].T + bias[piece] for piece in range(4)]).amax(dim=0)
+    torch.testing.assert_close(layer(vectors), expected)
+
+
+def test_feed_forward_layers() -> None:
+    network = FeedForward(3, (5, 2), dropout=0.4, activation=nn.Tanh)
+    assert network(torch.randn(7, 3)).shape == (7, 2)
+    assert [type(part) for part in network] == [Affine, nn.Tanh, nn.Dropout] * 2
+    assert network(torch.randn(7, 3)).detach().abs().max() <= 1 / 0.6
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 3), (2, 0)])
+def test_affine_is_linear(shape: tuple[int, ...]) -> None:
+    layer, vectors = Affine(4, 5), torch.randn(*shape, 4, requires_grad=True)
+    outputs = [layer(vectors), nn.functional.linear(vectors, layer.weight, layer.bias)]
+    torch.testing.assert_close(*outputs)
+    direction = torch.randn_like(outputs[0])
+    parameters = [vectors, layer.weight, layer.bias]
+    gradients = [torch.autograd.grad((output * direction).sum(), parameters) for output in outputs]
+    for got, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(got, expected)

@@ -1,0 +1,231 @@
+"""What every task's network must do. Parametrised over the tasks; what is peculiar to one is tested beside it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytest
+import torch
+from small_tasks import SMALL, SQUAD, write_small
+from tiny import CONFIG, DIM, tiny_model, write_tiny
+from torch import nn
+
+from elmo import config as configs
+from elmo.embedding.embedder import Embedder
+from elmo.tasks import task as tasks
+from elmo.tasks import train, vectors
+from elmo.tasks.batches import BatchConfig
+from elmo.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
+from elmo.tasks.task import Task, TaskModel
+from elmo.tasks.trained import TrainedTask, predict, tokens_of
+from elmo.text.batching import to_batch
+
+CPU = torch.device("cpu")
+PLACES = ("none", "input", "output", "both")
+INPUTS = InputConfig(
+    vectors_dim=12, min_count=1, characters=CharactersConfig(4, ((3, 6),)), dropout=0.0, elmo_dropout=0.0
+)
+every_task = pytest.mark.parametrize("name", tasks.available())
+
+
+def network(name: str, examples: Sequence[Any], **inputs: Any) -> tuple[Task, TaskModel, Collator]:
+    """A small network for these examples, random but always the same, in training mode."""
+    task = tasks.find(name)
+    settings = replace(INPUTS, **inputs)
+    tokens = [token for example in examples for sentence in task.sentences(example) for token in sentence]
+    words = vectors.make(settings, tokens, [])
+    torch.manual_seed(1)
+    read = Inputs(settings, words.table, CONFIG)
+    bilm = tiny_model().bilm()
+    if read.bilm is not None:
+        read.bilm.load_state_dict(tiny_model().weights)
+    config = configs.from_dict(task.Config, SMALL[name].model)
+    model = task.Model(config, read, task.labels_of(examples))
+    layers_of = None if settings.elmo == "none" else Embedder(bilm, device="cpu").embed
+    return task, cast(TaskModel, model), Collator(settings, words.words, layers_of, to_batch)
+
+
+def steps(task: Task, model: TaskModel, collate: Collator, examples: list[Any], n: int, rate: float) -> list[float]:
+    """The losses of `n` steps on all examples, and the one after them."""
+    module = cast(nn.Module, model)
+    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=rate)
+    tokens = tokens_of(task, collate, examples, CPU)
+    losses = []
+    for _ in range(n + 1):
+        loss = model.loss(tokens, examples) + model.inputs.penalty()
+        losses.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return losses
+
+
+class Taught(NamedTuple):
+    """A network that has seen the examples of a task's file many times, and its predictions."""
+
+    task: Task
+    examples: list[Any]
+    losses: list[float]
+    before: list[Any]
+    """What it predicted at first."""
+    predictions: list[Any]
+
+
+@pytest.fixture(scope="module")
+def taught(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Taught:
+    name = request.param
+    examples = tasks.find(name).read(write_small(tmp_path_factory.mktemp("taught"), name))
+    task, model, collate = network(name, examples, elmo="both")
+    module = cast(nn.Module, model)
+    before = predict(task, module.eval(), collate, examples, BatchConfig(), CPU)
+    losses = steps(task, model, collate, examples, SMALL[name].steps, SMALL[name].rate)
+    return Taught(task, examples, losses, before, predict(task, module.eval(), collate, examples, BatchConfig(), CPU))
+
+
+every_taught = pytest.mark.parametrize("taught", tasks.available(), indirect=True)
+
+
+@pytest.fixture
+def path(tmp_path: Path, name: str) -> Path:
+    return write_small(tmp_path, name)
+
+
+@every_task
+def test_reads_its_file(name: str, path: Path) -> None:
+    task = tasks.find(name)
+    examples = task.read(path)
+    assert len(examples) == 8
+    assert name == task.NAME
+    assert all(sentence for example in examples for sentence in task.sentences(example))
+    values = json.loads(json.dumps(configs.to_dict(task.labels_of(examples))))
+    assert configs.from_dict(task.Labels, values) == task.labels_of(examples)
+
+
+@every_task
+@pytest.mark.parametrize(("elmo", "tuned"), [*((place, False) for place in PLACES), ("both", True)])
+def test_one_step_lowers_the_loss(name: str, path: Path, elmo: str, tuned: bool) -> None:
+    """With ELMo everywhere it can be; and its mixes, and a biLM that is tuned, are reached by the gradient."""
+    examples = tasks.find(name).read(path)
+    task, model, collate = network(name, examples, elmo=elmo, tuned=tuned)
+    before, after = steps(task, model, collate, examples, 1, 1e-3)
+    assert after < before
+    assert model.inputs.output_dim == (DIM if elmo in ("output", "both") else 0)
+    for mix in (model.inputs.input_mix, model.inputs.output_mix):
+        assert mix is None or (mix.gamma.grad is not None and mix.gamma.grad != 0)
+    if model.inputs.bilm is not None:
+        gradients = [p.grad for p in model.inputs.bilm.parameters()]
+        assert all(gradient is not None for gradient in gradients)
+        assert any(gradient.abs().sum() > 0 for gradient in gradients if gradient is not None)
+
+
+@every_taught
+def test_learns_eight_examples_by_heart(taught: Taught) -> None:
+    task, examples, losses, before, predictions = taught
+    assert losses[-1] < 0.2 * losses[0]
+    scores = task.score(examples, predictions)
+    assert scores[task.METRIC] == pytest.approx(100.0)
+    assert all(0 <= score <= 100 for score in scores.values())
+    assert task.score(examples, before)[task.METRIC] < 90
+
+
+@every_task
+@pytest.mark.parametrize("tuned", [False, True])
+def test_batch_mates_do_not_matter(name: str, path: Path, tuned: bool) -> None:
+    """The gradient of an example's loss, which everything in the network has a part in, and its prediction."""
+    examples = tasks.find(name).read(path)
+    task, model, collate = network(name, examples, elmo="both", tuned=tuned)
+    module = cast(nn.Module, model)
+    module.eval()
+    together = model.loss(tokens_of(task, collate, examples, CPU), examples)
+    alone = [model.loss(tokens_of(task, collate, [example], CPU), [example]) for example in examples]
+    assert float(together.detach()) == pytest.approx(float(torch.stack(alone).mean().detach()), rel=1e-5)
+    one_by_one = [predict(task, module, collate, [example], BatchConfig(), CPU)[0] for example in examples]
+    for prediction, other in zip(predict(task, module, collate, examples, BatchConfig(), CPU), one_by_one, strict=True):
+        assert_same(configs.to_dict(prediction), configs.to_dict(other))
+
+
+def assert_same(left: Any, right: Any) -> None:
+    """Equal, but for the last digits of probabilities."""
+    if isinstance(left, float):
+        assert left == pytest.approx(right, abs=1e-5)
+    elif isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left:
+            assert_same(left[key], right[key])
+    elif isinstance(left, list | tuple):
+        assert len(left) == len(right)
+        for ours, theirs in zip(left, right, strict=True):
+            assert_same(ours, theirs)
+    else:
+        assert left == right
+
+
+@every_task
+@pytest.mark.parametrize("elmo", ["none", "both"])
+def test_empty_and_one_token(name: str, path: Path, elmo: str) -> None:
+    """Alone, where a batch has no token, and beside a longer example."""
+    examples = tasks.find(name).read(path)
+    task, model, collate = network(name, examples, elmo=elmo)
+    module = cast(nn.Module, model).eval()
+    usual = task.unlabelled(SMALL[name].unlabelled)
+    short = [task.unlabelled(each) for each in SMALL[name].short]
+    for batch in ([usual], *([each] for each in short), [*short, usual]):
+        predictions = predict(task, module, collate, batch, BatchConfig(), CPU)
+        assert len(predictions) == len(batch)
+
+
+@every_taught
+def test_predictions_are_written_in_the_format_that_is_read(taught: Taught, tmp_path: Path) -> None:
+    """What is written of predictions that are all right scores 100 against them when it is read back."""
+    task, examples, _, _, predictions = taught
+    written = tmp_path / SMALL[task.NAME].file
+    task.write(written, examples, predictions)
+    if task.NAME == "squad":  # whose predictions have a format of their own: an answer by the question's id
+        answers = [answer for _, _, answer in SQUAD]
+        assert list(json.loads(written.read_text(encoding="utf-8")).values()) == answers
+        return
+    assert task.score(task.read(written), predictions)[task.METRIC] == pytest.approx(100.0)
+
+
+@every_taught
+def test_ensembles(taught: Taught) -> None:
+    """Of equal members it is what they predict; two are more than one, whose place does not matter."""
+    task, examples, _, before, predictions = taught
+    for members in ([predictions], [predictions] * 2, [before, predictions, predictions], [predictions] * 2 + [before]):
+        combined = task.combine(members)
+        assert len(combined) == len(examples)
+        if before not in members or not hasattr(before[0], "probabilities"):
+            assert task.score(examples, combined)[task.METRIC] == pytest.approx(100.0)
+
+
+@every_task
+@pytest.mark.parametrize("elmo", ["none", "both"])
+def test_trained_saved_loaded_predict_alike(name: str, path: Path, tmp_path: Path, elmo: str) -> None:
+    write_tiny(tmp_path / "bilm")
+    config = run_config(name, path, tmp_path, elmo)
+    report = train.main(config, quiet=True)
+    task = tasks.find(name)
+    examples = task.read(path)
+    trained = TrainedTask.load(tmp_path / "run")
+    scores = trained.score(examples)
+    assert scores == pytest.approx(report["seeds"][0]["dev"])
+    assert report["version"] == task.VERSION
+    assert (report["bilm"] is None) == (elmo == "none")
+    assert len(trained([task.unlabelled(SMALL[name].unlabelled)])) == 1
+
+
+def run_config(name: str, path: Path, folder: Path, elmo: str = "none", **training: Any) -> train.TaskConfig:
+    inputs = configs.to_dict(INPUTS) | {"elmo": elmo, "model": str(folder / "bilm")}
+    values = {
+        "task": name,
+        **dict.fromkeys(("train", "dev", "test"), str(path)),
+        "output": str(folder / "run"),
+        "inputs": inputs,
+        "model": SMALL[name].model,
+        "training": {"epochs": 2, "lr": 0.01} | training,
+        "batch": {"examples": 3},
+        "cache": {"folder": str(folder / "cache")},
+    }
+    return configs.from_dict(train.TaskConfig, values)

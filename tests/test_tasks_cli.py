@@ -1,0 +1,124 @@
+"""`elmo task`: every verb does its work on a small file, and what goes wrong is one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import run
+from small_tasks import write_small
+from tiny import write_tiny
+
+from elmo import config as configs
+from elmo.cli.arguments import RECIPES
+from elmo.tasks import compare
+from elmo.tasks import task as tasks
+from elmo.tasks.train import TaskConfig
+
+SMALL = (
+    "inputs.vectors_dim=6",
+    "inputs.min_count=1",
+    "inputs.characters.filters=[[2,4]]",
+    "model.hidden_dims=[6]",
+    "training.epochs=2",
+    "batch.examples=3",
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two seeds, and what it read."""
+    folder = tmp_path_factory.mktemp("cli")
+    write_tiny(folder / "bilm")
+    path = write_small(folder, "ner")
+    done = run(
+        "task", "train", "ner", "--train", path, "--dev", path, "--output", folder / "run", "--seeds", "1,2",
+        "--model", folder / "bilm", "elmo=both", f"cache.folder={folder / 'cache'}", *SMALL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "task ner, version 1" in done.stdout
+    assert "epoch 2" in done.stderr
+    return folder
+
+
+def test_list_has_every_task() -> None:
+    done = run("task", "list")
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in tasks.available())
+
+
+def test_train_writes_results(trained: Path) -> None:
+    report = json.loads((trained / "run" / "results.json").read_text(encoding="utf-8"))
+    assert [seed["seed"] for seed in report["seeds"]] == [1, 2]
+    assert report["config"]["inputs"]["elmo"] == "both"
+    assert report["bilm"]["model"] == str(trained / "bilm")
+
+
+def test_eval_of_one_and_of_an_ensemble(trained: Path) -> None:
+    seeds = [trained / "run" / f"seed-{seed}" for seed in (1, 2)]
+    one = run("task", "eval", seeds[0], trained / "small.conll", "--json")
+    result = json.loads((seeds[0] / "result.json").read_text(encoding="utf-8"))
+    assert json.loads(one.stdout)["f1"] == pytest.approx(result["dev"]["f1"])
+    both = run("task", "eval", *seeds, trained / "small.conll", "--json")
+    assert json.loads(both.stdout)["members"] == 2
+
+
+def test_predict_files_and_text(trained: Path) -> None:
+    seed, out = trained / "run" / "seed-1", trained / "out.conll"
+    done = run("task", "predict", seed, trained / "small.conll", out)
+    assert done.returncode == 0, done.stderr
+    tokens = [
+        [line.split("\t")[0] for line in path.read_text(encoding="utf-8").splitlines() if line]
+        for path in (out, trained / "small.conll")
+    ]
+    assert tokens[0] == tokens[1]
+    refused = run("task", "predict", seed, trained / "small.conll", out)
+    assert (refused.returncode, "--overwrite" in refused.stderr) == (2, True)
+    text = trained / "text.txt"
+    text.write_text("Nora sings in Oslo\n\nRain\n", encoding="utf-8")
+    assert run("task", "predict", seed, text, out, "--text", "--overwrite").returncode == 0
+    lines = out.read_text(encoding="utf-8").splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["Nora", "sings", "in", "Oslo", "", "Rain", ""]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "parsing", "--train", "a", "--dev", "b", "--output", "c"], "parsing: no such file, nor a recipe"),
+        (["train", "ner", "--train", "a", "--dev", "b"], "--output is missing"),
+        (["train", "ner", "--train", "a", "--dev", "b", "--output", "c"], "a: no such file"),
+        (["train", "ner", "--output", "c", "--resume"], "--resume needs --output"),
+        (
+            ["train", "ner", "--train", "a", "--dev", "b", "--output", "c", "elmo=everywhere"],
+            "inputs.elmo is 'everywhere'",
+        ),
+        (["train", "ner", "--train", "a", "--dev", "b", "--output", "c", "model.size=3"], "unknown key 'model.size'"),
+        (["train", "snli", "ner-wnut17", "--output", "c"], "is of the task ner, and snli is to be trained"),
+        (["eval", "nowhere", "a"], "nowhere: no trained task"),
+        (["compare", "nothing", "--output", "c"], "nothing: no such file, nor a recipe"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(tmp_path: Path, monkeypatch, arguments: list[str], message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("task", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("elmo: error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "tasks").glob("*.toml")), ids=lambda path: path.stem)
+def test_recipes_are_read(path: Path) -> None:
+    """Every recipe is a configuration of its task, names no machine's paths, and every queue names recipes."""
+    if path.stem.startswith("queue-"):
+        for row in compare.read_queue(path).rows:
+            assert (RECIPES / "tasks" / f"{row.recipe}.toml").is_file()
+            for settings in row.arms.values():
+                configs.from_dict(TaskConfig, BASE | {"task": "ner"} | configs.parse_overrides(settings))
+        return
+    config = configs.from_dict(TaskConfig, BASE | configs.load_toml(path))
+    configs.from_dict(tasks.find(config.task).Config, config.model)
+    assert not any(Path(part).is_absolute() for part in (config.train, config.dev, config.test or ""))
+
+
+BASE = {"train": "a", "dev": "b", "output": "c"}

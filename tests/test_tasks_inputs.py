@@ -1,0 +1,248 @@
+"""What a network reads: static vectors from files, ELMo's places and layers, and the cache of its layers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import CONFIG, DIM, LAYERS, tiny_model
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import Model
+from elmo.tasks import vectors
+from elmo.tasks.cache import CacheConfig, LayerCache, content_hash, limit_of, open_cache
+from elmo.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
+from elmo.text.batching import to_batch
+
+SENTENCES = [["Mia", "runs"], [], ["the", "old", "gate", "closed"], ["Mia"]]
+GLOVE = "the 0.5 -1 2\nmia 1 1 1\n. . 3 0 0\ngate 0 0 3\nthe 9 9 9\n"
+
+
+@pytest.fixture
+def embedder() -> Embedder:
+    return Embedder(tiny_model().bilm(), device="cpu")
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "vectors.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# Static vectors
+
+
+def test_vectors_of_a_file(tmp_path: Path) -> None:
+    """A word may hold a space; the first of two lines counts; unknown words have the mean."""
+    found = vectors.read(write(tmp_path, GLOVE))
+    assert found.words == ("the", "mia", ". .", "gate")
+    rows = [[0.5, -1, 2], [1, 1, 1], [3, 0, 0], [0, 0, 3]]
+    expected = [[0, 0, 0], np.mean(rows, axis=0).tolist(), *rows]
+    assert torch.equal(found.table, torch.tensor(expected, dtype=torch.float32))
+    assert vectors.read(write(tmp_path, "4 3\n" + GLOVE)).words == found.words
+
+
+def test_vectors_of_words_that_are_there(tmp_path: Path) -> None:
+    path = str(write(tmp_path, GLOVE))
+    made = vectors.make(InputConfig(vectors=path), ["Mia", "sleeps"], ["GATE"])
+    assert made.words == ("mia", "gate")
+    assert vectors.make(InputConfig(vectors=path, lowercase=False), ["Mia", "the"], []).words == ("the",)
+    assert len(vectors.make(InputConfig(vectors=path, all_vectors=True), ["Mia"], []).words) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("the 1 2 3\nmia 1 2\n", "line 2 has 2 numbers after its word, and the first line has 3"),
+        ("the 1 2 3\nmia 1 x 3\n", "line 2: could not convert string to float: 'x'"),
+        ("the 1 2 3\nmia 1 nan 3\n", "line 2 has a number that is not finite"),
+        ("the\n", "line 1 is 'the'; a word and the numbers"),
+        ("", "no vectors in it"),
+    ],
+)
+def test_damaged_vectors_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=rf"vectors\.txt: {message}"):
+        vectors.read(write(tmp_path, text))
+
+
+def test_no_word_has_a_vector(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none of the 1 words of the examples"):
+        vectors.make(InputConfig(vectors=str(write(tmp_path, GLOVE))), ["Porto"], [])
+
+
+def test_learned_vectors_are_of_words_of_the_training_examples_that_are_not_rare() -> None:
+    made = vectors.make(InputConfig(vectors_dim=5), ["a", "B", "b", "c", "a"], ["d", "d"])
+    assert made.words == ("a", "b")
+    assert made.table.shape == (4, 5)
+
+
+# Inputs
+
+
+def inputs(embedder: Embedder, config: InputConfig) -> tuple[Inputs, Collator]:
+    torch.manual_seed(3)
+    made = Inputs(config, torch.randn(4, 5), CONFIG)
+    if made.bilm is not None:
+        made.bilm.load_state_dict(tiny_model().weights)
+    return made.eval(), Collator(config, ["mia", "gate"], embedder.embed, to_batch)
+
+
+def test_tokens(embedder: Embedder) -> None:
+    _, collate = inputs(embedder, InputConfig(elmo="input", characters=CharactersConfig()))
+    tokens = collate(SENTENCES)
+    assert tokens.word_ids.tolist() == [[2, 1, 0, 0], [0, 0, 0, 0], [1, 1, 3, 1], [2, 0, 0, 0]]
+    assert tokens.mask.sum(1).tolist() == tokens.lengths.tolist() == [2, 0, 4, 1]
+    assert tokens.layers is not None
+    for row, expected in enumerate(embedder.embed(SENTENCES)):
+        found = tokens.layers[:, row].numpy()
+        np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
+        assert not found[:, expected.shape[1] :].any()
+    assert collate([[]]).word_ids.shape == (1, 1)
+
+
+@pytest.mark.parametrize("place", ["none", "input", "output", "both"])
+def test_places(embedder: Embedder, place: str) -> None:
+    read, collate = inputs(embedder, InputConfig(elmo=place, characters=CharactersConfig()))  # type: ignore[arg-type]
+    vectors_, output = read(collate(SENTENCES))
+    assert read.dim == vectors_.shape[2] == 5 + 128 + (DIM if place in ("input", "both") else 0)
+    assert read.output_dim == (0 if output is None else output.shape[2]) == (DIM if place in ("output", "both") else 0)
+    mask = collate(SENTENCES).mask
+    assert not vectors_[~mask].any()
+    assert output is None or not output[~mask].any()
+
+
+@pytest.mark.parametrize(
+    ("layers", "weights"), [("mix", [1 / 3] * 3), ("average", [1 / 3] * 3), ("top", [0, 0, 1]), ("types", [1, 0, 0])]
+)
+@pytest.mark.parametrize("tuned", [False, True])
+def test_layers(embedder: Embedder, layers: str, weights: list[float], tuned: bool) -> None:
+    """Frozen or tuned: gamma times the weighted layers that the embedder gives."""
+    read, collate = inputs(embedder, InputConfig(elmo="output", layers=layers, tuned=tuned))  # type: ignore[arg-type]
+    assert read.output_mix is not None
+    with torch.no_grad():
+        read.output_mix.gamma.fill_(2.0)
+    output = read(collate(SENTENCES))[1]
+    assert output is not None
+    for row, expected in enumerate(embedder.embed(SENTENCES)):
+        wanted = 2 * np.einsum("n,ntd->td", weights, expected)
+        np.testing.assert_allclose(output[row, : len(wanted)].detach().numpy(), wanted, atol=1e-5)
+    assert read.output_mix.scalars.requires_grad == (layers == "mix")
+
+
+def test_penalty_is_that_of_both_mixes(embedder: Embedder) -> None:
+    read, _ = inputs(embedder, InputConfig(elmo="both", penalty=0.5))
+    assert read.input_mix is not None
+    assert read.output_mix is not None
+    with torch.no_grad():
+        read.input_mix.scalars.copy_(torch.tensor([1.0, -2.0, 0.0]))
+        read.output_mix.scalars.copy_(torch.tensor([0.0, 0.0, 3.0]))
+    assert float(read.penalty().detach()) == pytest.approx(0.5 * (5 + 9))
+
+
+def test_gamma_may_be_fixed(embedder: Embedder) -> None:
+    read, _ = inputs(embedder, InputConfig(elmo="both", gamma="fixed"))
+    assert {name for name, p in read.named_parameters() if not p.requires_grad} >= {
+        "input_mix.gamma",
+        "output_mix.gamma",
+    }
+
+
+def test_layer_norm_is_of_every_token(embedder: Embedder) -> None:
+    read, collate = inputs(embedder, InputConfig(elmo="output", layer_norm=True, layers="top"))
+    output = read(collate([["Mia", "runs"]]))[1]
+    assert output is not None
+    assert output.mean(-1).abs().max() < 1e-6
+    assert torch.allclose(output.square().mean(-1), torch.ones(1, 2), atol=1e-3)
+    alone, beside = (read(collate(each))[1] for each in ([["Mia"]], [["Mia"], ["the", "gate"]]))
+    assert torch.allclose(alone[0, 0], beside[0, 0], atol=1e-6)
+
+
+# The cache
+
+
+class Counting(Embedder):
+    """An embedder that says what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(tiny_model().bilm(), device="cpu")
+        self.read: list[list[str]] = []
+
+    def embed_stream(self, sentences: Iterable[Sequence[str]], *options: Any) -> Iterator[np.ndarray]:
+        listed = [list(sentence) for sentence in sentences]
+        self.read += listed
+        return super().embed_stream(listed, *options)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_every_sentence_is_read_once(tmp_path: Path, embedder: Embedder, dtype: str, monkeypatch) -> None:
+    """By the runs of a model together, across shards; what is read back is what the model gives, rounded."""
+    monkeypatch.setattr("elmo.tasks.cache.SHARD_BYTES", 3 * LAYERS * DIM * np.dtype(dtype).itemsize)
+    counting = Counting()
+    first = LayerCache(tmp_path / "layers", counting, dtype)
+    told: list[tuple[int, int]] = []
+    assert first.add([*SENTENCES, *SENTENCES], 10**9, lambda *done: told.append(done)) == 7
+    assert told[-1] == (7, 7)
+    assert len(list((tmp_path / "layers").glob("*.index.npz"))) > 1
+    second = LayerCache(tmp_path / "layers", counting, dtype)  # type: ignore[arg-type]
+    assert second.add(SENTENCES, 10**9) == 0
+    expected = [array.astype(dtype).astype(np.float32) for array in embedder.embed(SENTENCES)]
+    for found, wanted in zip(second(SENTENCES), expected, strict=True):
+        # The last digit depends on what is read beside a sentence; a unit of float16 is 2e-3 of a number of 2 to 4.
+        np.testing.assert_allclose(np.asarray(found, np.float32), wanted, atol=2e-3 if dtype == "float16" else 1e-6)
+    assert len(counting.read) == len(SENTENCES)
+    new = [["a", "new", "one"]]
+    computed = second(new)[0]
+    assert np.array_equal(computed, computed.astype(dtype)), "as it would be read back"
+    np.testing.assert_allclose(computed, embedder.embed(new)[0], atol=2e-3 if dtype == "float16" else 1e-6)
+    assert second.missing(new) == new, "what is not added is not kept"
+
+
+def test_what_is_too_much_is_refused_before_it_is_computed(tmp_path: Path) -> None:
+    counting = Counting()
+    layers = LayerCache(tmp_path / "layers", counting)
+    needed = 7 * LAYERS * DIM * 2
+    with pytest.raises(InputError, match=rf"{needed:,} bytes of layers .* cache\.limit \({needed - 1:,}\)"):
+        layers.add(SENTENCES, needed - 1)
+    assert not counting.read
+    assert not (tmp_path / "layers").exists()
+    assert layers.add(SENTENCES, needed) == 7
+    assert limit_of(CacheConfig(limit="2GB")) == 2 * 10**9
+
+
+def test_a_broken_write_leaves_nothing(tmp_path: Path, embedder: Embedder) -> None:
+    layers = LayerCache(tmp_path, embedder)
+    layers._rounded = lambda array: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    with pytest.raises(ZeroDivisionError):
+        layers.add(SENTENCES, 10**9)
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_shards_are_refused(tmp_path: Path, embedder: Embedder) -> None:
+    LayerCache(tmp_path, embedder).add(SENTENCES, 10**9)
+    (file,) = tmp_path.glob("*.layers.npy")
+    file.write_bytes(file.read_bytes()[:-4])
+    with pytest.raises(InputError, match=r"index\.npz: .*remove the folder"):
+        LayerCache(tmp_path, embedder)
+
+
+def test_numbers_that_float16_cannot_hold(tmp_path: Path, embedder: Embedder) -> None:
+    layers = LayerCache(tmp_path, embedder)
+    with pytest.raises(InputError, match=r"numbers up to 1e\+05, which float16 cannot hold.*float32"):
+        layers._rounded(np.array([1.0, -1e5], np.float32))
+
+
+def test_models_have_caches_of_their_own(tmp_path: Path, embedder: Embedder) -> None:
+    model, other = tiny_model(), tiny_model(seed=1)
+    changed = Model(model.config, {name: w.clone() for name, w in model.weights.items()})
+    assert content_hash(model) == content_hash(changed) != content_hash(other)
+    next(iter(changed.weights.values())).view(-1)[0] += 1e-6
+    assert content_hash(changed) != content_hash(model)
+    folders = {
+        open_cache(CacheConfig(str(tmp_path), dtype), content_hash(each), embedder).folder
+        for dtype in ("float16", "float32")
+        for each in (model, other)
+    }
+    assert len(folders) == 4

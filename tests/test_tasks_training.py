@@ -1,0 +1,238 @@
+"""Runs of a task: exact resume, several seeds, early stopping, what goes where, and the queue that compares."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from small_tasks import write_small
+from tiny import write_tiny
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.tasks import batches, compare, train
+from elmo.tasks.batches import BatchConfig
+from elmo.tasks.trained import TrainedTask
+from elmo.training.epochs import EpochConfig, State, _after_epoch
+
+INPUTS = {
+    "vectors_dim": 6,
+    "min_count": 1,
+    "characters": {"embedding_dim": 3, "filters": [[2, 4]]},
+    "elmo": "input",
+}
+
+
+def run_config(folder: Path, name: str = "run", **values: object) -> train.TaskConfig:
+    """A small run of NER; with dropout, so that random numbers matter."""
+    (folder / "bilm").exists() or write_tiny(folder / "bilm")
+    path = str(write_small(folder, "ner"))
+    base = {
+        "task": "ner",
+        **dict.fromkeys(("train", "dev", "test"), path),
+        "output": str(folder / name),
+        "inputs": INPUTS | {"model": str(folder / "bilm")},
+        "model": {"hidden_dims": [6]},
+        "training": {"epochs": 4, "lr": 0.01, "checkpoint_minutes": 0.0},
+        "batch": {"examples": 3},
+        "cache": {"folder": str(folder / "cache")},
+    }
+    return configs.from_dict(train.TaskConfig, configs.merge(base, values))
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    return {name: tensor.numpy().tobytes() for name, tensor in load_file(folder / "model.safetensors").items()}
+
+
+def scores(folder: Path) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "time"} for line in lines]
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("step", [1, 3, 7])
+def test_a_run_that_was_cut_gives_the_same_weights(tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After any step, and with a checkpoint of any age: in an epoch and between two."""
+    whole, cut = run_config(tmp_path), run_config(tmp_path, "cut")
+    train.main(whole, quiet=True)
+
+    from elmo.training import epochs
+
+    real, calls = epochs._step, []
+
+    def dying(*arguments: object) -> State:
+        if len(calls) == step:
+            raise Killed
+        calls.append(1)
+        return real(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(epochs, "_step", dying)
+        with pytest.raises(Killed):
+            train.main(cut, quiet=True)
+    with pytest.raises(InputError, match="--resume"):
+        train.main(cut, quiet=True)
+    train.main(cut, resume=True, quiet=True)
+    assert weights(tmp_path / "cut" / "seed-1") == weights(tmp_path / "run" / "seed-1")
+    assert scores(tmp_path / "cut" / "seed-1") == scores(tmp_path / "run" / "seed-1")
+    assert not (tmp_path / "cut" / "seed-1" / "checkpoints").exists()
+
+
+def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
+    """SIGKILL, at whatever step it comes."""
+    config = run_config(tmp_path, training={"epochs": 12, "patience": 0})
+    program = "import sys, json; from elmo import config; from elmo.tasks import train\n"
+    program += "train.main(config.from_dict(train.TaskConfig, json.load(open(sys.argv[1]))), quiet=True)"
+    file = tmp_path / "config.json"
+    killed = dataclasses.replace(config, output=str(tmp_path / "killed"))
+    file.write_text(configs.to_json(killed), encoding="utf-8")
+    process = subprocess.Popen([sys.executable, "-c", program, str(file)], env=os.environ | {"OMP_NUM_THREADS": "1"})
+    checkpoints = tmp_path / "killed" / "seed-1" / "checkpoints"
+    while not list(checkpoints.glob("step-*")) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it was done before it could be killed"
+    train.main(killed, resume=True, quiet=True)
+    train.main(config, quiet=True)
+    assert weights(tmp_path / "killed" / "seed-1") == weights(tmp_path / "run" / "seed-1")
+
+
+def test_seeds_differ_and_are_summed_up(tmp_path: Path) -> None:
+    report = train.main(run_config(tmp_path, seeds=[1, 2]), quiet=True)
+    assert weights(tmp_path / "run" / "seed-1") != weights(tmp_path / "run" / "seed-2")
+    ours = [seed["test"]["f1"] for seed in report["seeds"]]
+    assert report["summary"]["test"]["f1"]["mean"] == pytest.approx(sum(ours) / 2)
+    assert report["summary"]["test"]["f1"]["std"] == pytest.approx(abs(ours[0] - ours[1]) / 2**0.5)
+    again = train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
+    assert again == report == json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
+    with pytest.raises(InputError, match=r"inputs was .*'elmo': 'input'.* now it is .*'none'"):
+        train.main(run_config(tmp_path, seeds=[1, 2], inputs={"elmo": "none"}), resume=True, quiet=True)
+
+
+def test_the_best_epoch_is_kept(tmp_path: Path) -> None:
+    train.main(run_config(tmp_path, training={"epochs": 12, "patience": 0}), quiet=True)
+    folder = tmp_path / "run" / "seed-1"
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    by_epoch = [line["f1"] for line in scores(folder)]
+    assert result["dev"]["f1"] == max(by_epoch)
+    assert result["best_epoch"] == 1 + by_epoch.index(max(by_epoch))
+
+
+def test_early_stopping_and_decay() -> None:
+    config = EpochConfig(epochs=10, patience=3, decay=0.5, decay_patience=2, lr=1.0)
+    state, rates = State(1.0), []
+    for score in (10.0, 30.0, 20.0, 30.0, 5.0, 50.0):
+        state = _after_epoch(state, score, config)
+        rates.append(state.rate)
+        if state.stopped:
+            break
+    assert (state.stopped, state.epoch, state.best_epoch, state.best) == ("patience", 5, 2, 30.0)
+    assert rates == [1.0, 1.0, 1.0, 0.5, 0.5]
+
+
+def test_a_limit_of_time_cuts_the_epoch(tmp_path: Path) -> None:
+    report = train.main(run_config(tmp_path, training={"minutes": 0.0}), quiet=True)
+    assert (report["seeds"][0]["stopped"], report["seeds"][0]["steps"]) == ("minutes", 1)
+
+
+def test_batches_hold_every_example_once() -> None:
+    sizes = [3, 50, 7, 7, 1, 9, 30, 2, 0, 12] * 9
+    config = BatchConfig(examples=4, tokens=40)
+    for found in (batches.shuffled(sizes, config, 1, 0), batches.by_length(sizes, config)):
+        assert sorted(number for batch in found for number in batch) == list(range(len(sizes)))
+        for batch in found:
+            assert len(batch) <= 4
+            assert len(batch) == 1 or len(batch) * max(sizes[number] for number in batch) <= 40
+    assert batches.shuffled(sizes, config, 1, 0) == batches.shuffled(sizes, config, 1, 0)
+    assert batches.shuffled(sizes, config, 1, 0) != batches.shuffled(sizes, config, 1, 1)
+    assert batches.shuffled(sizes, config, 1, 0) != batches.shuffled(sizes, config, 2, 0)
+
+
+def test_a_tag_that_training_never_had(tmp_path: Path) -> None:
+    other = tmp_path / "dev.conll"
+    other.write_text("Mia\tB-person\n\nRun\tO\nfar\tB-sport\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"dev\.conll: line 4 has the tag 'B-sport'.*B-person.*train on"):
+        train.main(run_config(tmp_path, dev=str(other)), quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_bilm_is_refused(tmp_path: Path) -> None:
+    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+    write_tiny(tmp_path / "other", seed=5)
+    with pytest.raises(InputError, match=r"was trained with a biLM of sha256 .* give the biLM"):
+        TrainedTask.load(tmp_path / "run", bilm=str(tmp_path / "other"))
+    assert TrainedTask.load(tmp_path / "run", bilm=str(tmp_path / "bilm"))
+
+
+def test_a_damaged_run_is_refused_in_one_line(tmp_path: Path) -> None:
+    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+    file = tmp_path / "run" / "seed-1" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(InputError, match=r"model\.safetensors: damaged"):
+        TrainedTask.load(tmp_path / "run")
+    with pytest.raises(InputError, match="no trained task"):
+        TrainedTask.load(tmp_path)
+
+
+def test_data_are_found_in_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "root" / "ner").mkdir(parents=True)
+    here = tmp_path / "root" / "ner" / "x.conll"
+    here.touch()
+    assert train.resolve("ner/x.conll", str(tmp_path / "root")) == here
+    monkeypatch.setenv("ELMO_DATA", str(tmp_path / "root"))
+    assert train.resolve("ner/x.conll", None) == here
+    monkeypatch.delenv("ELMO_DATA")
+    with pytest.raises(InputError, match="ELMO_DATA"):
+        train.read_examples(train.tasks.find("ner"), "ner/x.conll", None)
+
+
+QUEUE = """
+[[rows]]
+name = "small"
+title = "NER, small"
+recipe = "recipe"
+seeds = [1, 2]
+arms = { none = ["inputs.elmo=none"], input = [] }
+"""
+
+
+def test_a_queue_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    values = configs.to_dict(run_config(tmp_path, training={"epochs": 2}))
+    recipe = {key: value for key, value in values.items() if value is not None}
+    (tmp_path / "queue.toml").write_text(QUEUE, encoding="utf-8")
+    queue = compare.read_queue(tmp_path / "queue.toml")
+    shown: list[str] = []
+
+    def stopping(line: str) -> None:
+        shown.append(line)
+        if len(shown) == 5:  # a third run is about to begin
+            raise KeyboardInterrupt
+
+    def loaded(path: Path) -> dict:
+        return recipe
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare.configs, "load_toml", loaded)
+        with pytest.raises(KeyboardInterrupt):
+            compare.run(queue, tmp_path / "out", Path, {}, True, stopping)
+        done = ["small, none, seed 1", "small, input, seed 1", "small, none, seed 2"]
+        assert [line.partition(":")[0] for line in shown[::2]] == done
+        rest: list[str] = []
+        compare.run(queue, tmp_path / "out", Path, {}, True, rest.append)
+        assert [line.partition(":")[0] for line in rest[::2]] == ["small, none, seed 2", "small, input, seed 2"]
+        assert (compare.run(queue, tmp_path / "out", Path, {}, True, rest.append), len(rest)) == (None, 4)
+    rows = json.loads((tmp_path / "out" / "table.json").read_text(encoding="utf-8"))
+    assert [(row["arm"], row["seeds"]) for row in rows] == [("none", [1, 2]), ("input", [1, 2])]
+    base, ours = rows[0]["mean"], rows[1]["mean"]
+    assert rows[1]["absolute"] == pytest.approx(ours - base)
+    assert rows[1]["relative_error_reduction"] == pytest.approx(100 * (ours - base) / (100 - base))
+    assert "| NER, small | test f1 | input |" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
