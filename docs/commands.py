@@ -28,6 +28,7 @@ COMMANDS = (
     ("task", "train"),
     ("task", "eval"),
     ("task", "predict"),
+    ("task", "sentences"),
     ("task", "compare"),
     ("bench",),
     ("demo",),

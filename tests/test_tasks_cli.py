@@ -10,7 +10,7 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.cli.arguments import RECIPES
-from elmo.tasks import compare
+from elmo.tasks import compare, ner
 from elmo.tasks import task as tasks
 from elmo.tasks.train import TaskConfig
 
@@ -51,6 +51,16 @@ def test_train_writes_results(trained: Path) -> None:
     assert [seed["seed"] for seed in report["seeds"]] == [1, 2]
     assert report["config"]["inputs"]["elmo"] == "both"
     assert report["bilm"]["model"] == str(trained / "bilm")
+
+
+def test_sentences_are_written_once_each_and_without_labels(trained: Path, tmp_path: Path) -> None:
+    done = run("task", "sentences", "ner", trained / "small.conll", tmp_path / "text.txt")
+    assert done.returncode == 0, done.stderr
+    sentences = [" ".join(example.tokens) for example in ner.read(trained / "small.conll")]
+    assert (tmp_path / "text.txt").read_text(encoding="utf-8").splitlines() == list(dict.fromkeys(sentences))
+    again = run("task", "sentences", "ner", trained / "small.conll", tmp_path / "text.txt")
+    assert again.returncode == 2
+    assert "exists" in again.stderr
 
 
 def test_eval_of_one_and_of_an_ensemble(trained: Path) -> None:
@@ -110,7 +120,7 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, monkeypatch, arguments: lis
 @pytest.mark.parametrize("path", sorted((RECIPES / "tasks").glob("*.toml")), ids=lambda path: path.stem)
 def test_recipes_are_read(path: Path) -> None:
     """Every recipe is a configuration of its task, names no machine's paths, and every queue names recipes."""
-    if path.stem.startswith("queue-"):
+    if path.stem.startswith("queue"):
         for row in compare.read_queue(path).rows:
             assert (RECIPES / "tasks" / f"{row.recipe}.toml").is_file()
             for settings in row.arms.values():

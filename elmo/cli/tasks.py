@@ -23,6 +23,11 @@ def add_verbs(verbs: Any) -> None:
     _add_eval(tasks)
     _add_predict(tasks)
     _add_compare(tasks)
+    sentences = add_verb(tasks, "sentences", sentences_verb, "write the text of examples, to fine-tune a biLM on it")
+    sentences.add_argument("task", metavar="NAME", help="as elmo task list has them")
+    sentences.add_argument("input", help="examples, in the task's format")
+    sentences.add_argument("output", help="the text: a sentence a line, each once, tokens between spaces")
+    sentences.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
 
 
 def _add_train(tasks: Any) -> None:
@@ -72,7 +77,7 @@ def _add_trained(parser: argparse.ArgumentParser) -> None:
 
 def _add_compare(tasks: Any) -> None:
     compare = add_verb(tasks, "compare", compare_verb, "train a queue of tasks, arms and seeds, and write their table")
-    compare.add_argument("queue", help="a TOML file, or a queue of the package such as queue-ner")
+    compare.add_argument("queue", help="a TOML file, or a queue of the package: queue")
     compare.add_argument("--output", required=True, metavar="FOLDER", help="where runs and tables go; goes on there")
     compare.add_argument("--data", metavar="FOLDER", help="where the recipes' files are (default: ELMO_DATA)")
     compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
@@ -182,10 +187,20 @@ def predict_verb(arguments: argparse.Namespace) -> None:
     else:
         examples = task.read(Path(arguments.input))
     predictions = trained.ensemble(members, examples)
-    if arguments.overwrite:
-        output.unlink(missing_ok=True)
     task.write(output, examples, predictions)
     print(f"{output}: {len(predictions):,} predictions of the task {task.NAME}, version {task.VERSION}")
+
+
+def sentences_verb(arguments: argparse.Namespace) -> None:
+    from elmo.formats.whole import whole
+    from elmo.tasks import task as tasks
+
+    task, output = tasks.find(arguments.task), Path(arguments.output)
+    examples = task.read(Path(arguments.input))
+    lines = dict.fromkeys(" ".join(sentence) for example in examples for sentence in task.sentences(example))
+    with whole(output, arguments.overwrite) as temporary:
+        temporary.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
+    print(f"{output}: {len(lines):,} sentences of {len(examples):,} examples")
 
 
 def compare_verb(arguments: argparse.Namespace) -> None:

@@ -152,4 +152,4 @@ def _majority(members: Sequence[tuple[str, ...]]) -> Prediction:
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
     """Tokens and predicted tags, as BIO."""
     pairs = zip(examples, predictions, strict=True)
-    readers.write_conll(path, [(example.tokens, prediction.tags) for example, prediction in pairs])
+    readers.write_conll(path, [(example.tokens, prediction.tags) for example, prediction in pairs], overwrite=True)

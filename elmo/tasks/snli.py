@@ -189,4 +189,4 @@ def write(path: Path, examples: Sequence[Example], predictions: Sequence[Predict
     for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1):
         premise, hypothesis = example.texts or (" ".join(example.premise), " ".join(example.hypothesis))
         pairs.append(Pair(premise, hypothesis, prediction.label, line))
-    write_snli(path, pairs)
+    write_snli(path, pairs, overwrite=True)

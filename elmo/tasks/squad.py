@@ -264,7 +264,7 @@ def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
     """The predicted text of every question's id, as SQuAD's script reads it."""
     pairs = zip(examples, predictions, strict=True)
-    write_squad(path, {example.id: prediction.text for example, prediction in pairs})
+    write_squad(path, {example.id: prediction.text for example, prediction in pairs}, overwrite=True)
 
 
 def _rows(tokens: Tokens, first: int) -> Tokens:

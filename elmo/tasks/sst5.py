@@ -223,7 +223,7 @@ def write(path: Path, examples: Sequence[Example], predictions: Sequence[Predict
         Tree(example.tokens, (Node(0, len(example.tokens), prediction.label), *_below(example)), line)
         for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1)
     ]
-    write_trees(path, trees)
+    write_trees(path, trees, overwrite=True)
 
 
 def _below(example: Example) -> tuple[Node, ...]:

@@ -78,7 +78,7 @@ class Task(Protocol):
         ...
 
     def write(self, path: Path, examples: Sequence[Any], predictions: Sequence[Any]) -> None:
-        """The standard format, with the predictions in the place of gold labels."""
+        """The standard format, with the predictions in the place of gold labels; replaces what is there."""
         ...
 
 
