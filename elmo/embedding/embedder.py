@@ -64,7 +64,7 @@ class Embedder:
     `precision` is that of the matrix products. On a CPU the weights are packed for them; `library` forces one.
 
     `memory` is how many bytes the vectors in work may take; besides them there are the model, 32 MB of known words,
-    what the encoder needs for 512 words, and the array of a long sentence. `batch_tokens` is worked out from it unless
+    what the encoder needs for 128 words, and the array of a long sentence. `batch_tokens` is worked out from it unless
     it is given: the tokens that are read at once; a longer sentence is read in parts. With `release` the weights of
     `bilm` are given up while they are packed for a CPU: half the memory, and `bilm` is of no use any more.
     """

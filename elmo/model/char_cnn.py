@@ -49,7 +49,7 @@ class CharCnnConfig:
         return sum(count for _, count in self.filters)
 
 
-WORDS = 512
+WORDS = 128
 """Words that a packed encoder takes at once: what it needs in between stays in the cache, and memory is bounded."""
 
 

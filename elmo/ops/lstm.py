@@ -18,7 +18,7 @@ from elmo.ops.parallel import both
 from elmo.ops.precision import product_dtype
 from elmo.ops.products import Library, Precision, Product, TorchProduct, pack, product
 
-ROWS_AT_ONCE = 256
+READ_AT_ONCE, TRAINED_AT_ONCE = 128, 256
 """Rows of the input product taken at once: they stay in the cache until they are used."""
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
@@ -151,7 +151,7 @@ def _read(
 ) -> None:
     """One direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
     steps, rows = inputs.shape[:2]
-    chunk = max(1, ROWS_AT_ONCE // max(1, rows))
+    chunk = max(1, READ_AT_ONCE // max(1, rows))
     forget = None if keep is None else [(~kept).nonzero().squeeze(1) for kept in keep.cpu()]
     for start in range(0, steps, chunk):
         part = inputs[start : start + chunk, : rows if active is None else active[start]]
@@ -290,7 +290,7 @@ def _read_and_trace(
     dtype = weights.input.dtype
     to_input, to_state = _ready(weights.input), _ready(weights.state)
     bias = _ready(bias[:, :, None], clips.forget_bias).mT.to(dtype)
-    chunk = max(1, ROWS_AT_ONCE // max(1, rows))
+    chunk = max(1, TRAINED_AT_ONCE // max(1, rows))
     products = inputs.new_empty(0)
     for t in range(steps):
         if t % chunk == 0:
