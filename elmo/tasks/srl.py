@@ -98,13 +98,23 @@ def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
 
 
 def labels_of(examples: Sequence[Example]) -> Labels:
-    """The tags of the training examples; O is always one."""
-    return Labels(tuple(sorted({"O"}.union(*(example.tags or () for example in examples)))))
+    """O, and both tags of every role of the examples."""
+    roles = {tag[2:] for example in examples for tag in example.tags or () if tag != "O"}
+    return Labels(("O", *(f"{prefix}-{role}" for role in sorted(roles) for prefix in "BI")))
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError where the file has a tag that the training data never had."""
-    readers.check_known(((each.line, tag) for each in examples for tag in each.tags or ()), labels.tags, path)
+    """Raises InputError where the file has a role that the training data never had.
+
+    A reference to a known role or a further piece of it (R-, C-) is let through, though it cannot be predicted where
+    it is new: the official test sets have such rarities.
+    """
+    roles = ((each.line, _plain(tag)) for each in examples for tag in each.tags or () if tag != "O")
+    readers.check_known(roles, {_plain(tag) for tag in labels.tags if tag != "O"}, path, "role")
+
+
+def _plain(tag: str) -> str:
+    return tag[2:].removeprefix("R-").removeprefix("C-")
 
 
 class Model(nn.Module):
