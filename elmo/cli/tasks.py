@@ -108,7 +108,7 @@ def train_verb(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(report, indent=2))
         return
-    print(f"task {report['task']}, version {report['version']}: {made.output}/{train.RESULTS}")
+    print(f"task {report['task']}, version {report['version']}: {Path(made.output) / train.RESULTS}")
     rows = [
         [part, name, f"{numbers['mean']:.2f}", f"{numbers['std']:.2f}", str(len(report["seeds"]))]
         for part, scores in report["summary"].items()

@@ -1,10 +1,9 @@
-"""Entailment between two sentences: the enhanced sequential inference model, ESIM (Chen et al. 2017, sec. 3), on SNLI
-(Bowman et al. 2015).
+"""Entailment between two sentences: the enhanced sequential inference model, ESIM (Chen et al. 2017, sec. 3).
 
-A biLSTM encodes both sentences; every token is aligned with the other sentence by attention; what a token says is
-compared with what it is aligned with, `[a; a~; a - a~; a * a~]`, projected, read by a second biLSTM, and pooled by mean
-and maximum over each sentence. ELMo at the output is put beside the first biLSTM's vectors, before the attention
-(Peters et al. 2018, supplement).
+For SNLI (Bowman et al. 2015). A biLSTM encodes both sentences; every token is aligned with the other sentence by
+attention; what a token says is compared with what it is aligned with, `[a; a~; a - a~; a * a~]`, projected, read by a
+second biLSTM, and pooled by mean and maximum over each sentence. ELMo at the output is put beside the first biLSTM's
+vectors, before the attention (Peters et al. 2018, supplement).
 """
 
 from collections.abc import Callable, Sequence

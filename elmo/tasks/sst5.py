@@ -1,5 +1,6 @@
-"""Sentiment in five classes: the biattentive classification network of McCann et al. (2017, sec. 5) on the Stanford
-Sentiment Treebank (Socher et al. 2013), as the ELMo paper's supplement uses it.
+"""Sentiment in five classes: the biattentive classification network (McCann et al. 2017, sec. 5).
+
+For the Stanford Sentiment Treebank (Socher et al. 2013), as the ELMo paper uses it.
 
 A feed-forward layer, a biLSTM encoder, the attention of the sentence to itself, a biLSTM that integrates both, four
 pools (largest, smallest, mean, self-attentive), an output network. McCann et al. normalise the output network by the
