@@ -3,19 +3,17 @@
 Both are the fastest of many short trials: a limit to hold a model's speed against, not an average.
 """
 
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from elmo import ops
-from elmo.errors import InputError
+from elmo.machine import processor
 from elmo.model.lstm import LstmConfig
 from elmo.ops.parallel import both
 from elmo.ops.products import has_onednn
@@ -66,7 +64,7 @@ def limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.05) -> Li
     """
     return Limits(
         date.today().isoformat(),
-        _name(device),
+        processor(device),
         torch.get_num_threads(),
         torch.__version__,
         device,
@@ -154,18 +152,3 @@ def _fastest(work: Callable[[], object], device: str, rounds: int, seconds: floa
         synchronize(device)
         times.append(time.perf_counter() - began)
     return min(times)
-
-
-def _name(device: str) -> str:
-    """What the device calls itself."""
-    try:
-        if torch.device(device).type != "cpu":
-            return torch.cuda.get_device_name(device)
-    except (RuntimeError, AssertionError, ValueError) as error:  # as torch sees fit
-        raise InputError(f"device is {device!r}, which cannot be used ({error}); 'cpu' always can") from error
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

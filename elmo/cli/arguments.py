@@ -59,3 +59,10 @@ def find_recipe(name: str, kind: str = "") -> Path:
         return packaged
     names = ", ".join(sorted(recipe.stem for recipe in folder.glob("*.toml")))
     raise FileNotFoundError(f"{name}: no such file, nor a recipe of the package (these are: {names})")
+
+
+def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Where no recipe is given, the first override stands in its place."""
+    if arguments.recipe is not None and "=" in arguments.recipe:
+        return None, [arguments.recipe, *arguments.overrides]
+    return arguments.recipe, list(arguments.overrides)

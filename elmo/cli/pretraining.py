@@ -11,6 +11,7 @@ from elmo.cli.arguments import (
     add_verb,
     find_recipe,
     is_first_process,
+    recipe_and_overrides,
     tokenizer_of,
 )
 from elmo.errors import InputError
@@ -85,9 +86,7 @@ def train_verb(arguments: argparse.Namespace) -> None:
 
 def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     """Recipe, then flags, then overrides: the later wins. A resumed run begins with its own configuration."""
-    recipe, overrides = arguments.recipe, list(arguments.overrides)
-    if recipe is not None and "=" in recipe:  # no recipe was given, and the first override stands in its place
-        recipe, overrides = None, [recipe, *overrides]
+    recipe, overrides = recipe_and_overrides(arguments)
     values: dict[str, Any] = {}
     if arguments.resume:
         if arguments.output is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import add_verb, find_recipe
+from elmo.cli.arguments import add_verb, find_recipe, recipe_and_overrides
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
@@ -119,9 +119,7 @@ def train_verb(arguments: argparse.Namespace) -> None:
 
 def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     """Recipe, then flags, then overrides: the later wins. A resumed run begins with its own configuration."""
-    recipe, overrides = arguments.recipe, list(arguments.overrides)
-    if recipe is not None and "=" in recipe:  # no recipe was given, and the first override stands in its place
-        recipe, overrides = None, [recipe, *overrides]
+    recipe, overrides = recipe_and_overrides(arguments)
     values: dict[str, Any] = {}
     record = None if arguments.output is None else Path(arguments.output) / "config.json"
     if arguments.resume:

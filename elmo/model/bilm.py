@@ -114,17 +114,17 @@ class BiLM(nn.Module):
         rows, steps, _ = tokens.shape
         state = self.initial_state(rows) if state is None else state
         order = lengths.argsort(descending=True, stable=True)
-        mask = torch.arange(steps, device=lengths.device) < lengths[:, None]
+        mask = tokens_mask(lengths, steps)
         lengths = lengths[order]
         active = (lengths[:, None] > torch.arange(steps, device=lengths.device)).sum(0).tolist()
-        backwards = _reversal(lengths, steps)  # B T
+        backwards = reading_backwards(lengths, steps)  # B T
         tokens = tokens[order]
-        inputs = torch.stack([tokens, _gather(tokens, backwards)]).transpose(1, 2)  # 2 T B P
+        inputs = torch.stack([tokens, reorder(tokens, backwards)]).transpose(1, 2)  # 2 T B P
         outputs, state = self.read(inputs, LstmState(*(part[:, :, order] for part in state)), active)
 
         back = order.argsort()
         outputs = outputs.transpose(2, 3)  # L 2 B T P
-        outputs = torch.cat([outputs[:, 0], torch.stack([_gather(layer, backwards) for layer in outputs[:, 1]])], -1)
+        outputs = torch.cat([outputs[:, 0], torch.stack([reorder(layer, backwards) for layer in outputs[:, 1]])], -1)
         bottom = (torch.cat([tokens, tokens], -1)[back] * mask[:, :, None])[None]
         layers = torch.cat([bottom, outputs[:, back]])
         return BiLMOutput(layers, mask, LstmState(*(part[:, :, back] for part in state)))
@@ -178,11 +178,17 @@ def _packed_encoder(encoder: TokenEncoder, precision: ops.Precision, library: op
     return encoder  # a table of words is only looked up in
 
 
-def _reversal(lengths: Int[Tensor, " B"], steps: int) -> Int[Tensor, "B T"]:
-    """For every row the positions that reverse its tokens and leave its padding where it is; its own inverse."""
-    positions = torch.arange(steps, device=lengths.device).expand(len(lengths), steps)
+def tokens_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:
+    """True at the tokens of sentences of these lengths, padded to `width`."""
+    return torch.arange(width, device=lengths.device) < lengths[:, None]
+
+
+def reading_backwards(lengths: Int[Tensor, " B"], width: int) -> Int[Tensor, "B T"]:
+    """For `reorder`: a sentence's tokens from last to first, padding where it was. Twice is the order as it was."""
+    positions = torch.arange(width, device=lengths.device).expand(len(lengths), width)
     return torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
 
 
-def _gather(rows: Float[Tensor, "B T P"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T P"]:
-    return rows.gather(1, positions[:, :, None].expand(-1, -1, rows.shape[-1]))
+def reorder(vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"]) -> Float[Tensor, "B T I"]:
+    """`vectors[b, order[b, t]]` at b, t."""
+    return vectors.gather(1, order[:, :, None].expand_as(vectors))

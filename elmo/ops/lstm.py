@@ -169,7 +169,7 @@ def _read(
             c += i.mul_(j)
             if clips.cell is not None:
                 c.clamp_(-clips.cell, clips.cell)
-            memory = o.mul_(_tanh(c))
+            memory = o.mul_(fast_tanh(c))
             if packed.projection is None:
                 hidden[:n] = memory
             else:
@@ -187,7 +187,7 @@ def _activate(gates: Float[Tensor, "... gates"]) -> tuple[Tensor, Tensor, Tensor
     return i, j, f, o
 
 
-def _tanh(x: Tensor) -> Tensor:
+def fast_tanh(x: Tensor) -> Tensor:
     """On a CPU torch's sigmoid takes a tenth of the time of its tanh; the same to 1e-7."""
     return (2 * x).sigmoid_().mul_(2).sub_(1)
 
@@ -309,7 +309,7 @@ def _read_and_trace(
             c.clamp_(-clips.cell, clips.cell)
         trace.cell[:, t, :n] = c
         memory = trace.memory[:, t, :n]
-        memory.copy_(_tanh(c).mul_(o))
+        memory.copy_(fast_tanh(c).mul_(o))
         if weights.projection is None:
             hidden[:, :n] = memory
         else:
@@ -365,7 +365,7 @@ def _backward_steps(
             if clips.projection is not None:
                 _through_clip_(d_hidden, outputs[:, t, :n], clips.projection)
             d_memory = product(d_hidden.to(weights.projection.dtype), weights.projection.mT).to(d_hidden.dtype)
-        tanh_cell = _tanh(c)
+        tanh_cell = fast_tanh(c)
         step = d_memory.new_empty(2, n, 4 * size)
         d_i, d_j, d_f, d_o = step.split(size, dim=-1)
         sigmoid_backward(d_memory * tanh_cell, o, grad_input=d_o)

@@ -187,7 +187,7 @@ class Model(nn.Module):
         if not any(part.lengths for part in parts):
             yield from (_nothing(tokens.lengths.device) for _ in parts)
             return
-        tokens = _some(tokens, rows)
+        tokens = tokens.rows(rows)
         vectors, elmo = self.inputs(tokens)
         states = self.state_dropout(self.encoder(vectors, tokens.lengths))
         if elmo is not None:
@@ -281,24 +281,6 @@ def _nothing(device: torch.device) -> Ranking:
 
 def _all_of(example: Example) -> Part:
     return Part(example, 0, len(example.sentences))
-
-
-def _some(tokens: Tokens, rows: list[int]) -> Tokens:
-    """Some of the sentences, without the padding that only the others needed."""
-    if len(rows) == len(tokens.lengths):
-        return tokens
-    index = torch.tensor(rows, dtype=torch.long, device=tokens.lengths.device)
-    lengths = tokens.lengths[index]
-    width = max(1, int(lengths.max()))
-    batch = tokens.bilm_batch
-    return replace(
-        tokens,
-        word_ids=tokens.word_ids[index, :width],
-        char_ids=tokens.char_ids[index, :width],
-        lengths=lengths,
-        layers=None if tokens.layers is None else tokens.layers[:, index, :width],
-        bilm_batch=batch and replace(batch, char_ids=batch.char_ids[index, : width + 2], lengths=batch.lengths[index]),
-    )
 
 
 def _gold_clusters(part: Part, kept: Spans) -> Int[Tensor, " K"]:

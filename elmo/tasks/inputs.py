@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo.config import ConfigError
-from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.bilm import BiLM, BiLMConfig, tokens_mask
 from elmo.model.char_cnn import CharCnn, CharCnnConfig
 from elmo.model.scalar_mix import ScalarMix
 from elmo.text.batching import check_tokens
@@ -106,7 +106,24 @@ class Tokens:
     @property
     def mask(self) -> Bool[Tensor, "B T"]:
         """True where there is a token."""
-        return torch.arange(self.word_ids.shape[1], device=self.lengths.device) < self.lengths[:, None]
+        return tokens_mask(self.lengths, self.word_ids.shape[1])
+
+    def rows(self, index: Sequence[int]) -> Self:
+        """Some of the sentences, without the padding that only the others needed."""
+        chosen = torch.tensor(index, dtype=torch.long, device=self.lengths.device)
+        lengths = self.lengths[chosen]
+        width = max(1, int(lengths.max())) if len(lengths) else 1
+        layers, batch = self.layers, self.bilm_batch
+        if batch is not None:  # its boundaries are two more than there are tokens
+            batch = replace(batch, char_ids=batch.char_ids[chosen, : width + 2], lengths=batch.lengths[chosen])
+        return replace(
+            self,
+            word_ids=self.word_ids[chosen, :width],
+            char_ids=self.char_ids[chosen, :width],
+            lengths=lengths,
+            layers=None if layers is None else layers[:, chosen, :width],
+            bilm_batch=batch,
+        )
 
     def to(self, device: torch.device | str) -> Self:
         """The batch on another device."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmo import ops
+from elmo.model.bilm import reading_backwards, reorder, tokens_mask
 
 
 class BiRnn(nn.Module):
@@ -75,22 +76,6 @@ def _recurrent(cell: Callable[..., nn.RNNBase], input_dim: int, hidden_dim: int)
         if name.startswith("bias_ih") and isinstance(network, nn.LSTM):
             nn.init.ones_(blocks[1])
     return network
-
-
-def tokens_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:
-    """True at the tokens of sentences of these lengths, padded to `width`."""
-    return torch.arange(width, device=lengths.device) < lengths[:, None]
-
-
-def reading_backwards(lengths: Int[Tensor, " B"], width: int) -> Int[Tensor, "B T"]:
-    """For `reorder`: a sentence's tokens from last to first, padding where it was. Twice is the order as it was."""
-    positions = torch.arange(width, device=lengths.device).expand(len(lengths), width)
-    return torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
-
-
-def reorder(vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"]) -> Float[Tensor, "B T I"]:
-    """`vectors[b, order[b, t]]` at b, t."""
-    return vectors.gather(1, order[:, :, None].expand_as(vectors))
 
 
 class VariationalDropout(nn.Module):

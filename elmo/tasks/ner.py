@@ -19,7 +19,7 @@ from elmo.tasks import readers, scores
 from elmo.tasks.crf import Crf, bio_transitions
 from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.layers import BiLstm
-from elmo.tasks.tagging import spans, tags_of
+from elmo.tasks.tagging import bio_tags, spans, tags_of
 
 NAME, VERSION, METRIC = "ner", "1", "f1"
 
@@ -79,7 +79,7 @@ def sentences(example: Example) -> list[list[str]]:
 def labels_of(examples: Sequence[Example]) -> Labels:
     """The tags of the examples, and for every type both of its tags."""
     types = {kind for example in examples for _, _, kind in spans(example.tags or ())}
-    return Labels(("O", *(f"{prefix}-{kind}" for kind in sorted(types) for prefix in "BI")))
+    return Labels(bio_tags(types))
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:

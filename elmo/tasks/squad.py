@@ -150,7 +150,7 @@ class Model(nn.Module):
 
     def forward(self, tokens: Tokens) -> Bounds:
         """The bounds of the answers to B questions, which alternate with their passages in the 2 B rows of `tokens`."""
-        question, passage = _rows(tokens, 0), _rows(tokens, 1)
+        question, passage = (tokens.rows(range(first, len(tokens.lengths), 2)) for first in (0, 1))
         mask, lengths = passage.mask, passage.lengths
         vectors = self.attention(self._encoded(passage), self._encoded(question), mask, question.mask)
         vectors = functional.relu(self.projection(vectors))
@@ -265,23 +265,6 @@ def write(path: Path, examples: Sequence[Example], predictions: Sequence[Predict
     """The predicted text of every question's id, as SQuAD's script reads it."""
     pairs = zip(examples, predictions, strict=True)
     write_squad(path, {example.id: prediction.text for example, prediction in pairs}, overwrite=True)
-
-
-def _rows(tokens: Tokens, first: int) -> Tokens:
-    """Every second sentence, cut to the longest of them."""
-    lengths = tokens.lengths[first::2]
-    width = max(1, int(lengths.max())) if len(lengths) else 1
-    layers, batch = tokens.layers, tokens.bilm_batch
-    if batch is not None:
-        # Boundaries are in it: two more than there are tokens.
-        batch = replace(batch, char_ids=batch.char_ids[first::2, : width + 2], lengths=batch.lengths[first::2])
-    return Tokens(
-        tokens.word_ids[first::2, :width],
-        tokens.char_ids[first::2, :width],
-        lengths,
-        None if layers is None else layers[:, first::2, :width],
-        batch,
-    )
 
 
 def _log_softmax(scores: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:

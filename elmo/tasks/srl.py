@@ -20,6 +20,7 @@ from elmo.tasks import readers, scores
 from elmo.tasks.crf import bio_transitions, viterbi
 from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.interleaved import InterleavedLstm
+from elmo.tasks.tagging import bio_tags
 
 NAME = "srl"
 VERSION = "1"
@@ -100,7 +101,7 @@ def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
 def labels_of(examples: Sequence[Example]) -> Labels:
     """O, and both tags of every role of the examples."""
     roles = {tag[2:] for example in examples for tag in example.tags or () if tag != "O"}
-    return Labels(("O", *(f"{prefix}-{role}" for role in sorted(roles) for prefix in "BI")))
+    return Labels(bio_tags(roles))
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:

@@ -114,3 +114,8 @@ def _allowed(before: str, tag: str, scheme: Scheme) -> bool:
 
 def _of_bilou(tag: str) -> str:
     return f"{OF_BILOU.get(tag[0], tag[0])}{tag[1:]}"
+
+
+def bio_tags(kinds: Iterable[str]) -> tuple[str, ...]:
+    """O, and both tags of every kind of span, in alphabetical order."""
+    return ("O", *(f"{prefix}-{kind}" for kind in sorted(kinds) for prefix in "BI"))

@@ -19,7 +19,7 @@ from typing import Any, cast
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from elmo import __version__
+from elmo import __version__, machine
 from elmo import config as configs
 from elmo.errors import InputError
 from elmo.tasks import batches, source, vectors
@@ -222,6 +222,7 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
         **_numbers(state, model, network.inputs),
         "examples": {part: len(examples) for part, examples in job.examples.items()},
         "bilm": None if job.source is None else job.source.card(),
+        "machine": machine.card(str(fabric.device)),
     }
     write_whole(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a model knows and how fast it is: `elmo neighbors`, `elmo probe`, `elmo bench`, `elmo demo`."""
+"""A look at a model, and how fast it is: `elmo neighbors`, `elmo bench`, `elmo demo`."""
 
 import argparse
 import json
@@ -7,16 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import (
-    DEMO_TEXT,
-    add_model,
-    add_verb,
-    tokenizer_of,
-)
+from elmo.cli.arguments import DEMO_TEXT, add_model, add_verb, tokenizer_of
+from elmo.cli.probes import SENSES, print_senses
 from elmo.errors import InputError
 from elmo.terminal import print_table
 
-SENSES = DEMO_TEXT.with_name("senses.tsv")
 DEMO_QUERIES = 4
 
 
@@ -31,13 +26,6 @@ def add_verbs(verbs: Any) -> None:
     neighbors.add_argument("-k", type=int, default=3, metavar="N", help="how many")
     neighbors.add_argument("--queries", type=int, default=20, metavar="N", help="occurrences to begin from, at most")
     neighbors.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
-
-    probe = add_verb(verbs, "probe", None, "what each layer knows")
-    probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
-    senses = add_verb(probes, "senses", senses_verb, "nearest-neighbour sense accuracy of each layer on labelled words")
-    senses.add_argument("--data", default=str(SENSES), help="word, sense, index, sentence between tabs")
-    add_model(senses)
-    senses.add_argument("--json", action="store_true", help="print JSON lines")
 
     bench = add_verb(verbs, "bench", bench_verb, "how fast a model is here, beside what the machine could do")
     bench.add_argument("model", nargs="?", default="default")
@@ -85,29 +73,6 @@ def _print_neighbors(queries: Sequence[tuple[Sequence[str], int]], found: Sequen
 
 def _marked(sentence: Sequence[str], index: int) -> str:
     return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))
-
-
-def senses_verb(arguments: argparse.Namespace) -> None:
-    from elmo.embedding.embedder import Embedder
-    from elmo.probes import senses
-
-    rows = senses.run(Embedder.load(arguments.model), senses.read_occurrences(Path(arguments.data)))
-    if not arguments.json:
-        _print_senses(rows)
-        return
-    for row in rows:
-        print(json.dumps(vars(row)))
-
-
-def _print_senses(rows: Sequence[Any]) -> None:
-    print(
-        f"How often the nearest other occurrence of a word has its sense ({rows[0].occurrences} labelled occurrences):"
-    )
-    words = list(rows[0].by_word)
-    print_table(
-        ["layer", "all", *words],
-        [[str(row.layer), f"{row.accuracy:.1%}", *(f"{row.by_word[word]:.0%}" for word in words)] for row in rows],
-    )
 
 
 def bench_verb(arguments: argparse.Namespace) -> None:
@@ -171,4 +136,4 @@ def demo_verb(arguments: argparse.Namespace) -> None:
         queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, word)[:DEMO_QUERIES]]
         _print_neighbors(queries, neighbors.run_many(embedder, sentences, queries, k=2))
         print()
-    _print_senses(senses.run(embedder, senses.read_occurrences(SENSES)))
+    print_senses(senses.run(embedder, senses.read_occurrences(SENSES)))
