@@ -14,6 +14,7 @@ from torch import nn
 
 from elmo import config as configs
 from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
 from elmo.tasks import task as tasks
 from elmo.tasks import train, vectors
 from elmo.tasks.batches import BatchConfig
@@ -174,6 +175,12 @@ def test_empty_and_one_token(name: str, path: Path, elmo: str) -> None:
     for batch in ([usual], *([each] for each in short), [*short, usual]):
         predictions = predict(task, module, collate, batch, BatchConfig(), CPU)
         assert len(predictions) == len(batch)
+
+
+@pytest.mark.parametrize("name", ["ner", "sst5", "snli", "srl", "squad"])
+def test_text_with_another_number_of_sentences_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"tab|one sentence"):
+        tasks.find(name).unlabelled([["One"], ["two"], ["three"]])
 
 
 @every_taught

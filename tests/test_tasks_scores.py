@@ -56,6 +56,7 @@ def test_a_continued_argument_is_one() -> None:
 def test_accuracy() -> None:
     assert scores.accuracy([1, 2, 3, 1], [1, 2, 1, 1]) == 75.0
     assert scores.accuracy([], []) == 0.0
+    assert scores.accuracy([None, 2, None], [1, 2, 3]) == 100.0
 
 
 # SQuAD

@@ -63,9 +63,9 @@ class Counts:
 
 
 def accuracy(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
-    """The share of labels that are right, in percent; 0 where there is none."""
-    right = sum(ours == theirs for ours, theirs in zip(gold, predicted, strict=True))
-    return 100 * right / len(gold) if gold else 0.0
+    """The share of the known labels (those that are not None) that are found, in percent; 0 where there is none."""
+    right = [ours == theirs for ours, theirs in zip(gold, predicted, strict=True) if ours is not None]
+    return 100 * sum(right) / len(right) if right else 0.0
 
 
 def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:

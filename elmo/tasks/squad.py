@@ -104,6 +104,8 @@ def read(path: Path) -> list[Example]:
 
 def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
     """An example of two token lists, question and passage; the passage's text has one blank between its tokens."""
+    if len(sentences) != 2:
+        raise InputError(f"{len(sentences)} sentences between tabs are given; question, tab, passage is expected")
     question, passage = map(tuple, sentences)
     text = " ".join(passage)
     spans = offsets(text, passage)

@@ -207,9 +207,8 @@ def _prediction(probabilities: Sequence[float]) -> Prediction:
 
 def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
     """Percent of the labelled sentences whose class is found."""
-    pairs = zip(examples, predictions, strict=True)
-    known = [(example.label, prediction.label) for example, prediction in pairs if example.label is not None]
-    return {"accuracy": accuracy([gold for gold, _ in known], [found for _, found in known])}
+    gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
+    return {"accuracy": accuracy(gold, found)}
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
