@@ -10,8 +10,9 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.cli.arguments import RECIPES
-from elmo.tasks import compare, ner
+from elmo.tasks import ner
 from elmo.tasks import task as tasks
+from elmo.tasks.queue import read_queue
 from elmo.tasks.train import TaskConfig
 
 SMALL = (
@@ -90,6 +91,18 @@ def test_predict_files_and_text(trained: Path) -> None:
     assert [line.split("\t")[0] for line in lines] == ["Nora", "sings", "in", "Oslo", "", "Rain", ""]
 
 
+def test_jobs_share_the_work_of_a_queue(tmp_path: Path) -> None:
+    data = write_small(tmp_path, "ner")
+    recipe = f'task = "ner"\ntrain = "{data}"\ndev = "{data}"\n[model]\nhidden_dims = [4]\n[training]\nepochs = 1\n'
+    (tmp_path / "recipe.toml").write_text(recipe, encoding="utf-8")
+    row = '[[rows]]\nname = "x"\nrecipe = "recipe.toml"\nseeds = [1, 2]\narms = { a = [], b = ["training.lr=0.1"] }\n'
+    (tmp_path / "queue.toml").write_text(row.replace("recipe.toml", str(tmp_path / "recipe.toml")), encoding="utf-8")
+    done = run("task", "compare", tmp_path / "queue.toml", "--output", tmp_path / "out", "--jobs", 2)
+    assert done.returncode == 0, done.stderr
+    assert "| x | dev f1 | b |" in done.stdout
+    assert sorted(path.parent.parent.name for path in (tmp_path / "out").rglob("result.json")) == ["a", "a", "b", "b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -121,7 +134,7 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, monkeypatch, arguments: lis
 def test_recipes_are_read(path: Path) -> None:
     """Every recipe is a configuration of its task, names no machine's paths, and every queue names recipes."""
     if path.stem.startswith("queue"):
-        for row in compare.read_queue(path).rows:
+        for row in read_queue(path).rows:
             assert (RECIPES / "tasks" / f"{row.recipe}.toml").is_file()
             for settings in row.arms.values():
                 configs.from_dict(TaskConfig, BASE | {"task": "ner"} | configs.parse_overrides(settings))

@@ -217,7 +217,15 @@ def test_a_broken_write_leaves_nothing(tmp_path: Path, embedder: Embedder) -> No
     layers._rounded = lambda array: 1 / 0  # type: ignore[method-assign, assignment, return-value]
     with pytest.raises(ZeroDivisionError):
         layers.add(SENTENCES, 10**9)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["adding.lock"]
+
+
+def test_what_another_run_added_meanwhile_is_not_computed(tmp_path: Path, embedder: Embedder) -> None:
+    counting = Counting()
+    layers = LayerCache(tmp_path, counting)
+    LayerCache(tmp_path, embedder).add(SENTENCES[:3], 10**9)
+    layers.add(SENTENCES, 10**9)
+    assert not set(map(tuple, SENTENCES[:3])) & set(map(tuple, counting.read))
 
 
 def test_damaged_shards_are_refused(tmp_path: Path, embedder: Embedder) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -18,7 +19,9 @@ from elmo import config as configs
 from elmo.errors import InputError
 from elmo.tasks import batches, compare, train
 from elmo.tasks.batches import BatchConfig
-from elmo.tasks.trained import TrainedTask
+from elmo.tasks.queue import read_queue
+from elmo.tasks.trained import TrainedTask, ensemble
+from elmo.training.disk import locked
 from elmo.training.epochs import EpochConfig, State, _after_epoch
 
 INPUTS = {
@@ -205,11 +208,32 @@ arms = { none = ["inputs.elmo=none"], input = [] }
 """
 
 
-def test_a_queue_goes_on_where_it_stopped(tmp_path: Path) -> None:
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """A recipe of a run that takes no time."""
     values = configs.to_dict(run_config(tmp_path, training={"epochs": 2}))
-    recipe = {key: value for key, value in values.items() if value is not None}
-    (tmp_path / "queue.toml").write_text(QUEUE, encoding="utf-8")
-    queue = compare.read_queue(tmp_path / "queue.toml")
+    path = tmp_path / "recipe.toml"
+    path.write_text(_toml({key: value for key, value in values.items() if key != "output"}), encoding="utf-8")
+    return path
+
+
+def _toml(values: Any, name: str = "") -> str:
+    """Plain values as TOML; what is None is left out."""
+    plain = {key: value for key, value in values.items() if value is not None and not isinstance(value, dict)}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
+    tables = [_toml(value, f"{name}{key}.") for key, value in values.items() if isinstance(value, dict)]
+    return "\n".join(([f"[{name[:-1]}]"] if name else []) + lines + tables)
+
+
+def compared(tmp_path: Path, recipe: Path, text: str, show: Any = lambda line: None) -> list[dict[str, Any]]:
+    """Runs the queue, and reads its table."""
+    path = tmp_path / "queue.toml"
+    path.write_text(text, encoding="utf-8")
+    compare.run(read_queue(path), tmp_path / "out", lambda name: recipe, {}, True, show)
+    return json.loads((tmp_path / "out" / "table.json").read_text(encoding="utf-8"))
+
+
+def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:
     shown: list[str] = []
 
     def stopping(line: str) -> None:
@@ -217,22 +241,71 @@ def test_a_queue_goes_on_where_it_stopped(tmp_path: Path) -> None:
         if len(shown) == 5:  # a third run is about to begin
             raise KeyboardInterrupt
 
-    def loaded(path: Path) -> dict:
-        return recipe
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare.configs, "load_toml", loaded)
-        with pytest.raises(KeyboardInterrupt):
-            compare.run(queue, tmp_path / "out", Path, {}, True, stopping)
-        done = ["small, none, seed 1", "small, input, seed 1", "small, none, seed 2"]
-        assert [line.partition(":")[0] for line in shown[::2]] == done
-        rest: list[str] = []
-        compare.run(queue, tmp_path / "out", Path, {}, True, rest.append)
-        assert [line.partition(":")[0] for line in rest[::2]] == ["small, none, seed 2", "small, input, seed 2"]
-        assert (compare.run(queue, tmp_path / "out", Path, {}, True, rest.append), len(rest)) == (None, 4)
-    rows = json.loads((tmp_path / "out" / "table.json").read_text(encoding="utf-8"))
+    with pytest.raises(KeyboardInterrupt):
+        compared(tmp_path, recipe, QUEUE, stopping)
+    done = ["small, none, seed 1", "small, input, seed 1", "small, none, seed 2"]
+    assert [line.partition(":")[0] for line in shown[::2]] == done
+    rest: list[str] = []
+    compared(tmp_path, recipe, QUEUE, rest.append)
+    assert [line.partition(":")[0] for line in rest[::2]] == ["small, none, seed 2", "small, input, seed 2"]
+    rows = compared(tmp_path, recipe, QUEUE, rest.append)
+    assert len(rest) == 4
     assert [(row["arm"], row["seeds"]) for row in rows] == [("none", [1, 2]), ("input", [1, 2])]
     base, ours = rows[0]["mean"], rows[1]["mean"]
     assert rows[1]["absolute"] == pytest.approx(ours - base)
     assert rows[1]["relative_error_reduction"] == pytest.approx(100 * (ours - base) / (100 - base))
     assert "| NER, small | test f1 | input |" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+
+
+def test_every_arm_is_tried_with_all_settings_and_goes_on_with_the_best(tmp_path: Path, recipe: Path) -> None:
+    """A rate of nearly nothing learns nothing; a high one does."""
+    better = ["training.lr=0.05", "training.epochs=30", "training.patience=0"]
+    tuning = f'tuning = [["training.lr=1e-9"], {json.dumps(better)}]\nensemble = true\n'
+    shown: list[str] = []
+    rows = compared(tmp_path, recipe, QUEUE + tuning, shown.append)
+    begun = [line for line in shown if ": " not in line]
+    assert len(begun) == 2 * (2 + 1 + 1), "two trials, the other seed of the better one, the ensemble"
+    for row in rows:
+        low, high = row["trials"]
+        assert low["dev"] < high["dev"]
+        assert high["settings"] == better
+        assert row["settings"]["training"]["lr"] == 0.05
+        assert row["seeds"] == [1, 2]
+        folder = tmp_path / "out" / "small" / row["arm"]
+        assert not (folder / "trial-1" / "seed-2").exists()
+        members = [TrainedTask.load(folder / "trial-2" / f"seed-{seed}") for seed in (1, 2)]
+        examples = members[0].task.read(Path(row["settings"]["test"]))
+        assert row["ensemble"] == members[0].task.score(examples, ensemble(members, examples))["f1"]
+    assert ", 2 joined |" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+
+
+def test_what_another_process_is_at_is_left_alone(tmp_path: Path, recipe: Path, monkeypatch) -> None:
+    class Waited(Exception):
+        """There was nothing else to do."""
+
+    def waiting(seconds: float) -> None:
+        raise Waited
+
+    monkeypatch.setattr(compare.time, "sleep", waiting)
+    shown: list[str] = []
+    with locked(tmp_path / "out" / "small" / "none.lock"), pytest.raises(Waited):
+        compared(tmp_path, recipe, QUEUE, shown.append)
+    assert [line for line in shown if ": " not in line] == ["small, input, seed 1", "small, input, seed 2"]
+    assert len(compared(tmp_path, recipe, QUEUE)) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("arms = { none = [] }", "two at least are compared"),
+        ('arms = { none = [], input = "x" }', "a list of settings is expected"),
+        ("arms = { none = [], input = [] }\ntuning = []", "different settings are expected"),
+        ('arms = { none = [], input = [] }\ntuning = [["a=1"], ["a=1"]]', "different settings are expected"),
+    ],
+)
+def test_queues_that_cannot_be(tmp_path: Path, change: str, said: str) -> None:
+    path = tmp_path / "queue.toml"
+    path.write_text(QUEUE[: QUEUE.index("arms")] + change, encoding="utf-8")
+    with pytest.raises(InputError, match=said) as raised:
+        read_queue(path)
+    assert str(path) in str(raised.value)

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,9 @@ def _add_compare(tasks: Any) -> None:
     compare.add_argument("--data", metavar="FOLDER", help="where the recipes' files are (default: ELMO_DATA)")
     compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
     compare.add_argument("--model", metavar="MODEL", help="the biLM of all arms that name none")
+    compare.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="runs at a time, each with its share of the cores"
+    )
     compare.add_argument("--table", action="store_true", help="train nothing: only the table of what is done")
     compare.add_argument("--quiet", action="store_true", help="show no progress")
 
@@ -203,8 +208,12 @@ def sentences_verb(arguments: argparse.Namespace) -> None:
 
 def compare_verb(arguments: argparse.Namespace) -> None:
     from elmo.tasks import compare
+    from elmo.tasks.queue import read_queue
+    from elmo.tasks.table import write_tables
 
-    queue = compare.read_queue(find_recipe(arguments.queue, "tasks"))
+    queue = read_queue(find_recipe(arguments.queue, "tasks"))
+    if arguments.jobs > 1 and not arguments.table:
+        _compare_in(arguments.jobs)
     inputs = {"vectors": arguments.vectors, "model": arguments.model}
     given: dict[str, Any] = {"inputs": {name: value for name, value in inputs.items() if value is not None}}
     if arguments.data is not None:
@@ -217,4 +226,18 @@ def compare_verb(arguments: argparse.Namespace) -> None:
     output = Path(arguments.output)
     if not arguments.table:
         compare.run(queue, output, lambda name: find_recipe(name, "tasks"), given, arguments.quiet, show)
-    print(compare.write_tables(queue, output), end="")
+    print(write_tables(queue, output), end="")
+
+
+def _compare_in(jobs: int) -> None:
+    """The same command in several processes, which share the work; returns when there is none left."""
+    again = [sys.executable, "-m", "elmo", *sys.argv[1:], "--jobs", "1"]
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
+    running = [subprocess.Popen(again, env=os.environ | threads, stdout=subprocess.DEVNULL) for _ in range(jobs)]
+    try:
+        codes = [process.wait() for process in running]
+    finally:
+        for process in running:
+            process.terminate()
+    if any(codes):
+        sys.exit(max(map(abs, codes)))

@@ -29,7 +29,7 @@ from elmo.embedding.embedder import Embedder, parse_bytes
 from elmo.errors import InputError
 from elmo.formats import Model, cache
 from elmo.text.lexicon import Lexicon
-from elmo.training.disk import naming
+from elmo.training.disk import locked, naming
 
 VERSION = "1"
 """Changes when the same model and text would give other numbers, or the files another layout."""
@@ -92,8 +92,14 @@ class LayerCache:
         `progress` is told tokens done and tokens in all. Raises InputError before anything is computed where the
         model's layers would take more than `limit` bytes or more than the disk has.
         """
-        new = self.missing(sentences)
+        if not (new := self.missing(sentences)):
+            return 0
         self._check_room(self.bytes_for(new), limit)
+        with locked(self.folder / "adding.lock", wait=True):  # or two runs would compute the same
+            self._read_shards()
+            return self._write_shards(self.missing(new), progress)
+
+    def _write_shards(self, new: list[Sentence], progress: Callable[[int, int], object] | None) -> int:
         total = sum(map(len, new))
         done = 0
         for part in _parts(new, SHARD_BYTES // max(1, self.bytes_for([["token"]]))):

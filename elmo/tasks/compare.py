@@ -6,66 +6,27 @@
     recipe = "ner-wnut17"
     seeds = [1, 2, 3, 4, 5]
     arms = { none = [], input = ["inputs.elmo=input"] }   # settings by name; the first arm is the baseline
+    tuning = [[], ["training.lr=5e-4"]]                   # every arm is tried with each; the best on dev is kept
+    ensemble = true                                       # the networks of all seeds, joined
 
-First the first seed of everything is trained, then the second, so that a table is there early.
+First the first seed of everything is trained, then the second, so that a table is there early. Several processes may
+work on one folder at once: what one of them is at, the others leave alone.
 """
 
 import json
-import statistics
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
-from elmo.errors import InputError
-from elmo.tasks import task as tasks
-from elmo.tasks import train
-from elmo.tasks.trained import RESULT
-from elmo.training.disk import write_whole
+from elmo.tasks import train, trained
+from elmo.tasks.queue import Queue, Work, metric_of, pending
+from elmo.tasks.table import TABLE, scores_of, write_tables
+from elmo.training.disk import locked, write_whole
 
-TABLE = "table"
-
-
-@dataclass(frozen=True)
-class Row:
-    """A task and its data, with its arms."""
-
-    name: str
-    recipe: str
-    arms: dict
-    """Settings (`section.key=value`) by name; the first arm is what the others are compared with."""
-    seeds: tuple[int, ...] = (1,)
-    title: str = ""
-
-    def __post_init__(self) -> None:
-        if len(self.arms) < 2:
-            raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; two at least are compared")
-        for arm, settings in self.arms.items():
-            if not isinstance(settings, list) or not all(isinstance(setting, str) for setting in settings):
-                raise configs.ConfigError(
-                    f"arm {arm!r} of {self.name!r} is {settings!r}; a list of settings is expected"
-                )
-
-
-@dataclass(frozen=True)
-class Queue:
-    """What is to be trained."""
-
-    rows: tuple[Row, ...]
-
-    def __post_init__(self) -> None:
-        names = [row.name for row in self.rows]
-        if len(set(names)) != len(names):
-            raise configs.ConfigError(f"the rows are called {', '.join(names)}; different names are expected")
-
-
-def read_queue(path: Path) -> Queue:
-    """The queue of a TOML file. Raises InputError where it is none."""
-    try:
-        return configs.from_dict(Queue, configs.load_toml(path))
-    except configs.ConfigError as error:
-        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+WAIT = 5.0
+"""Seconds between two looks at whether the other processes have left something to do."""
 
 
 def run(
@@ -76,96 +37,43 @@ def run(
     quiet: bool = False,
     show: Callable[[str], object] = lambda line: None,
 ) -> None:
-    """Trains what is not done yet. `given` are values for all runs, over those of the recipes and under the arms'."""
-    for row, arm, count in _turns(queue):
-        folder = output / row.name / arm
-        seed = row.seeds[count - 1]
-        if (folder / f"seed-{seed}" / RESULT).is_file():
-            continue
-        show(f"{row.name}, {arm}, seed {seed}")
-        values = configs.merge(configs.load_toml(find_recipe(row.recipe)), given)
-        values = configs.merge(values, configs.parse_overrides(row.arms[arm]))
-        values |= {"output": str(folder), "seeds": list(row.seeds[:count])}
-        config = configs.from_dict(train.TaskConfig, values)
-        report = train.main(config, resume=(folder / train.CONFIG).is_file(), quiet=quiet)
-        show(f"{row.name}, {arm}, seed {seed}: {report['metric']} {_score(report['seeds'][-1], report['metric']):.2f}")
-        write_tables(queue, output)
+    """Does what is not done yet. `given` are values for all runs, over those of the recipes and under the arms'."""
+    while works := list(pending(queue, output)):
+        for work in works:
+            with locked(work.folder.with_name(f"{work.folder.name}.lock")) as mine:
+                if not mine or work.result.is_file():
+                    continue
+                show(str(work))
+                scores = _join(work) if work.seed is None else _train(work, find_recipe, given, quiet)
+                metric = metric_of(work.folder)
+                show(f"{work}: {metric} {scores[metric]:.2f}")
+            with locked(output / f"{TABLE}.lock", wait=True):
+                write_tables(queue, output)
+            break
+        else:
+            time.sleep(WAIT)
 
 
-def write_tables(queue: Queue, output: Path) -> str:
-    """Writes `table.json` and `table.md` of what is done, and returns the latter."""
-    rows = [found for row in queue.rows for found in _compared(row, output)]
-    text = _markdown(rows)
-    output.mkdir(parents=True, exist_ok=True)
-    write_whole(output / f"{TABLE}.json", (json.dumps(rows, indent=2) + "\n").encode())
-    write_whole(output / f"{TABLE}.md", text.encode())
-    return text
+def _train(work: Work, find_recipe: Callable[[str], Path], given: Mapping[str, Any], quiet: bool) -> dict[str, float]:
+    """Trains a seed, or goes on with it; its scores."""
+    assert work.seed is not None
+    row, folder = work.row, work.folder
+    values = configs.merge(configs.load_toml(find_recipe(row.recipe)), given)
+    values = configs.merge(values, configs.parse_overrides([*row.arms[work.arm], *work.settings]))
+    values |= {"output": str(folder), "seeds": list(row.seeds[: row.seeds.index(work.seed) + 1])}
+    config = configs.from_dict(train.TaskConfig, values)
+    return scores_of(train.main(config, resume=(folder / train.CONFIG).is_file(), quiet=quiet)["seeds"][-1])
 
 
-def _turns(queue: Queue) -> Iterator[tuple[Row, str, int]]:
-    """Row, arm and how many of the row's seeds there are to be, in the order of the work."""
-    for count in range(1, 1 + max((len(row.seeds) for row in queue.rows), default=0)):
-        for row in queue.rows:
-            for arm in row.arms if count <= len(row.seeds) else ():
-                yield row, arm, count
-
-
-def _compared(row: Row, output: Path) -> Iterator[dict[str, Any]]:
-    """What is known of every arm, beside the first one: plain JSON values."""
-    baseline: dict[str, Any] | None = None
-    for arm in row.arms:
-        found = _measured(row, arm, output / row.name / arm)
-        if found is None:
-            continue
-        if baseline is not None:
-            gain = found["mean"] - baseline["mean"]
-            found["absolute"] = gain
-            found["relative_error_reduction"] = 100 * gain / max(1e-9, 100 - baseline["mean"])
-        elif arm == next(iter(row.arms)):
-            baseline = found
-        yield found
-
-
-def _measured(row: Row, arm: str, folder: Path) -> dict[str, Any] | None:
-    """The score of an arm over the seeds that are done; None where there is none."""
-    files = [folder / f"seed-{seed}" / RESULT for seed in row.seeds]
-    results = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
-    if not results:
-        return None
-    settings = json.loads((folder / train.CONFIG).read_text(encoding="utf-8"))
-    task = tasks.find(settings["task"])
-    scores = [_score(result, task.METRIC) for result in results]
-    return {
-        "row": row.name,
-        "title": row.title or row.name,
-        "arm": arm,
-        "task": task.NAME,
-        "version": task.VERSION,
-        "metric": task.METRIC,
-        "data": "test" if "test" in results[0] else "dev",
-        "seeds": [result["seed"] for result in results],
-        "scores": scores,
-        "mean": statistics.fmean(scores),
-        "std": statistics.stdev(scores) if len(scores) > 1 else 0.0,
-        "minutes": statistics.fmean(result["seconds"] for result in results) / 60,
-        "bilm": results[0]["bilm"],
-        "settings": settings,
-    }
-
-
-def _score(result: Mapping[str, Any], metric: str) -> float:
-    return result["test" if "test" in result else "dev"][metric]
-
-
-def _markdown(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        "| task | score | arm | mean | std | seeds | absolute | relative error reduction | minutes a seed |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        gains = ["", ""]
-        if "absolute" in row:
-            gains = [f"{row['absolute']:+.2f}", f"{row['relative_error_reduction']:+.1f} %"]
-        numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", str(len(row["seeds"])), *gains, f"{row['minutes']:.1f}"]
-        lines.append("| " + " | ".join([row["title"], f"{row['data']} {row['metric']}", row["arm"], *numbers]) + " |")
-    return "\n".join(lines) + "\n"
+def _join(work: Work) -> dict[str, float]:
+    """Scores the networks of all seeds together, and writes what came out."""
+    config = configs.from_dict(train.TaskConfig, train.read_json(work.folder / train.CONFIG))
+    members = [trained.TrainedTask.load(train.seed_folder(config, seed)) for seed in work.row.seeds]
+    report: dict[str, Any] = {"members": len(members)}
+    for part in ("dev", "test"):
+        path = getattr(config, part)
+        if path is not None:
+            examples = train.read_examples(members[0].task, path, config.data)
+            report[part] = members[0].task.score(examples, trained.ensemble(members, examples))
+    write_whole(work.result, (json.dumps(report, indent=2) + "\n").encode())
+    return scores_of(report)

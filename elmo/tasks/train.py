@@ -249,7 +249,7 @@ def _numbers(state: State, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
 
 def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
     """Everything that came out, and what it depends on."""
-    results = [_read_json(seed_folder(config, seed) / RESULT) for seed in config.seeds]
+    results = [read_json(seed_folder(config, seed) / RESULT) for seed in config.seeds]
     return {
         "task": task.NAME,
         "version": task.VERSION,
@@ -274,7 +274,7 @@ def _check_output(config: TaskConfig, resume: bool) -> None:
         return
     if not resume:
         raise InputError(f"{folder}: holds a run; add --resume to go on with it, or name another --output")
-    old, new = _read_json(record), configs.to_dict(config)
+    old, new = read_json(record), configs.to_dict(config)
     changed = [key for key in new if key not in MAY_CHANGE and _as_json(new[key]) != old.get(key)]
     if changed:
         was, now = configs.difference(old.get(changed[0]), _as_json(new[changed[0]]))
@@ -284,7 +284,8 @@ def _check_output(config: TaskConfig, resume: bool) -> None:
         )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """What a run wrote. Raises InputError where it is damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

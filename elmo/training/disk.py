@@ -32,6 +32,27 @@ def write_whole(path: Path, content: bytes) -> None:
         temporary.replace(path)
 
 
+@contextmanager
+def locked(path: Path, wait: bool = False) -> Iterator[bool]:
+    """Whether the block may do what only one process at a time may; True if none has the file locked, or after it.
+
+    The lock ends with the process, however that ends. Where the system has no such locks (Windows) it is always True.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield True
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with naming(path), path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
 class Appended:
     """A file to which whole records are added, each written at once."""
 

@@ -1,0 +1,137 @@
+"""What a comparison consists of: rows (a task and its data), arms, trials and seeds; and what of it is left to do."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.tasks import task as tasks
+from elmo.tasks import train
+from elmo.tasks.trained import RESULT
+
+ENSEMBLE = "ensemble.json"
+
+Settings = tuple[str, ...]
+"""`section.key=value`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A task and its data, with its arms."""
+
+    name: str
+    recipe: str
+    arms: dict
+    """Settings by name; the first arm is what the others are compared with."""
+    seeds: tuple[int, ...] = (1,)
+    title: str = ""
+    tuning: tuple[Settings, ...] = ((),)
+    """Settings that every arm is tried with, by its first seed. An arm goes on with those that are best on dev: all
+    arms have the same budget."""
+    ensemble: bool = False
+    """Whether the networks of all seeds are scored together, too."""
+
+    def __post_init__(self) -> None:
+        if len(self.arms) < 2:
+            raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; two at least are compared")
+        for arm, settings in self.arms.items():
+            if not isinstance(settings, list) or not all(isinstance(setting, str) for setting in settings):
+                raise configs.ConfigError(
+                    f"arm {arm!r} of {self.name!r} is {settings!r}; a list of settings is expected"
+                )
+        if not self.tuning or len(set(self.tuning)) != len(self.tuning):
+            raise configs.ConfigError(
+                f"tuning of {self.name!r} is {list(self.tuning)}; different settings are expected"
+            )
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What is to be trained."""
+
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        names = [row.name for row in self.rows]
+        if len(set(names)) != len(names):
+            raise configs.ConfigError(f"the rows are called {', '.join(names)}; different names are expected")
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing that can be done now: a seed of a trial of an arm, or the arm's ensemble."""
+
+    row: Row
+    arm: str
+    settings: Settings
+    """The trial's."""
+    folder: Path
+    seed: int | None
+    """None for the ensemble."""
+
+    @property
+    def result(self) -> Path:
+        """The file that is there when it is done."""
+        return self.folder / ENSEMBLE if self.seed is None else self.folder / f"seed-{self.seed}" / RESULT
+
+    def __str__(self) -> str:
+        trial = ["with " + " ".join(self.settings)] if self.settings else []
+        return ", ".join([self.row.name, self.arm, *trial, "ensemble" if self.seed is None else f"seed {self.seed}"])
+
+
+def read_queue(path: Path) -> Queue:
+    """The queue of a TOML file. Raises InputError where it is none."""
+    try:
+        return configs.from_dict(Queue, configs.load_toml(path))
+    except configs.ConfigError as error:
+        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+
+
+def pending(queue: Queue, output: Path) -> Iterator[Work]:
+    """What is left and can be begun, in the order of the work."""
+    for count in range(1, 1 + max((len(row.seeds) for row in queue.rows), default=0)):
+        for row in queue.rows:
+            for arm in row.arms if count <= len(row.seeds) else ():
+                works = trials(row, arm, output) if count == 1 else _chosen_works(row, arm, output, count)
+                yield from (work for work in works if not work.result.is_file())
+
+
+def chosen(row: Row, arm: str, output: Path) -> Work | None:
+    """The first seed's work of the trial that an arm goes on with; None while one of them is left to do."""
+    works = trials(row, arm, output)
+    if not all(work.result.is_file() for work in works):
+        return None
+    return max(works, key=on_dev)
+
+
+def trials(row: Row, arm: str, output: Path) -> list[Work]:
+    """The first seed of every trial."""
+    folder = output / row.name / arm
+    several = len(row.tuning) > 1
+    return [
+        Work(row, arm, settings, folder / f"trial-{number}" if several else folder, row.seeds[0])
+        for number, settings in enumerate(row.tuning, 1)
+    ]
+
+
+def _chosen_works(row: Row, arm: str, output: Path, count: int) -> Iterator[Work]:
+    """A later seed of the trial that is best and, after the last one, the ensemble."""
+    best = chosen(row, arm, output)
+    if best is None:
+        return
+    make = partial(Work, row, arm, best.settings, best.folder)
+    yield make(row.seeds[count - 1])
+    if row.ensemble and count == len(row.seeds) and all(make(seed).result.is_file() for seed in row.seeds):
+        yield make(None)
+
+
+def metric_of(folder: Path) -> str:
+    """The name of the number that chooses, of the task that is trained in a folder."""
+    return tasks.find(train.read_json(folder / train.CONFIG)["task"]).METRIC
+
+
+def on_dev(work: Work) -> float:
+    """The number that chooses, of something that is done."""
+    return train.read_json(work.result)["dev"][metric_of(work.folder)]
