@@ -62,10 +62,12 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("step", [1, 3, 7])
-def test_a_run_that_was_cut_gives_the_same_weights(tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("step", "schedule"), [(1, "plateau"), (3, "linear"), (7, "plateau")])
+def test_a_run_that_was_cut_gives_the_same_weights(
+    tmp_path: Path, step: int, schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After any step, and with a checkpoint of any age: in an epoch and between two."""
-    whole, cut = run_config(tmp_path), run_config(tmp_path, "cut")
+    whole, cut = (run_config(tmp_path, name, training={"schedule": schedule}) for name in ("run", "cut"))
     train.main(whole, quiet=True)
 
     from elmo.training import epochs
@@ -140,6 +142,14 @@ def test_early_stopping_and_decay() -> None:
             break
     assert (state.stopped, state.epoch, state.best_epoch, state.best) == ("patience", 5, 2, 30.0)
     assert rates == [1.0, 1.0, 1.0, 0.5, 0.5]
+
+
+def test_a_rate_that_falls_evenly_reaches_zero_with_the_last_step(tmp_path: Path) -> None:
+    train.main(run_config(tmp_path, training={"schedule": "linear", "patience": 0, "lr": 0.01}), quiet=True)
+    lines = scores(tmp_path / "run" / "seed-1")
+    steps = lines[-1]["step"]
+    assert steps == 4 * 3, "four epochs of eight examples, three at a time"
+    assert [line["lr"] for line in lines] == pytest.approx([0.01 * (1 - (3 * n - 1) / steps) for n in (1, 2, 3, 4)])
 
 
 def test_a_limit_of_time_cuts_the_epoch(tmp_path: Path) -> None:

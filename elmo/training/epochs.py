@@ -2,7 +2,7 @@
 
 - which batches an epoch has, and all random numbers of a step, are functions of the seed and the epoch or step, so that
   a resumed run does what it would have done
-- the rate falls where the score does not rise; the weights of the best epoch are kept
+- the rate falls where the score does not rise, or to zero over all epochs; the weights of the best epoch are kept
 """
 
 import dataclasses
@@ -49,6 +49,8 @@ class EpochConfig:
     weight_decay: float = 0.0
     clip_norm: float = 5.0
     """Largest global norm of the gradient; 0 for no limit."""
+    schedule: Literal["plateau", "linear"] = "plateau"
+    """The rate falls by `decay`, or evenly from step to step, to zero at the end of the last epoch."""
     decay: float = 0.5
     """What the rate is multiplied by where the score has not risen for `decay_patience` epochs."""
     decay_patience: int = 0
@@ -106,9 +108,12 @@ def fit_epochs(
     optimizer = _optimizer([p for p in model.parameters() if p.requires_grad], config)
     state = _begin(fabric, model, optimizer, folder, config)
     saver = _Saver(fabric, model, optimizer, folder / "checkpoints", config.checkpoint_minutes)
-    with Monitor(folder, config.epochs * len(batches_of(0)), state.step, quiet) as monitor:
+    total = config.epochs * len(batches_of(0))
+    with Monitor(folder, total, state.step, quiet) as monitor:
         while not state.stopped:
             for batch in batches_of(state.epoch)[state.batch :]:
+                if config.schedule == "linear":
+                    state = replace(state, rate=config.lr * max(0.0, 1 - state.step / total))
                 state = _step(model, optimizer, loss_of, batch, config, seed, state)
                 monitor.advance(state.step)
                 saver.save_if_due(state)
@@ -183,7 +188,7 @@ def _after_epoch(state: State, score: float, config: EpochConfig) -> State:
     epoch = state.epoch + 1
     is_best = score > state.best
     since_decay = 0 if is_best else state.since_decay + 1
-    falls = config.decay_patience > 0 and since_decay >= config.decay_patience
+    falls = config.schedule == "plateau" and 0 < config.decay_patience <= since_decay
     best_epoch = epoch if is_best else state.best_epoch
     stopped = state.stopped
     if config.patience and epoch - best_epoch >= config.patience:
