@@ -63,6 +63,22 @@ def test_batch_mates_and_padding_change_no_vector(kind) -> None:
         torch.testing.assert_close(alone[0, :length], together[row, :length])
 
 
+def test_gradients_of_gru_are_those_of_torch() -> None:
+    ours = BiGru(3, 4).double()
+    vectors = padded(3).double().requires_grad_()
+    direction = torch.randn(len(LENGTHS), 6, 8, dtype=torch.double)
+    mask = tokens_mask(LENGTHS, 6)[:, :, None]
+    order = reading_backwards(LENGTHS, 6)
+    back = reorder(ours.backwards[0](reorder(vectors, order))[0], order)
+    theirs = torch.cat([ours.forwards[0](vectors)[0], back], dim=2) * mask
+    parameters = [vectors, *ours.parameters()]
+    expected = torch.autograd.grad((theirs * direction).sum(), parameters)
+    seen = ours(vectors, LENGTHS)
+    torch.testing.assert_close(seen, theirs)
+    for got, want in zip(torch.autograd.grad((seen * direction).sum(), parameters), expected, strict=True):
+        torch.testing.assert_close(got, want)
+
+
 def test_an_lstm_remembers_at_first() -> None:
     network = BiLstm(3, 4)
     for direction in (network.forwards[0], network.backwards[0]):

@@ -5,6 +5,7 @@ Under `torch.autocast` the matrix products run in its data type (bfloat16); ever
 
 from elmo.ops.convolution import convolve_max as convolve_max
 from elmo.ops.convolution import windows_max as windows_max
+from elmo.ops.gru import bi_gru as bi_gru
 from elmo.ops.highway_lstm import highway_lstm as highway_lstm
 from elmo.ops.linear import linear as linear
 from elmo.ops.lstm import Clips as Clips

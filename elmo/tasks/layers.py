@@ -49,9 +49,7 @@ class BiRnn(nn.Module):
         """The top layer's vectors, zero at padding."""
         order = reading_backwards(lengths, vectors.shape[1])
         for dropout, forwards, backwards in zip(self.dropouts, self.forwards, self.backwards, strict=True):
-            vectors = dropout(vectors)
-            ahead, _ = forwards(vectors)
-            back, _ = backwards(reorder(vectors, order))
+            ahead, back = _read(forwards, backwards, dropout(vectors), order)
             vectors = torch.cat([ahead, reorder(back, order)], dim=2)
         return vectors * tokens_mask(lengths, vectors.shape[1])[:, :, None]
 
@@ -60,6 +58,28 @@ BiLstm = partial(BiRnn, nn.LSTM)
 """`BiLstm(input_dim, hidden_dim, n_layers=1, dropout=0.0, first_dropout=True)`: a `BiRnn` of LSTMs."""
 BiGru = partial(BiRnn, nn.GRU)
 """The same of gated recurrent units."""
+
+
+def _read(
+    forwards: nn.Module, backwards: nn.Module, vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"]
+) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"]]:
+    """The hidden states of both directions, each in its own reading order."""
+    if isinstance(forwards, nn.LSTM) or not vectors.numel():
+        return forwards(vectors)[0], backwards(reorder(vectors, order))[0]
+    both = [dict(network.named_parameters()) for network in (forwards, backwards)]
+    to_gates, from_state, bias, state_bias = (
+        torch.stack([weights[f"{name}_l0"] for weights in both])
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
+    size = from_state.shape[2]
+    early = bias + functional.pad(state_bias[:, : 2 * size], (0, size))  # n's is multiplied by r with what it stands by
+    # The weights of both directions read the input at once, and what they give is reversed, which is smaller.
+    read = ops.linear(vectors.flatten(0, 1), to_gates.flatten(0, 1), early.flatten())
+    ahead, back = read.view(*vectors.shape[:2], -1).split(3 * size, dim=2)
+    gates = torch.stack([ahead, reorder(back, order)]).permute(2, 0, 1, 3)
+    states = ops.bi_gru(gates, from_state, state_bias[:, 2 * size :])
+    ahead, back = states.permute(1, 2, 0, 3)
+    return ahead, back
 
 
 def _recurrent(cell: Callable[..., nn.RNNBase], input_dim: int, hidden_dim: int) -> nn.RNNBase:

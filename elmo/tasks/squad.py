@@ -25,7 +25,7 @@ from torch.nn import functional
 from elmo.config import ConfigError
 from elmo.errors import InputError
 from elmo.tasks.inputs import Inputs, Tokens
-from elmo.tasks.layers import BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
+from elmo.tasks.layers import Affine, BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
 from elmo.tasks.readers_squad import Answer, Passage, read_squad, write_squad
 from elmo.tasks.scores import squad_scores
 from elmo.text.records import offsets
@@ -141,10 +141,10 @@ class Model(nn.Module):
         self.encoder = BiGru(inputs.dim, config.hidden_dim, dropout=config.dropout)
         self.dropout = VariationalDropout(config.dropout)
         self.attention = BiAttention(size + inputs.output_dim)
-        self.projection = nn.Linear(4 * (size + inputs.output_dim), size)
+        self.projection = Affine(4 * (size + inputs.output_dim), size)
         self.block_encoder = BiGru(size, config.hidden_dim, dropout=config.dropout)
         self.self_attention = SelfAttention(size)
-        self.block_projection = nn.Linear(3 * size, size)
+        self.block_projection = Affine(3 * size, size)
         self.first_encoder = BiGru(size, config.hidden_dim)
         self.first_score = nn.Linear(size, 1)
         self.last_encoder = BiGru(2 * size, config.hidden_dim)
