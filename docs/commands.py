@@ -23,6 +23,8 @@ COMMANDS = (
     ("neighbors",),
     ("probe",),
     ("probe", "senses"),
+    ("probe", "wsd"),
+    ("probe", "pos"),
     ("task",),
     ("task", "list"),
     ("task", "train"),

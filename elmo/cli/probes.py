@@ -2,13 +2,15 @@
 
 import argparse
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from elmo import config
 from elmo.cli.arguments import DEMO_TEXT, add_model, add_verb, find_recipe, recipe_and_overrides
-from elmo.terminal import print_table
+from elmo.errors import InputError
+from elmo.terminal import Counter, print_table
 
 SENSES = DEMO_TEXT.with_name("senses.tsv")
 
@@ -21,6 +23,9 @@ def add_verbs(verbs: Any) -> None:
     senses.add_argument("--data", default=str(SENSES), help="word, sense, index, sentence between tabs")
     add_model(senses)
     senses.add_argument("--json", action="store_true", help="print JSON lines")
+    wsd = add_probe(probes, "wsd", wsd_verb, "word sense disambiguation by the nearest average of a sense")
+    wsd.add_argument("--resume", action="store_true", help="go on with the run in --output, exactly")
+    add_probe(probes, "pos", pos_verb, "parts of speech by a linear classifier of each layer")
 
 
 def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
@@ -29,7 +34,9 @@ def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentP
     parser.add_argument("recipe", nargs="?", help=f"a TOML file, or a recipe of the package (default: {name})")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings")
     parser.add_argument("--data", metavar="FOLDER", help="where a recipe's files are (default: the variable ELMO_DATA)")
+    parser.add_argument("--model", metavar="MODEL", help="the biLM (default: the packaged one)")
     parser.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
+    parser.add_argument("--overwrite", action="store_true", help="replace what the output holds")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON lines")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     return parser
@@ -55,6 +62,8 @@ def print_rows(rows: Sequence[Any], as_json: bool) -> None:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "*" if value else ""
     if isinstance(value, float):
         return f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) else "" if value is None else str(value)
@@ -81,3 +90,70 @@ def print_senses(rows: Sequence[Any]) -> None:
         ["layer", "all", *words],
         [[str(row.layer), f"{row.accuracy:.1%}", *(f"{row.by_word[word]:.0%}" for word in words)] for row in rows],
     )
+
+
+def wsd_verb(arguments: argparse.Namespace) -> None:
+    from elmo.probes import record, wsd
+    from elmo.tasks.source import open_model
+
+    made = config.from_dict(wsd.Config, values_of(arguments, "wsd", _given(arguments)))
+    folder = _output(arguments, arguments.resume, wsd.CHECKPOINT)
+    source, began = open_model(made.model), time.monotonic()
+    with Counter("sentences", arguments.quiet) as counter:
+        rows = wsd.run(made, counter.update, source=source, folder=folder, resume=arguments.resume)
+    if folder is not None:
+        record.write(folder, "wsd", wsd.VERSION, made, rows, source.card(), time.monotonic() - began)
+        (folder / wsd.CHECKPOINT).unlink(missing_ok=True)
+    if arguments.json:
+        print_rows(rows, as_json=True)
+    else:
+        print_wsd(rows, made.choose)
+
+
+def print_wsd(rows: Sequence[Any], choose: str | None) -> None:
+    """The table of `elmo probe wsd`, a column a test set."""
+    names = list(rows[0].f1)
+    print_table(
+        ["layer", *names, "ALL", "chosen"],
+        [[row.layer, *(f"{row.f1[name]:.1f}" for name in names), f"{row.all:.1f}", _shown(row.chosen)] for row in rows],
+    )
+    first = rows[0]
+    print(
+        f"F1 of {first.instances:,} instances; {first.backed_off:,} of lemmas that training has not,"
+        f" {first.unanswered:,} of these without an answer (wrong)"
+    )
+    for row in rows:
+        if row.chosen:
+            print(f"layer {row.layer} is the best on {choose}: {row.all:.1f} on ALL")
+
+
+def pos_verb(arguments: argparse.Namespace) -> None:
+    from elmo.probes import pos, record
+    from elmo.tasks.source import open_model
+
+    made = config.from_dict(pos.Config, values_of(arguments, "pos", _given(arguments)))
+    folder = _output(arguments)
+    source, began = open_model(made.model), time.monotonic()
+    with Counter("tokens", arguments.quiet) as counter:
+        rows = pos.run(made, counter.update, source=source)
+    if folder is not None:
+        record.write(folder, "pos", pos.VERSION, made, rows, source.card(), time.monotonic() - began)
+    print_rows(rows, arguments.json)
+
+
+def _given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The flags of a probe that are settings, too."""
+    return {"data": arguments.data, "model": arguments.model}
+
+
+def _output(arguments: argparse.Namespace, resume: bool = False, checkpoint: str | None = None) -> Path | None:
+    """The folder of the output. Raises InputError where it may not be written to."""
+    from elmo.probes import record
+
+    if arguments.output is None:
+        if resume:
+            raise InputError("--resume needs --output, the folder of a run to go on with; leave it out to begin one")
+        return None
+    folder = Path(arguments.output)
+    record.check_output(folder, arguments.overwrite, resume, checkpoint)
+    return folder

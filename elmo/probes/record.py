@@ -38,6 +38,23 @@ def write(
     write_whole(folder / RECORD, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
 
 
+def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint: str | None = None) -> None:
+    """Raises InputError where `folder` is a file, or holds something that is neither to be replaced nor gone on with.
+
+    `checkpoint` names the file from which a broken run of this probe goes on, where it has one.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name another --output, the folder where the rows are to be")
+    if overwrite or not folder.exists() or not any(folder.iterdir()):
+        return
+    is_broken = checkpoint is not None and (folder / checkpoint).is_file()
+    if resume and not is_broken and (folder / RECORD).is_file():
+        raise InputError(f"{folder}: the probe is finished; read its {ROWS}, or add --overwrite to begin anew")
+    if not resume:
+        remedy = "add --resume to go on with it, --overwrite to begin anew" if is_broken else "add --overwrite"
+        raise InputError(f"{folder}: the output exists; {remedy}, or name another --output")
+
+
 def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What `write` wrote: the record and the rows, as plain values. Raises InputError where they are damaged."""
     try:

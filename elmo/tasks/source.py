@@ -39,8 +39,13 @@ def open_source(config: InputConfig) -> Source | None:
     """The biLM of these inputs; None where they have none. Raises as `elmo.formats.load` does."""
     if config.elmo == "none":
         return None
-    model = formats.load(config.model)
-    return Source(config.model, model, content_hash(model))
+    return open_model(config.model)
+
+
+def open_model(name: str) -> Source:
+    """The biLM at a path or of a name. Raises as `elmo.formats.load` does."""
+    model = formats.load(name)
+    return Source(name, model, content_hash(model))
 
 
 def collator(config: InputConfig, words: Sequence[str], source: Source | None, cache: CacheConfig) -> Collator:

@@ -130,12 +130,18 @@ def resolve(path: str, data: str | None) -> Path:
     return Path(root) / path
 
 
-def read_examples(task: Task, path: str, data: str | None) -> list[Any]:
-    """The examples of a file. Raises InputError where there is none in it or the file is not there."""
+def find_file(path: str, data: str | None) -> Path:
+    """As `resolve`. Raises InputError where the file is not there."""
     found = resolve(path, data)
     if not found.is_file():
         hint = "" if found != Path(path) else f"; name the folder of the data with --data, or in {DATA}"
         raise InputError(f"{found}: no such file{hint}")
+    return found
+
+
+def read_examples(task: Task, path: str, data: str | None) -> list[Any]:
+    """The examples of a file. Raises InputError where there is none in it or the file is not there."""
+    found = find_file(path, data)
     examples = task.read(found)
     if not examples:
         raise InputError(f"{found}: no examples in it; give a file in the format of the task {task.NAME}")

@@ -101,6 +101,29 @@ def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[
                 units.append((form, 1))
 
 
+def read_conllu_columns(
+    lines: Iterable[str], columns: Sequence[int], source: str | Path = "input"
+) -> Iterator[list[tuple[str, ...]]]:
+    """Of every word of a sentence of CoNLL-U some columns, counted from 0; the words are those of `read_conllu`."""
+    words: list[tuple[str, ...]] = []
+    for number, line in enumerate(_and_blank(lines), 1):
+        if not line.strip():
+            if words:
+                yield words
+            words = []
+        elif not line.startswith("#"):
+            place, _ = _conllu_word(line, number, source)
+            values = line.rstrip("\r\n").split("\t")
+            if not place.isdecimal():
+                continue
+            if max(columns) >= len(values):
+                raise InputError(
+                    f"{source}: line {number} has {len(values)} columns, and column {max(columns) + 1} is asked for;"
+                    " CoNLL-U has 10, with tabs between them"
+                )
+            words.append(tuple(values[column] for column in columns))
+
+
 def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[Record]:
     """The proteins of a FASTA file, by the first word of their header. Letters are made capitals, white space goes."""
     name, parts = None, list[str]()

@@ -1,0 +1,173 @@
+"""What every sense looks like on average: the sums of its vectors over a labelled corpus, at every layer.
+
+- the corpus is a stream; held are the sums (float32), never the vectors of all words
+- the sums are kept now and then, in one file, together with how far they are and the words that are known: a run that
+  was killed goes on from there and gives the bits of one that was not
+"""
+
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.probes.wsd_readers import Instance, Labelled
+from elmo.training.disk import naming
+
+CHECKPOINT = "sums.npz"
+Progress = Callable[[int, int], object]
+
+
+@dataclass
+class Senses:
+    """The senses of a corpus, numbered as they come, and how often each comes."""
+
+    numbers: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    """Of every (lemma, part of speech) its sense keys in the order of the corpus, and the number of each."""
+    counts: list[int] = field(default_factory=list)
+    """By number: of an instance with several keys, each counts."""
+    sentences: int = 0
+    """With an instance."""
+
+    def add(self, labelled: Labelled) -> None:
+        """Counts the senses of one sentence."""
+        self.sentences += bool(labelled.keys)
+        for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):
+            known = self.numbers.setdefault((instance.lemma, instance.pos), {})
+            for key in keys:
+                if key not in known:
+                    known[key] = len(self.counts)
+                    self.counts.append(0)
+                self.counts[known[key]] += 1
+
+    def numbers_of(self, instance: Instance, keys: Iterable[str]) -> list[int]:
+        """The numbers of an instance's senses."""
+        known = self.numbers[instance.lemma, instance.pos]
+        return [known[key] for key in keys]
+
+    def by_frequency(self, lemma: str, pos: str) -> list[tuple[str, int]]:
+        """The keys and numbers of a word's senses, the most frequent first, then as they came; none of a new word."""
+        known = self.numbers.get((lemma, pos), {})
+        return sorted(known.items(), key=lambda item: -self.counts[item[1]])
+
+
+def sums(
+    embedder: Embedder,
+    corpus: Iterable[Labelled],
+    senses: Senses,
+    checkpoint: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    minutes: float = 1.0,
+    progress: Progress | None = None,
+) -> Float[np.ndarray, "S N D"]:
+    """For every sense the sum of its instances' vectors; those of an instance of several tokens are averaged first.
+
+    With `checkpoint`, a file, the sums are written every so many minutes and at the end, and where the file is there
+    already they go on from it: it must have been written under the same `settings` (else InputError). `progress` is
+    told sentences done and in all.
+    """
+    totals = np.zeros((len(senses.counts), embedder.n_layers, embedder.dim), np.float32)
+    embedder.words.clear()  # last bits may depend on which words are known already
+    kept = 0  # chunks that are in the file
+    if checkpoint is not None and checkpoint.is_file():
+        kept = _read(checkpoint, settings or {}, totals, embedder)
+    saved, number, sentences = time.monotonic(), 0, 0
+    # A chunk is what the embedder reads ahead: made of the same sentences in every run, so that the sums are, too.
+    for number, chunk in enumerate(_chunks(embedder, corpus), 1):
+        if number > kept:
+            _add(totals, embedder, chunk, senses)
+            if checkpoint is not None and time.monotonic() - saved >= 60 * minutes:
+                _write(checkpoint, settings or {}, totals, embedder, number)
+                saved, kept = time.monotonic(), number
+        sentences += len(chunk)
+        if progress is not None:
+            progress(sentences, senses.sentences)
+    if checkpoint is not None and number > kept:
+        _write(checkpoint, settings or {}, totals, embedder, number)
+    return totals
+
+
+def instance_vectors(
+    layers: Float[np.ndarray, "N T D"], instances: Iterable[Instance]
+) -> Iterator[Float[np.ndarray, "N D"]]:
+    """For every instance of a sentence the mean of its tokens' vectors."""
+    return (layers[:, instance.begin : instance.end].mean(axis=1) for instance in instances)
+
+
+def _chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labelled]]:
+    """The sentences that have an instance, as many at a time as the embedder reads ahead."""
+    waiting: list[Labelled] = []
+
+    def sentences() -> Iterator[tuple[str, ...]]:
+        for labelled in corpus:
+            if labelled.keys:
+                waiting.append(labelled)
+                yield labelled.sentence.tokens
+
+    for chunk in embedder.chunks(sentences()):
+        yield waiting[: len(chunk)]
+        del waiting[: len(chunk)]
+
+
+def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[Labelled], senses: Senses) -> None:
+    """Adds one chunk's vectors, summed as float64 by sense."""
+    vectors: list[np.ndarray] = []
+    numbers: list[int] = []
+    arrays = embedder.embed_stream([labelled.sentence.tokens for labelled in chunk], "all")
+    for labelled, layers in zip(chunk, arrays, strict=True):
+        instances = labelled.sentence.instances
+        for instance, keys, vector in zip(instances, labelled.keys, instance_vectors(layers, instances), strict=True):
+            numbers += senses.numbers_of(instance, keys)
+            vectors += [vector] * len(keys)
+    order = np.argsort(numbers, kind="stable")
+    found, begins = np.unique(np.array(numbers)[order], return_index=True)
+    totals[found] += np.add.reduceat(np.stack(vectors)[order], begins, axis=0, dtype=np.float64)
+
+
+# The file
+
+
+def _write(
+    path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder, done: int
+) -> None:
+    """Written beside its place and moved there; `run` is JSON in bytes."""
+    names, vectors = embedder.words.known()
+    run = np.frombuffer(json.dumps({"settings": settings, "done": done, "words": names}).encode(), np.uint8)
+    temporary = path.with_name(f"{path.name}.part")
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            np.savez(file, run=run, sums=totals, words=vectors)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+
+def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder) -> int:
+    """Puts what was kept where it was; the chunks that are done."""
+    try:
+        with path.open("rb") as file, np.load(file) as kept:
+            run = json.loads(kept["run"].tobytes())
+            known, words = kept["sums"], kept["words"]
+            done, names, old = run["done"], run["words"], run["settings"]
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: damaged ({error}); add --overwrite to begin anew") from error
+    for name, value in json.loads(json.dumps(settings)).items():
+        if old.get(name) != value:
+            raise InputError(
+                f"{path}: {name} was {old.get(name)!r} in the broken run and is {value!r} now; give the same, or add"
+                " --overwrite to begin anew"
+            )
+    if known.shape != totals.shape:
+        raise InputError(f"{path}: does not fit the corpus and the model; add --overwrite to begin anew")
+    totals[:] = known
+    embedder.words.keep(names, words)
+    return done
