@@ -21,6 +21,7 @@ def add_verbs(verbs: Any) -> None:
     senses.add_argument("--data", default=str(SENSES), help="word, sense, index, sentence between tabs")
     add_model(senses)
     senses.add_argument("--json", action="store_true", help="print JSON lines")
+    _add_weights(probes)
 
 
 def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
@@ -81,3 +82,35 @@ def print_senses(rows: Sequence[Any]) -> None:
         ["layer", "all", *words],
         [[str(row.layer), f"{row.accuracy:.1%}", *(f"{row.by_word[word]:.0%}" for word in words)] for row in rows],
     )
+
+
+def _add_weights(probes: Any) -> None:
+    weights = add_verb(probes, "weights", weights_verb, "which layers trained task models read, at input and output")
+    weights.add_argument("runs", nargs="+", metavar="RUN", help="folders of elmo task train or elmo task compare")
+    weights.add_argument("--figure", metavar="FILE", help="draw Figure 2 of the paper: .svg or .png")
+    weights.add_argument("--dark", action="store_true", help="for a dark page")
+    weights.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
+    weights.add_argument("--overwrite", action="store_true", help="replace figure and output if they exist")
+    weights.add_argument("--json", action="store_true", help="print the rows of all seeds as JSON lines")
+
+
+def weights_verb(arguments: argparse.Namespace) -> None:
+    from elmo import figures
+    from elmo.formats.whole import check_output
+    from elmo.probes import record, weights
+
+    figure = None if arguments.figure is None else Path(arguments.figure)
+    output = None if arguments.output is None else Path(arguments.output)
+    if figure is not None:
+        figures.check_path(figure)
+    for path in (figure, output):
+        if path is not None:
+            check_output(path, arguments.overwrite)
+    config = weights.Config(tuple(arguments.runs))
+    rows = weights.run(config)
+    mean = weights.means(rows)
+    if figure is not None:
+        figures.save(figures.layer_weights(mean, arguments.dark), figure, arguments.overwrite)
+    if output is not None:
+        record.write(output, "weights", weights.VERSION, config, rows)
+    print_rows(rows if arguments.json else mean, arguments.json)
