@@ -93,12 +93,13 @@ def build(
 ) -> Record:
     """Makes the index of `sentences` in the folder `output`; returns the record that is in it.
 
-    `record` says what it is made from. Memory does not grow with the text, but for the graph of up to `PARTITION`
-    tokens. Until the index is whole it is in `output` with `.part` at its end; with `resume` a build that was broken
-    goes on there, and does again what came after its last whole chunk. `progress` is told the tokens so far.
+    `record` says what it is made from. A chunk's vectors are held at a time; the graphs, at the end, take LanceDB
+    memory that grows more slowly than the text. Until the index is whole it is in `output` with `.part` at its end;
+    with `resume` a build that was broken goes on there, and does again what came after its last whole chunk.
+    `progress` is told the tokens so far.
 
     Raises InputError where there is no sentence, where a broken build is there and not to be gone on with or of other
-    settings; OSError where the output exists or the disk is full.
+    settings, or LanceDB cannot write (a full disk); OSError where the output exists.
     """
     lancedb = _lancedb()
     check_output(output, overwrite)
@@ -170,21 +171,23 @@ class Index:
         """The first `most` occurrences of `word`, as it is spelled, in the text's order; and how many there are."""
         column = _column(self.layer(layer))
         with self._errors():
-            places = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
-            rows = sorted(places.limit(None).to_arrow().to_pylist(), key=_place)
-            wanted = [row["_rowid"] for row in rows[:most]]
-            if not wanted:
+            search = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
+            places = search.limit(None).to_arrow()
+            order = np.lexsort((places["token"].to_numpy(), places["sentence"].to_numpy()))[:most]
+            if not len(order):
                 return [], 0
+            wanted = places["_rowid"].to_numpy()[order].tolist()
             taken = self._occurrences.take_row_ids(wanted).select(["sentence", "token", column]).to_arrow()
             found = sorted(taken.to_pylist(), key=_place)
         tokens = self._tokens(row["sentence"] for row in found)
-        return [Query(tokens[r["sentence"]], r["token"], np.array(r[column], np.float32)) for r in found], len(rows)
+        return [Query(tokens[r["sentence"]], r["token"], np.array(r[column], np.float32)) for r in found], len(places)
 
     def nearest(
         self, query: Query, layer: int, k: int = 5, same_word: bool = True, exact: bool = False
     ) -> list[Neighbor]:
         """The `k` nearest tokens to `query` by cosine at one layer, nearest first; ties in the order of the text.
 
+        Of tokens that are equally near as the last, any may be left out.
         With `same_word` only occurrences of the query's word are candidates. The query itself (the same sentence and
         place) is never one. With `exact` every candidate is compared, however many there are. Raises InputError where
         `k` or the layer cannot be or the index is damaged.
@@ -223,7 +226,7 @@ class Index:
         if not rows:
             return []
         similarities = unit(np.array(found[column].to_pylist())) @ unit(query.vector[None])[0]
-        for row, similarity in zip(rows, similarities, strict=True):
+        for row, similarity in zip(rows, similarities.astype(np.float32), strict=True):  # the same vector: the same
             row["similarity"] = float(similarity)
         return sorted(rows, key=lambda row: (-row["similarity"], *_place(row)))
 
@@ -286,8 +289,8 @@ def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
     """The record of the build in `part`: as far as a broken one came, or of a new one."""
     if overwrite and not resume:
         shutil.rmtree(part, ignore_errors=True)
-    if not part.exists():
-        part.mkdir()
+    if not part.exists() or not any(part.iterdir()):
+        part.mkdir(exist_ok=True)
         _write(part, record)
         return record
     if not resume:
