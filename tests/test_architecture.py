@@ -20,7 +20,7 @@ LONGEST_FUNCTION = 100
 
 BASE = {"config", "errors", "machine", "types", "metrics", "terminal"}
 """Files at the root that know only the standard library and third parties (and one another)."""
-JOBS = {"integrations", "server", "bench", "report"}
+JOBS = {"integrations", "server", "bench", "figures", "report"}
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
     "ops": {"types"},
@@ -40,7 +40,7 @@ ENTRANCES = {"cli", "__init__", "__main__"}
 
 HEAVY = {"torch", "numpy", "h5py", "safetensors", "jaxtyping", "spacy", "pyarrow", "lightning_fabric", "scipy"}
 EXTRAS = {"spacy", "pysbd", "lightning", "lightning_fabric", "tensorboard", "pyarrow", "sklearn", "scipy", "matplotlib"}
-EXTRAS |= {"huggingface_hub"}
+EXTRAS |= {"huggingface_hub", "lancedb"}
 """Packages of the extras: imported inside functions, so that the core works without them."""
 HOMES = {"training": {"lightning_fabric"}, "formats/hub.py": {"huggingface_hub"}}
 """What is nothing without its extra may import it at the top; it says the pip line, or whoever imports it does."""

@@ -1,15 +1,14 @@
-"""A look at a model, and how fast it is: `elmo neighbors`, `elmo bench`, `elmo demo`."""
+"""A look at a model, and how fast it is: `elmo bench`, `elmo demo`."""
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from elmo.cli.arguments import DEMO_TEXT, add_model, add_verb, tokenizer_of
+from elmo.cli.neighbors import print_neighbors
 from elmo.cli.probes import SENSES, print_senses
-from elmo.errors import InputError
 from elmo.terminal import print_table
 
 DEMO_QUERIES = 4
@@ -17,16 +16,6 @@ DEMO_QUERIES = 4
 
 def add_verbs(verbs: Any) -> None:
     """Those of this file."""
-    neighbors = add_verb(verbs, "neighbors", neighbors_verb, "occurrences of a word that are used alike, by layer")
-    neighbors.add_argument("word", help="a word, or a sentence (tokens between spaces) that holds --word")
-    neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence that is meant")
-    neighbors.add_argument("--text", help="where to look: a text, one sentence a line (default: the demo's)")
-    add_model(neighbors)
-    neighbors.add_argument("--layer", type=int, default=-1, help="0 is the word without context, -1 the top")
-    neighbors.add_argument("-k", type=int, default=3, metavar="N", help="how many")
-    neighbors.add_argument("--queries", type=int, default=20, metavar="N", help="occurrences to begin from, at most")
-    neighbors.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
-
     bench = add_verb(verbs, "bench", bench_verb, "how fast a model is here, beside what the machine could do")
     bench.add_argument("model", nargs="?", default="default")
     bench.add_argument("--text", default=str(DEMO_TEXT), help="what is read (default: the demo's text)")
@@ -38,41 +27,6 @@ def add_verbs(verbs: Any) -> None:
     demo = add_verb(verbs, "demo", demo_verb, "a tour of a model on a small text")
     demo.add_argument("--output", default="demo.hdf5", help="where the vectors go")
     add_model(demo)
-
-
-def neighbors_verb(arguments: argparse.Namespace) -> None:
-    from elmo.embedding.embedder import Embedder
-    from elmo.embedding.job import read_lines
-    from elmo.probes import neighbors
-
-    embedder = Embedder.load(arguments.model)
-    tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None)
-    text = arguments.text or str(DEMO_TEXT)
-    sentences = [tokens for line in read_lines(text) if (tokens := tokenizer.tokens(line))]
-    if arguments.query is not None:
-        given = arguments.word.split()
-        if arguments.query not in given:
-            raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}")
-        queries: list[tuple[Sequence[str], int]] = [(given, given.index(arguments.query))]
-    else:
-        queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, arguments.word)]
-    if not queries:
-        raise InputError(f"{text}: {arguments.word!r} does not occur in it; a word is looked up as it is spelled")
-    shown = queries[: arguments.queries]
-    _print_neighbors(shown, neighbors.run_many(embedder, sentences, shown, arguments.layer, arguments.k))
-    if len(shown) < len(queries):
-        print(f"{len(queries) - len(shown)} more occurrences of {arguments.word!r} are not shown (--queries)")
-
-
-def _print_neighbors(queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]]) -> None:
-    for (sentence, index), nearest in zip(queries, found, strict=True):
-        print(_marked(sentence, index))
-        for neighbor in nearest:
-            print(f"    {neighbor.similarity:.3f}  {_marked(neighbor.sentence, neighbor.token_index)}")
-
-
-def _marked(sentence: Sequence[str], index: int) -> str:
-    return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))
 
 
 def bench_verb(arguments: argparse.Namespace) -> None:
@@ -134,6 +88,6 @@ def demo_verb(arguments: argparse.Namespace) -> None:
     print("A word in its sentence, then the occurrences that the top layer takes for the most alike:\n")
     for word in ("play", "bank", "spring"):
         queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, word)[:DEMO_QUERIES]]
-        _print_neighbors(queries, neighbors.run_many(embedder, sentences, queries, k=2))
+        print_neighbors(queries, neighbors.run_many(embedder, sentences, queries, k=2))
         print()
     print_senses(senses.run(embedder, senses.read_occurrences(SENSES)))

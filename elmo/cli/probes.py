@@ -26,6 +26,7 @@ def add_verbs(verbs: Any) -> None:
     wsd = add_probe(probes, "wsd", wsd_verb, "word sense disambiguation by the nearest average of a sense")
     wsd.add_argument("--resume", action="store_true", help="go on with the run in --output, exactly")
     add_probe(probes, "pos", pos_verb, "parts of speech by a linear classifier of each layer")
+    _add_weights(probes)
 
 
 def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
@@ -157,3 +158,35 @@ def _output(arguments: argparse.Namespace, resume: bool = False, checkpoint: str
     folder = Path(arguments.output)
     record.check_output(folder, arguments.overwrite, resume, checkpoint)
     return folder
+
+
+def _add_weights(probes: Any) -> None:
+    weights = add_verb(probes, "weights", weights_verb, "which layers trained task models read, at input and output")
+    weights.add_argument("runs", nargs="+", metavar="RUN", help="folders of elmo task train or elmo task compare")
+    weights.add_argument("--figure", metavar="FILE", help="draw Figure 2 of the paper: .svg or .png")
+    weights.add_argument("--dark", action="store_true", help="for a dark page")
+    weights.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
+    weights.add_argument("--overwrite", action="store_true", help="replace figure and output if they exist")
+    weights.add_argument("--json", action="store_true", help="print the rows of all seeds as JSON lines")
+
+
+def weights_verb(arguments: argparse.Namespace) -> None:
+    from elmo import figures
+    from elmo.formats.whole import check_output
+    from elmo.probes import record, weights
+
+    figure = None if arguments.figure is None else Path(arguments.figure)
+    output = None if arguments.output is None else Path(arguments.output)
+    if figure is not None:
+        figures.check_path(figure)
+    for path in (figure, output):
+        if path is not None:
+            check_output(path, arguments.overwrite)
+    config = weights.Config(tuple(arguments.runs))
+    rows = weights.run(config)
+    mean = weights.means(rows)
+    if figure is not None:
+        figures.save(figures.layer_weights(mean, arguments.dark), figure, arguments.overwrite)
+    if output is not None:
+        record.write(output, "weights", weights.VERSION, config, rows)
+    print_rows(rows if arguments.json else mean, arguments.json)

@@ -2,21 +2,27 @@
 
 - the query is a token in its sentence, from the text or not
 - candidates are the same word's other occurrences, or every token
-- exact cosine at one layer; the text is read in chunks, so memory does not grow with it
+- exact cosine at one layer; the text is read in chunks, so memory does not grow with it (`elmo.probes.index` keeps
+  the vectors instead)
+- beside it the nearest words by static vectors, which know no context
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
+from elmo.tasks.vectors import entries
 
 CHUNK = 256
 """Sentences whose vectors are held at a time."""
+STATIC_CHUNK = 10_000
+"""Static vectors that are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,14 @@ class Neighbor:
     sentence_index: int
     token_index: int
     sentence: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StaticNeighbor:
+    """A word and how near its static vector is to that of another."""
+
+    similarity: float
+    word: str
 
 
 def occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int, int]]:
@@ -62,14 +76,14 @@ def run_many(
     query's word are candidates. The query itself (the same sentence and place) is never one. Ties keep the order of
     the text, which is read once, whatever the number of queries.
     """
-    targets = _targets(embedder, queries, layer)
+    vectors_of_queries = targets(embedder, queries, layer)
     words = {sentence[index] for sentence, index in queries} if same_word else None
     best: list[list[Neighbor]] = [[] for _ in queries]
     for chunk in _chunks(enumerate(map(tuple, sentences)), words):
         embedded = embedder.embed([list(tokens) for _, tokens in chunk], layers="all")
         vectors = np.concatenate([array[layer] for array in embedded])
         places = [(number, t, tokens) for number, tokens in chunk for t in range(len(tokens))]
-        similarities = targets @ _unit(vectors).T  # queries, tokens of the chunk
+        similarities = vectors_of_queries @ unit(vectors).T  # queries, tokens of the chunk
         for (sentence, index), row, found in zip(queries, similarities, best, strict=True):
             itself = (index, tuple(sentence))
             allowed = [
@@ -84,7 +98,27 @@ def run_many(
     return best
 
 
-def _targets(
+def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
+    """The `k` nearest words to `word` by cosine of the vectors in a file of GloVe's text format, nearest first.
+
+    Where the file has not the word as it is spelled it is looked up in lower case. The file is read twice, so memory
+    does not grow with it. Raises InputError where the word is not in it, and as `elmo.tasks.vectors.entries`.
+    """
+    spelled = dict(entries(path, {word, word.lower()}))
+    if not spelled:
+        raise InputError(f"{path}: {word!r} has no vector in it; give other vectors or another word")
+    found = word if word in spelled else word.lower()
+    target = unit(spelled[found][None])[0]
+    best: list[StaticNeighbor] = []
+    others = (entry for entry in entries(path) if entry[0] != found)
+    while chunk := list(islice(others, STATIC_CHUNK)):
+        similarities = unit(np.stack([vector for _, vector in chunk])) @ target
+        best += [StaticNeighbor(float(similarities[i]), chunk[i][0]) for i in np.argsort(-similarities)[:k]]
+        best = sorted(best, key=lambda neighbor: (-neighbor.similarity, neighbor.word))[:k]
+    return best
+
+
+def targets(
     embedder: Embedder, queries: Sequence[tuple[Sequence[str], int]], layer: int
 ) -> Float[np.ndarray, "queries D"]:
     """The unit vector of every query's token at one layer."""
@@ -97,7 +131,7 @@ def _targets(
     layers = len(embedded[0])
     if not -layers <= layer < layers:
         raise InputError(f"layer {layer} is asked for, and the model has layers 0 to {layers - 1}")
-    return _unit(np.stack([array[layer, index] for array, (_, index) in zip(embedded, queries, strict=True)]))
+    return unit(np.stack([array[layer, index] for array, (_, index) in zip(embedded, queries, strict=True)]))
 
 
 def _chunks(
@@ -109,6 +143,7 @@ def _chunks(
         yield chunk
 
 
-def _unit(vectors: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "K D"]:
+def unit(vectors: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "K D"]:
+    """The vectors at length 1, in float64; zero stays zero."""
     vectors = vectors.astype(np.float64)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)

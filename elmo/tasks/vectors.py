@@ -58,20 +58,9 @@ def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
     line counts. Raises InputError that names file and line where a line has another number of numbers than the first,
     or what should be a number is none; and where no wanted word is there.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; inputs.vectors names word vectors in GloVe's text format")
     rows: dict[str, np.ndarray] = {}
-    dim = 0
-    for number, line in _entries(path):
-        dim = dim or _dim(path, number, line)
-        word, *rest = line.rsplit(" ", dim)
-        if len(rest) != dim or not word:
-            raise InputError(
-                f"{path}: line {number} has {len(line.split()) - 1} numbers after its word, and the first line has"
-                f" {dim}; mend or remove the line"
-            )
-        if word not in rows and (wanted is None or word in wanted):
-            rows[word] = _numbers(path, number, rest)
+    for word, vector in entries(path, wanted):
+        rows.setdefault(word, vector)
     if not rows:
         words = "no vectors" if wanted is None else f"none of the {len(wanted):,} words of the examples"
         raise InputError(
@@ -82,11 +71,28 @@ def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
     return StaticVectors(tuple(rows), table)
 
 
+def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Float[np.ndarray, " E"]]]:
+    """The `wanted` words (None: all) of such a file and their vectors, one at a time, in order; raises as `read`."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; word vectors in GloVe's text format are expected")
+    dim = 0
+    for number, line in _numbered(path):
+        dim = dim or _dim(path, number, line)
+        word, *rest = line.rsplit(" ", dim)
+        if len(rest) != dim or not word:
+            raise InputError(
+                f"{path}: line {number} has {len(line.split()) - 1} numbers after its word, and the first line has"
+                f" {dim}; mend or remove the line"
+            )
+        if wanted is None or word in wanted:
+            yield word, _numbers(path, number, rest)
+
+
 def _spelled(tokens: Iterable[str], lowercase: bool) -> Iterator[str]:
     return (token.lower() for token in tokens) if lowercase else iter(tokens)
 
 
-def _entries(path: Path) -> Iterator[tuple[int, str]]:
+def _numbered(path: Path) -> Iterator[tuple[int, str]]:
     """The lines that hold vectors, and their numbers, from 1."""
     for number, line in enumerate(corpus.lines(path, LONGEST_LINE), 1):
         line = line.rstrip()

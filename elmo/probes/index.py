@@ -1,0 +1,422 @@
+"""An index of occurrences: every token of a text with its vectors, kept on disk and searched as often as one likes.
+
+- a folder: `index.json`, what it was made from; and two tables of LanceDB, `occurrences` (word, place, vectors) and
+  `sentences`
+- made in a stream beside its place, chunk by chunk; a build that was broken goes on after its last whole chunk
+- up to `EXACT_MOST` candidates are compared one by one; more are found through a graph of neighbours over vectors in 8
+  bits (LanceDB's IVF_HNSW_SQ), and those that it finds are compared as they are kept
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo import config as configs
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats.whole import check_output, whole
+from elmo.probes.neighbors import Neighbor, unit
+from elmo.text.tokenizer import TextConfig
+from elmo.training.disk import write_whole
+
+VERSION = "1"
+RECORD, OCCURRENCES, SENTENCES = "index.json", "occurrences", "sentences"
+PART = ".part"
+CHUNK_TOKENS = 16_384
+"""Of the sentences that are written at once, at least."""
+EXACT_MOST = 10_000
+"""Candidates that are compared one by one."""
+PARTITION = 1 << 18
+"""Tokens of one graph, about; it is held in memory while it is built. All graphs are searched."""
+EF_CONSTRUCTION = 150
+"""Candidates that are looked at for a new token's neighbours in the graph."""
+SPARE = 10
+"""How many more are looked for than asked for: LanceDB compares with the query rounded to the type that is kept."""
+REFINE = 10
+"""For every neighbour that is asked for so many are taken from the graph and compared as they are kept."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What an index was made from, and how much of it there is: `index.json`."""
+
+    bilm: dict
+    """The card of the biLM (`elmo.tasks.source.Source.card`): its name, and the hash of everything it depends on."""
+    texts: tuple[str, ...]
+    fingerprint: str
+    """Of the texts: see `elmo.text.corpus.fingerprint`."""
+    layers: tuple[int, ...]
+    """From 0, the word without its context; in ascending order."""
+    tokenizer: TextConfig = field(default_factory=TextConfig)
+    dtype: Literal["float16", "float32"] = "float16"
+    limit: int | None = None
+    """The text ends with the sentence in which this many tokens are reached."""
+    version: str = VERSION
+    sentences: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Query:
+    """A token in its sentence, with its vector at the layer that is searched."""
+
+    sentence: tuple[str, ...]
+    index: int
+    vector: Float[np.ndarray, " D"]
+
+
+def layers_of(embedder: Embedder, layers: Iterable[int]) -> tuple[int, ...]:
+    """The layers by their numbers from 0, each once, in order; -1 is the top. Raises InputError where one is not."""
+    for layer in layers:
+        if not -embedder.n_layers <= layer < embedder.n_layers:
+            raise InputError(f"layer {layer} is asked for, and the model has layers 0 to {embedder.n_layers - 1}")
+    return tuple(sorted({layer % embedder.n_layers for layer in layers}))
+
+
+def build(
+    embedder: Embedder,
+    sentences: Iterable[Sequence[str]],
+    output: Path,
+    record: Record,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Callable[[int], object] | None = None,
+) -> Record:
+    """Makes the index of `sentences` in the folder `output`; returns the record that is in it.
+
+    `record` says what it is made from. A chunk's vectors are held at a time; the graphs, at the end, take LanceDB
+    memory that grows more slowly than the text. Until the index is whole it is in `output` with `.part` at its end;
+    with `resume` a build that was broken goes on there, and does again what came after its last whole chunk.
+    `progress` is told the tokens so far.
+
+    Raises InputError where there is no sentence, where a broken build is there and not to be gone on with or of other
+    settings, or LanceDB cannot write (a full disk); OSError where the output exists.
+    """
+    lancedb = _lancedb()
+    check_output(output, overwrite)
+    part = output.with_name(output.name + PART)
+    record = _begun(part, record, resume, overwrite)
+    left = islice(_limited(map(tuple, sentences), record.limit), record.sentences, None)
+    with _writing(part):
+        tables = _tables(lancedb.connect(str(part)), record, embedder.dim)
+        for table in tables:
+            table.delete(f"sentence >= {record.sentences}")  # what was written after the last whole chunk
+    for chunk in _chunks(left):
+        rows = _rows(embedder, chunk, record)
+        with _writing(part):
+            for table, new in zip(tables, rows, strict=True):
+                table.add(new)
+        record = replace(record, sentences=record.sentences + len(chunk), tokens=record.tokens + len(rows[0]))
+        _write(part, record)
+        if progress is not None:
+            progress(record.tokens)
+    if not record.sentences:
+        shutil.rmtree(part)
+        raise InputError(f"{', '.join(record.texts)}: no sentence in it; give a text")
+    with _writing(part):
+        _train(tables, record)
+    with whole(output, overwrite) as temporary:
+        part.replace(temporary)
+    return record
+
+
+class Index:
+    """An index that was built, to be searched."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens the index in `folder`. Raises InputError where there is none, or it is damaged."""
+        self.folder = folder
+        self.record = _read(folder)
+        with self._errors():
+            database = _lancedb().connect(str(folder))
+            self._occurrences = database.open_table(OCCURRENCES)
+            self._sentences = database.open_table(SENTENCES)
+            counts = (self._sentences.count_rows(), self._occurrences.count_rows())
+        if counts != (self.record.sentences, self.record.tokens):
+            raise InputError(
+                f"{folder}: has {counts[0]:,} sentences and {counts[1]:,} tokens, and {RECORD} says"
+                f" {self.record.sentences:,} and {self.record.tokens:,}; build it again"
+            )
+
+    def layer(self, layer: int | None = None) -> int:
+        """The number of a layer that is kept: by default and for -1 the highest. Raises InputError for others."""
+        kept = self.record.layers
+        found = kept[-1] if layer in (None, -1) else layer
+        if found not in kept:
+            raise InputError(
+                f"{self.folder}: layer {layer} is asked for, and the index has {', '.join(map(str, kept))}; build one"
+                " with that layer"
+            )
+        return found
+
+    def check_model(self, card: dict) -> None:
+        """Raises InputError where the biLM with this card (`elmo.tasks.source.Source.card`) is not the index's."""
+        kept = self.record.bilm
+        if card["sha256"] != kept["sha256"]:
+            raise InputError(
+                f"{self.folder}: was made with a biLM of sha256 {kept['sha256'][:12]} ({kept['model']}), and that"
+                f" of {card['model']} is {card['sha256'][:12]}; give that one, or build another index"
+            )
+
+    def occurrences(self, word: str, layer: int, most: int | None = None) -> tuple[list[Query], int]:
+        """The first `most` occurrences of `word`, as it is spelled, in the text's order; and how many there are."""
+        column = _column(self.layer(layer))
+        with self._errors():
+            search = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
+            places = search.limit(None).to_arrow()
+            order = np.lexsort((places["token"].to_numpy(), places["sentence"].to_numpy()))[:most]
+            if not len(order):
+                return [], 0
+            wanted = places["_rowid"].to_numpy()[order].tolist()
+            taken = self._occurrences.take_row_ids(wanted).select(["sentence", "token", column]).to_arrow()
+            found = sorted(taken.to_pylist(), key=_place)
+        tokens = self._tokens(row["sentence"] for row in found)
+        return [Query(tokens[r["sentence"]], r["token"], np.array(r[column], np.float32)) for r in found], len(places)
+
+    def nearest(
+        self, query: Query, layer: int, k: int = 5, same_word: bool = True, exact: bool = False
+    ) -> list[Neighbor]:
+        """The `k` nearest tokens to `query` by cosine at one layer, nearest first; ties in the order of the text.
+
+        Of tokens that are equally near as the last, any may be left out.
+        With `same_word` only occurrences of the query's word are candidates. The query itself (the same sentence and
+        place) is never one. With `exact` every candidate is compared, however many there are. Raises InputError where
+        `k` or the layer cannot be or the index is damaged.
+        """
+        if k < 1:
+            raise InputError(f"{k} neighbours are asked for; at least 1 is expected")
+        word = query.sentence[query.index] if same_word else None
+        with self._errors():
+            candidates = self._occurrences.count_rows(None if word is None else _is(word).to_sql())
+        limit = k + SPARE
+        while True:
+            rows = self._search(query, self.layer(layer), limit, word, exact or candidates <= EXACT_MOST)
+            tokens = self._tokens(row["sentence"] for row in rows)
+            found = [
+                Neighbor(row["similarity"], row["sentence"], row["token"], tokens[row["sentence"]])
+                for row in rows
+                if (row["token"], tokens[row["sentence"]]) != (query.index, query.sentence)
+            ]
+            if len(found) >= k or len(rows) < limit:
+                return found[:k]
+            limit *= 2  # the query's sentence stands in the text several times
+
+    def _search(self, query: Query, layer: int, limit: int, word: str | None, exact: bool) -> list[dict[str, Any]]:
+        """The places and similarities of up to `limit` tokens, the nearest first."""
+        vector, column = query.vector.astype(np.float32), _column(layer)
+        with self._errors():
+            search = self._occurrences.search(vector, column, query_type="vector").distance_type("cosine")
+            if word is not None:
+                search = search.where(_is(word), prefilter=True)
+            if exact:
+                search = search.bypass_vector_index()
+            else:
+                search = search.refine_factor(REFINE).nprobes(_graphs(self.record))
+            found = search.select(["sentence", "token", column, "_distance"]).limit(limit).to_arrow()
+        rows = found.select(["sentence", "token"]).to_pylist()
+        if not rows:
+            return []
+        similarities = unit(np.array(found[column].to_pylist())) @ unit(query.vector[None])[0]
+        for row, similarity in zip(rows, similarities.astype(np.float32), strict=True):  # the same vector: the same
+            row["similarity"] = float(similarity)
+        return sorted(rows, key=lambda row: (-row["similarity"], *_place(row)))
+
+    def _tokens(self, numbers: Iterable[int]) -> dict[int, tuple[str, ...]]:
+        """The tokens of the sentences with these numbers."""
+        wanted = sorted(set(numbers))
+        if not wanted:
+            return {}
+        with self._errors():
+            where = f"sentence IN ({', '.join(map(str, wanted))})"
+            rows = self._sentences.search().where(where).limit(None).to_arrow().to_pylist()
+        if len(rows) != len(wanted):
+            raise InputError(f"{self.folder}: damaged: {len(wanted) - len(rows)} sentences are missing; build it again")
+        return {row["sentence"]: tuple(row["tokens"]) for row in rows}
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return _lance_errors(f"{self.folder}: damaged: ", "; build it again")
+
+
+def _lancedb() -> Any:
+    try:
+        import lancedb
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"an index needs LanceDB ({error}): pip install 'elmo-torch[probes]'") from error
+    return lancedb
+
+
+@contextmanager
+def _lance_errors(before: str, after: str) -> Iterator[None]:
+    """What LanceDB raises, which is of no kind of its own, as one line of ours."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (RuntimeError, ValueError, OSError) as error:
+        said = str(error).partition(", /")[0]  # without the place in LanceDB's own source
+        raise InputError(f"{before}{said}{after}") from error
+
+
+def _writing(part: Path) -> AbstractContextManager[None]:
+    return _lance_errors(f"{part}: ", "; when that is mended go on with --resume")
+
+
+def _is(word: str) -> Any:
+    from lancedb import col, lit
+
+    return col("word") == lit(word)
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int]:
+    return row["sentence"], row["token"]
+
+
+def _column(layer: int) -> str:
+    return f"layer_{layer}"
+
+
+def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
+    """The record of the build in `part`: as far as a broken one came, or of a new one."""
+    if overwrite and not resume:
+        shutil.rmtree(part, ignore_errors=True)
+    if not part.exists() or not any(part.iterdir()):
+        part.mkdir(exist_ok=True)
+        _write(part, record)
+        return record
+    if not resume:
+        raise InputError(f"{part}: holds an index that is not whole; add --resume to go on with it, or remove it")
+    kept = _read(part)
+    old, new = (configs.to_dict(replace(each, sentences=0, tokens=0)) for each in (kept, record))
+    if old != new:
+        was, now = configs.difference(old, new)
+        raise InputError(f"{part}: was begun with {was}, and now it is {now}; give the same, or remove it")
+    return kept
+
+
+def _write(folder: Path, record: Record) -> None:
+    write_whole(folder / RECORD, configs.to_json(record).encode())
+
+
+def _read(folder: Path) -> Record:
+    file = folder / RECORD
+    if not file.is_file():
+        raise InputError(f"{folder}: no index (it has no {RECORD}); make one with elmo index TEXT --output {folder}")
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        version = values["version"]
+        if version != VERSION:
+            raise InputError(f"{file}: version {version}, and this program reads {VERSION}; build the index again")
+        record = configs.from_dict(Record, values)
+        _ = record.bilm["sha256"], record.bilm["model"], record.layers[0]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        if isinstance(error, InputError) and not isinstance(error, configs.ConfigError):
+            raise
+        raise InputError(f"{file}: damaged ({error}); build the index again") from error
+    return record
+
+
+def _limited(sentences: Iterable[tuple[str, ...]], limit: int | None) -> Iterator[tuple[str, ...]]:
+    """The sentences that have a token, up to that in which `limit` tokens are reached."""
+    seen = 0
+    for sentence in sentences:
+        if limit is not None and seen >= limit:
+            return
+        if sentence:
+            seen += len(sentence)
+            yield sentence
+
+
+def _chunks(sentences: Iterator[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
+    chunk: list[tuple[str, ...]] = []
+    tokens = 0
+    for sentence in sentences:
+        chunk.append(sentence)
+        tokens += len(sentence)
+        if tokens >= CHUNK_TOKENS:
+            yield chunk
+            chunk, tokens = [], 0
+    if chunk:
+        yield chunk
+
+
+def _schemas(record: Record, dim: int) -> tuple[Any, Any]:
+    """Of the tables of occurrences and of sentences."""
+    import pyarrow as pa
+
+    number = pa.from_numpy_dtype(np.dtype(record.dtype))
+    vectors = [pa.field(_column(layer), pa.list_(number, dim), nullable=False) for layer in record.layers]
+    word, sentence = pa.field("word", pa.utf8(), nullable=False), pa.field("sentence", pa.int64(), nullable=False)
+    token, tokens = pa.field("token", pa.int32(), nullable=False), pa.field("tokens", pa.list_(pa.utf8()))
+    return pa.schema([word, sentence, token, *vectors]), pa.schema([sentence, tokens])
+
+
+def _tables(database: Any, record: Record, dim: int) -> tuple[Any, Any]:
+    """Both tables, made where they are not there."""
+    occurrences, sentences = _schemas(record, dim)
+    return (
+        database.create_table(OCCURRENCES, schema=occurrences, exist_ok=True),
+        database.create_table(SENTENCES, schema=sentences, exist_ok=True),
+    )
+
+
+def _rows(embedder: Embedder, chunk: list[tuple[str, ...]], record: Record) -> tuple[Any, Any]:
+    """What is added to the two tables for the sentences of a chunk."""
+    import pyarrow as pa
+
+    numbers = np.arange(record.sentences, record.sentences + len(chunk))
+    lengths = [len(sentence) for sentence in chunk]
+    kept = {layer: np.empty((sum(lengths), embedder.dim), record.dtype) for layer in record.layers}
+    end = 0
+    for vectors in embedder.embed_stream(chunk):
+        begin, end = end, end + vectors.shape[1]
+        for layer, array in kept.items():
+            with np.errstate(over="ignore"):
+                array[begin:end] = vectors[layer]
+    for layer, array in kept.items():
+        if not np.isfinite(array).all():
+            raise InputError(f"layer {layer} has numbers that {record.dtype} cannot hold; give --dtype float32")
+    columns = {
+        "word": [token for sentence in chunk for token in sentence],
+        "sentence": np.repeat(numbers, lengths),
+        "token": np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+    } | {
+        _column(layer): pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), embedder.dim)
+        for layer, array in kept.items()
+    }
+    occurrences, sentences = _schemas(record, embedder.dim)
+    return pa.table(columns, schema=occurrences), pa.table({"sentence": numbers, "tokens": chunk}, schema=sentences)
+
+
+def _graphs(record: Record) -> int:
+    return -(-record.tokens // PARTITION)
+
+
+def _train(tables: tuple[Any, Any], record: Record) -> None:
+    """The lookups by word and by sentence, and the graphs where the text is long."""
+    from lancedb.index import BTree, HnswSq
+
+    occurrences, sentences = tables
+    _tidy(tables)
+    occurrences.create_index("word", config=BTree())
+    sentences.create_index("sentence", config=BTree())
+    if record.tokens > EXACT_MOST:
+        graph = HnswSq(distance_type="cosine", num_partitions=_graphs(record), ef_construction=EF_CONSTRUCTION)
+        for layer in record.layers:
+            occurrences.create_index(_column(layer), config=graph)
+    _tidy(tables)
+
+
+def _tidy(tables: tuple[Any, Any]) -> None:
+    """Makes few files of many, and removes what earlier states of the tables and broken builds left."""
+    for table in tables:
+        table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)

@@ -1,0 +1,153 @@
+"""Weights: which layers the trained task models read, at the input and at the output. (Peters et al. 2018, Figure 2)
+
+- reads what `elmo task train` and `elmo task compare` left: `seed-N/result.json` at any depth of the folders
+- a row a layer: its share in the mix (softmax over the layers) and the mix's gamma
+- runs without ELMo have no mix and no row
+"""
+
+import json
+import os
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.tasks.train import CONFIG
+from elmo.tasks.trained import RECORD, RESULT
+
+VERSION = "1"
+PLACES = ("input", "output")
+"""Where a task model reads the mix, in the order of the rows."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is read."""
+
+    runs: tuple[str, ...]
+    """Folders of runs, or in which there are runs."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer in one mix of one network."""
+
+    task: str
+    run: str
+    """The run's folder, as it is called in what was given: such as `ner-wnut17/both`, a row and arm of a queue."""
+    seed: int
+    place: str
+    layer: int
+    """From 0, the word without its context."""
+    weight: float
+    """Of the layer, 0 to 1; those of a mix sum to 1."""
+    gamma: float
+    """By which the mix is multiplied."""
+
+
+@dataclass(frozen=True)
+class MeanRow:
+    """The same over the seeds of a run."""
+
+    task: str
+    run: str
+    place: str
+    layer: int
+    weight: float
+    gamma: float
+    seeds: int
+    weight_std: float
+    """Of the sample; 0 of one seed."""
+
+
+def run(config: Config) -> list[Row]:
+    """The rows of all runs: by run, place and layer in the order of the names and numbers, then by seed.
+
+    Raises InputError where a folder holds no network that reads ELMo, or a result is damaged.
+    """
+    if not config.runs:
+        raise InputError("no run was named; give folders of finished runs of elmo task train")
+    base = Path(os.path.commonpath([Path(name).resolve() for name in config.runs]))
+    rows: set[Row] = set()
+    for name in config.runs:
+        found = {row for file in _results(Path(name)) for row in _rows(file, base)}
+        if not found:
+            raise InputError(f"{name}: no network with ELMo in it; give folders of finished runs of elmo task train")
+        rows |= found
+    return sorted(rows, key=lambda row: (_natural(row.run), PLACES.index(row.place), row.layer, row.seed))
+
+
+def means(rows: Sequence[Row]) -> list[MeanRow]:
+    """The mean over the seeds of every run, place and layer, in the order of the rows."""
+    groups: dict[tuple[str, str, str, int], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.task, row.run, row.place, row.layer), []).append(row)
+    return [
+        MeanRow(
+            *key,
+            weight=statistics.fmean(row.weight for row in members),
+            gamma=statistics.fmean(row.gamma for row in members),
+            seeds=len(members),
+            weight_std=statistics.stdev(row.weight for row in members) if len(members) > 1 else 0.0,
+        )
+        for key, members in groups.items()
+    ]
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """So that run-10 comes after run-9."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
+
+
+def _results(root: Path) -> Iterator[Path]:
+    if not root.is_dir():
+        raise InputError(f"{root}: no such folder; give folders of finished runs of elmo task train")
+    yield from sorted(root.rglob(RESULT))
+
+
+def _rows(file: Path, base: Path) -> Iterator[Row]:
+    result = _json(file)
+    folder = file.parent
+    try:
+        mixes, seed = result["mixes"], int(result["seed"])
+        unknown = set(mixes) - set(PLACES)
+        values = {place: ([float(w) for w in mix["weights"]], float(mix["gamma"])) for place, mix in mixes.items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{file}: not the result of a trained task ({error!r}); train it again") from error
+    if unknown:
+        raise InputError(f"{file}: has a mix at {', '.join(sorted(unknown))}; input and output are known")
+    if not mixes:
+        return
+    name, task = _name(folder.resolve().parent, base), _task(folder)
+    for place in PLACES:
+        weights, gamma = values.get(place, ([], 0.0))
+        for layer, weight in enumerate(weights):
+            yield Row(task, name, seed, place, layer, weight, gamma)
+
+
+def _name(run: Path, base: Path) -> str:
+    """Of a run's folder: its path in the folder that all have in common, else its last name."""
+    return run.relative_to(base).as_posix() if base in run.parents else run.name
+
+
+def _task(folder: Path) -> str:
+    """The task of a network: said by the configuration of its run, or beside it."""
+    for file in (folder.parent / CONFIG, folder / RECORD):
+        if file.is_file():
+            task = _json(file).get("task")
+            if isinstance(task, str):
+                return task
+    raise InputError(f"{folder}: neither {CONFIG} of its run nor {RECORD} says its task; give a whole run")
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file}: not JSON ({error}); train it again") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{file}: not a table of JSON; train it again")
+    return values

@@ -1,0 +1,379 @@
+"""The index of occurrences against brute force, on vectors that are drawn from the words of each sentence."""
+
+import json
+import os
+import shutil
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import run
+from tiny import write_tiny
+
+from elmo.cli import main
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.probes import index, neighbors
+from elmo.probes.index import Index, Query, Record
+
+CARD = {"model": "planted", "sha256": "5e" * 32}
+RECORD = Record(CARD, ("planted.txt",), "0", (0, 1))
+SENSES = ("river", "money")
+
+
+class Planted(Embedder):
+    """Layer 0 is the word's; layer 1 is near one of many centres, which the first word of the sentence says."""
+
+    n_layers, dim = 2, 16  # type: ignore[assignment]
+
+    def __init__(self, noise: float = 0.5) -> None:
+        self.noise = noise
+        self.sentences = 0
+
+    def embed_stream(self, sentences: Iterable[Sequence[str]], *options: Any) -> Iterator[np.ndarray]:
+        for sentence in sentences:
+            self.sentences += 1
+            words = np.stack([self.drawn(token) for token in sentence])
+            noise = np.random.default_rng(zlib.crc32(" ".join(sentence).encode())).normal(size=words.shape)
+            yield np.stack([words, self.drawn(f"centre {sentence[0]}") + self.noise * noise]).astype(np.float32)
+
+    def embed(self, sentences: Sequence[Sequence[str]], *options: Any, **more: Any) -> list[np.ndarray]:
+        return list(self.embed_stream(sentences))
+
+    def drawn(self, name: str) -> np.ndarray:
+        return np.random.default_rng(zlib.crc32(name.encode())).normal(size=self.dim)
+
+
+def text(sentences: int, topics: int = 7, words: int = 5, length: int = 8) -> list[list[str]]:
+    """Sentences that begin with their topic; no two are the same."""
+    draw = np.random.default_rng(3)
+    numbers = draw.integers(words, size=(sentences, length))
+    return [[f"t{n % topics}", f"n{n}", *(f"w{word}" for word in row)] for n, row in enumerate(numbers)]
+
+
+def brute(
+    sentences: list[list[str]], query: Query, layer: int, k: int, same_word: bool
+) -> dict[tuple[int, int], float]:
+    """The places of the nearest tokens, nearest first, and their cosines, by the definition on the numbers as kept."""
+    vectors = np.concatenate([array[layer] for array in Planted().embed(sentences)]).astype(np.float16).astype(float)
+    places = [(s, t) for s, sentence in enumerate(sentences) for t in range(len(sentence))]
+    cosines = vectors @ query.vector / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query.vector)
+    word = query.sentence[query.index]
+    allowed = [
+        i
+        for i, (s, t) in enumerate(places)
+        if (not same_word or sentences[s][t] == word) and (tuple(sentences[s]), t) != (query.sentence, query.index)
+    ]
+    return {places[i]: cosines[i] for i in sorted(allowed, key=lambda i: -cosines[i])[:k]}
+
+
+def places(found: Iterable[neighbors.Neighbor]) -> list[tuple[int, int]]:
+    return [(neighbor.sentence_index, neighbor.token_index) for neighbor in found]
+
+
+def query_of(sentence: Sequence[str], place: int, layer: int = 1) -> Query:
+    return Query(tuple(sentence), place, Planted().embed([sentence])[0][layer, place])
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small") / "index"
+    index.build(Planted(), text(60), folder, RECORD)
+    return folder
+
+
+@pytest.fixture
+def copy(small: Path, tmp_path: Path) -> Path:
+    """One to be damaged."""
+    return Path(shutil.copytree(small, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("same_word", [True, False])
+def test_small_index_gives_what_brute_force_gives(small: Path, same_word: bool) -> None:
+    opened, sentences = Index(small), text(60)
+    for sentence, place in ((sentences[3], 4), (sentences[59], 0), (["t1", "w2", "new"], 1)):
+        query = query_of(sentence, place)
+        found, best = opened.nearest(query, 1, 10, same_word), brute(sentences, query, 1, 10, same_word)
+        assert places(found) == list(best)
+        assert [neighbor.similarity for neighbor in found] == pytest.approx(list(best.values()), abs=1e-6)
+        assert [list(neighbor.sentence) for neighbor in found] == [sentences[n.sentence_index] for n in found]
+
+
+def test_small_index_gives_the_rows_of_the_search_without_one(tmp_path: Path) -> None:
+    sentences = text(40)
+    index.build(Planted(), sentences, tmp_path / "index", replace(RECORD, dtype="float32"))
+    for same_word in (True, False):
+        exact = neighbors.run(Planted(), sentences, sentences[5], 3, 1, 6, same_word)
+        found = Index(tmp_path / "index").nearest(query_of(sentences[5], 3), 1, 6, same_word)
+        assert [replace(neighbor, similarity=0.0) for neighbor in found] == [replace(n, similarity=0.0) for n in exact]
+        assert [n.similarity for n in found] == pytest.approx([n.similarity for n in exact], abs=1e-5)
+
+
+def test_graph_finds_nine_of_ten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "EXACT_MOST", 1000)
+    sentences = text(1000, topics=40, words=4)
+    index.build(Planted(), sentences, tmp_path / "index", replace(RECORD, layers=(1,)))
+    opened = Index(tmp_path / "index")
+    assert "IvfHnswSq" in {made.index_type for made in opened._occurrences.list_indices()}
+    shares = []
+    for number in range(0, 1000, 50):
+        query, same_word = query_of(sentences[number], 4), number % 100 == 0
+        best = brute(sentences, query, 1, 10, same_word)
+        assert places(opened.nearest(query, 1, 10, same_word, exact=True)) == list(best)
+        shares.append(len(best.keys() & set(places(opened.nearest(query, 1, 10, same_word)))) / 10)
+    assert np.mean(shares) >= 0.9
+
+
+def test_senses_of_a_word_part_where_its_context_is_seen(tmp_path: Path) -> None:
+    sentences = [[SENSES[n % 2], f"n{n}", "bank"] for n in range(40)]
+    index.build(Planted(), sentences, tmp_path / "index", RECORD)
+    opened = Index(tmp_path / "index")
+    for sense in SENSES:
+        seen = opened.nearest(query_of([sense, "new", "bank"], 2), 1, 20)
+        assert {neighbor.sentence[0] for neighbor in seen} == {sense}
+    blind = opened.nearest(query_of(["river", "new", "bank"], 2, 0), 0, 40)
+    assert places(blind) == [(n, 2) for n in range(40)]  # all are the same: the order of the text
+
+
+def test_occurrences_come_in_the_order_of_the_text(small: Path) -> None:
+    sentences = text(60)
+    found, count = Index(small).occurrences("w2", 1, 5)
+    expected = neighbors.occurrences(sentences, "w2")
+    assert count == len(expected)
+    assert [(list(query.sentence), query.index) for query in found] == [(sentences[s], t) for s, t in expected[:5]]
+    kept = [Planted().embed([sentences[s]])[0][1, t].astype(np.float16) for s, t in expected[:5]]
+    np.testing.assert_array_equal(np.stack([query.vector for query in found]), np.stack(kept).astype(np.float32))
+    assert Index(small).occurrences("missing", 1) == ([], 0)
+
+
+def test_words_may_hold_any_character(tmp_path: Path) -> None:
+    words = ["'", "''", '"', "a'b", "\\", "%", "_", "; DROP TABLE", "--", "ä", "🦆", "(", "`x`", "\t"]
+    index.build(Planted(), [["t", word] for word in words], tmp_path / "index", RECORD)
+    opened = Index(tmp_path / "index")
+    for number, word in enumerate(words):
+        found, count = opened.occurrences(word, 0)
+        assert (count, found[0].sentence) == (1, ("t", word))
+        assert places(opened.nearest(query_of(["s", word], 1), 1, 3)) == [(number, 1)]
+
+
+def test_query_is_left_out_however_often_it_stands_in_the_text(tmp_path: Path) -> None:
+    sentences = [["t", "bank"]] * 20 + [["u", "bank"], ["v", "bank"]]
+    index.build(Planted(), sentences, tmp_path / "index", RECORD)
+    found = Index(tmp_path / "index").nearest(query_of(["t", "bank"], 1), 1, 2)
+    assert {neighbor.sentence[0] for neighbor in found} == {"u", "v"}
+
+
+def test_limit_ends_with_a_whole_sentence(tmp_path: Path) -> None:
+    record = index.build(Planted(), [["a", "b"], [], ["c", "d"], ["e"]], tmp_path / "i", replace(RECORD, limit=3))
+    assert (record.sentences, record.tokens) == (2, 4)
+    assert Index(tmp_path / "i").record == record
+
+
+@pytest.mark.parametrize("during", ["record", "tables", "training"])
+def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
+    """It ends before a chunk is in the record, between the two tables, or when all is written."""
+    monkeypatch.setattr(index, "CHUNK_TOKENS", 100)
+    sentences, output = text(60), tmp_path / "index"
+    breaking = {"record": "_write", "tables": "_rows", "training": "_train"}[during]
+    working = getattr(index, breaking)
+    calls = []
+
+    def broken(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == (1 if during == "training" else 3):
+            if during == "tables":
+                return working(*arguments)[0], "no table"
+            raise KeyboardInterrupt
+        return working(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index, breaking, broken)
+        with pytest.raises((KeyboardInterrupt, InputError)):
+            index.build(Planted(), sentences, output, RECORD)
+    assert not output.exists()
+    with pytest.raises(InputError, match="add --resume"):
+        index.build(Planted(), sentences, output, RECORD)
+    with pytest.raises(InputError, match=r"begun with \{'dtype': 'float16'\}, and now it is \{'dtype': 'float32'\}"):
+        index.build(Planted(), sentences, output, replace(RECORD, dtype="float32"), resume=True)
+    embedder = Planted()
+    record = index.build(embedder, sentences, output, RECORD, resume=True)
+    assert embedder.sentences == {"record": 50, "tables": 40, "training": 0}[during]
+    assert (record.sentences, record.tokens) == (60, 600)
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+    query = query_of(sentences[3], 4)
+    assert places(Index(output).nearest(query, 1, 50, False)) == list(brute(sentences, query, 1, 50, False))
+
+
+def test_existing_output_is_kept_or_replaced(copy: Path) -> None:
+    before = (copy / index.RECORD).read_bytes()
+    with pytest.raises(FileExistsError):
+        index.build(Planted(), text(5), copy, RECORD)
+    assert (copy / index.RECORD).read_bytes() == before
+    index.build(Planted(), text(5), copy, RECORD, overwrite=True)
+    assert Index(copy).record.sentences == 5
+
+
+def test_text_without_a_sentence_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"planted\.txt: no sentence in it"):
+        index.build(Planted(), [[]], tmp_path / "index", RECORD)
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--dtype float32"):
+        index.build(Planted(noise=1e6), text(5), tmp_path / "index", RECORD)
+
+
+def _cut(pattern: str) -> Any:
+    def damage(folder: Path) -> None:
+        for file in folder.glob(pattern):
+            os.truncate(file, file.stat().st_size // 2)
+
+    return damage
+
+
+def _remove(pattern: str) -> Any:
+    def damage(folder: Path) -> None:
+        for path in list(folder.glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return damage
+
+
+def _say(**values: Any) -> Any:
+    def damage(folder: Path) -> None:
+        file = folder / index.RECORD
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_remove("*"), "no index"),
+        (_cut("index.json"), "damaged"),
+        (_say(layers="all"), "damaged"),
+        (_say(bilm={}), "damaged"),
+        (_say(version="0"), "version 0, and this program reads 1"),
+        (_say(tokens=7), "600 tokens, and index.json says 60 and 7"),
+        (_remove("occurrences.lance"), "damaged"),
+        (_remove("sentences.lance/data"), "damaged"),
+        (_cut("*/_versions/*.manifest"), "damaged"),
+        (_cut("*/data/*.lance"), "damaged"),
+    ],
+)
+def test_damaged_index_is_one_line(copy: Path, damage: Any, said: str) -> None:
+    damage(copy)
+    with pytest.raises(InputError, match=said) as caught:
+        Index(copy).nearest(query_of(["t1", "w2"], 1), 1, 3)
+    assert str(copy) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_not_there_is_refused(small: Path) -> None:
+    opened = Index(small)
+    assert (opened.layer(), opened.layer(-1), opened.layer(0)) == (1, 1, 0)
+    with pytest.raises(InputError, match=r"layer 2 is asked for, and the index has 0, 1"):
+        opened.layer(2)
+    with pytest.raises(InputError, match="0 neighbours"):
+        opened.nearest(query_of(["t1", "w2"], 1), 1, 0)
+    opened.check_model({"model": "the same", "sha256": CARD["sha256"]})
+    with pytest.raises(InputError, match=r"sha256 5e5e5e5e5e5e \(planted\), and that of other is ffff"):
+        opened.check_model({"model": "other", "sha256": "ff" * 32})
+    assert index.layers_of(Planted(), [-1, 0, 1]) == (0, 1)
+    with pytest.raises(InputError, match="layer 2 is asked for, and the model has layers 0 to 1"):
+        index.layers_of(Planted(), [2])
+
+
+def test_without_the_extra_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    with pytest.raises(InputError, match=r"pip install 'elmo-torch\[probes\]'"):
+        index.build(Planted(), text(2), tmp_path / "index", RECORD)
+    assert not list(tmp_path.iterdir())
+
+
+TEXT = "He sat by the bank .\nThe bank lent money .\nA muddy bank .\nRivers run .\n"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command made of a text with a model of a few numbers, and both."""
+    folder = tmp_path_factory.mktemp("made")
+    write_tiny(folder / "model")
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    flags = ("--output", folder / "index", "--model", folder / "model", "--pretokenized", "--dtype", "float32")
+    done = run("index", folder / "text.txt", *flags, "--layer", 0, -1)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "18 tokens of 4 sentences, layers 0, 2, float32" in done.stdout
+    return folder
+
+
+def test_command_answers_as_without_an_index(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A word, whose vectors are in the index; and a sentence, for which the index names the model."""
+
+    def asked(*arguments: object) -> list[dict[str, Any]]:
+        with pytest.raises(SystemExit) as ended:
+            main(["neighbors", *map(str, arguments), "--json"])
+        assert ended.value.code == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    where = ("--text", made / "text.txt", "--pretokenized", "--model", made / "model")
+    for question in (("bank", "--layer", 0), ("the muddy bank", "--word", "bank", "--any-word")):
+        exact, found = asked(*question, *where), asked(*question, "--index", made / "index")
+        assert exact
+        assert [{**line, "similarity": 0} for line in found] == [{**line, "similarity": 0} for line in exact]
+        assert [line["similarity"] for line in found] == pytest.approx([line["similarity"] for line in exact], abs=1e-5)
+
+
+def test_command_shows_static_vectors_beside(made: Path) -> None:
+    vectors = made / "vectors.txt"
+    vectors.write_text("bank 1 0\nshore 3 1\nloan 1 -0.1\ncat 0 1\n", encoding="utf-8")
+    done = run("neighbors", "bank", "--index", made / "index", "-k", 2, "--queries", 1, "--vectors", vectors)
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["bank, by static vectors:", "    loan 0.995, shore 0.949", "He sat by the [bank] ."]
+    assert lines[-1] == "2 more occurrences of 'bank' are not shown (--queries)"
+    assert len(lines) == 6
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("bank", "--index", "nowhere"), "no index"),
+        (("bank", "--index", "index", "--text", "text.txt"), "give one of them"),
+        (("shore", "--index", "index"), "'shore' does not occur"),
+        (("bank", "--index", "index", "--layer", "1"), "layer 1 is asked for, and the index has 0, 2"),
+        (("a bank", "--word", "bank", "--index", "index", "--model", "default"), "was made with a biLM of sha256"),
+        (("bank", "--index", "index", "-k", "0"), "-k is 0"),
+    ],
+)
+def test_command_refuses_in_one_line(
+    made: Path, flags: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {name: str(made / name) for name in ("index", "text.txt", "nowhere")}
+    with pytest.raises(SystemExit) as ended:
+        main(["neighbors", *(names.get(flag, flag) for flag in flags)])
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said in printed
+    assert printed.count("\n") == 1
+
+
+def test_static_neighbors_are_those_of_brute_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbors, "STATIC_CHUNK", 7)
+    vectors = np.random.default_rng(5).normal(size=(50, 6)).round(4)
+    path = tmp_path / "vectors.txt"
+    path.write_text("".join(f"w{n} {' '.join(map(str, row))}\n" for n, row in enumerate(vectors)), encoding="utf-8")
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    best = [n for n in np.argsort(-unit @ unit[11]) if n != 11][:5]
+    for word in ("w11", "W11"):  # the file is in lower case
+        found = neighbors.static_neighbors(path, word, 5)
+        assert [neighbor.word for neighbor in found] == [f"w{n}" for n in best]
+        assert [neighbor.similarity for neighbor in found] == pytest.approx(list(unit[best] @ unit[11]), abs=1e-6)
+    with pytest.raises(InputError, match="'w50' has no vector"):
+        neighbors.static_neighbors(path, "w50")

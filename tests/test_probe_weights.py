@@ -1,0 +1,178 @@
+"""The layers that trained task models read, from results that are written by hand; and their drawing."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import run
+
+from elmo import figures
+from elmo.errors import InputError
+from elmo.probes import record, weights
+
+INPUT, OUTPUT = [0.5, 0.25, 0.25], [0.1, 0.2, 0.7]
+
+
+def write_run(folder: Path, task: str, seeds: dict[int, dict[str, Any]]) -> Path:
+    """A finished run: the mixes of every seed."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"task": task}))
+    for seed, mixes in seeds.items():
+        (folder / f"seed-{seed}").mkdir()
+        result = {"seed": seed, "dev": {"f1": 50.0}, "mixes": mixes}
+        (folder / f"seed-{seed}" / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+def mix(shares: list[float], gamma: float) -> dict[str, Any]:
+    return {"weights": shares, "gamma": gamma}
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Path:
+    """What `elmo task compare` leaves of two rows; a seed of one is not done."""
+    folder = tmp_path / "queue"
+    both = {"output": mix(OUTPUT, 2.0), "input": mix(INPUT, 1.0)}
+    other = {"input": mix([0.3, 0.45, 0.25], 3.0), "output": mix([0.3, 0.2, 0.5], 1.0)}
+    write_run(folder / "sst-10" / "both", "sst5", {10: other, 2: both})
+    write_run(folder / "sst-10" / "none", "sst5", {2: {}})
+    write_run(folder / "sst-9" / "input", "sst5", {1: {"input": mix(INPUT, 0.5)}})
+    (folder / "sst-9" / "input" / "seed-2").mkdir()
+    return folder
+
+
+def test_rows_are_those_of_the_results_in_order(queue: Path) -> None:
+    rows = weights.run(weights.Config((str(queue),)))
+    assert [(r.run, r.place, r.layer, r.seed) for r in rows] == [
+        ("sst-9/input", "input", 0, 1),
+        ("sst-9/input", "input", 1, 1),
+        ("sst-9/input", "input", 2, 1),
+        *(
+            ("sst-10/both", place, layer, seed)
+            for place in ("input", "output")
+            for layer in (0, 1, 2)
+            for seed in (2, 10)
+        ),
+    ]
+    assert [r.weight for r in rows if r.seed == 2] == INPUT + OUTPUT
+    assert [r.gamma for r in rows if r.seed == 10] == [3.0] * 3 + [1.0] * 3
+    assert {r.task for r in rows} == {"sst5"}
+
+
+def test_means_are_over_the_seeds(queue: Path) -> None:
+    means = weights.means(weights.run(weights.Config((str(queue),))))
+    assert [m.seeds for m in means] == [1] * 3 + [2] * 6
+    assert [m.weight for m in means] == pytest.approx([*INPUT, 0.4, 0.35, 0.25, 0.2, 0.2, 0.6])
+    assert [m.gamma for m in means] == pytest.approx([0.5] * 3 + [2.0] * 3 + [1.5] * 3)
+    assert means[3].weight_std == pytest.approx(0.2 / 2**0.5)  # of 0.5 and 0.3
+    assert means[0].weight_std == 0.0
+
+
+def test_runs_are_named_by_what_they_have_not_in_common(queue: Path, tmp_path: Path) -> None:
+    def named(*folders: Path) -> list[str]:
+        return list(dict.fromkeys(row.run for row in weights.run(weights.Config(tuple(map(str, folders))))))
+
+    both, alone = queue / "sst-10" / "both", write_run(tmp_path / "ner", "ner", {1: {"input": mix(INPUT, 1.0)}})
+    assert named(both) == ["both"]
+    assert named(both / "seed-2") == ["both"]
+    assert named(both / "seed-2", both / "seed-10") == ["both"]
+    assert named(both, queue / "sst-9") == ["sst-9/input", "sst-10/both"]
+    assert named(queue, alone) == ["ner", "queue/sst-9/input", "queue/sst-10/both"]
+    assert named(queue, queue) == ["sst-9/input", "sst-10/both"]
+
+
+def test_network_alone_says_its_task(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", "ner", {1: {"input": mix(INPUT, 1.0)}})
+    (folder / "config.json").unlink()
+    with pytest.raises(InputError, match="says its task"):
+        weights.run(weights.Config((str(folder),)))
+    (folder / "seed-1" / "task.json").write_text('{"task": "ner"}')
+    assert {row.task for row in weights.run(weights.Config((str(folder),)))} == {"ner"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a table"),
+        ('{"seed": 1}', "not the result of a trained task"),
+        ('{"seed": 1, "mixes": {"input": {"weights": ["a"], "gamma": 1}}}', "not the result of a trained task"),
+        ('{"seed": 1, "mixes": {"middle": {"weights": [1], "gamma": 1}}}', "has a mix at middle"),
+        ('{"seed": 1, "mixes": {}}', "no network with ELMo in it"),
+    ],
+)
+def test_bad_result_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    folder = write_run(tmp_path / "run", "ner", {1: {}})
+    (folder / "seed-1" / "result.json").write_text(text)
+    with pytest.raises(InputError, match=said) as caught:
+        weights.run(weights.Config((str(folder),)))
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        weights.run(weights.Config((str(tmp_path / "missing"),)))
+    with pytest.raises(InputError, match="no network with ELMo"):
+        weights.run(weights.Config((str(tmp_path),)))
+    with pytest.raises(InputError, match="no run was named"):
+        weights.run(weights.Config(()))
+
+
+def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path) -> None:
+    figure, output = tmp_path / "figure2.png", tmp_path / "output"
+    done = run("probe", "weights", queue, "--figure", figure, "--output", output)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[0] == ["task", "run", "place", "layer", "weight", "gamma", "seeds", "weight", "std"]
+    assert lines[4] == ["sst5", "sst-10/both", "input", "0", "0.40", "2.00", "2", "0.14"]
+    assert len(lines) == 10
+    assert figure.read_bytes()[:4] == b"\x89PNG"
+    kept, rows = record.read(output)
+    assert (kept["probe"], kept["version"], kept["config"]) == ("weights", weights.VERSION, {"runs": [str(queue)]})
+    assert rows == [vars(row) for row in weights.run(weights.Config((str(queue),)))]
+    done = run("probe", "weights", queue, "--figure", figure, "--json")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "--overwrite" in done.stderr
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_drawing_holds_every_number_and_is_the_same_again(queue: Path, tmp_path: Path, dark: bool) -> None:
+    means = weights.means(weights.run(weights.Config((str(queue),))))
+    for name in ("a.svg", "b.svg", "a.png", "b.png"):
+        figures.save(figures.layer_weights(means, dark), tmp_path / name)
+    for suffix in (".svg", ".png"):
+        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+    drawn = [text.get_text() for axes in figures.layer_weights(means, dark).axes for text in axes.texts]
+    assert [text for text in drawn if text[0] != "γ"] == [f"{mean.weight:.2f}" for mean in sorted_by_place(means)]
+    assert [text for text in drawn if text[0] == "γ"] == ["γ 0.50", "γ 2.00", "γ 1.50"]
+    svg = (tmp_path / "a.svg").read_text()
+    assert not re.search(r"\d{4}-\d\d-\d\d", svg)  # no date
+
+
+def sorted_by_place(means: list[weights.MeanRow]) -> list[weights.MeanRow]:
+    return [mean for place in weights.PLACES for mean in means if mean.place == place]
+
+
+def test_one_place_is_one_panel(tmp_path: Path) -> None:
+    rows = [weights.MeanRow("ner", "run", "output", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(OUTPUT)]
+    figure = figures.layer_weights(rows)
+    assert [axes.get_title() for axes in figure.axes] == ["at the output"]
+    with pytest.raises(InputError, match="no weights to draw"):
+        figures.layer_weights([])
+    with pytest.raises(InputError, match=r"its suffix is '\.pdf'"):
+        figures.save(figure, tmp_path / "figure.pdf")
+
+
+def test_drawing_leaves_settings_as_they_were(tmp_path: Path) -> None:
+    import matplotlib
+
+    rows = [weights.MeanRow("ner", "run", "input", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(INPUT)]
+    figures.save(figures.layer_weights(rows), tmp_path / "plain.svg")
+    with matplotlib.rc_context({"font.size": 30.0, "svg.hashsalt": "other", "axes.grid": True}):
+        before = dict(matplotlib.rcParams)
+        figures.save(figures.layer_weights(rows), tmp_path / "other.svg")
+        assert dict(matplotlib.rcParams) == before
+    assert (tmp_path / "other.svg").read_bytes() == (tmp_path / "plain.svg").read_bytes()
