@@ -2,12 +2,14 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from elmo import config
 from elmo.cli.arguments import DEMO_TEXT, add_model, add_verb, find_recipe, recipe_and_overrides
+from elmo.errors import InputError
 from elmo.terminal import print_table
 
 SENSES = DEMO_TEXT.with_name("senses.tsv")
@@ -21,6 +23,7 @@ def add_verbs(verbs: Any) -> None:
     senses.add_argument("--data", default=str(SENSES), help="word, sense, index, sentence between tabs")
     add_model(senses)
     senses.add_argument("--json", action="store_true", help="print JSON lines")
+    _add_queues(probes)
 
 
 def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
@@ -81,3 +84,48 @@ def print_senses(rows: Sequence[Any]) -> None:
         ["layer", "all", *words],
         [[str(row.layer), f"{row.accuracy:.1%}", *(f"{row.by_word[word]:.0%}" for word in words)] for row in rows],
     )
+
+
+def _add_queues(probes: Any) -> None:
+    """The probes that train tasks: a queue of runs, and what came out of it."""
+    for name, verb, text in (
+        ("ablate", ablate_verb, "train tasks with parts of ELMo left out: places, layers, gamma, static vectors"),
+        ("efficiency", efficiency_verb, "train tasks with and without ELMo on growing parts of their data"),
+    ):
+        parser = add_probe(probes, name, verb, text)
+        parser.add_argument("--vectors", metavar="FILE", help="static word vectors of all runs")
+        parser.add_argument("--model", metavar="MODEL", help="the biLM of all runs (default: the packaged one)")
+
+
+def ablate_verb(arguments: argparse.Namespace) -> None:
+    from elmo.probes import ablate
+
+    print_rows(_run_queue(arguments, ablate), arguments.json)
+
+
+def efficiency_verb(arguments: argparse.Namespace) -> None:
+    from elmo.probes import efficiency
+
+    rows = _run_queue(arguments, efficiency)
+    if arguments.json:
+        print_rows(rows, as_json=True)
+        return
+    print_rows([row for row in rows if row.kind == "score"], as_json=False)
+    for row in rows:
+        if row.kind == "answer":
+            print(f"{row.recipe}: {row.text}")
+
+
+def _run_queue(arguments: argparse.Namespace, probe: Any) -> list[Any]:
+    """Trains what is not done yet, into the folder of the output, which has the rows after every run."""
+    flags = {name: getattr(arguments, name) for name in ("output", "data", "vectors", "model")}
+    values = values_of(arguments, probe.NAME, flags)
+    if "output" not in values:
+        raise InputError(f"--output is missing; for example: elmo probe {probe.NAME} --output {probe.NAME}/")
+
+    def show(line: str) -> None:
+        if not arguments.quiet:
+            print(line, file=sys.stderr)
+
+    made = config.from_dict(probe.Config, values)
+    return probe.run(made, lambda name: find_recipe(name, "tasks"), arguments.quiet, show)

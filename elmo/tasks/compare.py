@@ -12,8 +12,8 @@ First the first seed of everything is trained, then the second, so that a table 
 
 import json
 import statistics
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,20 +76,48 @@ def run(
     quiet: bool = False,
     show: Callable[[str], object] = lambda line: None,
 ) -> None:
-    """Trains what is not done yet. `given` are values for all runs, over those of the recipes and under the arms'."""
+    """Trains what is not done yet, and writes the tables after every run."""
+    for _ in train_all(queue, output, find_recipe, given, quiet, show):
+        write_tables(queue, output)
+
+
+def train_all(
+    queue: Queue,
+    output: Path,
+    find_recipe: Callable[[str], Path],
+    given: Mapping[str, Any],
+    quiet: bool = False,
+    show: Callable[[str], object] = lambda line: None,
+) -> Iterator[str]:
+    """Trains what is not done yet; gives the name of each run when it has been trained.
+
+    `given` are values for all runs, over those of the recipes and under the arms'. Raises InputError where a run that
+    is there was made with other settings.
+    """
     for row, arm, count in _turns(queue):
         folder = output / row.name / arm
         seed = row.seeds[count - 1]
+        name = f"{row.name}, {arm}, seed {seed}"
+        begun = (folder / train.CONFIG).is_file()
+        config = config_of(find_recipe(row.recipe), given, row.arms[arm], folder, row.seeds[:count])
         if (folder / f"seed-{seed}" / RESULT).is_file():
+            train.check_output(config, resume=True)
             continue
-        show(f"{row.name}, {arm}, seed {seed}")
-        values = configs.merge(configs.load_toml(find_recipe(row.recipe)), given)
-        values = configs.merge(values, configs.parse_overrides(row.arms[arm]))
-        values |= {"output": str(folder), "seeds": list(row.seeds[:count])}
-        config = configs.from_dict(train.TaskConfig, values)
-        report = train.main(config, resume=(folder / train.CONFIG).is_file(), quiet=quiet)
-        show(f"{row.name}, {arm}, seed {seed}: {report['metric']} {_score(report['seeds'][-1], report['metric']):.2f}")
-        write_tables(queue, output)
+        show(name)
+        report = train.main(config, resume=begun, quiet=quiet)
+        show(f"{name}: {report['metric']} {_score(report['seeds'][-1], report['metric']):.2f}")
+        yield name
+
+
+def config_of(
+    recipe: Path, given: Mapping[str, Any], settings: Sequence[str], folder: Path, seeds: Sequence[int]
+) -> train.TaskConfig:
+    """What a run is trained with: the recipe, then `given`, then the settings of its arm."""
+    values = configs.merge(configs.merge(configs.load_toml(recipe), given), configs.parse_overrides(settings))
+    values |= {"output": str(folder), "seeds": list(seeds)}
+    config = configs.from_dict(train.TaskConfig, values)
+    model = configs.from_dict(tasks.find(config.task).Config, config.model, "model.")
+    return replace(config, model=configs.to_dict(model))
 
 
 def write_tables(queue: Queue, output: Path) -> str:
@@ -126,10 +154,15 @@ def _compared(row: Row, output: Path) -> Iterator[dict[str, Any]]:
         yield found
 
 
+def results_of(row: Row, folder: Path) -> list[dict[str, Any]]:
+    """What is in `result.json` of the seeds that are done, in their order."""
+    files = [folder / f"seed-{seed}" / RESULT for seed in row.seeds]
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+
+
 def _measured(row: Row, arm: str, folder: Path) -> dict[str, Any] | None:
     """The score of an arm over the seeds that are done; None where there is none."""
-    files = [folder / f"seed-{seed}" / RESULT for seed in row.seeds]
-    results = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+    results = results_of(row, folder)
     if not results:
         return None
     settings = json.loads((folder / train.CONFIG).read_text(encoding="utf-8"))
