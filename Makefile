@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.setup-done
 DOCS := .venv/.docs-done
-EXTRAS := text,train,store,tasks,hub,peers,dev
+EXTRAS := text,train,store,probes,tasks,hub,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 

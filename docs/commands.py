@@ -23,6 +23,8 @@ COMMANDS = (
     ("neighbors",),
     ("probe",),
     ("probe", "senses"),
+    ("probe", "ablate"),
+    ("probe", "efficiency"),
     ("task",),
     ("task", "list"),
     ("task", "train"),
@@ -30,6 +32,7 @@ COMMANDS = (
     ("task", "predict"),
     ("task", "sentences"),
     ("task", "compare"),
+    ("report",),
     ("bench",),
     ("demo",),
 )

@@ -7,37 +7,16 @@ from typing import Any
 
 import pytest
 from command import run
+from small_results import plant, recipe_of
 from small_tasks import SMALL, write_small
 from tiny import write_tiny
 
 from elmo import config as configs
-from elmo.cli.arguments import RECIPES, find_recipe
+from elmo.cli.arguments import RECIPES
 from elmo.errors import InputError
 from elmo.probes import ablate, efficiency, queues, record
 from elmo.probes.efficiency import Point, Score
 from elmo.tasks.trained import RESULT
-
-
-def recipe_of(name: str) -> Path:
-    return find_recipe(name, "tasks")
-
-
-def plant(folder: Path, row: str, arm: str, recipe: str, dev: float, test: float, seed: int = 1, **more: Any) -> None:
-    """The files of a run that is done, with the numbers that it should have had."""
-    values = configs.merge(configs.load_toml(recipe_of(recipe)), more.pop("settings", {}))
-    run_folder = folder / row / arm
-    (run_folder / f"seed-{seed}").mkdir(parents=True, exist_ok=True)
-    (run_folder / "config.json").write_text(json.dumps(values | {"output": str(run_folder)}), encoding="utf-8")
-    metric = {"ner": "f1", "snli": "accuracy", "srl": "f1"}[values["task"]]
-    curve = more.pop("curve", ((100, dev),))
-    result = {
-        "seed": seed, "dev": {metric: dev}, "test": {metric: test}, "steps": curve[-1][0], "stopped": "patience",
-        "seconds": 60.0, "examples": {"train": 1000}, "bilm": None,
-    }  # fmt: skip
-    (run_folder / f"seed-{seed}" / RESULT).write_text(json.dumps(result | more), encoding="utf-8")
-    lines = [json.dumps({"step": step, "epoch": n, metric: score}) + "\n" for n, (step, score) in enumerate(curve, 1)]
-    (run_folder / f"seed-{seed}" / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
-
 
 # Ablations
 
@@ -63,8 +42,8 @@ def test_equal_settings_are_one_run() -> None:
 def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:
     scores = {"input": (80.0, 78.0), "both": (82.0, 77.0), "none": (70.0, 71.0), "top": (75.0, 74.0)}
     for arm, (dev, test) in scores.items():
-        plant(tmp_path, "snli", arm, "snli", dev, test)
-        plant(tmp_path, "snli", arm, "snli", dev + 2, test, seed=2)
+        plant(tmp_path / "snli" / arm, "snli", dev, test)
+        plant(tmp_path / "snli" / arm, "snli", dev + 2, test, seed=2)
     config = ablate.Config(str(tmp_path), ("snli",), seeds=(1, 2))
     rows = ablate.write(config, *ablate.plan(config, recipe_of, {}))
     found = {(row.analysis, row.arm): row for row in rows}
@@ -81,12 +60,12 @@ def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:
     assert found["layers", "none"].dev_difference is None
     assert found["layers", "lambda-0.001"].run == found["types", "static-elmo"].run == "snli/input"
     kept, lines = record.read(tmp_path)
-    assert (kept["probe"], kept["seconds"], len(lines)) == ("ablate", 8 * 60.0, 9)
+    assert (kept["probe"], kept["seconds"], len(lines)) == ("ablate", 8 * 90.0, 9)
     assert lines[3] == json.loads(json.dumps(vars(top)))
 
 
 def test_an_arm_whose_first_is_missing_has_no_difference(tmp_path: Path) -> None:
-    plant(tmp_path, "snli", "both", "snli", 82.0, 77.0)
+    plant(tmp_path / "snli" / "both", "snli", 82.0, 77.0)
     config = ablate.Config(str(tmp_path), ("snli",), ("places",))
     (row,) = ablate.write(config, *ablate.plan(config, recipe_of, {}))
     assert (row.arm, row.dev_difference, row.test_difference) == ("both", None, None)
@@ -125,9 +104,9 @@ def test_answers_are_those_of_the_paper() -> None:
     assert updates.value == pytest.approx(150 / 200)
     assert updates.text == "ELMo reaches the baseline's best score after 75 % of its updates"
     assert data.value == pytest.approx(10**-0.5)
-    assert data.text == "with 31.6 % of the data ELMo scores what the baseline does with 100 %"
+    assert data.text == "With 31.6 % of the data ELMo scores what the baseline does with 100 %"
     assert baseline.value == pytest.approx(0.1)
-    assert baseline.text == "with 10 % of the data the baseline scores what ELMo does with 1 %"
+    assert baseline.text == "With 10 % of the data the baseline scores what ELMo does with 1 %"
     assert [updates.at_most, data.at_most, baseline.at_most] == [False] * 3
 
 
@@ -138,7 +117,7 @@ def test_answers_say_what_was_not_reached_and_what_was_at_once() -> None:
     late = [point("elmo", 100, 50.0), point("elmo", 100, 50.0, seed=2)]
     found = list(efficiency.answers([*scores, *never], [*points, *late]))
     assert [answer.value for answer in found] == [None, None, pytest.approx(0.1)]
-    assert found[1].text == "with 100 % of the data ELMo does not score what the baseline does with 100 %"
+    assert found[1].text == "With 100 % of the data ELMo does not score what the baseline does with 100 %"
     assert found[2].at_most
     early = [point("elmo", 50, 61.0), point("elmo", 100, 50.0, seed=2)]
     assert next(efficiency.answers([*scores, *never], [*points, *early])).text == (
@@ -150,8 +129,8 @@ def test_answers_say_what_was_not_reached_and_what_was_at_once() -> None:
 def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
     config = efficiency.Config(str(tmp_path), ("srl",), (1.0, 0.1))
     for arm, fraction, dev, test in (("none", 0.1, 30.0, 20.0), ("none", 1, 60.0, 50.0), ("elmo", 0.1, 40.0, 50.0)):
-        plant(tmp_path, "srl", f"{arm}-{fraction:g}", "srl", dev, test, curve=((10, dev - 5), (20, dev)))
-    plant(tmp_path, "srl", "elmo-1", "srl", 70.0, 60.0, curve=((10, 50.0), (20, 70.0)))
+        plant(tmp_path / "srl" / f"{arm}-{fraction:g}", "srl", dev, test, curve=((10, dev - 5), (20, dev)))
+    plant(tmp_path / "srl" / "elmo-1", "srl", 70.0, 60.0, curve=((10, 50.0), (20, 70.0)))
     rows = efficiency.write(config, efficiency.plan(config))
     kinds = [row.kind for row in rows]
     assert kinds == ["score"] * 4 + ["point"] * 4 + ["answer"] * 3

@@ -236,9 +236,9 @@ def _data(question: Literal["data", "baseline"], wanted: Score, scores: Sequence
     one, other, there = names[scores[0].arm], names[wanted.arm], _percent(wanted.fraction, False)
     if value is None:
         most = _percent(scores[-1].fraction, False)
-        text = f"with {most} of the data {one} does not score what {other} does with {there}"
+        text = f"With {most} of the data {one} does not score what {other} does with {there}"
     else:
-        text = f"with {_percent(value, at_most)} of the data {one} scores what {other} does with {there}"
+        text = f"With {_percent(value, at_most)} of the data {one} scores what {other} does with {there}"
     return Answer(wanted.recipe, wanted.task, wanted.metric, question, value, at_most, text)
 
 
