@@ -142,6 +142,7 @@ def test_folders_of_queues_are_shown_once(tmp_path: Path) -> None:
     results = collect([tmp_path])
     assert (len(results.probes), len(results.comparisons)) == (1, 0)
     assert [run.folder.name for run in results.runs] == ["other"]
+    assert collect([tmp_path, tmp_path / "other"]) == results  # named twice, found once
 
 
 def test_unknown_probes_get_the_table_of_their_rows(tmp_path: Path) -> None:
@@ -151,6 +152,16 @@ def test_unknown_probes_get_the_table_of_their_rows(tmp_path: Path) -> None:
     assert len(found.tables[0]) == 1 + 100
     assert "50 more rows are in new/rows.jsonl" in found.text
     assert "Probe new" in found.text
+
+
+def test_probes_without_rows_or_with_others(tmp_path: Path) -> None:
+    for probe in ("wsd", "efficiency", "ablate", "weights", "new"):
+        record.write(tmp_path / "empty" / probe, probe, "1", NoConfig(), [])
+    found = written(tmp_path, tmp_path / "empty")
+    assert found.text.count("No rows yet.") == 3
+    record.write(tmp_path / "other", "ablate", "0", NoConfig(), [LayerRow("1", 2.0, {})])
+    with pytest.raises(InputError, match="other: rows without 'analysis', of another version"):
+        written(tmp_path, tmp_path / "other")
 
 
 def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ def print_rows(rows: Sequence[Any], as_json: bool) -> None:
 def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value))
     return f"{value:,}" if isinstance(value, int) else "" if value is None else str(value)
 
 

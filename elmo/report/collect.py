@@ -123,6 +123,7 @@ def collect(paths: Sequence[Path]) -> Results:
     """What is in the folders and files. Raises InputError where one is not there or damaged, or nothing is found."""
     results = Results()
     runs: list[TaskRun] = []
+    seen: set[str] = set()
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such folder; give folders of results, such as those of elmo task train")
@@ -131,6 +132,9 @@ def collect(paths: Sequence[Path]) -> Results:
             _add_file(results, root, root.name)
         for folder, inside, files in os.walk(root):
             inside[:] = sorted(name for name in inside if name not in SKIPPED and not name.startswith("."))
+            if folder in seen:
+                continue
+            seen.add(folder)
             _add_folder(results, runs, Path(folder), root, set(files), inside)
     _compare(results, runs)
     if results == Results():

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elmo import figures
+from elmo.errors import InputError
 from elmo.report import commands, paper
 from elmo.report.collect import Probe
 from elmo.report.document import (
@@ -69,13 +70,19 @@ NOTES = {
 
 
 def sections(probes: Sequence[Probe]) -> Iterator[Section]:
-    """A section a probe; where there are several of a kind, their titles have their folders."""
+    """A section a probe; where there are several of a kind, their titles have their folders.
+
+    Raises InputError where the rows of a probe have not what its tables need.
+    """
     kinds = [probe.probe for probe in probes]
     for probe in probes:
         made = {"ablate": _ablations, "efficiency": _efficiency, "weights": _weights}.get(probe.probe, _rows)
         title = TITLES.get(probe.probe, f"Probe {probe.probe}")
         title += f": {probe.name}" if kinds.count(probe.probe) > 1 else ""
-        yield Section(title, (*made(probe), _provenance(probe)))
+        try:
+            yield Section(title, (*made(probe), _provenance(probe)))
+        except KeyError as error:
+            raise InputError(f"{probe.name}: rows without {error}, of another version; run the probe again") from error
 
 
 def cell(value: Any) -> str:
@@ -176,6 +183,8 @@ def _efficiency(probe: Probe) -> Iterator[Block]:
         kept = tuple(figure for figure in made if figure is not None)
         if kept:
             yield Figures(kept, f"Figure 1: the score against {captions[what]}.")
+    if not by_kind["score"]:
+        return
     rows = [
         (
             row["recipe"], f"{100 * row['fraction']:g} %", cell(row["examples"]), _arm(row["arm"]), cell(row["dev"]),
@@ -260,6 +269,9 @@ def _rows(probe: Probe) -> Iterator[Block]:
 
 def _table(probe: Probe) -> Iterator[Block]:
     """The rows as they are; numbers by name become columns; the paper's beside those that it has."""
+    if not probe.rows:
+        yield Text("No rows yet.")
+        return
     flat = [_flat(row) for row in probe.rows]
     head = list(dict.fromkeys(name for row in flat for name in row))
     rows = [[cell(row[name]) if name in row else "" for name in head] for row in flat[:MOST_ROWS]]
