@@ -130,11 +130,12 @@ class TagRow:
 @dataclasses.dataclass(frozen=True)
 class WeightRow:
     task: str
+    run: str
+    seed: int
     place: str
     layer: int
     weight: float
     gamma: float
-    seed: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +152,7 @@ def plant_layers(folder: Path) -> None:
     tags = [TagRow("0", 90.0, 91.0), TagRow("1", 95.0, 95.5), TagRow("2", 94.0, 94.5)]
     record.write(folder / "pos", "pos", "1", NoConfig(), tags, BILM, 12.5)
     weights = [
-        WeightRow(task, "input", layer, weight, 1.1, 1)
+        WeightRow(task, f"{task}/input", 1, "input", layer, weight, 1.1)
         for task, mix in (("snli", (0.2, 0.5, 0.3)), ("srl", (0.3, 0.6, 0.1)))
         for layer, weight in enumerate(mix)
     ]

@@ -245,7 +245,7 @@ def _floats(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 def _weights(probe: Probe) -> Iterator[Block]:
     """Figure 2: what the tasks learned to read, and the rows."""
-    needed = {"task", "place", "layer", "weight"}
+    needed = {"task", "run", "seed", "place", "layer", "weight", "gamma"}
     if probe.rows and all(needed <= set(row) for row in probe.rows):
         tasks = ", ".join(dict.fromkeys(f"{row['task']} at the {row['place']}" for row in probe.rows))
         figure = Figure(
