@@ -27,6 +27,8 @@ COMMANDS = (
     ("probe", "wsd"),
     ("probe", "pos"),
     ("probe", "weights"),
+    ("probe", "ablate"),
+    ("probe", "efficiency"),
     ("task",),
     ("task", "list"),
     ("task", "train"),
@@ -34,6 +36,7 @@ COMMANDS = (
     ("task", "predict"),
     ("task", "sentences"),
     ("task", "compare"),
+    ("report",),
     ("bench",),
     ("demo",),
 )

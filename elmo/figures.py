@@ -1,25 +1,34 @@
-"""Figures: rows of numbers -> drawings of matplotlib, for a light page and for a dark one.
+"""Figures: rows of numbers -> drawings of matplotlib (the extra `probes`), for a light page and for a dark one.
 
-- a function a figure; each takes `dark` and returns a `Figure`, which `save` writes as SVG or PNG
-- no window, no global state: neither pyplot nor a file of settings has a part in it; the same rows give the same bytes
+- a function a figure; each takes `dark` and returns a `Figure`, which `svg` and `png` make bytes of and `save` a file
+- no window, no global state: neither pyplot nor a file of settings has a part in it
+- the same rows give the same bytes: no date is written, and the ids in an SVG are a hash of what it shows
 """
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from elmo.errors import InputError
 from elmo.formats.whole import whole
 from elmo.probes.weights import PLACES, MeanRow
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 SUFFIXES = (".svg", ".png")
-PNG_DPI = 160
+DOTS = 144
+"""Of a PNG, an inch."""
+WIDTH, HEIGHT = 4.6, 3.0
+"""Inches; narrow, so that letters are still read where a telephone shrinks a figure."""
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""Of lines, beside their colours, for those who see fewer of them."""
 THIRD = 1 / 3
 """Figure 2 of the paper marks weights below it: less than an even share of three layers."""
-
-
 DARKEST = 0.8
 """The share from which on a cell of its heat map gets no darker."""
 
@@ -30,57 +39,75 @@ class Style:
 
     paper: str
     ink: str
+    note: str
+    """Of what is not to be read first."""
     faint: str
-    """Of lines and notes that are not to be seen first."""
+    """Of axes and grids."""
     low: str
     """Of a small number in a heat map, and of a large one."""
     high: str
+    lines: tuple[str, ...]
 
 
-LIGHT = Style("#ffffff", "#1f2430", "#8a91a0", "#f1f4fa", "#1d4e89")
-DARK = Style("#14171d", "#e6e9ef", "#98a1b0", "#1e242e", "#7fb2ee")
+LIGHT = Style(
+    "#ffffff",
+    "#2a2a2e",
+    "#6d6a75",
+    "#d9d8dd",
+    "#f1f4fa",
+    "#1d4e89",
+    ("#0067a5", "#c8500a", "#00805c", "#a8488c", "#6d6a75", "#8a6d00"),
+)
+DARK = Style(
+    "#17171b",
+    "#dddce2",
+    "#a9a6b2",
+    "#3c3c44",
+    "#1e242e",
+    "#7fb2ee",
+    ("#62b6ee", "#f2994f", "#3fc79a", "#e59bcb", "#a9a6b2", "#d9bd4a"),
+)
 
 
-def style_of(dark: bool) -> Style:
-    """The style of a light page or of a dark one."""
-    return DARK if dark else LIGHT
+@dataclass(frozen=True)
+class Series:
+    """A line of a figure."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    error: Sequence[float] | None = None
+    """Drawn up and down from `y`."""
+    dashed: bool = False
+    """For what the others are compared with."""
+    marked: bool = True
+    """Whether the points are shown, not the line alone."""
 
 
-@contextmanager
-def _drawing() -> Iterator[None]:
-    """Inside it matplotlib has its own defaults and ours, whatever the user's settings; outside nothing changes."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise InputError(f"a figure needs matplotlib ({error}): pip install 'elmo-torch[probes]'") from error
-    settings: dict[Any, Any] = {
-        name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith("backend")
-    }
-    settings |= {"font.family": ["DejaVu Sans"], "font.size": 9.0, "svg.hashsalt": "elmo", "hatch.linewidth": 0.6}
-    with matplotlib.rc_context(settings):
-        yield
+@dataclass(frozen=True)
+class Gain:
+    """A task's scores without and with ELMo."""
+
+    name: str
+    before: float
+    after: float
 
 
-def _axes(width: float, height: float, style: Style, columns: int = 1) -> tuple[Any, list[Any]]:
-    """A figure of so many inches, and axes side by side without frames."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), facecolor=style.paper, layout="constrained")
-    axes = [figure.add_subplot(1, columns, column + 1) for column in range(columns)]
-    for each in axes:
-        each.set_facecolor(style.paper)
-        each.tick_params(colors=style.ink, length=0)
-        for spine in each.spines.values():
-            spine.set_visible(False)
-    return figure, axes
+def svg(figure: "Figure", transparent: bool = True) -> bytes:
+    """The figure as SVG, its letters as shapes: it looks the same wherever it is opened."""
+    return _saved(figure, "svg", transparent)
 
 
-def save(figure: Any, path: Path, overwrite: bool = False) -> None:
+def png(figure: "Figure", transparent: bool = False) -> bytes:
+    """The figure as PNG."""
+    return _saved(figure, "png", transparent)
+
+
+def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
     """Writes a figure as SVG or PNG, as the name says. Raises InputError for other names, OSError where it exists."""
     check_path(path)
-    with _drawing(), whole(path, overwrite) as temporary:
-        metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-        figure.savefig(temporary, format=path.suffix[1:], dpi=PNG_DPI, metadata=metadata)
+    with whole(path, overwrite) as temporary:
+        temporary.write_bytes(_saved(figure, path.suffix[1:], transparent=False))
 
 
 def check_path(path: Path) -> None:
@@ -89,7 +116,62 @@ def check_path(path: Path) -> None:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(SUFFIXES)} is expected")
 
 
-def layer_weights(rows: Sequence[MeanRow], dark: bool = False) -> Any:
+def lines(
+    series: Sequence[Series],
+    x_label: str,
+    y_label: str,
+    dark: bool = False,
+    x_ticks: Mapping[float, str] | None = None,
+    x_scale: Literal["linear", "log"] = "linear",
+    y_scale: Literal["linear", "log"] = "linear",
+) -> "Figure":
+    """Lines over one x, with a legend below where there are several. `x_ticks`, where given, are all there are."""
+    style = style_of(dark)
+    with _drawing():
+        figure, axes = _canvas(style)
+        axes.set_xscale(x_scale)
+        axes.set_yscale(y_scale)
+        for number, one in enumerate(series):
+            look: dict[str, Any] = {"linestyle": (0, (4, 2.5)) if one.dashed else "-", "linewidth": 1.7}
+            if one.marked:
+                look |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 5}
+            color = style.lines[number % len(style.lines)]
+            axes.errorbar(one.x, one.y, yerr=one.error, capsize=3, label=one.name, color=color, **look)
+        if x_ticks is not None:
+            axes.set_xticks(list(x_ticks), list(x_ticks.values()))
+            axes.minorticks_off()
+        elif x_scale == "linear":
+            axes.xaxis.set_major_formatter(_short)
+        if y_scale == "log":
+            _few_ticks(axes)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        if len(series) > 1:
+            _legend(figure, axes, style)
+    return figure
+
+
+def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
+    """For every task a line from its score without ELMo to that with it, the first task at the top."""
+    style = style_of(dark)
+    before, after = style.note, style.lines[0]
+    with _drawing():
+        figure, axes = _canvas(style, height=0.9 + 0.42 * len(rows))
+        for place, row in enumerate(rows):
+            axes.plot([row.before, row.after], [place, place], color=after, linewidth=2, solid_capstyle="butt")
+            axes.plot([row.before], [place], "o", color=before, markersize=6, label="" if place else "without ELMo")
+            axes.plot([row.after], [place], "o", color=after, markersize=6, label="" if place else "with ELMo")
+        axes.set_yticks(range(len(rows)), [row.name for row in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.margins(x=0.08)
+        axes.set_xlabel(x_label)
+        axes.grid(axis="y", visible=False)
+        axes.tick_params(axis="y", length=0)
+        _legend(figure, axes, style)
+    return figure
+
+
+def layer_weights(rows: Sequence[MeanRow], dark: bool = False) -> "Figure":
     """Which layers the task models read: a line a run, a column a layer, a panel a place. (Figure 2 of the paper)
 
     The number is the layer's share; shares below a third are hatched. Beside each line stands the mix's gamma.
@@ -132,7 +214,7 @@ def _heat_map(
         text.set_bbox({"facecolor": colour, "edgecolor": "none", "pad": 1.5})
         if row.layer == 0:
             note = f"\N{GREEK SMALL LETTER GAMMA} {row.gamma:.2f}"
-            axes.text(layers - 0.35, line, note, ha="left", va="center", color=style.faint, fontsize=8)
+            axes.text(layers - 0.35, line, note, ha="left", va="center", color=style.note, fontsize=8)
     axes.set_xlim(-0.5, layers + 0.35)
     axes.set_ylim(len(runs) - 0.5, -0.5)
     axes.set_xticks(range(layers), [f"layer {layer}" for layer in range(layers)], color=style.ink)
@@ -142,3 +224,85 @@ def _heat_map(
 def _label(task: str, run: str) -> str:
     """A run's name, and its task's where it is not in it."""
     return run if task in run else f"{task}: {run}"
+
+
+def style_of(dark: bool) -> Style:
+    """The style of a light page or of a dark one."""
+    return DARK if dark else LIGHT
+
+
+@contextmanager
+def _drawing() -> Iterator[None]:
+    """Inside it matplotlib has its own defaults and ours, whatever the user's settings; outside nothing changes."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise InputError(f"a figure needs matplotlib ({error}): pip install 'elmo-torch[probes]'") from error
+    settings: dict[Any, Any] = {
+        name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith("backend")
+    }
+    settings |= {"font.family": ["DejaVu Sans"], "font.size": 9.5, "hatch.linewidth": 0.6}
+    settings |= {"svg.hashsalt": "elmo", "svg.fonttype": "path"}
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def _axes(width: float, height: float, style: Style, columns: int = 1) -> "tuple[Figure, list[Axes]]":
+    """A figure of so many inches, and axes side by side without frames."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), facecolor=style.paper, layout="constrained")
+    axes = [figure.add_subplot(1, columns, column + 1, facecolor="none") for column in range(columns)]
+    for each in axes:
+        each.tick_params(labelcolor=style.ink, length=0)
+        for spine in each.spines.values():
+            spine.set_visible(False)
+    return figure, axes
+
+
+def _canvas(style: Style, width: float = WIDTH, height: float = HEIGHT) -> "tuple[Figure, Axes]":
+    """A figure with one pair of axes, which is drawn, and a grid."""
+    figure, (axes,) = _axes(width, height, style)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(True)
+        axes.spines[side].set_color(style.faint)
+    axes.tick_params(which="both", color=style.faint, labelcolor=style.ink, length=3.5)
+    axes.grid(color=style.faint, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.xaxis.label.set_color(style.ink)
+    axes.yaxis.label.set_color(style.ink)
+    return figure, axes
+
+
+def _legend(figure: "Figure", axes: "Axes", style: Style) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    columns = 2 if len(labels) < 5 and max(map(len, labels)) < 24 else 1
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, frameon=False, labelcolor=style.ink, fontsize=9.5
+    )
+
+
+def _few_ticks(axes: "Axes") -> None:
+    """Whole numbers at 1, 2 and 5 times the powers of ten, not the powers alone."""
+    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    axes.yaxis.set_major_formatter(lambda value, place: f"{value:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _short(value: float, place: Any) -> str:
+    """1.5M, 20k, 300."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _saved(figure: "Figure", kind: str, transparent: bool) -> bytes:
+    buffer = io.BytesIO()
+    metadata: dict[str, Any] = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    with _drawing():
+        figure.savefig(buffer, format=kind, dpi=DOTS, transparent=transparent, metadata=metadata)
+    return buffer.getvalue()

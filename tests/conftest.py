@@ -1,10 +1,12 @@
 """What all tests share. Nothing of elmo is imported here: jaxtyping's checks must see each module's first import."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from browser import Browser
 from hypothesis import settings
 
 settings.register_profile("local", deadline=None, max_examples=25)
@@ -34,8 +36,24 @@ def shared() -> Path:
     return Path(root)
 
 
+@pytest.fixture(scope="session")
+def chromium() -> Browser:
+    """A browser, for tests that open pages.
+
+    Skips where there is none and the variable ELMO_CHROMIUM is not set; fails where it is set and names no program.
+    """
+    named = os.environ.get("ELMO_CHROMIUM")
+    program = shutil.which(named or "chromium")
+    if program is None and named:
+        pytest.fail(f"ELMO_CHROMIUM is {named!r}, which is no program; install it, or name another")
+    if program is None:
+        pytest.skip("chromium is not installed: pages are not opened")
+    return Browser(program)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for the fixture `shared` carries the marker."""
+    """Whoever asks for the fixture `shared`, or for a browser, carries the marker."""
     for item in items:
-        if "shared" in getattr(item, "fixturenames", ()):
-            item.add_marker("shared")
+        for fixture, marker in (("shared", "shared"), ("chromium", "browser")):
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)

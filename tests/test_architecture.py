@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 BELOW_PROBES = set(MAY_IMPORT)
 MAY_IMPORT["probes"] = BELOW_PROBES
 MAY_IMPORT |= dict.fromkeys(JOBS, BELOW_PROBES | {"probes"})
+MAY_IMPORT["report"] = MAY_IMPORT["report"] | {"figures"}
 ENTRANCES = {"cli", "__init__", "__main__"}
 """They import anything, inside functions only."""
 

@@ -114,6 +114,22 @@ def test_places(embedder: Embedder, place: str) -> None:
     assert output is None or not output[~mask].any()
 
 
+def test_elmo_alone(embedder: Embedder) -> None:
+    """Without static vectors the network reads ELMo's, and nothing about words is learned."""
+    config = InputConfig(elmo="input", static=False, vectors="nowhere.txt")
+    words = vectors.make(config, ["Mia"], ["runs"])
+    read = Inputs(config, words.table, CONFIG).eval()
+    tokens = Collator(config, words.words, embedder.embed, to_batch)(SENTENCES)
+    found, _ = read(tokens)
+    for row, expected in enumerate(embedder.embed(SENTENCES)):
+        np.testing.assert_allclose(found[row, : expected.shape[1]].detach().numpy(), expected.mean(0), atol=1e-6)
+    assert read.dim == found.shape[2] == DIM
+    assert {name for name, p in read.named_parameters() if p.requires_grad} == {"input_mix.scalars", "input_mix.gamma"}
+    with pytest.raises(InputError, match=r"inputs.static is false and inputs.elmo is 'output'.* reads nothing"):
+        InputConfig(static=False, elmo="output", characters=CharactersConfig(filters=()))
+    assert InputConfig(static=False, characters=CharactersConfig()).elmo == "none"
+
+
 @pytest.mark.parametrize(
     ("layers", "weights"), [("mix", [1 / 3] * 3), ("average", [1 / 3] * 3), ("top", [0, 0, 1]), ("types", [1, 0, 0])]
 )

@@ -1,6 +1,7 @@
 """Runs of a task: exact resume, several seeds, early stopping, what goes where, and the queue that compares."""
 
 import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -178,6 +179,33 @@ def test_a_tag_that_training_never_had(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_parts_of_the_data_are_in_one_another_and_all_labels_are_known(tmp_path: Path) -> None:
+    """Also one example of the eight, which has no entity or one, is learned from and scored."""
+    examples = list(range(1000))
+    parts = {f: train._subset(examples, run_config(tmp_path, train_fraction=f)) for f in (0.001, 0.01, 0.1, 0.5, 1.0)}
+    assert [len(part) for part in parts.values()] == [1, 10, 100, 500, 1000]
+    kept = list(parts.values())
+    assert all(set(less) < set(more) and more == sorted(more) for less, more in itertools.pairwise(kept))
+    assert train._subset(examples, run_config(tmp_path, max_train=10)) == parts[0.01]
+    assert len(train._subset(examples, run_config(tmp_path, max_train=700, train_fraction=0.5))) == 500
+    report = train.main(run_config(tmp_path, train_fraction=0.125), quiet=True)
+    assert report["seeds"][0]["examples"] == {"train": 1, "dev": 8, "test": 8}
+    with pytest.raises(InputError, match="train_fraction is 0"):
+        run_config(tmp_path, train_fraction=0.0)
+
+
+def test_settings_that_are_younger_than_a_run_had_their_defaults(tmp_path: Path) -> None:
+    train.main(run_config(tmp_path), quiet=True)
+    record = tmp_path / "run" / "config.json"
+    old = json.loads(record.read_text(encoding="utf-8"))
+    del old["train_fraction"], old["inputs"]["static"]
+    record.write_text(json.dumps(old), encoding="utf-8")
+    train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
+    record.write_text(json.dumps(old | {"depth": 3}), encoding="utf-8")
+    with pytest.raises(InputError, match=r"config\.json: not the configuration of a run \(unknown key 'depth'"):
+        train.main(run_config(tmp_path), resume=True, quiet=True)
+
+
 def test_another_bilm_is_refused(tmp_path: Path) -> None:
     train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
     write_tiny(tmp_path / "other", seed=5)
@@ -260,6 +288,8 @@ def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:
     assert [line.partition(":")[0] for line in rest[::2]] == ["small, none, seed 2", "small, input, seed 2"]
     rows = compared(tmp_path, recipe, QUEUE, rest.append)
     assert len(rest) == 4
+    with pytest.raises(InputError, match=r"training was {'epochs': 2}, now it is {'epochs': 3}"):
+        compared(tmp_path, recipe, QUEUE.replace("input = []", 'input = ["training.epochs=3"]'))
     assert [(row["arm"], row["seeds"]) for row in rows] == [("none", [1, 2]), ("input", [1, 2])]
     base, ours = rows[0]["mean"], rows[1]["mean"]
     assert rows[1]["absolute"] == pytest.approx(ours - base)

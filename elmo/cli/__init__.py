@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import elmo
-from elmo.cli import embedding, looking, models, neighbors, pretraining, probes, tasks
+from elmo.cli import embedding, looking, models, neighbors, pretraining, probes, report, tasks
 from elmo.cli.arguments import is_first_process
 from elmo.errors import InputError
 
@@ -59,6 +59,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for part in (pretraining, embedding, models, neighbors, looking, probes, tasks):
+    for part in (pretraining, embedding, models, neighbors, looking, probes, tasks, report):
         part.add_verbs(verbs)
     return parser

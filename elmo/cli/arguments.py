@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,3 +68,22 @@ def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, lis
     if arguments.recipe is not None and "=" in arguments.recipe:
         return None, [arguments.recipe, *arguments.overrides]
     return arguments.recipe, list(arguments.overrides)
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """For what works off a queue."""
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time; they share the cores")
+
+
+def run_in(jobs: int) -> None:
+    """The same command in several processes, which share the work; returns when there is none left."""
+    again = [sys.executable, "-m", "elmo", *sys.argv[1:], "--jobs", "1"]
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
+    running = [subprocess.Popen(again, env=os.environ | threads, stdout=subprocess.DEVNULL) for _ in range(jobs)]
+    try:
+        codes = [process.wait() for process in running]
+    finally:
+        for process in running:
+            process.terminate()
+    if any(codes):
+        sys.exit(max(map(abs, codes)))

@@ -2,13 +2,22 @@
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import DEMO_TEXT, add_model, add_verb, find_recipe, recipe_and_overrides
+from elmo.cli.arguments import (
+    DEMO_TEXT,
+    add_jobs,
+    add_model,
+    add_verb,
+    find_recipe,
+    recipe_and_overrides,
+    run_in,
+)
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
@@ -25,8 +34,11 @@ def add_verbs(verbs: Any) -> None:
     senses.add_argument("--json", action="store_true", help="print JSON lines")
     wsd = add_probe(probes, "wsd", wsd_verb, "word sense disambiguation by the nearest average of a sense")
     wsd.add_argument("--resume", action="store_true", help="go on with the run in --output, exactly")
-    add_probe(probes, "pos", pos_verb, "parts of speech by a linear classifier of each layer")
+    pos = add_probe(probes, "pos", pos_verb, "parts of speech by a linear classifier of each layer")
+    for parser in (wsd, pos):
+        parser.add_argument("--overwrite", action="store_true", help="replace what the output holds")
     _add_weights(probes)
+    _add_queues(probes)
 
 
 def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
@@ -37,7 +49,6 @@ def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentP
     parser.add_argument("--data", metavar="FOLDER", help="where a recipe's files are (default: the variable ELMO_DATA)")
     parser.add_argument("--model", metavar="MODEL", help="the biLM (default: the packaged one)")
     parser.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
-    parser.add_argument("--overwrite", action="store_true", help="replace what the output holds")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON lines")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     return parser
@@ -67,6 +78,8 @@ def _shown(value: Any) -> str:
         return "*" if value else ""
     if isinstance(value, float):
         return f"{value:.2f}"
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value))
     return f"{value:,}" if isinstance(value, int) else "" if value is None else str(value)
 
 
@@ -190,3 +203,50 @@ def weights_verb(arguments: argparse.Namespace) -> None:
     if output is not None:
         record.write(output, "weights", weights.VERSION, config, rows)
     print_rows(rows if arguments.json else mean, arguments.json)
+
+
+def _add_queues(probes: Any) -> None:
+    """The probes that train tasks: a queue of runs, and what came out of it."""
+    for name, verb, text in (
+        ("ablate", ablate_verb, "train tasks with parts of ELMo left out: places, layers, gamma, static vectors"),
+        ("efficiency", efficiency_verb, "train tasks with and without ELMo on growing parts of their data"),
+    ):
+        parser = add_probe(probes, name, verb, text)
+        parser.add_argument("--vectors", metavar="FILE", help="static word vectors of all runs")
+        add_jobs(parser)
+
+
+def ablate_verb(arguments: argparse.Namespace) -> None:
+    from elmo.probes import ablate
+
+    print_rows(_run_queue(arguments, ablate), arguments.json)
+
+
+def efficiency_verb(arguments: argparse.Namespace) -> None:
+    from elmo.probes import efficiency
+
+    rows = _run_queue(arguments, efficiency)
+    if arguments.json:
+        print_rows(rows, as_json=True)
+        return
+    print_rows([row for row in rows if row.kind == "score"], as_json=False)
+    for row in rows:
+        if row.kind == "answer":
+            print(f"{row.recipe}: {row.text}")
+
+
+def _run_queue(arguments: argparse.Namespace, probe: Any) -> list[Any]:
+    """Trains what is not done yet, into the folder of the output, which has the rows after every run."""
+    flags = {name: getattr(arguments, name) for name in ("output", "data", "vectors", "model")}
+    values = values_of(arguments, probe.NAME, flags)
+    if "output" not in values:
+        raise InputError(f"--output is missing; for example: elmo probe {probe.NAME} --output {probe.NAME}/")
+
+    def show(line: str) -> None:
+        if not arguments.quiet:
+            print(line, file=sys.stderr)
+
+    made = config.from_dict(probe.Config, values)
+    if arguments.jobs > 1:
+        run_in(arguments.jobs)
+    return probe.run(made, lambda name: find_recipe(name, "tasks"), arguments.quiet, show)

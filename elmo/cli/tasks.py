@@ -2,14 +2,12 @@
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import add_verb, find_recipe, recipe_and_overrides
+from elmo.cli.arguments import add_verb, find_recipe, recipe_and_overrides, run_in
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
@@ -213,7 +211,7 @@ def compare_verb(arguments: argparse.Namespace) -> None:
 
     queue = read_queue(find_recipe(arguments.queue, "tasks"))
     if arguments.jobs > 1 and not arguments.table:
-        _compare_in(arguments.jobs)
+        run_in(arguments.jobs)
     inputs = {"vectors": arguments.vectors, "model": arguments.model}
     given: dict[str, Any] = {"inputs": {name: value for name, value in inputs.items() if value is not None}}
     if arguments.data is not None:
@@ -226,18 +224,5 @@ def compare_verb(arguments: argparse.Namespace) -> None:
     output = Path(arguments.output)
     if not arguments.table:
         compare.run(queue, output, lambda name: find_recipe(name, "tasks"), given, arguments.quiet, show)
-    print(write_tables(queue, output), end="")
-
-
-def _compare_in(jobs: int) -> None:
-    """The same command in several processes, which share the work; returns when there is none left."""
-    again = [sys.executable, "-m", "elmo", *sys.argv[1:], "--jobs", "1"]
-    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
-    running = [subprocess.Popen(again, env=os.environ | threads, stdout=subprocess.DEVNULL) for _ in range(jobs)]
-    try:
-        codes = [process.wait() for process in running]
-    finally:
-        for process in running:
-            process.terminate()
-    if any(codes):
-        sys.exit(max(map(abs, codes)))
+    with compare.writing(output):
+        print(write_tables(queue, output), end="")

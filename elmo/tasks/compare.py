@@ -15,13 +15,16 @@ work on one folder at once: what one of them is at, the others leave alone.
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
+from elmo.tasks import task as tasks
 from elmo.tasks import train, trained
-from elmo.tasks.queue import Queue, Work, metric_of, pending
+from elmo.tasks.queue import Queue, Work, metric_of, pending, trials
 from elmo.tasks.table import TABLE, scores_of, write_tables
 from elmo.training.disk import locked, write_whole
 
@@ -37,37 +40,74 @@ def run(
     quiet: bool = False,
     show: Callable[[str], object] = lambda line: None,
 ) -> None:
-    """Does what is not done yet. `given` are values for all runs, over those of the recipes and under the arms'."""
+    """Does what is not done yet, and writes the tables after everything that is."""
+    for _ in work_off(queue, output, find_recipe, given, quiet, show):
+        with writing(output):
+            write_tables(queue, output)
+
+
+def work_off(
+    queue: Queue,
+    output: Path,
+    find_recipe: Callable[[str], Path],
+    given: Mapping[str, Any],
+    quiet: bool = False,
+    show: Callable[[str], object] = lambda line: None,
+) -> Iterator[Work]:
+    """Does what is not done yet, and gives each thing when it is.
+
+    `given` are values for all runs, over those of the recipes and under the arms'. Raises InputError where a run that
+    is there was made with other settings.
+    """
+    for row in queue.rows:
+        for work in (trial for arm in row.arms for trial in trials(row, arm, output)):
+            train.check_output(_config(work, find_recipe, given), resume=True)
     while works := list(pending(queue, output)):
         for work in works:
             with locked(work.folder.with_name(f"{work.folder.name}.lock")) as mine:
                 if not mine or work.result.is_file():
                     continue
                 show(str(work))
-                scores = _join(work) if work.seed is None else _train(work, find_recipe, given, quiet)
+                scores = _join(work) if work.seed is None else _train(_config(work, find_recipe, given), quiet)
                 metric = metric_of(work.folder)
                 show(f"{work}: {metric} {scores[metric]:.2f}")
-            with locked(output / f"{TABLE}.lock", wait=True):
-                write_tables(queue, output)
+            yield work
             break
         else:
             time.sleep(WAIT)
 
 
-def _train(work: Work, find_recipe: Callable[[str], Path], given: Mapping[str, Any], quiet: bool) -> dict[str, float]:
-    """Trains a seed, or goes on with it; its scores."""
-    assert work.seed is not None
-    row, folder = work.row, work.folder
-    values = configs.merge(configs.load_toml(find_recipe(row.recipe)), given)
-    values = configs.merge(values, configs.parse_overrides([*row.arms[work.arm], *work.settings]))
-    values |= {"output": str(folder), "seeds": list(row.seeds[: row.seeds.index(work.seed) + 1])}
+def writing(output: Path) -> AbstractContextManager[bool]:
+    """For what all processes that work on a folder write: one at a time."""
+    return locked(output / f"{TABLE}.lock", wait=True)
+
+
+def config_of(
+    recipe: Path, given: Mapping[str, Any], settings: Sequence[str], folder: Path, seeds: Sequence[int]
+) -> train.TaskConfig:
+    """What a run is trained with: the recipe, then `given`, then the settings of its arm."""
+    values = configs.merge(configs.merge(configs.load_toml(recipe), given), configs.parse_overrides(settings))
+    values |= {"output": str(folder), "seeds": list(seeds)}
     config = configs.from_dict(train.TaskConfig, values)
-    return scores_of(train.main(config, resume=(folder / train.CONFIG).is_file(), quiet=quiet)["seeds"][-1])
+    model = configs.from_dict(tasks.find(config.task).Config, config.model, "model.")
+    return replace(config, model=configs.to_dict(model))
+
+
+def _config(work: Work, find_recipe: Callable[[str], Path], given: Mapping[str, Any]) -> train.TaskConfig:
+    row = work.row
+    seeds = row.seeds if work.seed is None else row.seeds[: row.seeds.index(work.seed) + 1]
+    return config_of(find_recipe(row.recipe), given, [*row.arms[work.arm], *work.settings], work.folder, seeds)
+
+
+def _train(config: train.TaskConfig, quiet: bool) -> dict[str, float]:
+    """Trains the last seed, or goes on with it; its scores."""
+    begun = (Path(config.output) / train.CONFIG).is_file()
+    return scores_of(train.main(config, resume=begun, quiet=quiet)["seeds"][-1])
 
 
 def _join(work: Work) -> dict[str, float]:
     """Scores the networks of all seeds together, and writes what came out."""
-    config = configs.from_dict(train.TaskConfig, train.read_json(work.folder / train.CONFIG))
+    config = train.read_config(work.folder / train.CONFIG)
     members = [trained.TrainedTask.load(train.seed_folder(config, seed)) for seed in work.row.seeds]
     report: dict[str, Any] = {"members": len(members)}
     for part in ("dev", "test"):

@@ -42,6 +42,8 @@ class CharactersConfig:
 class InputConfig:
     """What a token is to the network of a task."""
 
+    static: bool = True
+    """Whether there are static vectors; without them the network reads its characters and ELMo alone (sec. 5.7)."""
     vectors: str | None = None
     """A file in GloVe's text format; without one the vectors are learned, for the words of the training examples."""
     vectors_dim: int = 100
@@ -79,6 +81,11 @@ class InputConfig:
         for name in ("dropout", "elmo_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"inputs.{name} is {getattr(self, name)}; from 0 to less than 1 is expected")
+        if not (self.static or self.at_input or (self.characters is not None and self.characters.filters)):
+            raise ConfigError(
+                f"inputs.static is false and inputs.elmo is {self.elmo!r}, so that the network reads nothing; give it"
+                " inputs.characters, or ELMo at the input"
+            )
 
     @property
     def at_input(self) -> bool:
@@ -212,7 +219,7 @@ class Inputs(nn.Module):
         super().__init__()
         self.config = config
         self.vectors = nn.Embedding.from_pretrained(
-            vectors.clone(), freeze=not config.vectors_tuned, padding_idx=PADDING
+            vectors.clone(), freeze=not (config.static and config.vectors_tuned), padding_idx=PADDING
         )
         self.characters = _characters(config.characters)
         self.dropout = nn.Dropout(config.dropout)

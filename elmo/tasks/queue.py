@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from elmo import config as configs
 from elmo.errors import InputError
@@ -135,3 +136,9 @@ def metric_of(folder: Path) -> str:
 def on_dev(work: Work) -> float:
     """The number that chooses, of something that is done."""
     return train.read_json(work.result)["dev"][metric_of(work.folder)]
+
+
+def results_of(row: Row, folder: Path) -> list[dict[str, Any]]:
+    """What is in `result.json` of the seeds that are done, in their order."""
+    files = [folder / f"seed-{seed}" / RESULT for seed in row.seeds]
+    return [train.read_json(file) for file in files if file.is_file()]

@@ -8,8 +8,7 @@ from typing import Any
 
 from elmo.tasks import task as tasks
 from elmo.tasks import train
-from elmo.tasks.queue import ENSEMBLE, Queue, Row, on_dev, trials
-from elmo.tasks.trained import RESULT
+from elmo.tasks.queue import ENSEMBLE, Queue, Row, on_dev, results_of, trials
 from elmo.training.disk import write_whole
 
 TABLE = "table"
@@ -47,8 +46,7 @@ def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
     if not tried:
         return None
     best = max(tried, key=on_dev)
-    files = [best.folder / f"seed-{seed}" / RESULT for seed in row.seeds]
-    results = [train.read_json(file) for file in files if file.is_file()]
+    results = results_of(row, best.folder)
     settings = train.read_json(best.folder / train.CONFIG)
     task = tasks.find(settings["task"])
     scores = [scores_of(result)[task.METRIC] for result in results]

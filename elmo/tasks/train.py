@@ -62,7 +62,9 @@ class TaskConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
     seeds: tuple[int, ...] = (1,)
     max_train: int | None = None
-    """Train on so many examples, drawn at random, the same for every seed."""
+    """Train on so many examples, drawn at random, the same for every seed. Fewer are always some of the more."""
+    train_fraction: float = 1.0
+    """Train on this part of the examples, drawn in the same way; of both limits the lower counts."""
     accelerator: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -70,6 +72,8 @@ class TaskConfig:
             raise configs.ConfigError(f"seeds is {list(self.seeds)}; different numbers are expected")
         if self.max_train is not None and self.max_train < 1:
             raise configs.ConfigError(f"max_train is {self.max_train}; at least 1 is expected")
+        if not 0 < self.train_fraction <= 1:
+            raise configs.ConfigError(f"train_fraction is {self.train_fraction}; more than 0 and at most 1 is expected")
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def main(
     task = tasks.find(config.task)
     model_config = configs.from_dict(task.Config, config.model, "model.")
     config = dataclasses.replace(config, model=configs.to_dict(model_config))
-    _check_output(config, resume)
+    check_output(config, resume)
     left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
     if left:
         fabric = launch(config.accelerator, 1, 1, "32-true")
@@ -167,12 +171,12 @@ def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callab
     """Reads everything, and computes the biLM's layers that are not there yet."""
     files = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
     examples = {part: read_examples(task, path, config.data) for part, path in files.items()}
-    examples["train"] = _subset(examples["train"], config.max_train)
-    labels = task.labels_of(examples["train"])
+    labels = task.labels_of(examples["train"])  # of all: what may be said does not depend on how much is learned from
     check = getattr(task, "check", None)  # of the tasks whose labels are those that the training data shows
     for part, path in files.items():
         if check is not None:
             check(examples[part], labels, resolve(path, config.data))
+    examples["train"] = _subset(examples["train"], config)
     texts = {part: [s for each in members for s in task.sentences(each)] for part, members in examples.items()}
     tokens = {part: (token for sentence in texts[part] for token in sentence) for part in texts}
     other = (token for part in ("dev", "test") for token in tokens.get(part, ()))
@@ -186,8 +190,10 @@ def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callab
     return _Job(task, config, model_config, examples, labels, words, found, collate)
 
 
-def _subset(examples: list[Any], most: int | None) -> list[Any]:
-    if most is None or most >= len(examples):
+def _subset(examples: list[Any], config: TaskConfig) -> list[Any]:
+    """Those to train on, in the file's order: the first of an order by chance, so that fewer are some of the more."""
+    most = min(config.max_train or len(examples), max(1, round(config.train_fraction * len(examples))))
+    if most >= len(examples):
         return examples
     rng = random.Random(0)
     keys = [rng.random() for _ in examples]
@@ -268,7 +274,7 @@ def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
     }
 
 
-def _check_output(config: TaskConfig, resume: bool) -> None:
+def check_output(config: TaskConfig, resume: bool) -> None:
     """Refuses to overwrite a run, and to go on with one under settings that would make it another."""
     folder = Path(config.output)
     record = folder / CONFIG
@@ -280,14 +286,22 @@ def _check_output(config: TaskConfig, resume: bool) -> None:
         return
     if not resume:
         raise InputError(f"{folder}: holds a run; add --resume to go on with it, or name another --output")
-    old, new = read_json(record), configs.to_dict(config)
-    changed = [key for key in new if key not in MAY_CHANGE and _as_json(new[key]) != old.get(key)]
+    old, new = (_as_json(configs.to_dict(each)) for each in (read_config(record), config))
+    changed = [key for key in new if key not in MAY_CHANGE and new[key] != old[key]]
     if changed:
-        was, now = configs.difference(old.get(changed[0]), _as_json(new[changed[0]]))
+        was, now = configs.difference(old[changed[0]], new[changed[0]])
         raise InputError(
             f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
             " another --output"
         )
+
+
+def read_config(path: Path) -> TaskConfig:
+    """The configuration of a run, from its `config.json`; settings that did not exist then have their defaults."""
+    try:
+        return configs.from_dict(TaskConfig, read_json(path))
+    except configs.ConfigError as error:
+        raise InputError(f"{path}: not the configuration of a run ({error}); name another --output") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

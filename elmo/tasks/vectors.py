@@ -33,8 +33,11 @@ class StaticVectors:
 def make(config: InputConfig, train: Iterable[str], other: Iterable[str], seed: int = 0) -> StaticVectors:
     """The vectors that `config` asks for, of the tokens of the training examples and of all `other` ones.
 
-    Raises InputError where the file of vectors is damaged or has none of the words.
+    Without static vectors they have no numbers: (2, 0). Raises InputError where the file of vectors is damaged or has
+    none of the words.
     """
+    if not config.static:
+        return StaticVectors((), torch.zeros(2, 0))
     if config.vectors is None:
         counts = Counter(_spelled(train, config.lowercase))
         return learned([word for word, count in counts.items() if count >= config.min_count], config.vectors_dim, seed)

@@ -1,0 +1,265 @@
+"""Sample efficiency: what ELMo saves in updates and in training data (sec. 5.4, Figure 1).
+
+A queue of task runs, with and without ELMo on growing parts of the training data, that goes on where it stopped; of
+two parts the smaller is in the larger. Three kinds of rows come out: `Score`, a part of the data; `Point`, an epoch of
+a run on the largest part; `Answer`, what the paper asked of both.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from elmo import config as configs
+from elmo.probes import queues, record
+from elmo.tasks import compare
+from elmo.tasks.queue import Queue
+from elmo.tasks.queue import Row as TaskRow
+
+NAME, VERSION = "efficiency", "1"
+BASELINE, ELMO = "none", "elmo"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Which tasks, how much of their data, and what all runs have in common."""
+
+    output: str
+    """The folder of the runs and of the tables."""
+    recipes: tuple[str, ...] = ("snli", "srl")
+    """Recipes of tasks: packaged ones, or files."""
+    fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
+    """Parts of the training examples."""
+    seeds: tuple[int, ...] = (1,)
+    place: Literal["input", "output", "both"] = "input"
+    """Where ELMo stands."""
+    settings: tuple[str, ...] = ()
+    """Of all runs (`section.key=value`), over those of the recipes."""
+    small_settings: tuple[str, ...] = ()
+    """Of the runs on less than the largest part, over `settings`: an epoch is few updates there."""
+    data: str | None = None
+    """The folder of the recipes' files."""
+    vectors: str | None = None
+    """Static word vectors of all runs."""
+    model: str | None = None
+    """The biLM of all runs."""
+
+    def __post_init__(self) -> None:
+        queues.check_lists(recipes=self.recipes, fractions=self.fractions, seeds=self.seeds)
+        for fraction in self.fractions:
+            if not 0 < fraction <= 1:
+                raise configs.ConfigError(f"fractions has {fraction}; more than 0 and at most 1 is expected")
+
+
+@dataclass(frozen=True)
+class Score:
+    """An arm, `none` or `elmo`, on a part of the training data: means over its seeds, in percent."""
+
+    recipe: str
+    task: str
+    arm: str
+    fraction: float
+    examples: int
+    metric: str
+    dev: float
+    dev_std: float
+    test: float | None
+    test_std: float | None
+    seeds: tuple[int, ...]
+    steps: int
+    """Updates of all seeds together."""
+    stopped: tuple[str, ...]
+    """Why the training of each seed ended: patience, epochs or minutes."""
+    kind: Literal["score"] = "score"
+
+
+@dataclass(frozen=True)
+class Point:
+    """The score on the development data after an epoch of a run on the largest part."""
+
+    recipe: str
+    task: str
+    arm: str
+    fraction: float
+    metric: str
+    seed: int
+    step: int
+    """Updates so far."""
+    dev: float
+    kind: Literal["point"] = "point"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What ELMo saves.
+
+    - `updates`: updates with ELMo until the baseline's best score on the development data, over the baseline's own
+      until there; each seed by itself, and `value` is the mean over those that reached it
+    - `data`: part of the data with which ELMo scores what the baseline does with the largest part
+    - `baseline`: part of the data with which the baseline scores what ELMo does with the smallest part
+    """
+
+    recipe: str
+    task: str
+    metric: str
+    question: Literal["updates", "data", "baseline"]
+    value: float | None
+    """A fraction; None where it was not reached."""
+    at_most: bool
+    """The score was reached with the first epoch, or the smallest part, that there is: it may be less."""
+    text: str
+    """The answer as a sentence."""
+    kind: Literal["answer"] = "answer"
+
+
+Row = Score | Point | Answer
+
+
+def run(
+    config: Config,
+    find_recipe: Callable[[str], Path],
+    quiet: bool = False,
+    progress: Callable[[str], object] = lambda line: None,
+) -> list[Row]:
+    """Trains what is not done yet, and writes the record and the rows to `config.output` after every run.
+
+    `find_recipe` says which file a name of a recipe is; `progress` is told what is trained. Raises InputError where
+    settings or data cannot be used.
+    """
+    output = Path(config.output)
+    queues.check_output(output, NAME)
+    queue = plan(config)
+    given = queues.given(config.settings, config.data, config.vectors, config.model)
+    for _ in compare.work_off(queue, output, find_recipe, given, quiet, progress):
+        with compare.writing(output):
+            write(config, queue)
+    with compare.writing(output):
+        return write(config, queue)
+
+
+def plan(config: Config) -> Queue:
+    """What is to be trained, the smallest part of the data first."""
+    places = {BASELINE: "inputs.elmo=none", ELMO: f"inputs.elmo={config.place}"}
+    arms = {
+        _folder(arm, fraction): [
+            place,
+            *(() if fraction == max(config.fractions) else config.small_settings),
+            f"train_fraction={float(fraction)!r}",
+        ]
+        for fraction in sorted(config.fractions)
+        for arm, place in places.items()
+    }
+    rows = (TaskRow(queues.folder_of(recipe), recipe, arms, config.seeds) for recipe in config.recipes)
+    return Queue(tuple(rows))
+
+
+def write(config: Config, queue: Queue) -> list[Row]:
+    """Writes the record of what is done, and returns its rows: task by task the scores, the points, the answers."""
+    output = Path(config.output)
+    rows: list[Row] = []
+    results: list[dict[str, Any]] = []
+    for row in queue.rows:
+        scores, points = [], []
+        for arm in (BASELINE, ELMO):
+            for fraction in sorted(config.fractions):
+                folder = output / row.name / _folder(arm, fraction)
+                done = queues.done(row, folder)
+                if done is None:
+                    continue
+                examples = done.results[0]["examples"]["train"]
+                scores.append(Score(row.name, arm=arm, fraction=fraction, examples=examples, **done.numbers()))
+                if fraction == max(config.fractions):
+                    points += _points(row.name, arm, fraction, folder, done)
+                results += done.results
+        rows += [*scores, *points, *answers(scores, points)]
+    bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
+    record.write(output, NAME, VERSION, config, rows, bilm, sum(result["seconds"] for result in results))
+    return rows
+
+
+def answers(scores: Sequence[Score], points: Sequence[Point]) -> Iterator[Answer]:
+    """Both questions of the paper and its example, of one task; none where a run that they need is not done."""
+    baseline, elmo = ([score for score in scores if score.arm == arm] for arm in (BASELINE, ELMO))
+    if not baseline or not elmo:
+        return
+    most = max(score.fraction for score in scores)
+    if baseline[-1].fraction == elmo[-1].fraction == most:
+        yield _updates(elmo[-1], points)
+        if len(elmo) > 1:
+            yield _data("data", baseline[-1], elmo)
+    if len(baseline) > 1 and baseline[0].fraction == elmo[0].fraction:
+        yield _data("baseline", elmo[0], baseline)
+
+
+def reached(curve: Sequence[tuple[float, float]], score: float) -> tuple[float | None, bool]:
+    """Where a curve of (x, score), x rising, first has `score`, between two points by a straight line.
+
+    None where it never has; and whether it has with the first point already, so that it may have had it before.
+    """
+    for number, (x, y) in enumerate(curve):
+        if y >= score:
+            if number == 0:
+                return x, True
+            x_before, y_before = curve[number - 1]  # lower than score, for this is the first that is not
+            return x_before + (x - x_before) * (score - y_before) / (y - y_before), False
+    return None, False
+
+
+def _updates(score: Score, points: Sequence[Point]) -> Answer:
+    """How soon the runs with ELMo have the best score of those without, seed by seed."""
+    seeds = sorted({p.seed for p in points if p.arm == BASELINE} & {p.seed for p in points if p.arm == ELMO})
+    found: list[float] = []
+    at_most = False
+    for seed in seeds:
+        curves = {
+            arm: [(float(p.step), p.dev) for p in points if p.arm == arm and p.seed == seed] for arm in (BASELINE, ELMO)
+        }
+        best = max(dev for _, dev in curves[BASELINE])
+        step, early = reached(curves[ELMO], best)
+        if step is not None:
+            found.append(step / next(step for step, dev in curves[BASELINE] if dev == best))
+            at_most = at_most or early
+    value = statistics.fmean(found) if found else None
+    if value is None:
+        text = "ELMo does not reach the baseline's best score"
+    else:
+        text = f"ELMo reaches the baseline's best score after {_percent(value, at_most)} of its updates"
+        text += "" if len(found) == len(seeds) else f", with {len(found)} of {len(seeds)} seeds"
+    return Answer(score.recipe, score.task, score.metric, "updates", value, at_most, text)
+
+
+def _data(question: Literal["data", "baseline"], wanted: Score, scores: Sequence[Score]) -> Answer:
+    """With which part of the data the others have the score that is wanted: a straight line in the logarithm of it."""
+    part = "dev" if wanted.test is None else "test"
+    curve = [(math.log(score.fraction), getattr(score, part)) for score in scores]
+    found, at_most = reached(curve, getattr(wanted, part))
+    value = None if found is None else math.exp(found)
+    names = {BASELINE: "the baseline", ELMO: "ELMo"}
+    one, other, there = names[scores[0].arm], names[wanted.arm], _percent(wanted.fraction, False)
+    if value is None:
+        most = _percent(scores[-1].fraction, False)
+        text = f"With {most} of the data {one} does not score what {other} does with {there}"
+    else:
+        text = f"With {_percent(value, at_most)} of the data {one} scores what {other} does with {there}"
+    return Answer(wanted.recipe, wanted.task, wanted.metric, question, value, at_most, text)
+
+
+def _percent(fraction: float, at_most: bool) -> str:
+    return f"{'at most ' if at_most else ''}{100 * fraction:.3g} %"
+
+
+def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.Done) -> Iterator[Point]:
+    """The scores that the runs wrote down after their epochs."""
+    task = done.task
+    for result in done.results:
+        lines = (folder / f"seed-{result['seed']}" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        for line in map(json.loads, lines):
+            yield Point(recipe, task.NAME, arm, fraction, task.METRIC, result["seed"], line["step"], line[task.METRIC])
+
+
+def _folder(arm: str, fraction: float) -> str:
+    """The name of an arm's runs: none-0.01, elmo-1."""
+    return f"{arm}-{fraction:g}"

@@ -1,0 +1,74 @@
+"""What probes that train tasks have in common: the settings of all runs, and what came out of those that are done."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.probes import record
+from elmo.tasks import task as tasks
+from elmo.tasks import train
+from elmo.tasks.queue import Row, results_of
+from elmo.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Done:
+    """The runs of an arm that are done, one a seed."""
+
+    task: Task
+    results: list[dict[str, Any]]
+    """What is in their `result.json`."""
+
+    def score(self, part: str) -> tuple[float, float] | tuple[None, None]:
+        """Mean and standard deviation over the seeds, of `dev` or `test`; None of data that are not there."""
+        found = train.summarize(self.results).get(part)
+        return (None, None) if found is None else (found[self.task.METRIC]["mean"], found[self.task.METRIC]["std"])
+
+    def numbers(self) -> dict[str, Any]:
+        """The scores, and how the training went: what the rows of these probes have in common."""
+        (dev, dev_std), (test, test_std) = self.score("dev"), self.score("test")
+        return {
+            "task": self.task.NAME,
+            "metric": self.task.METRIC,
+            "dev": dev,
+            "dev_std": dev_std,
+            "test": test,
+            "test_std": test_std,
+            "seeds": tuple(result["seed"] for result in self.results),
+            "steps": sum(result["steps"] for result in self.results),
+            "stopped": tuple(result["stopped"] for result in self.results),
+        }
+
+
+def done(row: Row, folder: Path) -> Done | None:
+    """What there is of an arm whose runs are in `folder`; None where there is nothing."""
+    results = results_of(row, folder)
+    return Done(tasks.find(train.read_config(folder / train.CONFIG).task), results) if results else None
+
+
+def given(settings: Sequence[str], data: str | None, vectors: str | None, model: str | None) -> dict[str, Any]:
+    """The values of all runs, over those of the recipes."""
+    inputs = {name: value for name, value in (("vectors", vectors), ("model", model)) if value is not None}
+    values: dict[str, Any] = {"inputs": inputs} | ({} if data is None else {"data": data})
+    return configs.merge(values, configs.parse_overrides(settings))
+
+
+def check_output(folder: Path, probe: str) -> None:
+    """Raises InputError where the folder has the record of another probe."""
+    if (folder / record.RECORD).is_file() and (found := record.read(folder)[0].get("probe")) != probe:
+        raise InputError(f"{folder}: has the record of the probe {found!r}; name another --output for {probe!r}")
+
+
+def folder_of(recipe: str) -> str:
+    """The name of the folder in which the runs of a recipe are."""
+    return Path(recipe).name.removesuffix(".toml")
+
+
+def check_lists(**lists: Sequence[Any]) -> None:
+    """Raises ConfigError where a list of settings is empty or names something twice."""
+    for name, values in lists.items():
+        if not values or len(set(values)) != len(values):
+            raise configs.ConfigError(f"{name} is {list(values)}; different ones are expected, one at least")

@@ -1,0 +1,257 @@
+"""Folders of results -> what is in them. Results are known by their content, not by where they lie.
+
+Names are those of the folders below what was given: no other part of a machine's paths gets into a report.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.probes import record
+from elmo.tasks import task as tasks
+from elmo.tasks import train
+from elmo.tasks.table import TABLE
+from elmo.tasks.trained import RESULT
+
+SKIPPED = {"tensorboard", "checkpoints", "__pycache__"}
+QUEUES = {"ablate", "efficiency"}
+"""Probes in whose folders there are the runs that they are made of."""
+LARGEST = 4_000_000
+"""Bytes of a JSON file that may be a result."""
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """A run of `elmo task train`, with the seeds that are done."""
+
+    name: str
+    folder: Path
+    config: dict[str, Any]
+    results: list[dict[str, Any]]
+    """What is in their `result.json`, by seed."""
+    version: str
+    """Of the task; empty where it is not known."""
+
+    @property
+    def task(self) -> str:
+        return self.config["task"]
+
+    @property
+    def metric(self) -> str:
+        return tasks.find(self.task).METRIC
+
+    @property
+    def elmo(self) -> str:
+        return self.config["inputs"].get("elmo", "none")
+
+    def score(self, part: str) -> tuple[float, float] | None:
+        """Mean and standard deviation over the seeds; None where that part of the data was not scored."""
+        found = train.summarize(self.results).get(part)
+        return None if found is None else (found[self.metric]["mean"], found[self.metric]["std"])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of one task on the same data; the first is the baseline, where there is one."""
+
+    name: str
+    title: str
+    runs: tuple[TaskRun, ...]
+    has_baseline: bool
+
+    @property
+    def part(self) -> str:
+        """The data that all of them were scored on: test if they were, else dev."""
+        return "test" if all(run.score("test") is not None for run in self.runs) else "dev"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The folder of a probe."""
+
+    name: str
+    probe: str
+    record: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """A run of `elmo train`."""
+
+    name: str
+    config: dict[str, Any]
+    card: dict[str, Any]
+    """Of its newest model; empty where there is none yet."""
+    curve: list[dict[str, Any]]
+    """The perplexities on the held-out text, by the words that had been read."""
+    words_a_second: float | None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What `elmo perplexity --json` or `elmo task eval --json` printed, in a file."""
+
+    name: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that was found, in the order of the names."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+    runs: list[TaskRun] = field(default_factory=list)
+    """Those that are compared with nothing."""
+    probes: list[Probe] = field(default_factory=list)
+    pretrainings: list[Pretraining] = field(default_factory=list)
+    perplexities: list[Scored] = field(default_factory=list)
+    evaluations: list[Scored] = field(default_factory=list)
+
+    def machines(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What every result was made on, where it says so, with the name of the result."""
+        for run in (*(run for each in self.comparisons for run in each.runs), *self.runs):
+            yield from ((run.name, result["machine"]) for result in run.results if "machine" in result)
+        yield from ((probe.name, probe.record["machine"]) for probe in self.probes if "machine" in probe.record)
+
+
+def collect(paths: Sequence[Path]) -> Results:
+    """What is in the folders and files. Raises InputError where one is not there or damaged, or nothing is found."""
+    results = Results()
+    runs: list[TaskRun] = []
+    seen: set[str] = set()
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such folder; give folders of results, such as those of elmo task train")
+        root = path.absolute()
+        if root.is_file():
+            _add_file(results, root, root.name)
+        for folder, inside, files in os.walk(root):
+            inside[:] = sorted(name for name in inside if name not in SKIPPED and not name.startswith("."))
+            if folder in seen:
+                continue
+            seen.add(folder)
+            _add_folder(results, runs, Path(folder), root, set(files), inside)
+    _compare(results, runs)
+    if results == Results():
+        named = ", ".join(map(str, paths))
+        raise InputError(f"{named}: no results in it; give folders that elmo task, elmo probe or elmo train wrote")
+    return results
+
+
+def _add_folder(
+    results: Results, runs: list[TaskRun], folder: Path, root: Path, files: set[str], inside: list[str]
+) -> None:
+    """Adds what a folder is, and takes from `inside` what belongs to it."""
+    name = "/".join((root.name, *folder.relative_to(root).parts))
+    if {record.RECORD, record.ROWS} <= files:
+        values, rows = record.read(folder)
+        probe = str(values.get("probe", ""))
+        results.probes.append(Probe(name, probe, values, rows))
+        if probe in QUEUES:
+            runs_of = {row.get("recipe") for row in rows}
+            inside[:] = [each for each in inside if each not in runs_of]
+    if {"train.json", "metrics.jsonl"} <= files:
+        results.pretrainings.append(_pretraining(name, folder))
+        inside[:] = [each for each in inside if each != "model"]
+    seeds = [each for each in inside if each.startswith("seed-")]
+    if train.CONFIG in files and seeds:
+        inside[:] = [each for each in inside if each not in seeds]
+        run = _task_run(name, folder, seeds)
+        if run is not None:
+            runs.append(run)
+        return
+    for file in sorted(files):
+        _add_file(results, folder / file, f"{name}/{file}")
+
+
+def _add_file(results: Results, path: Path, name: str) -> None:
+    """Adds a file that a command's output was sent to; other files are none of ours."""
+    if path.suffix != ".json" or path.stat().st_size > LARGEST:
+        return
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return
+    if not isinstance(values, dict):
+        return
+    if {"text", "vocabulary", "perplexity"} <= set(values):
+        results.perplexities.append(Scored(name, values))
+    elif {"task", "version", "examples", "members"} <= set(values):
+        results.evaluations.append(Scored(name, values))
+
+
+def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
+    """The run; None where no seed is done, or it is no task's."""
+    config = _read(folder / train.CONFIG)
+    files = sorted((folder / seed / RESULT for seed in seeds), key=lambda file: (len(file.parent.name), str(file)))
+    results = [_read(file) for file in files if file.is_file()]
+    if "task" not in config or not results:
+        return None
+    config.setdefault("inputs", {})
+    summary = _read(folder / train.RESULTS) if (folder / train.RESULTS).is_file() else {}
+    return TaskRun(name, folder, config, results, str(summary.get("version", "")))
+
+
+def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
+    """Puts the runs of a folder that are of one task and its data beside one another."""
+    groups: dict[tuple[object, ...], list[TaskRun]] = {}
+    for run in runs:
+        data = tuple(run.config.get(part) for part in ("train", "dev", "test"))
+        groups.setdefault((run.folder.parent, run.task, *data), []).append(run)
+    for group in groups.values():
+        if len(group) == 1:
+            results.runs.extend(group)
+            continue
+        parent = group[0].folder.parent
+        name = group[0].name.rpartition("/")[0]
+        title, order = _table(parent)
+        arms = sorted(group, key=lambda run: (*_place(run.folder.name, order), run.elmo != "none", run.name))
+        has_baseline = (order[:1] == [arms[0].folder.name]) or (not order and arms[0].elmo == "none")
+        if not title:
+            others = [key for key in groups if key[0] == parent]
+            data = f" on {PurePath(str(group[0].config.get('train'))).name}"
+            title = group[0].task + (data if sum(key[1] == group[0].task for key in others) > 1 else "")
+            title = f"{title}, {name}" if len(others) > 1 else name
+        results.comparisons.append(Comparison(name, title, tuple(arms), has_baseline))
+
+
+def _place(arm: str, order: Sequence[str]) -> tuple[int]:
+    return (order.index(arm) if arm in order else len(order),)
+
+
+def _table(folder: Path) -> tuple[str, list[str]]:
+    """Title and order of the arms of a row, from the table of `elmo task compare`, where there is one."""
+    file = folder.parent / f"{TABLE}.json"
+    rows = _read(file) if file.is_file() else []
+    mine = [row for row in rows if isinstance(row, dict) and row.get("row") == folder.name]
+    return (str(mine[0].get("title", "")) if mine else ""), [str(row.get("arm")) for row in mine]
+
+
+def _pretraining(name: str, folder: Path) -> Pretraining:
+    """The run; the lines of a metrics file that was being written are read as far as they go."""
+    points = []
+    speeds = []
+    for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        try:
+            point = json.loads(line)
+        except ValueError:
+            continue
+        if "carry_mean" in point:
+            points.append(point)
+        speeds += [point["tokens_per_s"]] if "tokens_per_s" in point else []
+    model = folder / "model" / "config.json"
+    card = _read(model).get("card", {}) if model.is_file() else {}
+    speed = float(sorted(speeds)[len(speeds) // 2]) if speeds else None
+    return Pretraining(name, _read(folder / "train.json"), card, points, speed)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error}); remove it, or make the result again") from error

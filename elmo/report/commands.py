@@ -1,0 +1,156 @@
+"""The command that makes a result again, from the configuration that stands beside it.
+
+A configuration is said as the recipe of the package that is nearest to it, and the settings that differ. Where a
+setting cannot be said on the command line (null, in the place of what a recipe has) there is no command.
+"""
+
+import dataclasses
+import json
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path, PurePath
+from typing import Any
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.pretraining.train import TrainConfig
+from elmo.tasks import task as tasks
+from elmo.tasks.train import MAY_CHANGE, TaskConfig
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+FLAGS = {
+    **{part: f"--{part}" for part in ("train", "dev", "test", "vectors", "model")},
+    "inputs.vectors": "--vectors",
+    "inputs.model": "--model",
+}
+Settings = list[tuple[str, Any]]
+
+
+def of_task(values: Mapping[str, Any], seeds: Sequence[int], output: str) -> str | None:
+    """`elmo task train ...`; None where there is none."""
+    name = str(values.get("task"))
+
+    def complete(given: Mapping[str, Any]) -> dict[str, Any]:
+        config = configs.from_dict(TaskConfig, given)
+        model = configs.from_dict(tasks.find(name).Config, config.model, "model.")
+        return configs.to_dict(dataclasses.replace(config, model=configs.to_dict(model)))
+
+    recipes = {each: recipe for each, recipe in _recipes("tasks").items() if recipe.get("task") == name}
+    found = _nearest(recipes, values, complete, ("train", "dev"), MAY_CHANGE)
+    if found is None:
+        return None
+    recipe, settings = found
+    at_home = values.get("data") or not {key for key, _ in settings} & {"train", "dev"}
+    words = ["elmo", "task", "train", name, recipe, *_words(settings, FLAGS)]
+    words += [*(["--data", "DATA"] if at_home else []), "--seeds", ",".join(map(str, seeds)), "--output", output]
+    return shlex.join(words)
+
+
+def of_probe(name: str, values: Mapping[str, Any], output: str) -> str | None:
+    """`elmo probe ...` of a probe that has a recipe and a `Config`; None where it has none."""
+    if not name.isidentifier() or find_spec(f"elmo.probes.{name}") is None:
+        return None
+    kind = getattr(import_module(f"elmo.probes.{name}"), "Config", None)
+    recipes = {each: recipe for each, recipe in _recipes("probes").items() if each == name}
+    if kind is None or not recipes:
+        return None
+    found = _nearest(
+        recipes, values, lambda given: configs.to_dict(configs.from_dict(kind, given)), (), MAY_CHANGE - {"seeds"}
+    )
+    if found is None:
+        return None
+    words = ["elmo", "probe", name, *_words(found[1], {})]
+    return shlex.join([*words, *(["--data", "DATA"] if "data" in values else []), "--output", output])
+
+
+def of_pretraining(values: Mapping[str, Any], output: str) -> str | None:
+    """`elmo train ...`; None where there is none."""
+    found = _nearest(
+        {"": {}, **_recipes("")},
+        values,
+        lambda given: configs.to_dict(configs.from_dict(TrainConfig, given)),
+        ("train",),
+        {"output", "accelerator", "devices", "nodes"},
+    )
+    if found is None:
+        return None
+    recipe, settings = found
+    return shlex.join(["elmo", "train", *([recipe] if recipe else []), *_words(settings, {}), "--output", output])
+
+
+def shown(value: Any) -> Any:
+    """A value without the folders of this machine: of absolute paths the last part."""
+    if isinstance(value, Mapping):
+        return {key: shown(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(each) for each in value]
+    return PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute() else value
+
+
+def _recipes(kind: str) -> dict[str, dict[str, Any]]:
+    return {path.stem: configs.load_toml(path) for path in sorted((RECIPES / kind).glob("*.toml"))}
+
+
+def _nearest(
+    recipes: Mapping[str, Mapping[str, Any]],
+    values: Mapping[str, Any],
+    complete: Callable[[Mapping[str, Any]], dict[str, Any]],
+    required: Sequence[str],
+    left_out: set[str],
+) -> tuple[str, Settings] | None:
+    """The recipe from which the fewest settings lead to `values`, and these; None where none does.
+
+    `complete` fills in the defaults; what is `required` and a recipe does not have is always a setting.
+    """
+    found: list[tuple[str, Settings]] = []
+    for name, recipe in recipes.items():
+        try:
+            wanted = _plain(complete(values))
+            base = _plain(complete({key: values[key] for key in (*required, "output") if key in values} | dict(recipe)))
+        except (InputError, KeyError):
+            continue
+        base |= {key: None for key in required if key not in recipe}
+        kept = {key: value for key, value in wanted.items() if key not in left_out}
+        settings = list(_settings(base, kept))
+        if all(value is not None for _, value in settings):
+            found.append((name, settings))
+    return min(found, key=lambda each: len(each[1])) if found else None
+
+
+def _settings(base: Any, wanted: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What differs, by its name."""
+    for key, value in wanted.items():
+        old = base.get(key) if isinstance(base, Mapping) else None
+        if isinstance(value, Mapping) and value:
+            yield from _settings(old, value, f"{prefix}{key}.")
+        elif value != old:
+            yield prefix + key, value
+
+
+def _words(settings: Settings, flags: Mapping[str, str]) -> Iterator[str]:
+    """The settings as words of a command, then those that have flags."""
+    for key, value in settings:
+        if key not in flags:
+            yield f"{'elmo' if key == 'inputs.elmo' else key}={_spelled(shown(value))}"
+    for key, value in settings:
+        if key in flags:
+            yield from (flags[key], str(shown(value)))
+
+
+def _spelled(value: Any) -> str:
+    """As an override has it: TOML, or text that is no TOML."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        return value
+    return json.dumps(value)
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """As it comes back from a file: lists for tuples."""
+    return json.loads(json.dumps(values))

@@ -1,0 +1,317 @@
+"""Results -> the sections of a report: tasks, pretraining, perplexities, ensembles, machines; `probing` has probes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from elmo import figures
+from elmo.report import commands, paper, probing
+from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun
+from elmo.report.document import (
+    ABSENT,
+    Block,
+    Code,
+    Details,
+    Document,
+    Figure,
+    Figures,
+    Section,
+    Table,
+    Text,
+    slug,
+    table,
+)
+
+TASKS_NOTE = (
+    "Mean and standard deviation over the seeds, in percent. Error reduction is the difference over what the first arm"
+    " leaves to 100. The paper's numbers are those of its Table 1: the same quantity, but of its own data, networks and"
+    " biLM, so that they say in which range ours should be, and no more."
+)
+
+
+def document(results: Results, title: str) -> Document:
+    """The whole report."""
+    found = [
+        *_comparisons(results.comparisons),
+        *_runs(results.runs),
+        *probing.sections(results.probes),
+        *_pretrainings(results.pretrainings),
+        *_perplexities(results.perplexities),
+        *_evaluations(results.evaluations),
+        *_machines(results),
+    ]
+    counts = {
+        "comparison": len(results.comparisons),
+        "single run": len(results.runs),
+        "probe": len(results.probes),
+        "pretraining": len(results.pretrainings),
+        "perplexity": len(results.perplexities),
+        "evaluation": len(results.evaluations),
+    }
+    said = ", ".join(f"{n} {_plural(what, n)}" for what, n in counts.items() if n)
+    intro = Text(
+        f"Written by elmo report from what is in folders of results: {said}. Every number is read from a file that a"
+        " command of elmo wrote; settings and commands are folded away below each table. Of absolute paths the last"
+        " part is shown."
+    )
+    return Document(title, (intro,), tuple(found))
+
+
+def _plural(what: str, number: int) -> str:
+    if number == 1:
+        return what
+    return what[:-1] + "ies" if what.endswith("y") else what + "s"
+
+
+def _comparisons(comparisons: Sequence[Comparison]) -> Iterator[Section]:
+    if not comparisons:
+        return
+    rows: list[tuple[str, ...]] = []
+    for each in comparisons:
+        rows += _arms(each)
+    head = (
+        "task",
+        "arm",
+        "score",
+        "mean",
+        "std",
+        "seeds",
+        "difference",
+        "error reduction",
+        "paper's",
+        "minutes a seed",
+    )
+    blocks: list[Block] = []
+    gains = [gain for each in comparisons if (gain := _gain(each)) is not None]
+    if gains:
+        drawing = Figure(
+            "tasks",
+            "Scores without and with ELMo: " + "; ".join(f"{g.name} {g.before:.1f}, {g.after:.1f}" for g in gains),
+            lambda dark: figures.gains(gains, "score, percent", dark),
+        )
+        blocks.append(Figures((drawing,), "Each task without ELMo and with it."))
+    blocks += [table(head, rows, groups=True), Text(TASKS_NOTE)]
+    blocks += [_provenance(each.title, each.runs) for each in comparisons]
+    yield Section("Tasks with and without ELMo", tuple(blocks))
+
+
+def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    """The rows of a comparison."""
+    part = comparison.part
+    baseline = comparison.runs[0].score(part) if comparison.has_baseline else None
+    for run in comparison.runs:
+        score = run.score(part)
+        assert score is not None
+        gain = reduction = published = ""
+        if baseline is not None and run is not comparison.runs[0]:
+            gain = f"{score[0] - baseline[0]:+.2f}"
+            reduction = f"{100 * (score[0] - baseline[0]) / max(1e-9, 100 - baseline[0]):+.1f} %"
+            published = paper.cell("error reduction", run.task, form="{:+.1f} %") if run.elmo != "none" else ""
+        yield (
+            comparison.title, run.folder.name, f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run),
+            _seeds(run), gain, reduction, published, f"{_minutes(run):.1f}",
+        )  # fmt: skip
+
+
+def _gain(comparison: Comparison) -> figures.Gain | None:
+    """The baseline and the best of the arms with ELMo, where there are both."""
+    first, *others = comparison.runs
+    scores = [run.score(comparison.part) for run in others if run.elmo != "none"]
+    before = first.score(comparison.part)
+    if not comparison.has_baseline or first.elmo != "none" or not scores or before is None:
+        return None
+    return figures.Gain(comparison.title, before[0], max(score[0] for score in scores if score is not None))
+
+
+def _std(std: float, run: TaskRun) -> str:
+    return f"{std:.2f}" if len(run.results) > 1 else ABSENT
+
+
+def _seeds(run: TaskRun) -> str:
+    """How many are done, of how many where some are not."""
+    wanted = run.config.get("seeds") or []
+    done = len(run.results)
+    return str(done) if done >= len(wanted) else f"{done} of {len(wanted)}"
+
+
+def _minutes(run: TaskRun) -> float:
+    return sum(result["seconds"] for result in run.results) / 60 / len(run.results)
+
+
+def _runs(runs: Sequence[TaskRun]) -> Iterator[Section]:
+    if not runs:
+        return
+    rows = []
+    for run in runs:
+        for part in ("dev", "test"):
+            score = run.score(part)
+            if score is not None:
+                numbers = (f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run), _seeds(run))
+                rows.append((run.name, run.task, run.elmo, *numbers, f"{_minutes(run):.1f}"))
+    head = ("run", "task", "ELMo at", "score", "mean", "std", "seeds", "minutes a seed")
+    blocks = [table(head, rows, groups=True), *(_provenance(run.name, [run]) for run in runs)]
+    yield Section("Single runs of tasks", tuple(blocks))
+
+
+def _provenance(title: str, runs: Sequence[TaskRun]) -> Details:
+    """Everything that the numbers of these runs depend on."""
+    blocks: list[Block] = [_by_seed(runs)]
+    known = [commands.of_task(run.config, _seed_numbers(run), run.name) for run in runs]
+    if any(known):
+        blocks += [Text("To make it again:"), Code("\n".join(command for command in known if command))]
+    version = f", version {runs[0].version}" if runs[0].version else ""
+    blocks += [Text(f"Settings of {runs[0].name} (task {runs[0].task}{version}):"), settings(runs[0].config)]
+    for run in runs[1:]:
+        blocks += [Text(f"What is different in {run.name}:"), settings(run.config, runs[0].config)]
+    return Details(f"{title}: seeds, commands, settings", tuple(blocks))
+
+
+def _by_seed(runs: Sequence[TaskRun]) -> Table:
+    """A row a seed: all scores, how the training went, which biLM, on what."""
+    names = list(dict.fromkeys(name for run in runs for result in run.results for name in result["dev"]))
+    head = ["run", "seed"]
+    head += [f"{part} {name}" for part in ("dev", "test") for name in names]
+    head += ["epochs", "best epoch", "updates", "ended by", "parameters", "biLM", "sha256", "date"]
+    rows = []
+    for run in runs:
+        for result in run.results:
+            scores = [result.get(part, {}).get(name) for part in ("dev", "test") for name in names]
+            bilm = result.get("bilm") or {}
+            rest = [result.get(key) for key in ("epochs", "best_epoch", "steps")]
+            rest += [probing.ends([str(result.get("stopped", ""))]), result.get("parameters")]
+            model = str(commands.shown(str(bilm.get("model", ""))))
+            dated = [model, str(bilm.get("sha256", ""))[:12], str(result.get("machine", {}).get("date", ""))]
+            cells = [*("" if score is None else f"{score:.2f}" for score in scores), *map(probing.cell, rest), *dated]
+            rows.append((run.folder.name, str(result["seed"]), *cells))
+    return table(head, rows, groups=True)
+
+
+def _seed_numbers(run: TaskRun) -> list[int]:
+    return [result["seed"] for result in run.results]
+
+
+def settings(values: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Code:
+    """A configuration, or what differs from that of `base`, but for what says where something is."""
+    left_out = {"output", "cache", "seeds"}
+    old = probing.lines(base or {})
+    kept = {key: value for key, value in values.items() if key not in left_out}
+    return Code("\n".join(line for line in probing.lines(kept) if line not in old))
+
+
+def _pretrainings(runs: Sequence[Pretraining]) -> Iterator[Section]:
+    if not runs:
+        return
+    rows = [_pretraining_row(run) for run in runs]
+    head = (
+        "run", "words read", "held-out text", "carried", "by sentence", "without unknown", "unknown", "vocabulary",
+        "words a second", "date",
+    )  # fmt: skip
+    blocks: list[Block] = [
+        table(head, rows),
+        Text(
+            "Perplexity of the held-out text, mean of both directions, full softmax: with the LSTM's state carried"
+            " from sentence to sentence, and from zero at every sentence. Without unknown words it is carried, over the"
+            " words of the vocabulary alone. The paper has 39.7 (section 3.4), of another text and vocabulary: not"
+            " comparable."
+        ),
+    ]
+    blocks += [_learning(run) for run in runs if len(run.curve) > 1]
+    for run in runs:
+        command = commands.of_pretraining(run.config, run.name)
+        again = [Text("To make it again:"), Code(command)] if command else []
+        more: list[Block] = [*again, Text("Settings:"), settings(run.config)]
+        more += [Text("Card of the model:"), settings(run.card)] if run.card else []
+        blocks.append(Details(f"{run.name}: command, settings, card", tuple(more)))
+    yield Section("Pretraining", tuple(blocks))
+
+
+def _pretraining_row(run: Pretraining) -> tuple[str, ...]:
+    measured = run.card.get("perplexity") or {}
+    carry, reset = (measured.get(policy) or {} for policy in ("carry", "reset"))
+    words, unknown = run.card.get("words_read"), carry.get("unknown_rate")
+    return (
+        run.name, f"{words:,}" if words else ABSENT, ", ".join(map(str, run.card.get("heldout") or [])),
+        *(_number(each.get(key)) for each, key in ((carry, "mean"), (reset, "mean"), (carry, "mean_known"))),
+        "" if unknown is None else f"{100 * unknown:.1f} %", _size(run.card.get("vocabulary")),
+        "" if run.words_a_second is None else f"{run.words_a_second:,.0f}", str(run.card.get("date", "")),
+    )  # fmt: skip
+
+
+def _learning(run: Pretraining) -> Figures:
+    """Perplexity against words read, both state policies."""
+    words = [float(point.get("tokens", point["step"])) for point in run.curve]
+    lines = [
+        figures.Series(name, words, [float(point[f"{policy}_mean"]) for point in run.curve])
+        for name, policy in (("state carried", "carry"), ("sentence by sentence", "reset"))
+        if all(f"{policy}_mean" in point for point in run.curve)
+    ]
+    last = ", ".join(f"{line.name} {line.y[-1]:.1f}" for line in lines)
+    figure = Figure(
+        slug(f"pretraining {run.name}"),
+        f"Perplexity of {run.name} against words read; at {words[-1]:,.0f} words: {last}",
+        lambda dark: figures.lines(lines, "words read", "perplexity", dark, y_scale="log"),
+    )
+    return Figures((figure,), f"{run.name}: perplexity of the held-out text while it was trained.")
+
+
+def _perplexities(found: Sequence[Scored]) -> Iterator[Section]:
+    if not found:
+        return
+    rows = []
+    for each in found:
+        for policy, numbers in each.values["perplexity"].items():
+            keys = ("forward", "backward", "mean", "mean_known")
+            tokens = numbers.get("tokens")
+            row = [each.name, ", ".join(map(str, each.values["text"])), policy]
+            row += [_number(numbers.get(key)) for key in keys]
+            row += [f"{100 * numbers.get('unknown_rate', 0):.1f} %", "" if tokens is None else f"{tokens:,}"]
+            rows.append((*row, _size(each.values["vocabulary"])))
+    head = ("file", "text", "state", "forward", "backward", "mean", "without unknown", "unknown", "words", "vocabulary")
+    note = (
+        "Full softmax. Only numbers of the same text under the same vocabulary can be compared; the paper's 39.7"
+        " (section 3.4) is of another text and vocabulary."
+    )
+    yield Section("Perplexity", (table(head, rows, groups=True), Text(note)))
+
+
+def _evaluations(found: Sequence[Scored]) -> Iterator[Section]:
+    if not found:
+        return
+    fixed = ("task", "version", "examples", "members")
+    rows = []
+    for each in found:
+        scores = {k: v for k, v in each.values.items() if k not in fixed and isinstance(v, int | float)}
+        text = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
+        rows.append(
+            (each.name, str(each.values["task"]), str(each.values["members"]), f"{each.values['examples']:,}", text)
+        )
+    yield Section("Ensembles and evaluations", (table(("file", "task", "networks", "examples", "scores"), rows),))
+
+
+def _machines(results: Results) -> Iterator[Section]:
+    """What the results were made on: the same machine and versions in one row, with the first and the last day."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    made: dict[tuple[str, ...], list[str]] = {}
+    keys = ("processor", "cores", "threads", "torch", "elmo")
+    for name, card in results.machines():
+        kind = tuple(str(card.get(key, "")) for key in keys)
+        rows.setdefault(kind, []).append(str(card.get("date", "")))
+        made.setdefault(kind, []).append(name)
+    if not rows:
+        return
+    cells = []
+    for kind, dates in rows.items():
+        first, last = min(dates), max(dates)
+        days = first if first == last else f"{first} to {last}"
+        cells.append((*kind, days, f"{len(set(made[kind])):,}"))
+    yield Section("Machines and versions", (table((*keys, "dates", "results"), cells),))
+
+
+def _number(value: Any) -> str:
+    return ABSENT if value is None else f"{value:,.2f}"
+
+
+def _size(vocabulary: Any) -> str:
+    """Of a vocabulary, with what tells it from another of that size."""
+    if not isinstance(vocabulary, Mapping):
+        return ""
+    return f"{vocabulary.get('size', 0):,} ({str(vocabulary.get('sha256', ''))[:8]})"

@@ -1,0 +1,259 @@
+"""The probes that train tasks: what is trained once, what is compared with what, and what the curves are read for."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import run
+from small_results import plant, recipe_of
+from small_tasks import SMALL, write_small
+from tiny import write_tiny
+
+from elmo import config as configs
+from elmo.cli.arguments import RECIPES
+from elmo.errors import InputError
+from elmo.probes import ablate, efficiency, queues, record
+from elmo.probes.efficiency import Point, Score
+from elmo.tasks.trained import RESULT
+
+# Ablations
+
+
+def test_equal_settings_are_one_run() -> None:
+    """SNLI's recipe has Table 2's lambda of 0.001, NER's has another; names do not depend on what is asked for."""
+    config = ablate.Config("out", ("snli", "ner-wnut17"))
+    queue, runs = ablate.plan(config, recipe_of, {})
+    snli, ner = (set(row.arms) for row in queue.rows)
+    assert ner - snli == {"lambda-0.001"}
+    assert len(snli) == 10
+    assert runs["snli", "layers", "lambda-0.001"] == runs["snli", "types", "static-elmo"] == "input"
+    assert runs["snli", "types", "static"] == runs["ner-wnut17", "types", "static"] == "none"
+    assert runs["snli", "gamma", "top-gamma-learned"] == "top"
+    for analysis, arms in ablate.ARMS.items():
+        alone, named = ablate.plan(ablate.Config("out", ("snli",), (analysis,)), recipe_of, {})
+        assert named == {key: name for key, name in runs.items() if key[:2] == ("snli", analysis)}
+        assert len(alone.rows[0].arms) == len(arms)
+    both = ablate.plan(ablate.Config("out", ("snli",), place="both"), recipe_of, {})[1]
+    assert both["snli", "layers", "lambda-0.001"] == "both"
+
+
+def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:
+    scores = {"input": (80.0, 78.0), "both": (82.0, 77.0), "none": (70.0, 71.0), "top": (75.0, 74.0)}
+    for arm, (dev, test) in scores.items():
+        plant(tmp_path / "snli" / arm, "snli", dev, test)
+        plant(tmp_path / "snli" / arm, "snli", dev + 2, test, seed=2)
+    config = ablate.Config(str(tmp_path), ("snli",), seeds=(1, 2))
+    rows = ablate.write(config, *ablate.plan(config, recipe_of, {}))
+    found = {(row.analysis, row.arm): row for row in rows}
+    assert list(found) == [
+        ("places", "input"), ("places", "both"),
+        ("layers", "none"), ("layers", "top"), ("layers", "lambda-0.001"),
+        ("gamma", "gamma-learned"), ("gamma", "top-gamma-learned"),
+        ("types", "static"), ("types", "static-elmo"),
+    ]  # fmt: skip
+    top = found["layers", "top"]
+    assert (top.dev, top.dev_std, top.test) == (76.0, pytest.approx(math.sqrt(2)), 74.0)
+    assert (top.dev_difference, top.test_difference) == (5.0, 3.0)
+    assert (found["places", "both"].dev_difference, found["places", "both"].test_difference) == (2.0, -1.0)
+    assert found["layers", "none"].dev_difference is None
+    assert found["layers", "lambda-0.001"].run == found["types", "static-elmo"].run == "snli/input"
+    kept, lines = record.read(tmp_path)
+    assert (kept["probe"], kept["seconds"], len(lines)) == ("ablate", 8 * 90.0, 9)
+    assert lines[3] == json.loads(json.dumps(vars(top)))
+
+
+def test_an_arm_whose_first_is_missing_has_no_difference(tmp_path: Path) -> None:
+    plant(tmp_path / "snli" / "both", "snli", 82.0, 77.0)
+    config = ablate.Config(str(tmp_path), ("snli",), ("places",))
+    (row,) = ablate.write(config, *ablate.plan(config, recipe_of, {}))
+    assert (row.arm, row.dev_difference, row.test_difference) == ("both", None, None)
+
+
+# Sample efficiency
+
+
+@pytest.mark.parametrize(
+    ("score", "x", "at_most"),
+    [(10.0, 1.0, True), (9.0, 1.0, True), (15.0, 2.0, False), (20.0, 3.0, False), (35.0, 5.75, False)],
+)
+def test_reached_is_where_a_line_between_two_points_has_it(score: float, x: float, at_most: bool) -> None:
+    curve = [(1.0, 10.0), (3.0, 20.0), (5.0, 20.0), (6.0, 40.0), (7.0, 15.0)]
+    assert efficiency.reached(curve, score) == (x, at_most)
+    assert efficiency.reached(curve, 40.1) == (None, False)
+
+
+def score(arm: str, fraction: float, test: float | None, dev: float = 50.0) -> Score:
+    return Score("srl", "srl", arm, fraction, 1, "f1", dev, 0.0, test, 0.0, (1,), 1, ("epochs",))
+
+
+def point(arm: str, step: int, dev: float, seed: int = 1) -> Point:
+    return Point("srl", "srl", arm, 1.0, "f1", seed, step, dev)
+
+
+def test_answers_are_those_of_the_paper() -> None:
+    """Planted so that ELMo with 1 % is the baseline with 10 %, and reaches all of it halfway between 10 and 100."""
+    scores = [
+        score("none", 0.01, 20.0), score("none", 0.1, 40.0), score("none", 1.0, 60.0),
+        score("elmo", 0.01, 40.0), score("elmo", 0.1, 55.0), score("elmo", 1.0, 65.0),
+    ]  # fmt: skip
+    points = [point("none", 100, 30.0), point("none", 200, 50.0), point("none", 300, 50.0), point("none", 400, 45.0)]
+    points += [point("elmo", 100, 40.0), point("elmo", 200, 60.0)]
+    updates, data, baseline = efficiency.answers(scores, points)
+    assert updates.value == pytest.approx(150 / 200)
+    assert updates.text == "ELMo reaches the baseline's best score after 75 % of its updates"
+    assert data.value == pytest.approx(10**-0.5)
+    assert data.text == "With 31.6 % of the data ELMo scores what the baseline does with 100 %"
+    assert baseline.value == pytest.approx(0.1)
+    assert baseline.text == "With 10 % of the data the baseline scores what ELMo does with 1 %"
+    assert [updates.at_most, data.at_most, baseline.at_most] == [False] * 3
+
+
+def test_answers_say_what_was_not_reached_and_what_was_at_once() -> None:
+    scores = [score("none", 0.1, None, 40.0), score("none", 1.0, None, 60.0)]
+    points = [point("none", 100, 60.0), point("none", 100, 60.0, seed=2)]
+    never = [score("elmo", 0.1, None, 30.0), score("elmo", 1.0, None, 50.0)]
+    late = [point("elmo", 100, 50.0), point("elmo", 100, 50.0, seed=2)]
+    found = list(efficiency.answers([*scores, *never], [*points, *late]))
+    assert [answer.value for answer in found] == [None, None, pytest.approx(0.1)]
+    assert found[1].text == "With 100 % of the data ELMo does not score what the baseline does with 100 %"
+    assert found[2].at_most
+    early = [point("elmo", 50, 61.0), point("elmo", 100, 50.0, seed=2)]
+    assert next(efficiency.answers([*scores, *never], [*points, *early])).text == (
+        "ELMo reaches the baseline's best score after at most 50 % of its updates, with 1 of 2 seeds"
+    )
+    assert list(efficiency.answers(scores, points)) == []
+
+
+def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
+    config = efficiency.Config(str(tmp_path), ("srl",), (1.0, 0.1))
+    for arm, fraction, dev, test in (("none", 0.1, 30.0, 20.0), ("none", 1, 60.0, 50.0), ("elmo", 0.1, 40.0, 50.0)):
+        plant(tmp_path / "srl" / f"{arm}-{fraction:g}", "srl", dev, test, curve=((10, dev - 5), (20, dev)))
+    plant(tmp_path / "srl" / "elmo-1", "srl", 70.0, 60.0, curve=((10, 50.0), (20, 70.0)))
+    rows = efficiency.write(config, efficiency.plan(config))
+    kinds = [row.kind for row in rows]
+    assert kinds == ["score"] * 4 + ["point"] * 4 + ["answer"] * 3
+    answers = {row.question: row for row in rows if isinstance(row, efficiency.Answer)}
+    assert answers["updates"].value == pytest.approx(15 / 20)
+    assert (answers["data"].value, answers["data"].at_most) == (pytest.approx(0.1), True)
+    assert answers["baseline"].value == pytest.approx(1.0)
+    assert len(record.read(tmp_path)[1]) == len(rows)
+
+
+def test_efficiency_plans_the_smallest_part_first() -> None:
+    config = efficiency.Config("out", ("snli",), (1.0, 0.01), place="both", small_settings=("training.epochs=9",))
+    (row,) = efficiency.plan(config).rows
+    assert row.arms == {
+        "none-0.01": ["inputs.elmo=none", "training.epochs=9", "train_fraction=0.01"],
+        "elmo-0.01": ["inputs.elmo=both", "training.epochs=9", "train_fraction=0.01"],
+        "none-1": ["inputs.elmo=none", "train_fraction=1.0"],
+        "elmo-1": ["inputs.elmo=both", "train_fraction=1.0"],
+    }
+
+
+# Both, really run
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    """What the runs of both probes are given: a recipe of a tiny task, a tiny biLM."""
+    folder = tmp_path_factory.mktemp("queues")
+    write_tiny(folder / "bilm")
+    path = write_small(folder, "ner")
+    (folder / "small.toml").write_text(
+        f"""
+task = "ner"
+train = "{path}"
+dev = "{path}"
+test = "{path}"
+inputs = {{ vectors_dim = 6, min_count = 1, characters = {{ embedding_dim = 3, filters = [[2, 4]] }} }}
+model = {{ hidden_dims = [6] }}
+training = {{ epochs = 2, lr = 0.01 }}
+batch = {{ examples = 3 }}
+cache = {{ folder = "{folder / "cache"}" }}
+""",
+        encoding="utf-8",
+    )
+    recipes = f'recipes=["{folder / "small.toml"}"]'
+    return [recipes, "settings=[]", "small_settings=[]", "--model", folder / "bilm", "--quiet", "--json"]
+
+
+def test_ablate_trains_once_and_goes_on(small: list[Any], tmp_path: Path) -> None:
+    given = [argument for argument in small if not str(argument).startswith("small_settings")]
+    done = run("probe", "ablate", 'analyses=["gamma"]', "--output", tmp_path, *given)
+    assert done.returncode == 0, done.stderr
+    first = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["arm"] for row in first] == ["gamma-learned", "gamma-1", "top-gamma-learned", "top-gamma-1"]
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob(RESULT)}
+    assert len(times) == 4
+    more = run("probe", "ablate", 'analyses=["gamma", "types"]', "--output", tmp_path, *given)
+    assert more.returncode == 0, more.stderr
+    rows = [json.loads(line) for line in more.stdout.splitlines()]
+    assert rows[:4] == first
+    assert [row["run"] for row in rows[4:]] == ["small/none", "small/layer-0", "small/elmo", "small/input"]
+    assert {path: path.stat().st_mtime_ns for path in times} == times  # nothing was trained again
+    assert len(list(tmp_path.rglob(RESULT))) == 7
+    assert json.loads((tmp_path / "probe.json").read_text())["bilm"]["model"].endswith("bilm")
+    other = run("probe", "ablate", 'analyses=["gamma"]', "inputs.gamma=fixed", "--output", tmp_path, *given)
+    assert other.returncode == 2
+    assert "unknown key 'inputs'" in other.stderr
+    changed = [argument if argument != "settings=[]" else 'settings=["training.lr=0.5"]' for argument in given]
+    refused = run("probe", "ablate", 'analyses=["gamma"]', "--output", tmp_path, *changed)
+    assert refused.returncode == 2
+    assert "training was {'lr': 0.01}, now it is {'lr': 0.5}" in refused.stderr
+    elsewhere = run("probe", "efficiency", "--output", tmp_path, *small)
+    assert elsewhere.returncode == 2
+    assert "has the record of the probe 'ablate'" in elsewhere.stderr
+
+
+def test_efficiency_trains_on_parts(small: list[Any], tmp_path: Path) -> None:
+    done = run("probe", "efficiency", "fractions=[0.25, 1]", "--output", tmp_path, *small)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    scores = [row for row in rows if row["kind"] == "score"]
+    assert [(row["arm"], row["fraction"], row["examples"]) for row in scores] == [
+        ("none", 0.25, 2), ("none", 1.0, 8), ("elmo", 0.25, 2), ("elmo", 1.0, 8),
+    ]  # fmt: skip
+    assert sum(row["kind"] == "point" for row in rows) == 4
+    assert SMALL["ner"].file in json.loads((tmp_path / "small" / "none-1" / "config.json").read_text())["train"]
+    shown = run("probe", "efficiency", "fractions=[0.25, 1]", "--output", tmp_path, *small[:-1])
+    assert shown.returncode == 0, shown.stderr
+    assert "small: " in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("probe", "argument", "message"),
+    [
+        ("ablate", "", "--output is missing"),
+        ("ablate", "recipes=[]", "recipes is []"),
+        ("ablate", 'analyses=["depth"]', "analyses[0] is 'depth'; allowed: 'places', 'layers', 'gamma', 'types'"),
+        ("ablate", 'recipes=["nothing"]', "nothing: no such file, nor a recipe"),
+        ("efficiency", "fractions=[0, 1]", "fractions has 0.0"),
+        ("efficiency", "seeds=[1,1]", "seeds is [1, 1]"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(tmp_path: Path, probe: str, argument: str, message: str) -> None:
+    given = [argument, "--output", tmp_path / "out"] if argument else []
+    done = run("probe", probe, *given)
+    assert done.returncode == 2
+    assert done.stderr.startswith("elmo: error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_recipes_are_those_of_tasks() -> None:
+    for name, kind in (("ablate", ablate.Config), ("efficiency", efficiency.Config)):
+        values = configs.load_toml(RECIPES / "probes" / f"{name}.toml")
+        config = configs.from_dict(kind, values | {"output": "out"})
+        assert all(recipe_of(recipe).is_file() for recipe in config.recipes)
+    config = configs.from_dict(ablate.Config, configs.load_toml(RECIPES / "probes" / "ablate.toml") | {"output": "o"})
+    queue, _ = ablate.plan(config, recipe_of, queues.given(config.settings, None, None, None))
+    assert sum(len(row.arms) for row in queue.rows) == 31  # as the recipe says
+
+
+def test_another_probes_folder_is_refused(tmp_path: Path) -> None:
+    record.write(tmp_path, "senses", "1", ablate.Config("out"), [])
+    with pytest.raises(InputError, match="has the record of the probe 'senses'; name another --output"):
+        ablate.run(ablate.Config(str(tmp_path)), recipe_of)

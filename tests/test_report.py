@@ -1,0 +1,385 @@
+"""Reports of results that nobody measured: the right tables, nothing that runs or is loaded, a page for a browser."""
+
+import html.parser
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Browser
+from command import run
+from small_results import LayerRow, NoConfig, plant, plant_ablations, plant_comparisons, plant_everything
+
+from elmo import config as configs
+from elmo import figures
+from elmo.cli import build_parser
+from elmo.cli import pretraining as pretraining_verbs
+from elmo.cli import probes as probe_verbs
+from elmo.cli import tasks as task_verbs
+from elmo.cli.arguments import RECIPES
+from elmo.errors import InputError
+from elmo.pretraining.train import TrainConfig
+from elmo.probes import ablate, efficiency, record
+from elmo.report import commands, job, paper
+from elmo.report.collect import collect
+from elmo.tasks.train import MAY_CHANGE, TaskConfig
+
+EVIL = '<script>document.title="run"</script>'
+
+
+class Page(html.parser.HTMLParser):
+    """What a reader of HTML finds: tables by their sections, tags, everything that is referred to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+        self.tags: set[str] = set()
+        self.references: list[str] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.references += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
+        assert not any(name.startswith("on") for name, _ in attrs)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        if tag not in ("meta", "img", "source"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.open and self.open[-1] in ("td", "th"):
+            self.tables[-1][-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report") / "results"
+    plant_everything(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(planted: Path) -> Path:
+    """The page of everything, and Markdown beside it."""
+    job.write([planted], planted.parent / "page.html", planted.parent / "page.md")
+    return planted.parent / "page.html"
+
+
+def written(folder: Path, *paths: Path) -> Page:
+    (output,) = job.write(paths, folder / "page.html", overwrite=True)
+    return Page(output.read_text(encoding="utf-8"))
+
+
+# What is found
+
+
+def test_tables_have_the_planted_numbers(page: Path) -> None:
+    found = Page(page.read_text(encoding="utf-8"))
+    compared = found.tables[0]
+    assert compared[0][4:9] == ["std", "seeds", "difference", "error reduction", "paper's"]
+    assert compared[1][:6] == ["NER, WNUT-17", "none", "test f1", "40.00", "1.41", "2"]
+    assert compared[2] == ["input", "test f1", "46.00", "1.41", "2", "+6.00", "+10.0 %", "+21.0 %", "1.5"]
+    assert compared[4][1:] == ["test accuracy", "73.00", "-", "1", "+3.00", "+10.0 %", "+5.8 %", "1.5"]
+    assert compared[5][1:] == ["test accuracy", "76.00", "-", "1 of 2", "+6.00", "+20.0 %", "+5.8 %", "1.5"]
+    by_head = {tuple(table[0]): table[1:] for table in found.tables}
+    ablation = ("task", "arm", "dev", "difference", "test", "difference", "seeds", "ended by", "paper's dev")
+    layers = [table for table in found.tables if tuple(table[0]) == ablation][1]
+    assert layers[1] == ["snli", "no ELMo", "78.00", "", "77.00", "", "1", "patience", "88.1"]
+    assert layers[4] == ["all layers, lambda 0.001", "82.00", "+4.00", "81.00", "+4.00", "1", "patience", "89.5"]
+    answers = by_head["task", "what ELMo saves", "paper's"]
+    assert answers[2] == ["With 10 % of the data the baseline scores what ELMo does with 1 %", "10 %"]
+    senses = by_head["layer", "all", "f1 senseval2", "f1 semeval2013", "chosen", "paper's"]
+    assert senses[2] == ["2", "68.50", "69.50", "67.50", "yes", "69.0"]
+    assert by_head["layer", "dev", "test", "paper's"][1] == ["1", "95.00", "95.50", "97.3"]
+    (trained,) = next(rows for head, rows in by_head.items() if head[:2] == ("run", "words read"))
+    assert trained[1:] == [
+        "8,000,000", "wiki.valid.txt", "100.00", "110.00", "107.00", "4.0 %", "50,000 (feedface)", "5,000",
+        "2026-11-19",
+    ]  # fmt: skip
+    assert by_head["file", "task", "networks", "examples", "scores"] == [
+        ["results/ensemble.json", "ner", "5", "1,287", "f1 47.50"]
+    ]
+    machines = next(rows for head, rows in by_head.items() if head[0] == "processor")
+    assert machines[0] == ["Abacus 8", "2", "1", "2.9.0", "0.1.0", "2026-11-20", "6"]
+
+
+def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_path: Path) -> None:
+    """As runs of `elmo task train` lie in a folder; the baseline is that without ELMo, whatever its name."""
+    plant(tmp_path / "a", "snli", 71.0, None, settings=["inputs.elmo=input"])
+    plant(tmp_path / "b", "snli", 70.0, 69.0)
+    plant(tmp_path / "c", "snli", 60.0, 59.0, settings=["dev=other.jsonl"])
+    plant(tmp_path / "d", "srl", 60.0, 59.0)
+    plant(tmp_path / "e", "ner-wnut17", 10.0, 10.0, settings=["inputs.elmo=input"])
+    plant(tmp_path / "f", "ner-wnut17", 20.0, 20.0, settings=["inputs.elmo=both"])
+    results = collect([tmp_path])
+    arms = [[run.folder.name for run in each.runs] for each in results.comparisons]
+    assert arms == [["b", "a"], ["e", "f"]]
+    assert [each.has_baseline for each in results.comparisons] == [True, False]
+    assert results.comparisons[0].part == "dev"  # one of them was not scored on test data
+    assert [run.folder.name for run in results.runs] == ["c", "d"]
+    table = written(tmp_path, tmp_path).tables[0]
+    assert table[2][:6] == ["a", "dev accuracy", "71.00", "-", "1", "+1.00"]
+    assert [row[-2] for row in table[3:]] == ["", ""]  # nothing to compare with, so no difference
+
+
+def test_folders_of_queues_are_shown_once(tmp_path: Path) -> None:
+    """The runs of an ablation are in its tables; what else lies beside them is found."""
+    plant_ablations(tmp_path)
+    plant(tmp_path / "other", "srl", 60.0, 59.0)
+    results = collect([tmp_path])
+    assert (len(results.probes), len(results.comparisons)) == (1, 0)
+    assert [run.folder.name for run in results.runs] == ["other"]
+    assert collect([tmp_path, tmp_path / "other"]) == results  # named twice, found once
+
+
+def test_unknown_probes_get_the_table_of_their_rows(tmp_path: Path) -> None:
+    rows = [LayerRow(str(n), float(n), {}) for n in range(150)]
+    record.write(tmp_path / "new", "new", "1", NoConfig(), rows)
+    found = written(tmp_path, tmp_path / "new")
+    assert len(found.tables[0]) == 1 + 100
+    assert "50 more rows are in new/rows.jsonl" in found.text
+    assert "Probe new" in found.text
+
+
+def test_probes_without_rows_or_with_others(tmp_path: Path) -> None:
+    for probe in ("wsd", "efficiency", "ablate", "weights", "new"):
+        record.write(tmp_path / "empty" / probe, probe, "1", NoConfig(), [])
+    found = written(tmp_path, tmp_path / "empty")
+    assert found.text.count("No rows yet.") == 3
+    record.write(tmp_path / "other", "ablate", "0", NoConfig(), [LayerRow("1", 2.0, {})])
+    with pytest.raises(InputError, match="other: rows without 'analysis', of another version"):
+        written(tmp_path, tmp_path / "other")
+
+
+def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:
+    output = tmp_path / "page.html"
+    for paths, message in (([tmp_path], "no results in it"), ([tmp_path / "nowhere"], "nowhere: no such folder")):
+        with pytest.raises(InputError, match=message):
+            job.write(paths, output)
+    plant(tmp_path / "run", "srl", 60.0, 59.0)
+    with pytest.raises(InputError, match="neither --output nor --markdown is given"):
+        job.write([tmp_path / "run"])
+    file = tmp_path / "run" / "seed-1" / "result.json"
+    file.write_text(file.read_text(encoding="utf-8")[:50], encoding="utf-8")
+    done = run("report", tmp_path / "run", "--output", output)
+    assert done.returncode == 2
+    assert "result.json: not JSON" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not output.exists()
+
+
+# What is written
+
+
+def test_pages_are_the_same_again_and_refused_where_they_are(planted: Path, page: Path, tmp_path: Path) -> None:
+    markdown = page.with_suffix(".md")
+    done = run("report", planted, "--output", tmp_path / "site", "--markdown", tmp_path / "page.md")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(tmp_path / "site" / "index.html"), str(tmp_path / "page.md")]
+    assert (tmp_path / "site" / "index.html").read_bytes() == page.read_bytes()
+    assert (tmp_path / "page.md").read_bytes() == markdown.read_bytes()
+    drawn = {path.name: path.read_bytes() for path in (tmp_path / "page-figures").iterdir()}
+    assert drawn == {path.name: path.read_bytes() for path in (page.parent / "page-figures").iterdir()}
+    for options in (["--output", tmp_path / "site"], ["--markdown", tmp_path / "page.md"]):
+        again = run("report", planted, *options)
+        assert again.returncode == 2
+        assert "--overwrite" in again.stderr
+
+
+def test_pages_are_replaced_where_it_is_asked_for(tmp_path: Path) -> None:
+    plant(tmp_path / "run", "srl", 60.0, 59.0)
+    for title in ("First", "Second"):
+        job.write([tmp_path / "run"], tmp_path / "site", tmp_path / "page.md", title, overwrite=True)
+    assert "<h1>Second</h1>" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert (tmp_path / "page.md").read_text(encoding="utf-8").startswith("# Second\n")
+
+
+def test_a_page_needs_and_tells_nothing_else(planted: Path, page: Path) -> None:
+    """No script, no other file, no folder of the machine that made it."""
+    text = page.read_text(encoding="utf-8")
+    found = Page(text)
+    assert not found.open
+    assert "script" not in found.tags
+    assert all(reference.startswith(("data:image/svg+xml;base64,", "#")) for reference in found.references)
+    assert "url(" not in text
+    for written_text in (text, page.with_suffix(".md").read_text(encoding="utf-8")):
+        assert "/home/somebody" not in written_text
+        assert str(planted.parent) not in written_text
+
+
+def test_names_are_inert(tmp_path: Path) -> None:
+    """A folder, a setting, a biLM and a row whose names are HTML are shown as they are written."""
+    name = EVIL.replace("/", "\\")
+    folder = tmp_path / name
+    plant(folder / name, "sst5", 40.0, 41.0, settings=[f"inputs.model={EVIL}", "inputs.elmo=input"], stopped=EVIL)
+    record.write(folder / "probe", EVIL, "1", NoConfig(EVIL), [LayerRow(EVIL, 1.0, {EVIL: 2.0})])
+    job.write([folder], tmp_path / "page.html", tmp_path / "page.md", title=EVIL)
+    found = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert "script" not in found.tags
+    assert found.text.count(EVIL) >= 6
+    assert found.text.count(name) >= 3
+    markdown = (tmp_path / "page.md").read_text(encoding="utf-8")
+    outside = re.sub(r"(?ms)^```text$.*?^```$", "", markdown)
+    assert not re.search(r"(?<!\\)<(?!/?(details|summary)>)", outside)
+
+
+def test_markdown_has_the_tables_and_the_figures(page: Path) -> None:
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    assert "|  | input | test f1 | 46.00 | 1.41 | 2 | +6.00 | +10.0 % | +21.0 % | 1.5 |" in text
+    linked = re.findall(r"!\[[^\n]*\]\((page-figures/[^)]+)\)", text)
+    assert {Path(link).name for link in linked} == {path.name for path in (page.parent / "page-figures").iterdir()}
+    assert len(linked) == 9
+    for link in linked:
+        assert b"<svg" in (page.parent / link).read_bytes()[:600]
+
+
+def test_figures_say_what_they_show(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<picture>") == text.count('prefers-color-scheme: dark)"><img') == 9
+    assert 'alt="Scores without and with ELMo: NER, WNUT-17 40.0, 46.0; SNLI 70.0, 76.0"' in text
+
+
+def test_figures_draw_what_they_are_given() -> None:
+    """What matplotlib holds: the lines' points, and the labels."""
+    lines = [figures.Series("one", [1.0, 10.0], [3.0, 4.0]), figures.Series("two", [1.0], [2.0], [0.5], dashed=True)]
+    axes = figures.lines(lines, "x", "y", x_ticks={1.0: "1 %", 10.0: "10 %"}, x_scale="log").axes[0]
+    assert axes.lines[0].get_xydata().tolist() == [[1.0, 3.0], [10.0, 4.0]]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1 %", "10 %"]
+    assert figures.png(figures.gains([figures.Gain("ner", 1.0, 2.0)], "f1", dark=True)).startswith(b"\x89PNG")
+
+
+# The paper's numbers
+
+
+def test_error_reductions_follow_from_the_scores_of_table_1() -> None:
+    """The paper's own arithmetic, of its scores without and with ELMo, which it has rounded."""
+    scores = {"squad": (81.1, 85.8), "snli": (88.0, 88.7), "srl": (81.4, 84.6), "coref": (67.2, 70.4)}
+    scores |= {"ner": (90.15, 92.22), "sst5": (51.4, 54.7)}
+    for task, (before, after) in scores.items():
+        found = paper.published("error reduction", task)
+        assert found is not None
+        assert found.value == pytest.approx(100 * (after - before) / (100 - before), abs=0.2)
+    assert paper.cell("layers", "ner", "top") == ""
+
+
+# Commands
+
+
+def task_config(command: str) -> TaskConfig:
+    arguments = build_parser().parse_args(shlex.split(command)[1:])
+    return configs.from_dict(TaskConfig, task_verbs._train_values(arguments))
+
+
+@pytest.mark.parametrize("recipe", ["ner", "ner-gum", "sst5", "snli", "srl", "coref", "squad"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["inputs.elmo=both", "inputs.model=a b", "training.minutes=7.5", "batch.examples=7", "seeds=[4, 2]"],
+        ["train=x y.conll", "dev=2", "test=3.txt", "inputs.vectors=glove.txt", "inputs.static=false"],
+    ],
+)
+def test_a_command_makes_the_run_again(recipe: str, settings: list[str]) -> None:
+    """What the command line makes of it is the configuration that it came from."""
+    base = {"train": "a", "dev": "b", "output": "out"} | configs.load_toml(RECIPES / "tasks" / f"{recipe}.toml")
+    values = configs.merge(base, configs.parse_overrides(settings))
+    values = {key: str(value) if key in ("train", "dev", "test") else value for key, value in values.items()}
+    if recipe != "sst5":
+        values = configs.merge(values, {"model": {"dropout": 0.25}})
+    if "inputs.static=false" in settings:
+        values = configs.merge(values, {"inputs": {"characters": {"filters": [[2, 4]]}}})
+    config = configs.from_dict(TaskConfig, values)
+    command = commands.of_task(values, config.seeds, "again")
+    assert command is not None
+    made = task_config(command)
+    kinds = (configs.to_dict(each) for each in (made, config))
+    ours, wanted = ({k: v for k, v in each.items() if k not in MAY_CHANGE - {"seeds"}} for each in kinds)
+    model = __import__(f"elmo.tasks.{config.task}", fromlist=["Config"]).Config
+    for each in (ours, wanted):
+        each["model"] = configs.to_dict(configs.from_dict(model, each["model"]))
+    assert ours == wanted
+
+
+def test_what_cannot_be_said_has_no_command() -> None:
+    """A recipe's test data cannot be taken away."""
+    values = configs.load_toml(RECIPES / "tasks" / "snli.toml") | {"output": "out"}
+    assert commands.of_task(values, (1,), "again") is not None
+    assert commands.of_task(values | {"test": None}, (1,), "again") is None
+    assert commands.of_task(values | {"depth": 3}, (1,), "again") is None
+    assert commands.of_task({"task": "parsing"}, (1,), "again") is None
+    assert commands.of_probe("senses", {}, "again") is None
+    assert commands.of_probe("record", {}, "again") is None
+
+
+@pytest.mark.parametrize(
+    ("probe", "values"),
+    [
+        (ablate, {"analyses": ["types"], "seeds": [1, 2], "vectors": "v.txt", "settings": ["training.minutes=3"]}),
+        (efficiency, {"fractions": [0.5, 1.0], "recipes": ["sst5"], "small_settings": ["training.epochs=4"]}),
+    ],
+)
+def test_a_command_makes_the_probe_again(probe: Any, values: dict[str, Any]) -> None:
+    config = configs.from_dict(probe.Config, values | {"output": "out"})
+    command = commands.of_probe(probe.NAME, configs.to_dict(config), "out")
+    assert command is not None
+    arguments = build_parser().parse_args(shlex.split(command)[1:])
+    made = probe_verbs.values_of(arguments, probe.NAME, {"output": arguments.output})
+    assert configs.from_dict(probe.Config, made) == config
+
+
+def test_a_command_makes_the_pretraining_again() -> None:
+    for values in ({"train": ["a b.txt"], "max_words": 9, "optim": {"lr": 0.25}}, {"train": ["c"], "window": 7}):
+        config = configs.from_dict(TrainConfig, values | {"output": "out"})
+        command = commands.of_pretraining(configs.to_dict(config), "out")
+        assert command is not None
+        arguments = build_parser().parse_args(shlex.split(command)[1:])
+        assert configs.from_dict(TrainConfig, pretraining_verbs._train_values(arguments)) == config
+
+
+# In a browser
+
+
+@pytest.mark.parametrize(("width", "dark"), [(360, True), (1280, False)])
+def test_the_page_in_a_browser(page: Path, tmp_path: Path, chromium: Browser, width: int, dark: bool) -> None:
+    """Nothing sticks out, also with all folds open; the figures are those of the scheme; the names are inert."""
+    seen = chromium.measure(page, tmp_path, width, dark)
+    assert seen["width"] == width
+    assert seen["needed"] <= width
+    assert seen["dark"] == [dark] * 9
+    assert seen["broken"] == 0
+    assert seen["tables"] == Page(page.read_text(encoding="utf-8")).tables
+    if width == 360:
+        assert seen["scrolled"] > 0  # tables, in boxes of their own
+    colors = chromium.colors(page, tmp_path, width, dark)
+    (background, share), *others = colors
+    assert background == ((23, 23, 27) if dark else (255, 255, 255))
+    assert 0.5 < share < 0.99
+    assert len(others) > 20
+
+
+def test_a_browser_runs_nothing(tmp_path: Path, chromium: Browser) -> None:
+    plant_comparisons(tmp_path / EVIL.replace("/", "\\"))
+    job.write([tmp_path / EVIL.replace("/", "\\")], tmp_path / "page.html", title=f"Results {EVIL}")
+    found = chromium.dom(tmp_path / "page.html", 800, dark=False)
+    assert f"<title>Results {EVIL.replace('<', '&lt;').replace('>', '&gt;')}</title>" in found
+    assert "NER, WNUT-17" in found
+
+
+def test_what_is_read_is_json(planted: Path) -> None:
+    """The planted files are of the form that the commands write."""
+    assert json.loads((planted / "ablate" / "probe.json").read_text(encoding="utf-8"))["probe"] == "ablate"
+    for row in record.read(planted / "ablate")[1]:
+        configs.from_dict(ablate.Row, row)
