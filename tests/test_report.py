@@ -135,6 +135,21 @@ def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_
     assert [row[-2] for row in table[3:]] == ["", ""]  # nothing to compare with, so no difference
 
 
+def test_of_an_arm_that_was_tuned_the_best_trial_is_shown_and_its_ensemble(tmp_path: Path) -> None:
+    for arm, dev, test in (("none", 40.0, 39.0), ("input", 50.0, 49.0)):
+        plant(tmp_path / "ner" / arm / "trial-1", "ner-wnut17", dev, test, settings=[f"inputs.elmo={arm}"])
+        tried = [f"inputs.elmo={arm}", "training.lr=2e-3"]
+        plant(tmp_path / "ner" / arm / "trial-2", "ner-wnut17", dev - 5, test + 5, settings=tried)
+    scores = {"members": 2, "dev": {"f1": 52.0}, "test": {"f1": 51.5}}
+    (tmp_path / "ner" / "input" / "trial-1" / "ensemble.json").write_text(json.dumps(scores), encoding="utf-8")
+    found = written(tmp_path, tmp_path)
+    table = found.tables[0]
+    assert table[1][1:4] == ["none", "test f1", "39.00"]
+    assert table[2][:3] == ["input", "test f1", "49.00"]
+    assert table[3][:3] == ["input, 2 joined", "test f1", "51.50"]
+    assert "ner/input is the best of 2 on dev, by the first seed: trial-1 50.00, trial-2 45.00." in found.text
+
+
 def test_folders_of_queues_are_shown_once(tmp_path: Path) -> None:
     """The runs of an ablation are in its tables; what else lies beside them is found."""
     plant_ablations(tmp_path)

@@ -5,8 +5,9 @@ Names are those of the folders below what was given: no other part of a machine'
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -14,12 +15,15 @@ from elmo.errors import InputError
 from elmo.probes import record
 from elmo.tasks import task as tasks
 from elmo.tasks import train
+from elmo.tasks.queue import ENSEMBLE
 from elmo.tasks.table import TABLE
 from elmo.tasks.trained import RESULT
 
 SKIPPED = {"tensorboard", "checkpoints", "__pycache__"}
 QUEUES = {"ablate", "efficiency"}
 """Probes in whose folders there are the runs that they are made of."""
+TRIAL = re.compile(r"trial-\d+")
+"""The folder of one of several settings that an arm is tried with."""
 LARGEST = 4_000_000
 """Bytes of a JSON file that may be a result."""
 
@@ -35,6 +39,10 @@ class TaskRun:
     """What is in their `result.json`, by seed."""
     version: str
     """Of the task; empty where it is not known."""
+    ensemble: dict[str, Any] | None = None
+    """The scores of its networks together, and how many they are (`members`)."""
+    tried: tuple[tuple[str, float], ...] = ()
+    """Of an arm that was tuned every trial with its score on dev; the run is the best of them."""
 
     @property
     def task(self) -> str:
@@ -136,7 +144,7 @@ def collect(paths: Sequence[Path]) -> Results:
                 continue
             seen.add(folder)
             _add_folder(results, runs, Path(folder), root, set(files), inside)
-    _compare(results, runs)
+    _compare(results, _tuned(runs))
     if results == Results():
         named = ", ".join(map(str, paths))
         raise InputError(f"{named}: no results in it; give folders that elmo task, elmo probe or elmo train wrote")
@@ -194,7 +202,24 @@ def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
         return None
     config.setdefault("inputs", {})
     summary = _read(folder / train.RESULTS) if (folder / train.RESULTS).is_file() else {}
-    return TaskRun(name, folder, config, results, str(summary.get("version", "")))
+    joined = _read(folder / ENSEMBLE) if (folder / ENSEMBLE).is_file() else None
+    return TaskRun(name, folder, config, results, str(summary.get("version", "")), joined)
+
+
+def _tuned(runs: Sequence[TaskRun]) -> list[TaskRun]:
+    """The runs, those of an arm's trials (`arm/trial-1` ...) as one: that which is best on dev by its first seed."""
+    arms: dict[Path, list[TaskRun]] = {}
+    for run in runs:
+        arms.setdefault(run.folder.parent if TRIAL.fullmatch(run.folder.name) else run.folder, []).append(run)
+    found = []
+    for folder, trials in arms.items():
+        scores = [run.results[0]["dev"][run.metric] for run in trials]
+        best = trials[scores.index(max(scores))]
+        if best.folder != folder:
+            tried = tuple((run.folder.name, score) for run, score in zip(trials, scores, strict=True))
+            best = replace(best, name=best.name.rpartition("/")[0], folder=folder, tried=tried)
+        found.append(best)
+    return found
 
 
 def _compare(results: Results, runs: Sequence[TaskRun]) -> None:

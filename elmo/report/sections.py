@@ -110,6 +110,9 @@ def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
             comparison.title, run.folder.name, f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run),
             _seeds(run), gain, reduction, published, f"{_minutes(run):.1f}",
         )  # fmt: skip
+        if run.ensemble is not None:
+            what = f"{run.folder.name}, {run.ensemble['members']} joined", f"{part} {run.metric}"
+            yield (comparison.title, *what, f"{run.ensemble[part][run.metric]:.2f}", *[""] * 6)
 
 
 def _gain(comparison: Comparison) -> figures.Gain | None:
@@ -155,6 +158,10 @@ def _runs(runs: Sequence[TaskRun]) -> Iterator[Section]:
 def _provenance(title: str, runs: Sequence[TaskRun]) -> Details:
     """Everything that the numbers of these runs depend on."""
     blocks: list[Block] = [_by_seed(runs)]
+    for run in runs:
+        if run.tried:
+            scores = ", ".join(f"{trial} {score:.2f}" for trial, score in run.tried)
+            blocks.append(Text(f"{run.name} is the best of {len(run.tried)} on dev, by the first seed: {scores}."))
     known = [commands.of_task(run.config, _seed_numbers(run), run.name) for run in runs]
     if any(known):
         blocks += [Text("To make it again:"), Code("\n".join(command for command in known if command))]
