@@ -284,9 +284,14 @@ def test_senses(models, tmp_path):
     head = "word\tsense\tindex\tsentence\n"
     rows = [("oak", "tree", 1, "an oak grows"), ("oak", "wood", 1, "of oak"), ("oak", "tree", 1, "the oak fell")]
     data.write_text(head + "".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
-    done = run("probe", "senses", "--data", data, "--model", models / "native", "--json")
+    asked = ["probe", "senses", "--data", data, "--model", models / "native", "--json", "--output", tmp_path / "out"]
+    done = run(*asked)
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["layer"] for line in done.stdout.splitlines()] == [0, 1, 2]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["layer"] for row in rows] == [0, 1, 2]
+    kept = (tmp_path / "out" / "rows.jsonl").read_text(encoding="utf-8")
+    assert [json.loads(line) for line in kept.splitlines()] == rows
+    refused(run(*asked), tmp_path / "out", "--overwrite")
     data.write_text(head + "oak\ttree\tan oak grows\n", encoding="utf-8")
     refused(run("probe", "senses", "--data", data, "--model", models / "native"), data, "2")
     refused(run("probe", "senses", "--data", tmp_path / "none", "--model", models / "native"), tmp_path / "none")

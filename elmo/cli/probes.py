@@ -31,11 +31,12 @@ def add_verbs(verbs: Any) -> None:
     senses = add_verb(probes, "senses", senses_verb, "nearest-neighbour sense accuracy of each layer on labelled words")
     senses.add_argument("--data", default=str(SENSES), help="word, sense, index, sentence between tabs")
     add_model(senses)
+    senses.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
     senses.add_argument("--json", action="store_true", help="print JSON lines")
     wsd = add_probe(probes, "wsd", wsd_verb, "word sense disambiguation by the nearest average of a sense")
     wsd.add_argument("--resume", action="store_true", help="go on with the run in --output, exactly")
     pos = add_probe(probes, "pos", pos_verb, "parts of speech by a linear classifier of each layer")
-    for parser in (wsd, pos):
+    for parser in (senses, wsd, pos):
         parser.add_argument("--overwrite", action="store_true", help="replace what the output holds")
     _add_weights(probes)
     _add_queues(probes)
@@ -85,9 +86,15 @@ def _shown(value: Any) -> str:
 
 def senses_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.embedder import Embedder
-    from elmo.probes import senses
+    from elmo.probes import record, senses
+    from elmo.tasks.source import open_model
 
-    rows = senses.run(Embedder.load(arguments.model), senses.read_occurrences(Path(arguments.data)))
+    made = senses.Config(arguments.data, arguments.model)
+    folder, occurrences = _output(arguments), senses.read_occurrences(Path(made.data))
+    source, began = open_model(made.model), time.monotonic()
+    rows = senses.run(Embedder(source.model.bilm(), vocabulary=source.model.inputs), occurrences)
+    if folder is not None:
+        record.write(folder, "senses", senses.VERSION, made, rows, source.card(), time.monotonic() - began)
     if arguments.json:
         print_rows(rows, as_json=True)
     else:

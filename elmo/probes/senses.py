@@ -15,9 +15,19 @@ from jaxtyping import Float
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 
+VERSION = "1"
 COLUMNS = ("word", "sense", "index", "sentence")
 TIE = 1e-6
 """Cosines closer than this are one: the same vector from two batches differs in its last bits."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is asked, and of which model: for the record of a run."""
+
+    data: str
+    """The file of labelled occurrences."""
+    model: str = "default"
 
 
 @dataclass(frozen=True)
