@@ -135,6 +135,18 @@ def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_
     assert [row[-2] for row in table[3:]] == ["", ""]  # nothing to compare with, so no difference
 
 
+def test_probes_of_models_that_read_more_or_less_are_drawn_together(tmp_path: Path) -> None:
+    names = [("0", 50.0), ("1", 60.0), ("mix", 62.0)]
+    for words, gain in ((2_000_000, 3.0), (1_000_000, 0.0)):
+        rows = [LayerRow(name, score + gain, {}, False) for name, score in names]
+        record.write(tmp_path / f"wsd-{words}", "wsd", "1", NoConfig(), rows, {"model": "m", "words_read": words})
+    found = written(tmp_path, tmp_path)
+    head, *rows = found.tables[-2]
+    assert head == ["words read", "0", "1", "mix"]
+    assert rows == [["1,000,000", "50.00", "60.00", "62.00"], ["2,000,000", "53.00", "63.00", "65.00"]]
+    assert "Word senses, layer by layer: F1 against the words that the model was trained on." in found.text
+
+
 def test_of_an_arm_that_was_tuned_the_best_trial_is_shown_and_its_ensemble(tmp_path: Path) -> None:
     for arm, dev, test in (("none", 40.0, 39.0), ("input", 50.0, 49.0)):
         plant(tmp_path / "ner" / arm / "trial-1", "ner-wnut17", dev, test, settings=[f"inputs.elmo={arm}"])

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elmo import figures
-from elmo.report import commands, paper, probing
+from elmo.report import commands, growth, paper, probing
 from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun
 from elmo.report.document import (
     ABSENT,
@@ -34,6 +34,7 @@ def document(results: Results, title: str) -> Document:
         *_comparisons(results.comparisons),
         *_runs(results.runs),
         *probing.sections(results.probes),
+        *growth.sections(results.probes),
         *_pretrainings(results.pretrainings),
         *_perplexities(results.perplexities),
         *_evaluations(results.evaluations),
