@@ -1,0 +1,114 @@
+"""What fine-tuning the biLM on a domain's text gives (Peters et al. 2018, sec. 3.4 and supplement A.1).
+
+    python benchmarks/fine_tuning.py --data DATA --vectors vectors.txt --output tuning/
+
+Two domains: speeches (`lm/un.train`, the last twentieth of the documents held out) and the sentences of SNLI (labels
+ignored, those of dev held out). Of each the full-softmax perplexity of the held-out text before and after, under the
+model's own vocabulary; then SNLI with both models, three seeds. Everything is done by commands of elmo, goes on where
+it was stopped, and is shown by `elmo report tuning/`. What is given as `section.key=value` goes to `elmo train`.
+"""
+
+import argparse
+import json
+import lzma
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+SETTINGS = ("streams=32", "optim.lr=1e-3", "optim.warmup_steps=50", "optim.decay=0.9")
+"""Of fine-tuning: the rate falls nearly from the beginning."""
+DOMAINS = {"speeches": ["epochs=1"], "snli": ["epochs=3", "--pretokenized"]}
+"""Millions of words are read once, hundreds of thousands three times; SNLI's are tokens between spaces."""
+HELD_OUT = 0.05
+QUEUE = """
+[[rows]]
+name = "snli"
+title = "SNLI, the biLM as it is and fine-tuned"
+recipe = "snli"
+seeds = [1, 2, 3]
+
+[rows.arms]
+as-it-is = ["inputs.elmo=both", "inputs.model={model}"]
+fine-tuned = ["inputs.elmo=both", "inputs.model={tuned}"]
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--vectors", required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--jobs", default="1", help="of the training of SNLI")
+    parser.add_argument("settings", nargs="*", default=SETTINGS, metavar="section.key=value")
+    arguments = parser.parse_args()
+    output = arguments.output
+    for domain in DOMAINS:
+        (output / domain).mkdir(parents=True, exist_ok=True)
+    split_speeches(arguments.data / "lm" / "un.train.00.txt.xz", output / "speeches")
+    for part, name in (("train", "train"), ("dev", "heldout")):
+        source, text = arguments.data / "snli" / f"{part}.jsonl.xz", output / "snli" / f"{name}.txt"
+        if not text.exists():
+            elmo("task", "sentences", "snli", source, text)
+    for domain, own in DOMAINS.items():
+        tune(output / domain, arguments.model, own, arguments.settings)
+    queue = output / "queue.toml"
+    model = arguments.model if arguments.model == "default" else Path(arguments.model).absolute()
+    queue.write_text(QUEUE.format(model=model, tuned=(output / "snli" / "run").absolute()), encoding="utf-8")
+    common = ("--data", arguments.data, "--vectors", arguments.vectors, "--jobs", arguments.jobs)
+    elmo("task", "compare", queue, "--output", output / "tasks", *common)
+
+
+def split_speeches(source: Path, folder: Path) -> None:
+    """Writes the documents, which blank lines part, to `train.txt`, and the last ones to `heldout.txt`."""
+    if (folder / "heldout.txt").exists():
+        return
+    with lzma.open(source, "rt", encoding="utf-8") as file:
+        found = list(documents(file))
+    first = len(found) - max(1, round(HELD_OUT * len(found)))
+    for name, part in (("train", found[:first]), ("heldout", found[first:])):
+        (folder / f"{name}.txt").write_text("".join(chain.from_iterable(part)), encoding="utf-8")
+
+
+def documents(lines: Iterator[str]) -> Iterator[list[str]]:
+    """The lines of every document, each with a blank line at its end."""
+    document: list[str] = []
+    for line in chain(lines, [""]):
+        if line.strip():
+            document.append(line)
+        elif document:
+            yield [*document, "\n"]
+            document = []
+
+
+def tune(folder: Path, model: str, own: list[str], settings: tuple[str, ...]) -> None:
+    """Fine-tunes on `train.txt`; `before.json` and `after.json` have the perplexities of `heldout.txt`."""
+    how = [each for each in own if each.startswith("--")]
+    texts = ("--train", folder / "train.txt", "--heldout", folder / "heldout.txt", *own)
+    run = folder / "run"
+    perplexity(folder / "heldout.txt", model, how, folder / "before.json")
+    if not (folder / "after.json").exists():
+        begun = (run / "train.json").exists()
+        begin = ("--resume",) if begun else ("--init-from", model, *texts, *settings)
+        elmo("train", *begin, "--output", run)
+    perplexity(folder / "heldout.txt", str(run), how, folder / "after.json")
+
+
+def perplexity(text: Path, model: str, how: list[str], output: Path) -> None:
+    """What `elmo perplexity` says, in a file, where it is not there."""
+    if not output.exists():
+        said = elmo("perplexity", text, "--model", model, *how, "--json", keep=True)
+        output.write_text(json.dumps(json.loads(said), indent=2) + "\n", encoding="utf-8")
+
+
+def elmo(*arguments: object, keep: bool = False) -> str:
+    """Runs a command; what it prints, where that is to be kept."""
+    command = [sys.executable, "-m", "elmo", *map(str, arguments)]
+    done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE if keep else None)
+    return done.stdout or ""
+
+
+if __name__ == "__main__":
+    main()
