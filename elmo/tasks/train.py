@@ -138,8 +138,8 @@ def find_file(path: str, data: str | None) -> Path:
     """As `resolve`. Raises InputError where the file is not there."""
     found = resolve(path, data)
     if not found.is_file():
-        hint = "" if found != Path(path) else f"; name the folder of the data with --data, or in {DATA}"
-        raise InputError(f"{found}: no such file{hint}")
+        remedy = "put it there" if found != Path(path) else f"name the folder of the data with --data, or in {DATA}"
+        raise InputError(f"{found}: no such file; {remedy}, or name another file")
     return found
 
 
