@@ -54,7 +54,7 @@ def write(path: Path, values: Any) -> None:
 def plant_everything(folder: Path) -> None:
     """Something of every kind that a report knows."""
     plant_comparisons(folder / "table")
-    plant(folder / "alone" / "sst", "sst5", 40.0, 41.25, settings=["inputs.elmo=input", "training.lr=2e-3"])
+    plant(folder / "alone" / "sst", "sst5", 40.0, 41.25, settings=["inputs.elmo=input", "training.lr=3e-3"])
     plant_ablations(folder / "ablate")
     plant_efficiency(folder / "efficiency")
     plant_layers(folder / "layers")
