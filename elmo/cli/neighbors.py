@@ -147,15 +147,13 @@ def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list
 
 def _opened(name: str) -> tuple[dict[str, Any], Any]:
     """The card of a model, with the hash that it is known by, and its embedder."""
-    from elmo import formats
     from elmo.embedding.embedder import Embedder
-    from elmo.tasks.cache import content_hash
-    from elmo.tasks.source import Source
+    from elmo.tasks.source import open_model
 
-    model = formats.load(name)
-    card = Source(name, model, content_hash(model)).card()
+    source = open_model(name)
+    card, model = source.card(), source.model
     bilm, text, vocabulary = model.bilm(), model.text, model.inputs
-    del model  # or it would hold the weights that are released
+    del source, model  # or they would hold the weights that are released
     return card, Embedder(bilm, text=text, vocabulary=vocabulary, release=True)
 
 

@@ -25,6 +25,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats.whole import check_output, whole
 from elmo.probes.neighbors import Neighbor, unit
+from elmo.text.batching import in_parts
 from elmo.text.tokenizer import TextConfig
 from elmo.training.disk import write_whole
 
@@ -110,7 +111,7 @@ def build(
         tables = _tables(lancedb.connect(str(part)), record, embedder.dim)
         for table in tables:
             table.delete(f"sentence >= {record.sentences}")  # what was written after the last whole chunk
-    for chunk in _chunks(left):
+    for chunk in in_parts(left, CHUNK_TOKENS):
         rows = _rows(embedder, chunk, record)
         with _writing(part):
             for table, new in zip(tables, rows, strict=True):
@@ -334,19 +335,6 @@ def _limited(sentences: Iterable[tuple[str, ...]], limit: int | None) -> Iterato
         if sentence:
             seen += len(sentence)
             yield sentence
-
-
-def _chunks(sentences: Iterator[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
-    chunk: list[tuple[str, ...]] = []
-    tokens = 0
-    for sentence in sentences:
-        chunk.append(sentence)
-        tokens += len(sentence)
-        if tokens >= CHUNK_TOKENS:
-            yield chunk
-            chunk, tokens = [], 0
-    if chunk:
-        yield chunk
 
 
 def _schemas(record: Record, dim: int) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from elmo.config import to_dict
 from elmo.embedding.embedder import Embedder, parse_bytes
 from elmo.errors import InputError
 from elmo.formats import Model, cache
+from elmo.text.batching import in_parts
 from elmo.text.lexicon import Lexicon
 from elmo.training.disk import locked, naming
 
@@ -102,7 +103,7 @@ class LayerCache:
     def _write_shards(self, new: list[Sentence], progress: Callable[[int, int], object] | None) -> int:
         total = sum(map(len, new))
         done = 0
-        for part in _parts(new, SHARD_BYTES // max(1, self.bytes_for([["token"]]))):
+        for part in in_parts(new, SHARD_BYTES // max(1, self.bytes_for([["token"]]))):
             self._write_shard(part)
             done += sum(map(len, part))
             if progress is not None:
@@ -229,17 +230,3 @@ def key_of(sentence: Sentence) -> bytes:
 
 def _items(table: object) -> object:
     return None if table is None else sorted(dict(table).items())  # type: ignore[call-overload]
-
-
-def _parts(sentences: Sequence[Sentence], tokens: int) -> Iterator[list[Sentence]]:
-    """The sentences in order, in parts of about `tokens` tokens."""
-    part: list[Sentence] = []
-    size = 0
-    for sentence in sentences:
-        part.append(sentence)
-        size += len(sentence)
-        if size >= tokens:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part

@@ -1,13 +1,13 @@
 """Sentences -> padded batches of character ids.
 
 - `to_batch`: boundaries added, what a biLM reads
-- `by_length`: which sentences to batch together
+- `by_length`: which sentences to batch together; `in_parts`: a stream, some tokens at a time
 - `batch_to_ids`: without boundaries, by the name and layout that AllenNLP's users know
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from elmo.text.characters import BOS, EOS, encode_words
 from elmo.text.lexicon import Lexicon
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import Batch
+
+S = TypeVar("S", bound=Sequence[str])
 
 
 def to_batch(
@@ -75,3 +77,17 @@ def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], n
     char_ids = np.zeros((len(sentences), steps, ids.shape[1]), dtype=np.int64)
     char_ids[np.arange(steps) < lengths[:, None]] = ids
     return Batch(torch.from_numpy(char_ids), torch.from_numpy(lengths))
+
+
+def in_parts(sentences: Iterable[S], tokens: int) -> Iterator[list[S]]:
+    """The sentences in order, in parts of at least `tokens` tokens; the last one has what is left."""
+    part: list[S] = []
+    size = 0
+    for sentence in sentences:
+        part.append(sentence)
+        size += len(sentence)
+        if size >= tokens:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
