@@ -1,5 +1,7 @@
 """What a path holds is told by its content; what it does not hold is said in one line."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,16 @@ def test_load_says_what_is_in_an_unknown_folder(tmp_path):
         formats.load(tmp_path)
     with pytest.raises(InputError, match=r"seen: weights\.pkl \(3 bytes\)"):
         formats.describe(tmp_path / "weights.pkl")
+
+
+def test_load_does_not_import_the_compiler_of_torch(tmp_path):
+    native.save(model(), tmp_path / "model")
+    program = (
+        "import sys; from elmo import Embedder; Embedder.load(sys.argv[1]).embed([['a']]);"
+        " print('torch.nn' in sys.modules, 'torch._dynamo' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "model")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True False\n"
 
 
 def test_load_says_that_a_folder_is_empty(tmp_path):

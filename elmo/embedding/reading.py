@@ -74,7 +74,7 @@ def read_independent(
     sentences: Sequence[Sentence],
     select: Selection,
     max_tokens: int = 2048,
-    max_rows: int = 128,
+    max_rows: int = 96,
 ) -> list[np.ndarray]:
     """The arrays of `read_sentences` for sentences that all begin at the zero state, in at most `max_rows` rows."""
     rows = _pack(sentences, min(max_rows, max_tokens))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from elmo import ops
 from elmo.config import ConfigError
-from elmo.model.highway import Highway
+from elmo.model.highway import Highway, draw
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class CharCnn(nn.Module):
         for convolution in self.convolutions:
             nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
         if self.projection is not None:
-            nn.init.normal_(self.projection.weight, std=config.n_filters**-0.5)
+            draw(self.projection.weight)
             nn.init.zeros_(self.projection.bias)
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
@@ -117,8 +117,7 @@ class PackedCharCnn(nn.Module):
         return torch.cat([self._encode(words) for words in char_ids.split(WORDS)])
 
     def _encode(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
-        n_words = len(char_ids)
-        characters = nn.functional.embedding(_padded(char_ids), self.embedding)
+        characters = nn.functional.embedding(char_ids, self.embedding)
         vectors = torch.cat(
             [
                 ops.windows_max(characters, width, product).add_(bias)
@@ -130,8 +129,7 @@ class PackedCharCnn(nn.Module):
         for transform, carry in self.highways:
             gate = _linear(vectors, carry).sigmoid_()
             vectors = vectors + gate.mul_(_linear(vectors, transform).relu_().sub_(vectors))
-        vectors = vectors if self.projection is None else _linear(vectors, self.projection)
-        return vectors[:n_words]
+        return vectors if self.projection is None else _linear(vectors, self.projection)
 
 
 def _linear(x: Float[Tensor, "W K"], layer: tuple[ops.Product, Tensor]) -> Float[Tensor, "W F"]:

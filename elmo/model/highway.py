@@ -19,8 +19,8 @@ class Highway(nn.Module):
         super().__init__()
         self.transform = nn.Linear(size, size)
         self.carry = nn.Linear(size, size)
-        nn.init.normal_(self.transform.weight, std=size**-0.5)
-        nn.init.normal_(self.carry.weight, std=size**-0.5)
+        draw(self.transform.weight)
+        draw(self.carry.weight)
         nn.init.zeros_(self.transform.bias)
         # The input passes mostly unchanged at the start of training.
         nn.init.constant_(self.carry.bias, -2.0)
@@ -29,3 +29,12 @@ class Highway(nn.Module):
         carry = torch.sigmoid(ops.linear(x, self.carry.weight, self.carry.bias))
         transformed = torch.relu(ops.linear(x, self.transform.weight, self.transform.bias))
         return x + carry * (transformed - x)
+
+
+def draw(weight: Float[Tensor, "F K"]) -> None:
+    """Random weights of standard deviation 1 / sqrt(K), in place.
+
+    None on the device "meta", where torch would import its compiler for them: 70 MB, and a second of every start.
+    """
+    if not weight.is_meta:
+        nn.init.normal_(weight, std=weight.shape[1] ** -0.5)

@@ -82,11 +82,11 @@ class Int8Product:
 
 
 def _few_sizes(x: Tensor) -> Tensor:
-    """Rows of zeros added up to three leading binary digits of their number: 16, 20, 24, 28, 32, 40 ...
+    """Rows of zeros added up to two leading binary digits of their number: 16, 24, 32, 48, 64, 96 ...
 
     oneDNN keeps a program and working memory for every number of rows that it has seen, up to a thousand of them.
     """
-    step = 1 << max(0, len(x).bit_length() - 3)
+    step = 1 << max(0, len(x).bit_length() - 2)
     return torch.nn.functional.pad(x, (0, 0, 0, -len(x) % step)) if len(x) % step else x
 
 
