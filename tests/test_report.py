@@ -23,8 +23,9 @@ from elmo.cli.arguments import RECIPES
 from elmo.errors import InputError
 from elmo.pretraining.train import TrainConfig
 from elmo.probes import ablate, efficiency, record
-from elmo.report import commands, job, paper
+from elmo.report import claims, commands, job, paper
 from elmo.report.collect import collect
+from elmo.report.document import Table
 from elmo.tasks.train import MAY_CHANGE, TaskConfig
 
 EVIL = '<script>document.title="run"</script>'
@@ -88,7 +89,7 @@ def written(folder: Path, *paths: Path) -> Page:
 
 def test_tables_have_the_planted_numbers(page: Path) -> None:
     found = Page(page.read_text(encoding="utf-8"))
-    compared = found.tables[0]
+    compared = found.tables[1]
     assert compared[0][4:9] == ["std", "seeds", "difference", "error reduction", "paper's"]
     assert compared[1][:6] == ["NER, WNUT-17", "none", "test f1", "40.00", "1.41", "2"]
     assert compared[2] == ["input", "test f1", "46.00", "1.41", "2", "+6.00", "+10.0 %", "+21.0 %", "1.5"]
@@ -130,7 +131,7 @@ def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_
     assert [each.has_baseline for each in results.comparisons] == [True, False]
     assert results.comparisons[0].part == "dev"  # one of them was not scored on test data
     assert [run.folder.name for run in results.runs] == ["c", "d"]
-    table = written(tmp_path, tmp_path).tables[0]
+    table = written(tmp_path, tmp_path).tables[1]
     assert table[2][:6] == ["a", "dev accuracy", "71.00", "-", "1", "+1.00"]
     assert [row[-2] for row in table[3:]] == ["", ""]  # nothing to compare with, so no difference
 
@@ -155,7 +156,7 @@ def test_of_an_arm_that_was_tuned_the_best_trial_is_shown_and_its_ensemble(tmp_p
     scores = {"members": 2, "dev": {"f1": 52.0}, "test": {"f1": 51.5}}
     (tmp_path / "ner" / "input" / "trial-1" / "ensemble.json").write_text(json.dumps(scores), encoding="utf-8")
     found = written(tmp_path, tmp_path)
-    table = found.tables[0]
+    table = found.tables[1]
     assert table[1][1:4] == ["none", "test f1", "39.00"]
     assert table[2][:3] == ["input", "test f1", "49.00"]
     assert table[3][:3] == ["input, 2 joined", "test f1", "51.50"]
@@ -410,3 +411,40 @@ def test_what_is_read_is_json(planted: Path) -> None:
     assert json.loads((planted / "ablate" / "probe.json").read_text(encoding="utf-8"))["probe"] == "ablate"
     for row in record.read(planted / "ablate")[1]:
         configs.from_dict(ablate.Row, row)
+
+
+def test_claims_of_the_paper_are_decided_by_the_numbers(page: Path) -> None:
+    claims = {row[0]: row[1:] for row in Page(page.read_text(encoding="utf-8")).tables[0][1:]}
+    assert claims["ELMo improves NER, WNUT-17"] == [
+        "Table 1",
+        "holds",
+        "input 46.00 ± 1.41, none 40.00 ± 1.41, seeds: 2",
+    ]
+    assert claims["ELMo improves SNLI"] == ["Table 1", "holds", "both 76.00, none 70.00"]
+    assert claims["The best layer is above the most frequent sense"] == ["Table 5", "holds", "2: 68.50, mfs: 65.00"]
+    assert claims["Layer 1 knows parts of speech better than layer 2"][2] == "1: 95.50, 2: 94.50"
+    assert claims["ELMo stands best at both places: snli"] == ["Table 3", "holds", "both 83.00, input 82.00"]
+    assert claims["ELMo helps the more, the fewer the examples: srl"][2] == "gain with 1 % 20.00, gain with 100 % 5.00"
+    assert claims["At the input layer 1 weighs most: srl/input"][2] == "1: 0.60, 0: 0.30"
+    assert {row[1] for row in claims.values()} == {"holds"}
+
+
+def test_a_claim_holds_beyond_the_spread_only() -> None:
+    for better, worse, said in ((70.0, 67.0, "holds"), (70.0, 68.5, "undecided"), (67.0, 70.0, "does not hold")):
+        assert claims.verdict(claims.Score(better, 1.0, 3), claims.Score(worse, 1.0, 3)) == said
+    assert claims.verdict(claims.Score(70.0), claims.Score(69.9)) == "holds"
+    assert claims.verdict(claims.Score(70.0), claims.Score(70.0)) == "undecided"
+
+
+def test_claims_that_do_not_hold(tmp_path: Path) -> None:
+    rows = [LayerRow("1", 62.0, {}), LayerRow("2", 61.0, {}), LayerRow("mfs", 65.0, {})]
+    record.write(tmp_path / "wsd", "wsd", "1", NoConfig(), rows, None, 1.0)
+    config = efficiency.Config(str(tmp_path / "efficiency"), ("srl",), (0.1, 1.0))
+    for arm, few, many in (("none", 30.0, 60.0), ("elmo", 31.0, 65.0)):
+        for fraction, test in ((0.1, few), (1.0, many)):
+            plant(tmp_path / "efficiency" / "srl" / f"{arm}-{fraction:g}", "srl", test, test)
+    efficiency.write(config, efficiency.plan(config))
+    (section,) = claims.section(collect([tmp_path]))
+    assert isinstance(section.blocks[0], Table)
+    said = [row[2] for row in section.blocks[0].rows]
+    assert said == ["does not hold"] * 4

@@ -19,14 +19,19 @@ def sections(probes: Sequence[Probe]) -> Iterator[Section]:
         yield Section("What more text gives", tuple(blocks))
 
 
+def words_read(probe: Probe) -> int:
+    """What the probe's model was trained on; 0 where it is not known."""
+    return int((probe.record.get("bilm") or {}).get("words_read") or 0)
+
+
 def _scores(probes: Sequence[Probe], column: str) -> dict[int, dict[str, float]]:
     """By the words that the model has read, rising, the score of every row; of several probes the last one's."""
     found: dict[int, dict[str, float]] = {}
     for probe in probes:
-        words = (probe.record.get("bilm") or {}).get("words_read")
+        words = words_read(probe)
         rows = {str(row["layer"]): float(row[column]) for row in probe.rows if row.get(column) is not None}
         if words and rows:
-            found[int(words)] = rows
+            found[words] = rows
     return dict(sorted(found.items()))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elmo import figures
-from elmo.report import commands, growth, paper, probing
+from elmo.report import claims, commands, growth, paper, probing
 from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun
 from elmo.report.document import (
     ABSENT,
@@ -54,7 +54,7 @@ def document(results: Results, title: str) -> Document:
         " command of elmo wrote; settings and commands are folded away below each table. Of absolute paths the last"
         " part is shown."
     )
-    return Document(title, (intro,), tuple(found))
+    return Document(title, (intro,), (*claims.section(results), *found))
 
 
 def _plural(what: str, number: int) -> str:

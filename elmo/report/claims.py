@@ -1,0 +1,166 @@
+"""Results -> which claims of the paper hold here and which do not, each beside the numbers that decide it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elmo.probes import weights
+from elmo.probes.wsd import BASELINE
+from elmo.report.collect import Comparison, Probe, Results
+from elmo.report.document import Section, Text, table
+from elmo.report.growth import words_read
+
+HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
+NOTE = (
+    "A claim holds where the difference that it speaks of is larger than the standard deviations over the seeds of"
+    " both sides together, and does not where the opposite one is; else it is undecided. One seed has no deviation:"
+    " there any difference counts, so that its verdicts are the weaker ones. Ablations are of development data, as in"
+    " the paper."
+)
+PLACES = {"snli": "both", "squad": "both", "srl": "input"}
+"""Where ELMo stands best in the paper (Table 3)."""
+ABLATIONS = (
+    ("layers", "lambda-0.001", "top", "All layers are better than the top layer alone", "Table 2"),
+    ("layers", "lambda-0.001", "lambda-1", "A weak pull towards equal weights is better than a strong one", "Table 2"),
+    ("gamma", "top-gamma-learned", "top-gamma-1", "A learned gamma helps the top layer alone", "supplement A.2"),
+    ("types", "elmo", "static", "ELMo alone is better than static vectors alone", "Table 7"),
+    ("types", "elmo", "layer-0", "The gain is of the context: all layers are better than layer 0", "Table 7"),
+    ("types", "static-elmo", "elmo", "Static vectors beside ELMo help still", "Table 7"),
+)
+"""Of an analysis: the arm that is better in the paper, and the other one."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number with what it is known from."""
+
+    value: float
+    std: float = 0.0
+    seeds: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f}" + (f" ± {self.std:.2f}" if self.seeds > 1 else "")
+
+
+def section(results: Results) -> Iterator[Section]:
+    """One section, where any claim can be decided."""
+    probes = {kind: [probe for probe in results.probes if probe.probe == kind] for kind in
+              ("wsd", "pos", "ablate", "efficiency", "weights")}  # fmt: skip
+    rows = [
+        *_tasks(results.comparisons),
+        *(row for probe in _latest(probes["wsd"]) for row in _senses(probe)),
+        *(row for probe in _latest(probes["pos"]) for row in _tags(probe)),
+        *(row for probe in probes["ablate"] for row in _ablations(probe)),
+        *(row for probe in probes["efficiency"] for row in _efficiency(probe)),
+        *(row for probe in probes["weights"] for row in _weights(probe)),
+    ]
+    if rows:
+        yield Section("The paper's claims here", (table(("claim", "where", "here", "numbers"), rows), Text(NOTE)))
+
+
+def verdict(better: Score, worse: Score) -> str:
+    """Whether what should be better is."""
+    difference, spread = better.value - worse.value, better.std + worse.std
+    return HOLDS if difference > spread else FAILS if -difference > spread else OPEN
+
+
+def _row(claim: str, source: str, better: tuple[str, Score], worse: tuple[str, Score]) -> tuple[str, ...]:
+    seeds = f", seeds: {better[1].seeds}" if better[1].seeds > 1 else ""
+    return (claim, source, verdict(better[1], worse[1]), f"{better[0]} {better[1]}, {worse[0]} {worse[1]}{seeds}")
+
+
+def _tasks(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+    for each in comparisons:
+        scores = {run.folder.name: Score(*found, len(run.results)) for run in each.runs
+                  if (found := run.score(each.part)) is not None}  # fmt: skip
+        with_elmo = [run.folder.name for run in each.runs if run.elmo != "none"]
+        before = each.runs[0].folder.name
+        if each.has_baseline and each.runs[0].elmo == "none" and with_elmo:
+            best = max(with_elmo, key=lambda arm: scores[arm].value)
+            yield _row(f"ELMo improves {each.title}", "Table 1", (best, scores[best]), (before, scores[before]))
+
+
+def _latest(probes: Sequence[Probe]) -> list[Probe]:
+    """That of the model that has read the most."""
+    return sorted(probes, key=words_read)[-1:]
+
+
+def _senses(probe: Probe) -> Iterator[tuple[str, ...]]:
+    scores = {str(row["layer"]): Score(float(row["all"])) for row in probe.rows}
+    layers = {name: score for name, score in scores.items() if name.isdecimal()}
+    if {"1", "2"} <= set(layers):
+        yield _row("Layer 2 knows senses better than layer 1", "Table 5", ("2:", layers["2"]), ("1:", layers["1"]))
+    if layers and BASELINE in scores:
+        best = max(layers, key=lambda name: layers[name].value)
+        claim = "The best layer is above the most frequent sense"
+        yield _row(claim, "Table 5", (f"{best}:", layers[best]), (f"{BASELINE}:", scores[BASELINE]))
+
+
+def _tags(probe: Probe) -> Iterator[tuple[str, ...]]:
+    part = "dev" if any(row.get("test") is None for row in probe.rows) else "test"
+    scores = {str(row["layer"]): Score(float(row[part])) for row in probe.rows if row.get(part) is not None}
+    if {"1", "2"} <= set(scores):
+        claim = "Layer 1 knows parts of speech better than layer 2"
+        yield _row(claim, "Table 6", ("1:", scores["1"]), ("2:", scores["2"]))
+
+
+def _ablations(probe: Probe) -> Iterator[tuple[str, ...]]:
+    found: dict[tuple[str, str, str], dict[str, Score]] = {}
+    for row in probe.rows:
+        key = (row["recipe"], row["task"], row["analysis"])
+        found.setdefault(key, {})[row["arm"]] = Score(row["dev"], row["dev_std"], len(row["seeds"]))
+    for (recipe, task, analysis), scores in found.items():
+        for kind, better, worse, claim, source in ABLATIONS:
+            if kind == analysis and {better, worse} <= set(scores):
+                yield _row(f"{claim}: {recipe}", source, (better, scores[better]), (worse, scores[worse]))
+        best = PLACES.get(task, "")
+        others = [arm for arm in scores if arm != best]
+        if analysis == "places" and best in scores and others:
+            other = max(others, key=lambda arm: scores[arm].value)
+            claim = f"ELMo stands best at {'both places' if best == 'both' else 'the ' + best}: {recipe}"
+            yield _row(claim, "Table 3", (best, scores[best]), (other, scores[other]))
+
+
+def _efficiency(probe: Probe) -> Iterator[tuple[str, ...]]:
+    scores = [row for row in probe.rows if row.get("kind") == "score"]
+    for recipe in dict.fromkeys(row["recipe"] for row in scores):
+        mine = [row for row in scores if row["recipe"] == recipe]
+        gains = _gains(mine)
+        if len(gains) > 1:
+            few, many = min(gains), max(gains)
+            claim = f"ELMo helps the more, the fewer the examples: {recipe}"
+            names = (f"gain with {100 * part:g} %" for part in (few, many))
+            yield _row(claim, "section 5.4", (next(names), gains[few]), (next(names), gains[many]))
+    for row in probe.rows:
+        if row.get("kind") == "answer" and row["question"] == "updates":
+            decided = HOLDS if row["value"] is not None and row["value"] < 1 else FAILS
+            yield (f"ELMo needs fewer updates: {row['recipe']}", "section 5.4", decided, row["text"])
+
+
+def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
+    """What ELMo adds, by the part of the data."""
+    part = "dev" if any(row["test"] is None for row in rows) else "test"
+    arms: dict[float, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        arms.setdefault(row["fraction"], {})[row["arm"]] = row
+    return {
+        fraction: Score(
+            found["elmo"][part] - found["none"][part],
+            found["elmo"][f"{part}_std"] + found["none"][f"{part}_std"],
+            len(found["elmo"]["seeds"]),
+        )
+        for fraction, found in arms.items()
+        if {"elmo", "none"} <= set(found)
+    }
+
+
+def _weights(probe: Probe) -> Iterator[tuple[str, ...]]:
+    found: dict[str, dict[int, Score]] = {}
+    for mean in weights.means([weights.Row(**row) for row in probe.rows]):
+        if mean.place == "input":
+            found.setdefault(mean.run, {})[mean.layer] = Score(mean.weight, mean.weight_std, mean.seeds)
+    for run, layers in found.items():
+        if len(layers) > 2:
+            other = max((layer for layer in layers if layer != 1), key=lambda layer: layers[layer].value)
+            claim = f"At the input layer 1 weighs most: {run}"
+            yield _row(claim, "Figure 2", ("1:", layers[1]), (f"{other}:", layers[other]))
