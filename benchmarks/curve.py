@@ -18,7 +18,7 @@ STYLES = {"carry_mean": "-", "reset_mean": "--"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("metrics", type=Path, nargs="+", help="folders of runs, or metrics files")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()

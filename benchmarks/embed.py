@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", choices=list(SIZES), default="original")
     parser.add_argument(
         "--text", type=Path, help="prose, .txt, .gz or .xz (default: a part of ELMO_SHARED, or the demo)"

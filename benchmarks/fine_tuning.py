@@ -36,7 +36,7 @@ fine-tuned = ["inputs.elmo=both", "inputs.model={tuned}"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--vectors", required=True)
     parser.add_argument("--output", type=Path, required=True)

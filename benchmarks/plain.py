@@ -19,6 +19,7 @@ from elmo import formats
 from elmo.bench import process
 from elmo.model.bilm import BiLM
 from elmo.model.char_cnn import CharCnn
+from elmo.model.highway import Highway
 from elmo.model.lstm import BiLstmLayer
 from elmo.text.batching import to_batch
 
@@ -53,9 +54,9 @@ def measure(model: str, sentences: Sequence[Sequence[str]], batch: int, rounds: 
 @torch.no_grad()
 def run(bilm: BiLM, sentences: Sequence[Sequence[str]]) -> Float[Tensor, "N B T D"]:
     """All layers of one batch, boundaries included; what is beside a sentence is zero in all layers but the first."""
-    batch = to_batch(sentences, bilm.config.char_cnn.max_characters_per_token)
     encoder = bilm.token_encoder
     assert isinstance(encoder, CharCnn)
+    batch = to_batch(sentences, encoder.config.max_characters_per_token)
     tokens = encode(encoder, batch.char_ids)
     # As packed sequences are: the longest first, so that those which have ended are at the end.
     order = batch.lengths.argsort(descending=True, stable=True)
@@ -80,6 +81,7 @@ def encode(encoder: CharCnn, char_ids: Tensor) -> Float[Tensor, "B T P"]:
     pooled = [activation(convolution(embedded).max(dim=-1).values) for convolution in encoder.convolutions]
     vectors = torch.cat(pooled, dim=-1)
     for highway in encoder.highways:
+        assert isinstance(highway, Highway)
         gate = torch.sigmoid(highway.carry(vectors))
         vectors = gate * torch.relu(highway.transform(vectors)) + (1 - gate) * vectors
     if encoder.projection is not None:

@@ -21,7 +21,7 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", help="a model (default: the packaged one)")
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--tokens", type=int, default=20_000)

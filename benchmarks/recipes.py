@@ -25,7 +25,7 @@ MARKS = 8
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--train", action="append", required=True)
     parser.add_argument("--heldout", action="append", required=True)
     parser.add_argument("--words", type=int, default=2_000_000)

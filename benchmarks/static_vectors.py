@@ -24,7 +24,7 @@ def tokenised(path: Path) -> tuple[str, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("text", nargs="+")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--dim", type=int, default=100)

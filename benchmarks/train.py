@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from elmo.bench.machine import limits
 from elmo.model.bilm import BiLMConfig
-from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.char_cnn import CharCnn, CharCnnConfig
 from elmo.model.lm_head import log_expected, log_uniform
 from elmo.model.lstm import BiLstmLayer, LstmConfig, recurrence
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
@@ -72,7 +72,7 @@ class TorchLstm(nn.Module):
         self.directions = nn.ModuleList(nn.LSTM(size, config.dim, proj_size=size) for _ in range(2))
 
     def forward(
-        self, inputs: Tensor, hidden: Tensor, cell: Tensor, active: None = None, keep: Tensor | None = None
+        self, inputs: Tensor, hidden: Tensor, cell: Tensor, active: list[int] | None = None, keep: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As `BiLstmLayer.forward`; `keep` would need one call a token, so no state is ever set to zero."""
         outputs, hiddens, cells = [], [], []
@@ -88,7 +88,7 @@ class PlainLstm(BiLstmLayer):
     """Token by token, differentiated by autograd."""
 
     def forward(
-        self, inputs: Tensor, hidden: Tensor, cell: Tensor, active: None = None, keep: Tensor | None = None
+        self, inputs: Tensor, hidden: Tensor, cell: Tensor, active: list[int] | None = None, keep: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         return recurrence(self, inputs, hidden, cell, active, keep)
 
@@ -97,8 +97,11 @@ def plain_loss(model: LanguageModel, batch: LmBatch, state: LstmState) -> tuple[
     """The loss of `LanguageModel`, every word encoded where it stands, by torch's own modules."""
     bilm, head = model.bilm, model.lm_head
     encoder, inputs = bilm.token_encoder, batch.inputs.transpose(1, 2)
+    assert isinstance(encoder, CharCnn)
+    assert encoder.projection is not None
     characters = nn.functional.embedding(batch.char_ids[inputs.flatten()], encoder.embedding).transpose(1, 2)
-    found = [nn.functional.conv1d(characters, c.weight, c.bias).amax(2) for c in encoder.convolutions]
+    filters = [c for c in encoder.convolutions if isinstance(c, nn.Conv1d)]
+    found = [nn.functional.conv1d(characters, c.weight, c.bias).amax(2) for c in filters]
     vectors = torch.cat(found, 1).relu()
     for highway in encoder.highways:
         vectors = highway(vectors)
@@ -169,7 +172,8 @@ def measure(row: str, config: BiLMConfig, arguments: argparse.Namespace) -> Meas
     lstm, tokens = config.lstm, arguments.rows * arguments.window
     weights = 2 * lstm.n_layers * lstm.projection_dim * lstm.dim * (4 + 4 + 1)
     gflops = 3 * 2 * weights * tokens / sum(middle) / 1e9  # forward, and twice as much backward
-    return Measured(tokens / sum(middle), *(1000 * part for part in middle), gflops)
+    forward, backward, update = (1000 * part for part in middle)
+    return Measured(tokens / sum(middle), forward, backward, update, gflops)
 
 
 def main() -> None:
@@ -208,7 +212,7 @@ def rows(arguments: argparse.Namespace) -> Iterator[tuple[str, Measured]]:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", choices=sorted(SIZES), default="peers")
     parser.add_argument("--words", type=int, default=25_000, help="of the softmax")
     parser.add_argument("--negatives", type=int, default=1024)
