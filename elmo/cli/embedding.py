@@ -35,7 +35,7 @@ def _add_embed(verbs: Any) -> None:
     embed.add_argument("--dtype", choices=["float32", "float16"], default="float32")
     embed.add_argument("--state", choices=["reset", "carry", "warm"], default="reset", help="LSTM state of a sentence")
     embed.add_argument("--batch-size", type=int, default=32, metavar="N", help="sentences of a batch, for carry")
-    embed.add_argument("--memory", default="192MB", metavar="SIZE", help="for the vectors in work, beside the model")
+    embed.add_argument("--memory", default="160MB", metavar="SIZE", help="for the vectors in work, beside the model")
     embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")
     embed.add_argument("--device", help="cpu, cuda, cuda:1 ...")
     embed.add_argument(

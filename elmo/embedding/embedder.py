@@ -41,7 +41,7 @@ NEUTRAL_TEXT = (
 """What a "warm" state has read, unless another text is given."""
 
 BATCHES_OF_A_CHUNK = 8
-MEMORY = 192_000_000
+MEMORY = 160_000_000
 MOST_TOKENS = 8192
 """Of a batch: larger ones are no faster."""
 
