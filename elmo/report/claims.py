@@ -1,12 +1,12 @@
 """Results -> which claims of the paper hold here and which do not, each beside the numbers that decide it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from elmo.probes import weights
 from elmo.probes.wsd import BASELINE
-from elmo.report.collect import Comparison, Probe, Results
+from elmo.report.collect import Comparison, Probe, Results, part_of
 from elmo.report.document import Section, Text, table
 from elmo.report.growth import words_read
 
@@ -44,15 +44,13 @@ class Score:
 
 def section(results: Results) -> Iterator[Section]:
     """One section, where any claim can be decided."""
-    probes = {kind: [probe for probe in results.probes if probe.probe == kind] for kind in
-              ("wsd", "pos", "ablate", "efficiency", "weights")}  # fmt: skip
     rows = [
         *_tasks(results.comparisons),
-        *(row for probe in _latest(probes["wsd"]) for row in _senses(probe)),
-        *(row for probe in _latest(probes["pos"]) for row in _tags(probe)),
-        *(row for probe in probes["ablate"] for row in _ablations(probe)),
-        *(row for probe in probes["efficiency"] for row in _efficiency(probe)),
-        *(row for probe in probes["weights"] for row in _weights(probe)),
+        *_of("wsd", _senses, results, latest=True),
+        *_of("pos", _tags, results, latest=True),
+        *_of("ablate", _ablations, results),
+        *_of("efficiency", _efficiency, results),
+        *_of("weights", _weights, results),
     ]
     if rows:
         yield Section("The paper's claims here", (table(("claim", "where", "here", "numbers"), rows), Text(NOTE)))
@@ -71,18 +69,19 @@ def _row(claim: str, source: str, better: tuple[str, Score], worse: tuple[str, S
 
 def _tasks(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
     for each in comparisons:
-        scores = {run.folder.name: Score(*found, len(run.results)) for run in each.runs
-                  if (found := run.score(each.part)) is not None}  # fmt: skip
-        with_elmo = [run.folder.name for run in each.runs if run.elmo != "none"]
-        before = each.runs[0].folder.name
-        if each.has_baseline and each.runs[0].elmo == "none" and with_elmo:
-            best = max(with_elmo, key=lambda arm: scores[arm].value)
-            yield _row(f"ELMo improves {each.title}", "Table 1", (best, scores[best]), (before, scores[before]))
+        pair = each.best_with_elmo()
+        if pair is not None:
+            before, after = ((run.folder.name, Score(*each.score(run), len(run.results))) for run in pair)
+            yield _row(f"ELMo improves {each.title}", "Table 1", after, before)
 
 
-def _latest(probes: Sequence[Probe]) -> list[Probe]:
-    """That of the model that has read the most."""
-    return sorted(probes, key=words_read)[-1:]
+def _of(
+    kind: str, decide: Callable[[Probe], Iterator[tuple[str, ...]]], results: Results, latest: bool = False
+) -> Iterator[tuple[str, ...]]:
+    """The claims that the probes of a kind decide; `latest`: only that of the model that has read the most."""
+    probes = [probe for probe in results.probes if probe.probe == kind]
+    for probe in sorted(probes, key=words_read)[-1:] if latest else probes:
+        yield from decide(probe)
 
 
 def _senses(probe: Probe) -> Iterator[tuple[str, ...]]:
@@ -97,7 +96,7 @@ def _senses(probe: Probe) -> Iterator[tuple[str, ...]]:
 
 
 def _tags(probe: Probe) -> Iterator[tuple[str, ...]]:
-    part = "dev" if any(row.get("test") is None for row in probe.rows) else "test"
+    part = part_of(probe.rows)
     scores = {str(row["layer"]): Score(float(row[part])) for row in probe.rows if row.get(part) is not None}
     if {"1", "2"} <= set(scores):
         claim = "Layer 1 knows parts of speech better than layer 2"
@@ -139,7 +138,7 @@ def _efficiency(probe: Probe) -> Iterator[tuple[str, ...]]:
 
 def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
     """What ELMo adds, by the part of the data."""
-    part = "dev" if any(row["test"] is None for row in rows) else "test"
+    part = part_of(rows)
     arms: dict[float, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         arms.setdefault(row["fraction"], {})[row["arm"]] = row

@@ -6,7 +6,7 @@ Names are those of the folders below what was given: no other part of a machine'
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -76,6 +76,20 @@ class Comparison:
         """The data that all of them were scored on: test if they were, else dev."""
         return "test" if all(run.score("test") is not None for run in self.runs) else "dev"
 
+    def score(self, run: TaskRun) -> tuple[float, float]:
+        """Mean and standard deviation of one of the runs, on that data."""
+        score = run.score(self.part)
+        assert score is not None, "every run is scored on dev"
+        return score
+
+    def best_with_elmo(self) -> tuple[TaskRun, TaskRun] | None:
+        """The baseline and the best run with ELMo; None where there is no baseline without ELMo, or nothing with it."""
+        baseline, *others = self.runs
+        with_elmo = [run for run in others if run.elmo != "none"]
+        if not self.has_baseline or baseline.elmo != "none" or not with_elmo:
+            return None
+        return baseline, max(with_elmo, key=lambda run: self.score(run)[0])
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -125,6 +139,11 @@ class Results:
         for run in (*(run for each in self.comparisons for run in each.runs), *self.runs):
             yield from ((run.name, result["machine"]) for result in run.results if "machine" in result)
         yield from ((probe.name, probe.record["machine"]) for probe in self.probes if "machine" in probe.record)
+
+
+def part_of(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The data that rows of a probe are compared by: test if all were scored on it, else dev."""
+    return "test" if all(row.get("test") is not None for row in rows) else "dev"
 
 
 def collect(paths: Sequence[Path]) -> Results:

@@ -8,7 +8,7 @@ from elmo import figures
 from elmo.errors import InputError
 from elmo.probes import weights
 from elmo.report import commands, paper
-from elmo.report.collect import Probe
+from elmo.report.collect import Probe, part_of
 from elmo.report.document import (
     ABSENT,
     Block,
@@ -202,7 +202,7 @@ def _arm(name: str) -> str:
 
 def _by_data(probe: Probe, recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure | None:
     """Scores against the part of the data, with the spread over the seeds."""
-    part = "test" if all(row["test"] is not None for row in rows) else "dev"
+    part = part_of(rows)
     fractions = sorted({row["fraction"] for row in rows})
     if len(fractions) < 2:
         return None
@@ -302,8 +302,8 @@ def _by_layer(probe: Probe) -> Figures | None:
     if probe.probe not in BY_LAYER:
         return None
     column, what = BY_LAYER[probe.probe]
-    if probe.probe == "pos" and any(row.get(column) is None for row in probe.rows):
-        column = "dev"
+    if probe.probe == "pos":
+        column = part_of(probe.rows)
     scores = {
         str(row["layer"]): float(row[column]) for row in probe.rows if "layer" in row and row.get(column) is not None
     }

@@ -98,10 +98,9 @@ def _comparisons(comparisons: Sequence[Comparison]) -> Iterator[Section]:
 def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     """The rows of a comparison."""
     part = comparison.part
-    baseline = comparison.runs[0].score(part) if comparison.has_baseline else None
+    baseline = comparison.score(comparison.runs[0]) if comparison.has_baseline else None
     for run in comparison.runs:
-        score = run.score(part)
-        assert score is not None
+        score = comparison.score(run)
         gain = reduction = published = ""
         if baseline is not None and run is not comparison.runs[0]:
             gain = f"{score[0] - baseline[0]:+.2f}"
@@ -118,12 +117,8 @@ def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
 
 def _gain(comparison: Comparison) -> figures.Gain | None:
     """The baseline and the best of the arms with ELMo, where there are both."""
-    first, *others = comparison.runs
-    scores = [run.score(comparison.part) for run in others if run.elmo != "none"]
-    before = first.score(comparison.part)
-    if not comparison.has_baseline or first.elmo != "none" or not scores or before is None:
-        return None
-    return figures.Gain(comparison.title, before[0], max(score[0] for score in scores if score is not None))
+    pair = comparison.best_with_elmo()
+    return None if pair is None else figures.Gain(comparison.title, *(comparison.score(run)[0] for run in pair))
 
 
 def _std(std: float, run: TaskRun) -> str:
