@@ -31,7 +31,7 @@ $(DOCS): $(SETUP)
 
 demo: $(SETUP)
 	@mkdir -p build
-	@$(BIN)/elmo demo --output build/demo.hdf5
+	@$(BIN)/elmo demo --output build/demo.hdf5 --overwrite
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

@@ -253,6 +253,7 @@ def test_info_and_convert(models, tmp_path):
     assert one.config == other.config
     assert all(torch.equal(weight, other.weights[name]) for name, weight in one.weights.items())
     refused(run("convert", models / "native", tmp_path / "a"), tmp_path / "a", "exists", "--overwrite")
+    refused(run("convert", models / "native", tmp_path / "c", "--dtype", "float16"), "--dtype", "float32")
 
 
 # Other verbs

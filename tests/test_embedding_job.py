@@ -1,5 +1,6 @@
 """`embed_file`: one line, one sentence, one row; nothing is lost, nothing is left half-written."""
 
+import codecs
 import gzip
 import io
 import lzma
@@ -79,6 +80,16 @@ def test_lines_and_standard_input(tmp_path, embedder, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
     embed_file(embedder, "-", tmp_path / "stdin.h5")
     check_rows(tmp_path / "stdin.h5", embedder)
+    marked = codecs.BOM_UTF8 + "\n".join(LINES).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(marked)))
+    embed_file(embedder, "-", tmp_path / "marked.h5")
+    check_rows(tmp_path / "marked.h5", embedder)
+
+
+def test_output_and_index_are_two_files(tmp_path, embedder):
+    with pytest.raises(InputError, match="--index"):
+        embed_file(embedder, LINES, tmp_path / "out.npz", index=tmp_path / "out.npz")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_tokenizer_is_that_of_the_model_or_the_given_one(tmp_path):

@@ -106,6 +106,28 @@ def test_an_empty_file_of_vectors_can_be_read(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+def test_rows_can_be_looped_over_and_counted_from_the_end(tmp_path, suffix):
+    with write_vectors(tmp_path / f"v{suffix}") as writer:
+        for row in range(3):
+            writer.append("a b", ["a", "b"], vectors(row, 2))
+    with read_vectors(tmp_path / f"v{suffix}") as found:
+        assert len(list(found)) == 3
+        np.testing.assert_array_equal(found[-1], found[2])
+        with pytest.raises(IndexError):
+            found[3]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_folder_is_never_replaced_by_a_file(tmp_path, suffix):
+    folder = tmp_path / f"v{suffix}"
+    folder.mkdir()
+    (folder / "kept.txt").write_text("kept")
+    with pytest.raises(IsADirectoryError), write_vectors(folder, overwrite=True):
+        pass
+    assert (folder / "kept.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_failure_leaves_nothing_and_keeps_the_old_file(tmp_path, suffix):
     path = tmp_path / f"v{suffix}"
     path.write_bytes(b"old")

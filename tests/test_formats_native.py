@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from elmo import formats
 from elmo.config import ConfigError
 from elmo.errors import InputError
-from elmo.formats import Model, native
+from elmo.formats import Model, allennlp, native
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -112,6 +112,17 @@ def test_native_save_refuses_an_existing_folder(tmp_path):
     native.save(other, folder, overwrite=True)
     assert torch.equal(formats.load(folder).weights["layers.0.bias"], other.weights["layers.0.bias"])
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_native_save_never_replaces_a_folder_that_holds_something_else(tmp_path):
+    folder = saved(tmp_path)
+    (folder / "notes.txt").write_text("mine")
+    for save in (native.save, allennlp.save):
+        with pytest.raises(FileExistsError, match=r"notes\.txt|config\.json"):
+            save(model(), folder, overwrite=True)
+    assert (folder / "notes.txt").read_text() == "mine"
+    with pytest.raises(NotADirectoryError):
+        native.save(model(), folder / "notes.txt", overwrite=True)
 
 
 def test_native_other_version_is_named(tmp_path):

@@ -2,8 +2,10 @@
 
 import json
 import math
+import shutil
 import tomllib
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,10 @@ from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, top_layer
-from elmo.pretraining.train import TrainConfig, make_plan
+from elmo.pretraining.train import TrainConfig, make_plan, piece_characters
+from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig
-from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary
+from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary, count_vocabulary
 from elmo.training.loop import LoopConfig
 from elmo.types import LmBatch
 
@@ -216,6 +219,74 @@ def test_steps_are_counted():
     assert make_plan(replace(base, loop=LoopConfig(accumulate=3)), counts).steps == math.ceil(1000 / 60)
     assert make_plan(replace(base, max_words=101), counts).steps == 6
     assert make_plan(replace(base, epochs=0.0001), counts).steps == 1
+
+
+@pytest.mark.parametrize("sentences", [2_000, 20_000])
+def test_a_small_text_without_blank_lines_is_read_whole(tmp_path, sentences):
+    """It would be few pieces of one document, dealt again and again, while the others wait."""
+    words = [[f"w{10 * number + place}" for place in range(10)] for number in range(sentences)]
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(map(" ".join, words)), encoding="utf-8")
+    vocabulary, counts = count_vocabulary(words, min_count=1, max_size=10**6)
+    config = TrainConfig(("text.txt",), "run")
+    reader = ReaderConfig(
+        config.streams, config.window, 1, document_characters=piece_characters(counts, config.streams)
+    )
+    batches = islice(LmReader([path], vocabulary, LINES, reader), make_plan(config, counts).steps)
+    seen = {int(target) for batch in batches for target in batch.targets[0].flatten()}
+    assert len(seen) > 0.95 * len(vocabulary)
+
+
+def test_pieces_of_a_large_corpus_and_of_a_run_that_did_not_count_characters_are_whole():
+    for characters in (None, 10**9):
+        assert piece_characters(Counts(10**8, 10**6, 10**5, 10**8, characters), 64) == corpus.MAX_CHARACTERS
+
+
+SENSELESS = {
+    "epochs=nan": "above 0",
+    "epochs=inf": "above 0",
+    "epochs=-1": "above 0",
+    "max_words=0": "at least 1",
+    "evaluate_words=0": "at least 1",
+    "seed=99999999999999": "below 2**32",
+    "optim.betas=[2,3]": "from 0 to below 1",
+    "loop.checkpoint_minutes=-1": "at least 0",
+    "min_count=100000": "lower min_count",
+}
+
+
+@pytest.mark.parametrize("setting", SENSELESS)
+def test_settings_that_mean_nothing_are_refused_before_anything_is_written(tmp_path, folder, setting):
+    done = run("train", *texts(folder), *TINY, setting, "--quiet", "--output", tmp_path / "run")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert SENSELESS[setting] in done.stderr
+    assert not (tmp_path / "run" / "train.json").exists()
+
+
+def test_a_pattern_without_quotes_is_no_recipe(tmp_path, folder):
+    train, heldout = folder / "train.txt", folder / "heldout.txt"
+    done = run("train", "--train", train, heldout, *TINY, "--output", tmp_path / "run")  # as the shell expands it
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert str(heldout) in done.stderr
+    assert "quotes" in done.stderr
+
+
+def test_a_run_that_was_trained_further_is_not_said_to_be_shorter(tmp_path, folder, trained):
+    copy = shutil.copytree(trained, tmp_path / "run")
+    done = run("train", "--resume", "--output", copy, "--quiet", "max_words=20")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "ask for more" in done.stderr
+
+
+def test_a_heldout_text_without_words_is_refused_before_training(tmp_path, folder):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
+    given = ("--train", folder / "train.txt", "--heldout", empty, *TINY, "--quiet", "--output", tmp_path / "run")
+    done = run("train", *given)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert str(empty) in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_dry_run_tells_the_plan_and_writes_nothing(tmp_path, folder, trained):

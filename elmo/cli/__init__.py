@@ -5,6 +5,7 @@ torch. Errors of the user are one line and exit code 2.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -20,6 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parsed = _parse(arguments)
     try:
         parsed.run(parsed)
+    except BrokenPipeError:  # who reads the output has seen enough; nothing is to be said when Python closes it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except (InputError, OSError) as error:
         _fail(error, 2)
     except KeyboardInterrupt:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from elmo.errors import InputError
+
 DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
 RECIPES = Path(__file__).parent.parent / "recipes"
 LAYERS_HELP = "all, concat, average, sum, top, a number, or weights as 0.2,0.3,0.5"
@@ -54,6 +56,11 @@ def find_recipe(name: str, kind: str = "") -> Path:
     """The file of a recipe: a path, or a name in the package's folder of recipes, or in its folder `kind`."""
     path = Path(name)
     if path.is_file():
+        if path.suffix != ".toml":
+            raise InputError(
+                f"{name}: stands where a recipe (.toml) is expected; put a pattern of files into quotes, as in"
+                " --train 'corpus/*.txt'"
+            )
         return path
     folder = RECIPES / kind
     packaged = folder / f"{name.removesuffix('.toml')}.toml"

@@ -26,6 +26,7 @@ def add_verbs(verbs: Any) -> None:
 
     demo = add_verb(verbs, "demo", demo_verb, "a tour of a model on a small text")
     demo.add_argument("--output", default="demo.hdf5", help="where the vectors go")
+    demo.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_model(demo)
 
 
@@ -81,7 +82,7 @@ def demo_verb(arguments: argparse.Namespace) -> None:
 
     embedder = Embedder.load(arguments.model)
     tokenizer = tokenizer_of(embedder.text, pretokenized=True)
-    done = embed_file(embedder, DEMO_TEXT, arguments.output, tokenizer=tokenizer, overwrite=True)
+    done = embed_file(embedder, DEMO_TEXT, arguments.output, tokenizer=tokenizer, overwrite=arguments.overwrite)
     shape = f"{embedder.n_layers} layers of {embedder.dim} numbers for each of {done.tokens:,} tokens"
     print(f"Vectors of {done.rows} sentences are in {done.path}: {shape}.\n")
     sentences = [tokenizer.tokens(line) for line in read_lines(DEMO_TEXT)]

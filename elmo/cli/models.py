@@ -80,6 +80,10 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     target = Path(arguments.target)
     found = formats.describe(arguments.source, arguments.weights)
     wanted = arguments.to or ("allennlp" if found.format == formats.native.FORMAT else "native")
+    if wanted == "allennlp" and (arguments.dtype, arguments.softmax_dtype) != ("float32", None):
+        raise InputError(
+            "--dtype and --softmax-dtype are of the native format; AllenNLP's holds float32: leave them out"
+        )
     model = formats.load(arguments.source, arguments.weights)
     if wanted == "native":
         formats.native.save(model, target, arguments.overwrite, arguments.dtype, arguments.softmax_dtype)

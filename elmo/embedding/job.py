@@ -64,6 +64,8 @@ def embed_file(
     nothing is left behind but what `resume` keeps.
     """
     output = Path(output)
+    if index is not None and Path(index).absolute() == output.absolute():
+        raise InputError(f"{output}: is named as the output and as --index; name another for one of them")
     named = isinstance(source, str | Path)
     kind = kind or (kind_of(source) if named else "text")
     if kind == "text" and tokenizer is None:
@@ -134,10 +136,11 @@ def read_lines(source: str | Path) -> Iterator[str]:
         if not raw:
             return
         try:
-            yield raw.decode("utf-8").rstrip("\r\n")
+            line = raw.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             byte = raw[error.start]
             raise InputError(
                 f"standard input: line {number} is not UTF-8 ({error.reason}, byte 0x{byte:02x}); convert it, for"
                 " example with `iconv -f latin1 -t utf-8`"
             ) from error
+        yield line.removeprefix("\ufeff") if number == 1 else line

@@ -4,8 +4,10 @@
 token layer), or one weight for every layer.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -41,11 +43,13 @@ def selection(layers: Layers, n_layers: int) -> Selection:
         }
         if layers in names:
             return names[layers]
-    elif isinstance(layers, int) and not isinstance(layers, bool):
+    elif isinstance(layers, int | np.integer) and not isinstance(layers, bool):
         if 0 <= layers < n_layers:
-            return lambda every: every[layers]
+            return lambda every: every[int(layers)]
     elif isinstance(layers, Sequence) and len(layers) == n_layers:
         weights = [float(weight) for weight in layers]
+        if not all(map(math.isfinite, weights)):
+            raise InputError(f"layers is {layers!r}; finite weights are expected")
         return lambda every: torch.einsum("n,nbtd->btd", every.new_tensor(weights), every)
     choices = CHOICES.format(last=n_layers - 1, n=n_layers)
     raise InputError(f"layers is {layers!r}; this model has {n_layers} layers of vectors: {choices} are possible")

@@ -130,7 +130,7 @@ def _mark(embedder: Embedder) -> str:
 def _check_run(folder: Path, settings: dict[str, Any]) -> None:
     file = folder / RUN
     if not file.is_file():
-        with whole(folder, overwrite=True) as new:
+        with whole(folder, overwrite=True, holds=("*",)) as new:
             new.mkdir()
             (new / RUN).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         return

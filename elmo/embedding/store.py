@@ -213,7 +213,10 @@ WRITERS = {
 
 
 class Hdf5Vectors:
-    """Rows of an HDF5 file; also of one that AllenNLP wrote, which has no tokens."""
+    """Rows of an HDF5 file; also of one that AllenNLP wrote, which has no tokens.
+
+    This reader and the others take rows as a sequence does: -1 is the last, and beyond them is an IndexError.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -224,13 +227,13 @@ class Hdf5Vectors:
         return self._rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._file[str(row)][()]  # type: ignore[index, return-value]
+        return self._file[str(range(self._rows)[row])][()]  # type: ignore[index, return-value]
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row."""
         if TOKENS not in self._file:
             raise InputError(f"{self._path}: has no tokens; write it with `elmo embed`")
-        return json.loads(self._file[TOKENS][row])  # type: ignore[index, arg-type]
+        return json.loads(self._file[TOKENS][range(self._rows)[row]])  # type: ignore[index, arg-type]
 
     def close(self) -> None:
         self._file.close()
@@ -251,7 +254,7 @@ class NpzVectors:
         return self._rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._arrays[str(row)]
+        return self._arrays[str(range(self._rows)[row])]
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row; the first call reads those of all rows."""
@@ -282,13 +285,13 @@ class ParquetVectors:
         return self._file.metadata.num_rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        table, place = self._find(row)
+        table, place = self._find(range(len(self))[row])
         vectors = table["vectors"][place].values.to_numpy(zero_copy_only=False)
         return vectors.reshape(table["shape"][place].as_py())
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row."""
-        table, place = self._find(row)
+        table, place = self._find(range(len(self))[row])
         return table["tokens"][place].as_py()
 
     def close(self) -> None:

@@ -91,7 +91,7 @@ class SafetensorsVectors:
         return self._rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._file.get_tensor(str(row))
+        return self._file.get_tensor(str(range(self._rows)[row]))
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row; the first call reads those of all rows."""

@@ -103,7 +103,7 @@ def save(model: Model, path: Path, overwrite: bool = False) -> None:
     # A table of words that was made from characters comes with the options of the characters, and replaces them.
     known = {key: value for key, value in model.card.get("options", {}).items() if key != "char_cnn" or key in own}
     options = merge(known, own)
-    with whole(path, overwrite) as folder:
+    with whole(path, overwrite, (OPTIONS, WEIGHTS, VOCABULARY)) as folder:
         folder.mkdir()
         (folder / OPTIONS).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         if model.config.char_cnn is None and model.vocabulary is not None:

@@ -31,7 +31,7 @@ Dtype = Literal["float32", "float16"]
 FORMAT = "elmo-torch"
 VERSION = 1
 DTYPES = {"F32": "float32", "F16": "float16"}  # as safetensors calls them, as all others do
-CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
+FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
 
 
 def recognizes(path: Path) -> bool:
@@ -91,7 +91,7 @@ def save(
         for part, (weights, kind) in parts.items()
         for name, weight in weights.items()
     }
-    with whole(path, overwrite) as folder:
+    with whole(path, overwrite, FILES) as folder:
         folder.mkdir()
         (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         _save_weights(stored, folder / WEIGHTS)

@@ -3,33 +3,48 @@
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def check_output(path: Path, overwrite: bool = False) -> None:
-    """Raises OSError where `path` exists, unless it may be overwritten, or where its folder does not."""
+def check_output(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> None:
+    """Raises OSError where `path` exists, unless it may be overwritten, or where its folder does not.
+
+    `holds` are the names, or patterns of names, of what is in an output that is a folder; none for a file. A folder
+    that has anything else in it is never replaced.
+    """
     if path.exists() and not overwrite:
         raise FileExistsError(
             errno.EEXIST,
             "the output exists; remove it, name another, or allow it to be replaced: --overwrite",
             str(path),
         )
+    if path.is_dir():
+        if not holds:
+            raise IsADirectoryError(errno.EISDIR, "is a folder, and the output is a file; name another", str(path))
+        for entry in sorted(path.iterdir()):
+            if not any(fnmatch(entry.name, pattern) for pattern in holds):
+                raise FileExistsError(
+                    errno.EEXIST, f"is not replaced, since it holds {entry.name!r} as well; name another", str(path)
+                )
+    elif holds and path.exists():
+        raise NotADirectoryError(errno.ENOTDIR, "is a file, and the output is a folder; name another", str(path))
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the output's folder does not exist; create it", str(path.parent))
 
 
 @contextmanager
-def whole(path: Path, overwrite: bool = False) -> Iterator[Path]:
+def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Iterator[Path]:
     """A temporary path beside `path`, for a file or a folder, that becomes `path` when the block ends well.
 
     Otherwise what was written is removed and what was at `path` is untouched. On a full disk the OSError says how much
-    was written and how much is free.
+    was written and how much is free. `overwrite` and `holds` are those of `check_output`.
     """
-    check_output(path, overwrite)
+    check_output(path, overwrite, holds)
     path = path.absolute()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -3,6 +3,7 @@
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from elmo.errors import InputError
 from elmo.model.bilm import BiLM
 from elmo.model.scalar_mix import ScalarMix
 from elmo.types import Batch, LstmState
@@ -18,6 +19,11 @@ class Elmo(nn.Module):
         self, bilm: BiLM, n_mixes: int = 1, dropout: float = 0.5, layer_norm: bool = False, frozen: bool = True
     ) -> None:
         super().__init__()
+        if not frozen and not any(True for _ in bilm.parameters()):
+            raise InputError(
+                "the biLM has no weights to train: it was packed for embedding; take"
+                " elmo.formats.load(...).elmo(frozen=False)"
+            )
         self.bilm = bilm.requires_grad_(not frozen)
         n_layers = bilm.config.lstm.n_layers + 1
         self.mixes = nn.ModuleList(ScalarMix(n_layers, layer_norm) for _ in range(n_mixes))

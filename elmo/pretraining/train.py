@@ -86,8 +86,12 @@ class TrainConfig:
     """Prepare batches in another process."""
 
 
+PIECES = 8
+"""Of a small corpus that every stream is given in an epoch, where its lines are short enough."""
 MAY_CHANGE = {
     "output",
+    "train",
+    "heldout",
     "loop",
     "optim",
     "epochs",
@@ -97,7 +101,10 @@ MAY_CHANGE = {
     "accelerator",
     "prefetch",
 }
-"""What a resumed run may set anew: nothing that the order of the data or what is in a checkpoint depends on."""
+"""What a resumed run may set anew: nothing that the order of the data or what is in a checkpoint depends on.
+
+The training files may have moved: that they are the same is seen by their fingerprint.
+"""
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     paths, heldout_paths = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
     checkpoint = newest_checkpoint(folder / "checkpoints")
     _check_output(config, checkpoint, resume or dry_run)
+    _check_heldout(heldout_paths)
     _check_source(config, begun=(folder / "corpus.json").exists())
     fabric = launch(config.accelerator, devices, nodes, config.precision)
     vocabulary, counts = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
@@ -136,11 +144,16 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
         begin_from(language_model, vocabulary, load_model(config.init_from))
     optimizer = build_optimizer(language_model.bilm.parameters(), config.optim, language_model.lm_head.parameters())
     model, optimizer = fabric.setup(language_model, optimizer)
-    reader = _reader_config(config, fabric)
+    reader = _reader_config(config, fabric, counts)
     state = language_model.bilm.initial_state(len(reader.own_streams))
     begin = START
     if checkpoint is not None and resume:
         tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer)
+        if begin.step > plan.steps:
+            raise InputError(
+                f"{checkpoint}: was made after {begin.step:,} steps, and epochs and max_words ask for {plan.steps:,};"
+                " ask for more, or name another --output"
+            )
         state = LstmState(*tensors)
     workers = 1 if config.prefetch else 0
     batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers)
@@ -208,11 +221,21 @@ def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Pol
     return perplexities(fabric.all_reduce(sums, reduce_op="sum"))  # type: ignore[arg-type]
 
 
-def _reader_config(config: TrainConfig, fabric: Fabric) -> ReaderConfig:
+def _reader_config(config: TrainConfig, fabric: Fabric, counts: Counts) -> ReaderConfig:
     return ReaderConfig(
         config.streams, config.window, config.seed, rank=fabric.global_rank, world=fabric.world_size,
-        max_characters=config.model.ids_per_token,
+        max_characters=config.model.ids_per_token, document_characters=piece_characters(counts, config.streams),
     )  # fmt: skip
+
+
+def piece_characters(counts: Counts, streams: int) -> int:
+    """How much of a document a stream is given at once: every stream is to have several pieces of an epoch.
+
+    With fewer pieces than streams some streams would begin the text again while the rest of it is not read by any.
+    """
+    if counts.characters is None:
+        return corpus.MAX_CHARACTERS
+    return max(1, min(corpus.MAX_CHARACTERS, counts.characters // (PIECES * streams)))
 
 
 def _check_numbers(config: TrainConfig) -> None:
@@ -229,12 +252,27 @@ def _check_numbers(config: TrainConfig) -> None:
         "loop.log_steps": loop.log_steps,
         "loop.evaluate_steps": loop.evaluate_steps,
         "loop.checkpoint_steps": loop.checkpoint_steps,
+        "max_words": 1 if config.max_words is None else config.max_words,
+        "evaluate_words": 1 if config.evaluate_words is None else config.evaluate_words,
     }
-    at_least_0 = {"objective.negatives": objective.negatives, "optim.clip_norm": optim.clip_norm, "optim.lr": optim.lr}
+    at_least_0 = {
+        "seed": config.seed,
+        "objective.negatives": objective.negatives,
+        "optim.clip_norm": optim.clip_norm,
+        "optim.lr": optim.lr,
+        "loop.checkpoint_minutes": loop.checkpoint_minutes,
+    }
     for least, numbers in ((1, at_least_1), (0, at_least_0)):
         for name, number in numbers.items():
             if not number >= least:
                 raise InputError(f"{name} is {number}; at least {least} is expected")
+    if not 0 < config.epochs < math.inf:
+        raise InputError(f"epochs is {config.epochs}; a number above 0 is expected")
+    if config.seed >= 2**32:
+        raise InputError(f"seed is {config.seed}; a number below 2**32 is expected")
+    for beta in optim.betas:
+        if not 0 <= beta < 1:
+            raise InputError(f"optim.betas has {beta}; numbers from 0 to below 1 are expected")
     shares = {"objective.dropout": objective.dropout, "objective.reset_probability": objective.reset_probability}
     for name, number in (shares | {"optim.decay": optim.decay}).items():
         if not 0 <= number <= 1:
@@ -243,6 +281,12 @@ def _check_numbers(config: TrainConfig) -> None:
         raise InputError(
             f"streams is {config.streams}; a multiple of the {config.devices * config.nodes} processes is needed"
         )
+
+
+def _check_heldout(paths: list[Path]) -> None:
+    """Refuses, before hours of training, a text that the perplexities cannot be measured on; `lines` refuses others."""
+    if paths and not sum(bool(line.strip()) for path in paths for line in corpus.lines(path)):  # to the last line
+        raise InputError(f"{', '.join(map(str, paths))}: no words in it; give held-out text, one paragraph a line")
 
 
 def _check_source(config: TrainConfig, begun: bool) -> None:
@@ -320,7 +364,10 @@ def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) ->
     record, words = folder / "corpus.json", folder / "vocab.txt"
     fingerprint = corpus.fingerprint(paths)
     if record.exists():
-        stored = json.loads(record.read_text(encoding="utf-8"))
+        try:
+            stored = json.loads(record.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
         if stored["fingerprint"] != fingerprint:
             raise InputError(f"{record}: the training files are not those that were counted; name another --output")
         vocabulary, counts = Vocabulary.load(words), Counts(**stored["counts"])
@@ -347,6 +394,10 @@ def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[
     progress(counts.tokens)
     if counts.tokens == 0:
         raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
+    if given is None and own is None and counts.covered == 0:
+        raise InputError(
+            f"{', '.join(config.train)}: no word occurs {config.min_count} times; lower min_count, or give more text"
+        )
     return initial_vocabulary(own, given or vocabulary, config.init_vocab), counts
 
 

@@ -31,6 +31,7 @@ from elmo.training.disk import write_whole
 
 VERSION = "1"
 RECORD, OCCURRENCES, SENTENCES = "index.json", "occurrences", "sentences"
+FILES = RECORD, f"{OCCURRENCES}.lance", f"{SENTENCES}.lance"
 PART = ".part"
 CHUNK_TOKENS = 16_384
 """Of the sentences that are written at once, at least."""
@@ -103,7 +104,7 @@ def build(
     settings, or LanceDB cannot write (a full disk); OSError where the output exists.
     """
     lancedb = _lancedb()
-    check_output(output, overwrite)
+    check_output(output, overwrite, FILES)
     part = output.with_name(output.name + PART)
     record = _begun(part, record, resume, overwrite)
     left = islice(_limited(map(tuple, sentences), record.limit), record.sentences, None)
@@ -125,7 +126,7 @@ def build(
         raise InputError(f"{', '.join(record.texts)}: no sentence in it; give a text")
     with _writing(part):
         _train(tables, record)
-    with whole(output, overwrite) as temporary:
+    with whole(output, overwrite, FILES) as temporary:
         part.replace(temporary)
     return record
 

@@ -10,6 +10,7 @@ from elmo.report.collect import collect
 from elmo.report.document import Document
 
 INDEX = "index.html"
+FIGURES = ("*.svg",)
 
 
 def write(
@@ -31,7 +32,7 @@ def write(
     folder = None if markdown_file is None else markdown_file.with_name(f"{markdown_file.stem}-figures")
     for each in (file, markdown_file, folder):
         if each is not None and not (each.parent == output and not each.parent.exists()):
-            check_output(each, overwrite)
+            check_output(each, overwrite, FIGURES if each == folder else ())
     document = sections.document(collect(paths), title)
     written: list[Path] = []
     if file is not None:
@@ -62,7 +63,7 @@ def _write_markdown(document: Document, file: Path, folder: Path, overwrite: boo
     """The figures first, so that the page never names one that is not there."""
     text, drawn = markdown.render(document, folder.name)
     if drawn:
-        with whole(folder, overwrite) as temporary:
+        with whole(folder, overwrite, FIGURES) as temporary:
             temporary.mkdir()
             for name, content in drawn.items():
                 (temporary / name).write_bytes(content)

@@ -1,7 +1,7 @@
 """Corpus: many text files -> documents, streamed at constant memory.
 
 - plain text, `.gz` and `.xz`; UTF-8; one paragraph (or sentence) a line, a blank line between documents
-- a document longer than `max_characters` comes in several pieces, cut at line ends; a line longer than that is cut too
+- a document longer than `max_characters` comes in several pieces, cut at line ends; only a huge line is cut itself
 - file order, or an order that depends only on the files and `(seed, epoch)`
 """
 
@@ -151,7 +151,7 @@ def _documents_of(path: Path, file: int, max_characters: int) -> Iterator[Docume
     paragraphs: list[str] = []
     size = number = 0
     is_continuation = False
-    for line in lines(path, max_characters):
+    for line in lines(path):
         line = line.strip()
         if paragraphs and (not line or size + len(line) > max_characters):
             yield Document("\n".join(paragraphs), file, number, is_continuation)

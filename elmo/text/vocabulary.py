@@ -137,6 +137,8 @@ class Counts:
     """Distinct words; a lower bound where the table had to be pruned."""
     covered: int
     """Tokens that are in the vocabulary."""
+    characters: int | None = None
+    """Of all tokens, a lower bound as `types` is; None in the record of a run that did not count them."""
 
 
 def count_vocabulary(
@@ -169,7 +171,8 @@ def count_vocabulary(
     frequent = ((word, count) for word, count in table.items() if count >= min_count and word not in SPECIAL)
     kept = sorted(frequent, key=lambda item: (-item[1], item[0]))[: max_size - len(SPECIAL)]
     vocabulary = Vocabulary(SPECIAL + tuple(word for word, _ in kept))
-    return vocabulary, Counts(tokens, n_sentences, len(table), sum(count for _, count in kept))
+    characters = sum(len(word) * count for word, count in table.items())
+    return vocabulary, Counts(tokens, n_sentences, len(table), sum(count for _, count in kept), characters)
 
 
 def _prune(table: Counter[str], size: int) -> None:
