@@ -203,13 +203,16 @@ def weights_verb(arguments: argparse.Namespace) -> None:
         if path is not None:
             check_output(path, arguments.overwrite)
     config = weights.Config(tuple(arguments.runs))
-    rows = weights.run(config)
-    mean = weights.means(rows)
+    left_out: set[str] = set()
+    rows = weights.run(config, left_out.add)
+    mean, mixes = weights.means(rows), len({(row.run, row.seed, row.place) for row in rows})
     if figure is not None:
         figures.save(figures.layer_weights(mean, arguments.dark), figure, arguments.overwrite)
     if output is not None:
         record.write(output, "weights", weights.VERSION, config, rows)
     print_rows(rows if arguments.json else mean, arguments.json)
+    if left_out and not arguments.json:
+        print(f"left out, since they read one layer and mix nothing: {len(left_out)} of {len(left_out) + mixes} mixes")
 
 
 def _add_queues(probes: Any) -> None:
