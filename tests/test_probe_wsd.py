@@ -1,6 +1,7 @@
 """`elmo probe wsd` on senses that are planted, against a brute force, and killed in the middle."""
 
 import json
+import shutil
 import lzma
 import subprocess
 import sys
@@ -327,7 +328,11 @@ def test_a_killed_run_goes_on_to_the_rows_of_one_that_was_not(data: Path, tmp_pa
     assert (refused.returncode, "--resume" in refused.stderr) == (2, True)
     refused = run(*arguments, "--output", folder, "--resume", "limit=9")
     assert refused.returncode == 2
-    assert f"{CHECKPOINT}: limit was None in the broken run and is 9 now" in refused.stderr
+    assert f"{CHECKPOINT}: limit was None in the broken run and is 9 now; give the same, or give" in refused.stderr
+    assert "--overwrite in the place of --resume" in refused.stderr
+    shutil.copytree(folder, tmp_path / "anew")
+    done = run(*arguments, "--output", tmp_path / "anew", "--overwrite", "limit=9")
+    assert done.returncode == 0, done.stderr
     done = run(*arguments, "--output", folder, "--resume")
     assert done.returncode == 0, done.stderr
     assert (folder / "rows.jsonl").read_bytes() == (tmp_path / "plain" / "rows.jsonl").read_bytes()

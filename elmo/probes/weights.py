@@ -132,8 +132,9 @@ def _arms(root: Path) -> dict[Path, list[Path]]:
 
 def _on_dev(files: Sequence[Path]) -> float:
     """The score of a trial by its first seed."""
+    result, task = _json(files[0]), tasks.find(_task(files[0].parent))
     try:
-        return float(_json(files[0])["dev"][tasks.find(_task(files[0].parent)).METRIC])
+        return float(result["dev"][task.METRIC])
     except (KeyError, TypeError, ValueError) as error:
         raise _no_result(files[0], error) from error
 
