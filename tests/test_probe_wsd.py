@@ -1,8 +1,8 @@
 """`elmo probe wsd` on senses that are planted, against a brute force, and killed in the middle."""
 
 import json
-import shutil
 import lzma
+import shutil
 import subprocess
 import sys
 import time
@@ -395,6 +395,22 @@ def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: 
         assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
     refused = run(*arguments, "--resume")
     assert (refused.returncode, "--resume needs --output" in refused.stderr) == (2, True)
+
+
+def test_data_of_ones_own_need_no_inventory_of_the_recipe(data: Path) -> None:
+    """Nor is a layer chosen on a test set that is not there; what is given is used."""
+    given = ("probe", "wsd", "--data", data, "--model", data / "bilm", "--quiet", "limit=50", "train=train.data.xml")
+    own = (*given, 'tests=["second.data.xml"]')
+    done = run(*own)
+    assert done.returncode == 0, done.stderr
+    assert "chosen" in done.stdout.splitlines()[0]
+    assert "is the best on" not in done.stdout
+    chosen = run(*own, "choose=second", "inventory=inventory.tsv")
+    assert "is the best on second" in chosen.stdout, chosen.stderr
+    assert run(*wsd_command(data), "limit=50", "inventory=none", "choose=none").returncode == 0
+    # The test sets of the recipe go with its inventory.
+    refused = run(*given, "limit=50")
+    assert (refused.returncode, "wsd/senseval2.data.xml.xz: no such file" in refused.stderr) == (2, True)
 
 
 def test_most_frequent_sense_has_the_published_score(shared: Path) -> None:

@@ -22,6 +22,11 @@ from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
 SENSES = DEMO_TEXT.with_name("senses.tsv")
+GOES_WITH = {
+    "pos": {"test": {"train", "dev"}},
+    "wsd": {"inventory": {"train", "tests"}, "choose": {"tests"}},
+}
+"""What of a probe's recipe belongs to its data, and is left out where all of these are given."""
 
 
 def add_verbs(verbs: Any) -> None:
@@ -58,9 +63,12 @@ def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentP
 def values_of(arguments: argparse.Namespace, name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     """Recipe, then flags that were given, then overrides: the later wins."""
     recipe, overrides = recipe_and_overrides(arguments)
+    changes = config.parse_overrides(overrides)
     values = config.load_toml(find_recipe(recipe or name, "probes"))
+    left_out = {key for key, given in GOES_WITH.get(name, {}).items() if given <= set(changes)}
+    values = {key: value for key, value in values.items() if key not in left_out}
     values |= {key: value for key, value in flags.items() if value is not None}
-    return config.merge(values, config.parse_overrides(overrides))
+    return config.merge(values, changes)
 
 
 def print_rows(rows: Sequence[Any], as_json: bool) -> None:
