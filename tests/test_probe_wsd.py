@@ -31,13 +31,10 @@ WEIGHTS = np.array([0.5, 0.5])
 
 
 class Streamed(Written):
-    """Vectors from a function, as a stream; three sentences are read ahead."""
+    """Vectors from a function; three sentences are read ahead."""
 
     n_layers, dim = 2, 2
     words: Any = SimpleNamespace(clear=lambda: None)
-
-    def embed_stream(self, sentences: Any, layers: Any = "all", pool: Any = None) -> Iterator[np.ndarray]:
-        return iter(self.embed(sentences, layers))
 
     def chunks(self, sentences: Iterator[Any]) -> Iterator[list[Any]]:
         while chunk := [sentence for _, sentence in zip(range(3), sentences, strict=False)]:

@@ -1,6 +1,6 @@
 """Probes on an embedder whose vectors are written by hand, so that every answer is known."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,9 @@ class Written(Embedder):
             for sentence in sentences
         ]
 
+    def embed_stream(self, sentences: Any, layers: Any = "all", pool: Any = None) -> Iterator[np.ndarray]:
+        return iter(self.embed(sentences, layers))
+
 
 def occurrence(sense: str, sentence: str, word: str = "bank") -> Occurrence:
     tokens = tuple(sentence.split())
@@ -66,6 +69,14 @@ def test_senses_compare_only_the_same_word() -> None:
     assert rows[1].accuracy == pytest.approx(2 / 3)
 
 
+def test_senses_and_neighbors_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    senses.run(Written(angle), BANKS[:3], lambda done, total: told.append((done, total)))
+    monkeypatch.setattr(neighbors, "CHUNK", 2)
+    neighbors.run_many(Written(angle), TEXT, [(["bank"], 0)], progress=told.append)
+    assert told == [(1, 3), (2, 3), (3, 3), 3, 5]
+
+
 def test_senses_need_occurrences() -> None:
     with pytest.raises(InputError, match="no labelled occurrences"):
         senses.run(Written(lambda token, sentence: [1.0, 0.0]), [])
@@ -94,11 +105,12 @@ def test_shipped_senses_are_enough_and_fair() -> None:
         ("word\tsense\tindex\tsentence\nbank\triver\tx\tthe bank\n", "line 2"),
         ("word\tsense\tindex\tsentence\nbank\triver\t0\tthe bank\n", "token 0 of the sentence is not 'bank'"),
         ("word\tsense\tindex\tsentence\nbank\triver\t9\tthe bank\n", "token 9"),
+        ("word\tsense\tindex\tsentence\nbank\tcafé\t1\tthe bank\n", "line 2 is not UTF-8"),
     ],
 )
 def test_senses_refuse_a_bad_file(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "senses.tsv"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(InputError, match=said) as caught:
         senses.read_occurrences(path)
     assert str(path) in str(caught.value)

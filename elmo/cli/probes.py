@@ -38,6 +38,7 @@ def add_verbs(verbs: Any) -> None:
     add_model(senses)
     senses.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
     senses.add_argument("--json", action="store_true", help="print JSON lines")
+    senses.add_argument("--quiet", action="store_true", help="show no progress")
     wsd = add_probe(probes, "wsd", wsd_verb, "word sense disambiguation by the nearest average of a sense")
     wsd.add_argument("--resume", action="store_true", help="go on with the run in --output, exactly")
     pos = add_probe(probes, "pos", pos_verb, "parts of speech by a linear classifier of each layer")
@@ -100,7 +101,9 @@ def senses_verb(arguments: argparse.Namespace) -> None:
     made = senses.Config(arguments.data, arguments.model)
     folder, occurrences = _output(arguments), senses.read_occurrences(Path(made.data))
     source, began = open_model(made.model), time.monotonic()
-    rows = senses.run(Embedder(source.model.bilm(), vocabulary=source.model.inputs), occurrences)
+    embedder = Embedder(source.model.bilm(), vocabulary=source.model.inputs)
+    with Counter("sentences", arguments.quiet) as counter:
+        rows = senses.run(embedder, occurrences, counter.update)
     if folder is not None:
         record.write(folder, "senses", senses.VERSION, made, rows, source.card(), time.monotonic() - began)
     if arguments.json:
