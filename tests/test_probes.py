@@ -1,17 +1,20 @@
 """Probes on an embedder whose vectors are written by hand, so that every answer is known."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tiny import CONFIG, tiny_model
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.probes import neighbors, senses
 from elmo.probes.senses import Occurrence
+from elmo.tasks.source import Source
 
 SHIPPED = Path(str(resources.files("elmo") / "assets" / "senses.tsv"))
 
@@ -178,3 +181,15 @@ def test_neighbors_refuse_a_place_that_is_not_there(index: int, layer: int, said
 
 def test_occurrences_finds_every_place() -> None:
     assert neighbors.occurrences(TEXT, "bank") == [(0, 1), (2, 0), (4, 0), (4, 2)]
+
+
+# What a record says of the model
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"), [({"dim": 6, "projection_dim": 4}, (6, 4)), ({"dim": 4, "projection_dim": 4}, (4, None))]
+)
+def test_a_card_has_the_size_of_the_model(sizes: dict[str, int], said: tuple[int, int | None]) -> None:
+    model = tiny_model(replace(CONFIG, lstm=replace(CONFIG.lstm, **sizes)))
+    card = Source("tiny", replace(model, card={"words_read": 9, "argv": ["secret"]}), "5e").card()
+    assert card == {"model": "tiny", "sha256": "5e", "words_read": 9, "cells": said[0], "projection_dim": said[1]}
