@@ -163,6 +163,7 @@ def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0] == ["task", "run", "place", "layer", "weight", "gamma", "seeds", "weight", "std"]
     assert lines[4] == ["sst5", "sst-10/both", "input", "0", "0.40", "2.00", "2", "0.14"]
+    assert lines[1][-2:] == ["1", "-"]
     assert len(lines) == 10
     assert figure.read_bytes()[:4] == b"\x89PNG"
     kept, rows = record.read(output)

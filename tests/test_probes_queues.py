@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.cli.arguments import RECIPES
+from elmo.cli.probes import print_rows
 from elmo.errors import InputError
 from elmo.probes import ablate, efficiency, queues, record
 from elmo.probes.efficiency import Point, Score
@@ -55,6 +57,7 @@ def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:
     ]  # fmt: skip
     top = found["layers", "top"]
     assert (top.dev, top.dev_std, top.test) == (76.0, pytest.approx(math.sqrt(2)), 74.0)
+    assert (top.dev_scores, top.test_scores) == ((75.0, 77.0), (74.0, 74.0))
     assert (top.dev_difference, top.test_difference) == (5.0, 3.0)
     assert (found["places", "both"].dev_difference, found["places", "both"].test_difference) == (2.0, -1.0)
     assert found["layers", "none"].dev_difference is None
@@ -174,6 +177,17 @@ def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
     assert (answers["data"].value, answers["data"].at_most) == (pytest.approx(0.1), True)
     assert answers["baseline"].value == pytest.approx(1.0)
     assert len(record.read(tmp_path)[1]) == len(rows)
+    scores = [row for row in rows if isinstance(row, Score)]
+    assert [row.test_scores for row in scores] == [(20.0,), (50.0,), (50.0,), (60.0,)]
+
+
+def test_tables_say_what_one_seed_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [score("none", 0.0001, 20.0), replace(score("elmo", 1.0, None), seeds=(1, 2), dev_std=0.25)]
+    print_rows(rows, as_json=False)
+    head, *lines = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert "scores" not in head
+    assert [line[3] for line in lines] == ["0.0001", "1"]
+    assert [line[6:8] for line in lines] == [["50.00", "-"], ["50.00", "0.25"]]
 
 
 def test_efficiency_plans_the_smallest_part_first() -> None:

@@ -27,6 +27,7 @@ GOES_WITH = {
     "wsd": {"inventory": {"train", "tests"}, "choose": {"tests"}},
 }
 """What of a probe's recipe belongs to its data, and is left out where all of these are given."""
+BY_SEED = {"dev_scores", "test_scores"}
 
 
 def add_verbs(verbs: Any) -> None:
@@ -73,14 +74,25 @@ def values_of(arguments: argparse.Namespace, name: str, flags: Mapping[str, Any]
 
 
 def print_rows(rows: Sequence[Any], as_json: bool) -> None:
-    """Dataclasses of the same kind: as JSON lines, or as a table with their fields as its columns."""
+    """Dataclasses of the same kind: as JSON lines, or as a table with their fields as its columns.
+
+    The table has no room for every seed's scores, which are in the rows.
+    """
     if as_json:
         for row in rows:
             print(json.dumps(vars(row), ensure_ascii=False))
     elif rows:
-        print_table(
-            [name.replace("_", " ") for name in vars(rows[0])], [list(map(_shown, vars(r).values())) for r in rows]
-        )
+        names = [name for name in vars(rows[0]) if name not in BY_SEED]
+        print_table([name.replace("_", " ") for name in names], [[_cell(row, name) for name in names] for row in rows])
+
+
+def _cell(row: Any, name: str) -> str:
+    """A field of a row. One seed has no deviation; a part of the data may be small."""
+    value = getattr(row, name)
+    if name.endswith("_std") and value is not None:
+        count = row.seeds if isinstance(row.seeds, int) else len(row.seeds)
+        return "-" if count == 1 else _shown(value)
+    return f"{value:g}" if name == "fraction" else _shown(value)
 
 
 def _shown(value: Any) -> str:

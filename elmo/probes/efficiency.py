@@ -73,6 +73,9 @@ class Score:
     """Updates of all seeds together."""
     stopped: tuple[str, ...]
     """Why the training of each seed ended: patience, epochs or minutes."""
+    dev_scores: tuple[float, ...] | None = None
+    """By seed, in the order of `seeds`; None in rows of before 2026-11-22."""
+    test_scores: tuple[float, ...] | None = None
     kind: Literal["score"] = "score"
 
 
