@@ -33,7 +33,10 @@ def to_json(config: Any) -> str:
 
 
 def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """Builds `kind` from plain values. Missing keys take their defaults; unknown keys are an error."""
+    """Builds `kind` from plain values. Missing keys take their defaults; unknown keys are an error.
+
+    Where None is allowed the text "none" stands for it: TOML and the command line have no other way to say it.
+    """
     hints = typing.get_type_hints(kind)
     known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in values:
@@ -124,7 +127,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 
 
 def _convert_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and types.NoneType in kinds:
+    if types.NoneType in kinds and value in (None, "none"):
         return None
     rest = [kind for kind in kinds if kind is not types.NoneType]
     errors = []

@@ -274,7 +274,7 @@ def test_neighbors(models, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("[oak]") == 6
     done = run("neighbors", "an oak fell", "--word", "oak", "--text", text, "--model", models / "native", "-k", "2")
-    assert done.stdout.startswith("an [oak] fell\n")
+    assert done.stdout.startswith("oak, by layer 2:\nan [oak] fell\n")
     refused(run("neighbors", "quince", "--text", text, "--model", models / "native"), text, "'quince'", "not occur")
     done = run("neighbors", "an oak", "--word", "elm", "--text", text, "--model", models / "native")
     refused(done, "--word 'elm'", "'an oak'")

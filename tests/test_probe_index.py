@@ -331,14 +331,26 @@ def test_command_answers_as_without_an_index(made: Path, capsys: pytest.CaptureF
         assert [line["similarity"] for line in found] == pytest.approx([line["similarity"] for line in exact], abs=1e-5)
 
 
+def test_command_needs_a_token(made: Path, tmp_path: Path) -> None:
+    done = run("index", made / "text.txt", "--output", tmp_path / "index", "--model", made / "model", "--limit", 0)
+    assert (done.returncode, done.stderr) == (2, "elmo: error: --limit is 0; at least 1 is expected\n")
+
+
 def test_command_shows_static_vectors_beside(made: Path) -> None:
     vectors = made / "vectors.txt"
     vectors.write_text("bank 1 0\nshore 3 1\nloan 1 -0.1\ncat 0 1\n", encoding="utf-8")
     done = run("neighbors", "bank", "--index", made / "index", "-k", 2, "--queries", 1, "--vectors", vectors)
     lines = done.stdout.splitlines()
-    assert lines[:3] == ["bank, by static vectors:", "    loan 0.995, shore 0.949", "He sat by the [bank] ."]
+    assert lines[:2] == ["bank, by static vectors:", "    loan 0.995, shore 0.949"]
+    assert lines[2:4] == ["bank, by layer 2:", "He sat by the [bank] ."]
     assert lines[-1] == "2 more occurrences of 'bank' are not shown (--queries)"
-    assert len(lines) == 6
+    assert len(lines) == 7
+
+
+def test_command_says_where_a_word_has_no_other_occurrence(made: Path) -> None:
+    for where in (("--index", made / "index"), ("--text", made / "text.txt", "--model", made / "model")):
+        done = run("neighbors", "He", *where, "--layer", 0)
+        assert done.stdout.splitlines() == ["He, by layer 0:", "[He] sat by the bank .", "    (no other occurrence)"]
 
 
 @pytest.mark.parametrize(
@@ -350,6 +362,9 @@ def test_command_shows_static_vectors_beside(made: Path) -> None:
         (("bank", "--index", "index", "--layer", "1"), "layer 1 is asked for, and the index has 0, 2"),
         (("a bank", "--word", "bank", "--index", "index", "--model", "default"), "was made with a biLM of sha256"),
         (("bank", "--index", "index", "-k", "0"), "-k is 0"),
+        (("bank", "--index", "index", "--queries", "0"), "--queries is 0; at least 1 is expected"),
+        (("bank", "--text", "text.txt", "--queries", "-1"), "--queries is -1; at least 1 is expected"),
+        (("the bank", "--text", "text.txt"), "'the bank' is a sentence; add --word WORD"),
     ],
 )
 def test_command_refuses_in_one_line(

@@ -158,6 +158,11 @@ def test_files_of_columns(tmp_path: Path) -> None:
     [
         ("a.txt", "", r"a\.txt: no sentence in it"),
         ("a.txt", "the DET\noak\n", r"a\.txt: line 2 has 1 column"),
+        (
+            "a.txt",
+            "the\noak\n",
+            r"a\.txt: the tags are the tokens: token_column=0 and tag_column=-1 are the same column",
+        ),
         ("a.conllu", "1\toak\toak\tNOUN\t_\n", r"a\.conllu: has no tags in this column; .*tags=upos"),
         ("a.conllu", "1\toak\toak\tNOUN\n", r"a\.conllu: line 1 has 4 columns"),
         ("a.conllu", "oak\toak\n", r"a\.conllu: line 1 is 'oak\\toak'"),
@@ -180,8 +185,24 @@ def test_recipe_is_a_configuration() -> None:
     assert from_dict(Config, load_toml(RECIPES / "probes" / "pos.toml")).tags == "xpos"
 
 
-def test_command(tmp_path: Path) -> None:
+def test_data_of_ones_own_are_not_scored_on_the_recipes(tmp_path: Path) -> None:
+    """The folder of the data has the recipe's files, of which a test set would be found."""
+    write_parts(tmp_path)
+    (tmp_path / "pos").mkdir()
+    (tmp_path / "test.conllu").rename(tmp_path / "pos" / "test.conllu")
     write_tiny(tmp_path / "bilm")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('train = "no.conllu"\ndev = "no.conllu"\ntest = "pos/test.conllu"\ntags = "upos"\nepochs = 1\n')
+    given = ("probe", "pos", recipe, "--data", tmp_path, "--model", tmp_path / "bilm", "cache.enabled=false", "--json")
+    own = ("train=train.conllu", "dev=dev.conllu")
+    for more, scored in (((), False), (("test=none",), False), (("test=pos/test.conllu",), True)):
+        done = run(*given, *own, *more)
+        assert done.returncode == 0, done.stderr
+        assert {json.loads(line)["test"] is not None for line in done.stdout.splitlines()} == {scored}
+
+
+def write_parts(folder: Path) -> None:
+    """The planted sentences as files of CoNLL-U."""
     for part, found in PARTS.items():
         lines = (
             "".join(
@@ -190,7 +211,12 @@ def test_command(tmp_path: Path) -> None:
             )
             for each in found
         )
-        (tmp_path / f"{part}.conllu").write_text("\n".join(lines) + "\n")
+        (folder / f"{part}.conllu").write_text("\n".join(lines) + "\n")
+
+
+def test_command(tmp_path: Path) -> None:
+    write_tiny(tmp_path / "bilm")
+    write_parts(tmp_path)
     arguments = (
         "probe", "pos", "train=train.conllu", "dev=dev.conllu", "test=test.conllu", "tags=upos", "epochs=2", "limit=50",
         f"cache.folder={tmp_path / 'cache'}", "--data", tmp_path, "--model", tmp_path / "bilm", "--quiet",

@@ -92,6 +92,41 @@ def test_network_alone_says_its_task(tmp_path: Path) -> None:
     assert {row.task for row in weights.run(weights.Config((str(folder),)))} == {"ner"}
 
 
+def test_a_mix_of_one_layer_is_left_out(queue: Path) -> None:
+    """`inputs.layers=top` keeps one weight, which is not that of layer 0."""
+    top = write_run(queue / "sst-9" / "top", "sst5", {1: {"input": mix([1.0], 0.5), "output": mix([1.0], 2.0)}})
+    left_out: list[str] = []
+    rows = weights.run(weights.Config((str(queue),)), left_out.append)
+    assert {row.run for row in rows} == {"sst-9/input", "sst-10/both"}
+    assert left_out == ["sst-9/top, seed 1, input", "sst-9/top, seed 1, output"]
+    done = run("probe", "weights", queue)
+    assert done.stdout.splitlines()[-1].endswith("one layer and mix nothing: 2 of 7 mixes")
+    with pytest.raises(InputError, match="no network with ELMo's layers mixed in it"):
+        weights.run(weights.Config((str(top),)))
+
+
+def test_a_tuned_arm_is_its_best_trial(tmp_path: Path) -> None:
+    """By its first seed, though another seed of it is worse; a trial that is given by itself is shown as it is."""
+    arm = tmp_path / "sst5" / "input"
+    for trial, first in ((1, 40.0), (2, 50.0), (10, 45.0)):
+        mixes = {"input": mix([trial / 100, 1 - trial / 100], 1.0)}
+        write_run(arm / f"trial-{trial}", "sst5", {1: mixes} | ({2: mixes} if trial == 2 else {}))
+        for file in (arm / f"trial-{trial}").glob("seed-*/result.json"):
+            score = first if file.parent.name == "seed-1" else 10.0
+            file.write_text(json.dumps(json.loads(file.read_text()) | {"dev": {"accuracy": score}}))
+
+    def shown(*folders: Path) -> list[tuple[str, int, float]]:
+        rows = weights.run(weights.Config(tuple(map(str, folders))))
+        return [(row.run, row.seed, row.weight) for row in rows if row.layer == 0]
+
+    assert shown(tmp_path) == [("sst5/input", 1, 0.02), ("sst5/input", 2, 0.02)]
+    assert shown(arm) == [("input", 1, 0.02), ("input", 2, 0.02)]
+    assert shown(arm / "trial-10") == [("trial-10", 1, 0.1)]
+    (arm / "trial-1" / "seed-1" / "result.json").write_text('{"seed": 1, "mixes": {}}')
+    with pytest.raises(InputError, match=r"trial-1/seed-1/result.json: not the result of a trained task"):
+        shown(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -100,7 +135,7 @@ def test_network_alone_says_its_task(tmp_path: Path) -> None:
         ('{"seed": 1}', "not the result of a trained task"),
         ('{"seed": 1, "mixes": {"input": {"weights": ["a"], "gamma": 1}}}', "not the result of a trained task"),
         ('{"seed": 1, "mixes": {"middle": {"weights": [1], "gamma": 1}}}', "has a mix at middle"),
-        ('{"seed": 1, "mixes": {}}', "no network with ELMo in it"),
+        ('{"seed": 1, "mixes": {}}', "no network with ELMo's layers mixed"),
     ],
 )
 def test_bad_result_is_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -115,7 +150,7 @@ def test_bad_result_is_one_line(tmp_path: Path, text: str, said: str) -> None:
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         weights.run(weights.Config((str(tmp_path / "missing"),)))
-    with pytest.raises(InputError, match="no network with ELMo"):
+    with pytest.raises(InputError, match="no network with ELMo's layers"):
         weights.run(weights.Config((str(tmp_path),)))
     with pytest.raises(InputError, match="no run was named"):
         weights.run(weights.Config(()))
@@ -128,6 +163,7 @@ def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0] == ["task", "run", "place", "layer", "weight", "gamma", "seeds", "weight", "std"]
     assert lines[4] == ["sst5", "sst-10/both", "input", "0", "0.40", "2.00", "2", "0.14"]
+    assert lines[1][-2:] == ["1", "-"]
     assert len(lines) == 10
     assert figure.read_bytes()[:4] == b"\x89PNG"
     kept, rows = record.read(output)

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import shutil
 import subprocess
 import sys
 import time
@@ -30,13 +31,10 @@ WEIGHTS = np.array([0.5, 0.5])
 
 
 class Streamed(Written):
-    """Vectors from a function, as a stream; three sentences are read ahead."""
+    """Vectors from a function; three sentences are read ahead."""
 
     n_layers, dim = 2, 2
     words: Any = SimpleNamespace(clear=lambda: None)
-
-    def embed_stream(self, sentences: Any, layers: Any = "all", pool: Any = None) -> Iterator[np.ndarray]:
-        return iter(self.embed(sentences, layers))
 
     def chunks(self, sentences: Iterator[Any]) -> Iterator[list[Any]]:
         while chunk := [sentence for _, sentence in zip(range(3), sentences, strict=False)]:
@@ -327,7 +325,11 @@ def test_a_killed_run_goes_on_to_the_rows_of_one_that_was_not(data: Path, tmp_pa
     assert (refused.returncode, "--resume" in refused.stderr) == (2, True)
     refused = run(*arguments, "--output", folder, "--resume", "limit=9")
     assert refused.returncode == 2
-    assert f"{CHECKPOINT}: limit was None in the broken run and is 9 now" in refused.stderr
+    assert f"{CHECKPOINT}: limit was None in the broken run and is 9 now; give the same, or give" in refused.stderr
+    assert "--overwrite in the place of --resume" in refused.stderr
+    shutil.copytree(folder, tmp_path / "anew")
+    done = run(*arguments, "--output", tmp_path / "anew", "--overwrite", "limit=9")
+    assert done.returncode == 0, done.stderr
     done = run(*arguments, "--output", folder, "--resume")
     assert done.returncode == 0, done.stderr
     assert (folder / "rows.jsonl").read_bytes() == (tmp_path / "plain" / "rows.jsonl").read_bytes()
@@ -390,6 +392,22 @@ def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: 
         assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
     refused = run(*arguments, "--resume")
     assert (refused.returncode, "--resume needs --output" in refused.stderr) == (2, True)
+
+
+def test_data_of_ones_own_need_no_inventory_of_the_recipe(data: Path) -> None:
+    """Nor is a layer chosen on a test set that is not there; what is given is used."""
+    given = ("probe", "wsd", "--data", data, "--model", data / "bilm", "--quiet", "limit=50", "train=train.data.xml")
+    own = (*given, 'tests=["second.data.xml"]')
+    done = run(*own)
+    assert done.returncode == 0, done.stderr
+    assert "chosen" in done.stdout.splitlines()[0]
+    assert "is the best on" not in done.stdout
+    chosen = run(*own, "choose=second", "inventory=inventory.tsv")
+    assert "is the best on second" in chosen.stdout, chosen.stderr
+    assert run(*wsd_command(data), "limit=50", "inventory=none", "choose=none").returncode == 0
+    # The test sets of the recipe go with its inventory.
+    refused = run(*given, "limit=50")
+    assert (refused.returncode, "wsd/senseval2.data.xml.xz: no such file" in refused.stderr) == (2, True)
 
 
 def test_most_frequent_sense_has_the_published_score(shared: Path) -> None:

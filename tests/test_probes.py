@@ -1,17 +1,20 @@
 """Probes on an embedder whose vectors are written by hand, so that every answer is known."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tiny import CONFIG, tiny_model
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.probes import neighbors, senses
 from elmo.probes.senses import Occurrence
+from elmo.tasks.source import Source
 
 SHIPPED = Path(str(resources.files("elmo") / "assets" / "senses.tsv"))
 
@@ -33,6 +36,9 @@ class Written(Embedder):
             )
             for sentence in sentences
         ]
+
+    def embed_stream(self, sentences: Any, layers: Any = "all", pool: Any = None) -> Iterator[np.ndarray]:
+        return iter(self.embed(sentences, layers))
 
 
 def occurrence(sense: str, sentence: str, word: str = "bank") -> Occurrence:
@@ -66,6 +72,14 @@ def test_senses_compare_only_the_same_word() -> None:
     assert rows[1].accuracy == pytest.approx(2 / 3)
 
 
+def test_senses_and_neighbors_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    senses.run(Written(angle), BANKS[:3], lambda done, total: told.append((done, total)))
+    monkeypatch.setattr(neighbors, "CHUNK", 2)
+    neighbors.run_many(Written(angle), TEXT, [(["bank"], 0)], progress=told.append)
+    assert told == [(1, 3), (2, 3), (3, 3), 3, 5]
+
+
 def test_senses_need_occurrences() -> None:
     with pytest.raises(InputError, match="no labelled occurrences"):
         senses.run(Written(lambda token, sentence: [1.0, 0.0]), [])
@@ -94,11 +108,12 @@ def test_shipped_senses_are_enough_and_fair() -> None:
         ("word\tsense\tindex\tsentence\nbank\triver\tx\tthe bank\n", "line 2"),
         ("word\tsense\tindex\tsentence\nbank\triver\t0\tthe bank\n", "token 0 of the sentence is not 'bank'"),
         ("word\tsense\tindex\tsentence\nbank\triver\t9\tthe bank\n", "token 9"),
+        ("word\tsense\tindex\tsentence\nbank\tcafé\t1\tthe bank\n", "line 2 is not UTF-8"),
     ],
 )
 def test_senses_refuse_a_bad_file(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "senses.tsv"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(InputError, match=said) as caught:
         senses.read_occurrences(path)
     assert str(path) in str(caught.value)
@@ -166,3 +181,15 @@ def test_neighbors_refuse_a_place_that_is_not_there(index: int, layer: int, said
 
 def test_occurrences_finds_every_place() -> None:
     assert neighbors.occurrences(TEXT, "bank") == [(0, 1), (2, 0), (4, 0), (4, 2)]
+
+
+# What a record says of the model
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"), [({"dim": 6, "projection_dim": 4}, (6, 4)), ({"dim": 4, "projection_dim": 4}, (4, None))]
+)
+def test_a_card_has_the_size_of_the_model(sizes: dict[str, int], said: tuple[int, int | None]) -> None:
+    model = tiny_model(replace(CONFIG, lstm=replace(CONFIG.lstm, **sizes)))
+    card = Source("tiny", replace(model, card={"words_read": 9, "argv": ["secret"]}), "5e").card()
+    assert card == {"model": "tiny", "sha256": "5e", "words_read": 9, "cells": said[0], "projection_dim": said[1]}

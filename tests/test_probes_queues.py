@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.cli.arguments import RECIPES
+from elmo.cli.probes import print_rows
 from elmo.errors import InputError
 from elmo.probes import ablate, efficiency, queues, record
 from elmo.probes.efficiency import Point, Score
@@ -55,6 +57,7 @@ def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:
     ]  # fmt: skip
     top = found["layers", "top"]
     assert (top.dev, top.dev_std, top.test) == (76.0, pytest.approx(math.sqrt(2)), 74.0)
+    assert (top.dev_scores, top.test_scores) == ((75.0, 77.0), (74.0, 74.0))
     assert (top.dev_difference, top.test_difference) == (5.0, 3.0)
     assert (found["places", "both"].dev_difference, found["places", "both"].test_difference) == (2.0, -1.0)
     assert found["layers", "none"].dev_difference is None
@@ -103,6 +106,7 @@ def test_answers_are_those_of_the_paper() -> None:
     updates, data, baseline = efficiency.answers(scores, points)
     assert updates.value == pytest.approx(150 / 200)
     assert updates.text == "ELMo reaches the baseline's best score after 75 % of its updates"
+    assert (updates.reached, updates.seeds, updates.std) == (1, 1, None)
     assert data.value == pytest.approx(10**-0.5)
     assert data.text == "With 31.6 % of the data ELMo scores what the baseline does with 100 %"
     assert baseline.value == pytest.approx(0.1)
@@ -117,6 +121,8 @@ def test_answers_say_what_was_not_reached_and_what_was_at_once() -> None:
     late = [point("elmo", 100, 50.0), point("elmo", 100, 50.0, seed=2)]
     found = list(efficiency.answers([*scores, *never], [*points, *late]))
     assert [answer.value for answer in found] == [None, None, pytest.approx(0.1)]
+    assert found[0].text == "ELMo does not reach the baseline's best score, with 0 of 2 seeds"
+    assert (found[0].reached, found[0].seeds, found[0].std) == (0, 2, None)
     assert found[1].text == "With 100 % of the data ELMo does not score what the baseline does with 100 %"
     assert found[2].at_most
     early = [point("elmo", 50, 61.0), point("elmo", 100, 50.0, seed=2)]
@@ -124,6 +130,38 @@ def test_answers_say_what_was_not_reached_and_what_was_at_once() -> None:
         "ELMo reaches the baseline's best score after at most 50 % of its updates, with 1 of 2 seeds"
     )
     assert list(efficiency.answers(scores, points)) == []
+
+
+def test_updates_are_the_mean_of_the_seeds_that_reached_the_score() -> None:
+    scores = [score("none", 1.0, None), score("elmo", 1.0, None)]
+    points = [point("none", 100, 50.0, seed) for seed in (1, 2, 3)]
+    points += [
+        point("elmo", 20, 40.0, 1), point("elmo", 40, 60.0, 1), point("elmo", 40, 30.0, 2), point("elmo", 60, 70.0, 2),
+        point("elmo", 90, 49.0, 3),
+    ]  # fmt: skip
+    (updates,) = efficiency.answers(scores, points)
+    assert (updates.value, updates.reached, updates.seeds) == (pytest.approx(0.4), 2, 3)
+    assert updates.std == pytest.approx(0.1 * math.sqrt(2))
+    assert updates.text == (
+        "ELMo reaches the baseline's best score after 40 % of its updates (std 14.1 %), with 2 of 3 seeds"
+    )
+
+
+def test_nothing_is_said_of_updates_before_the_largest_part_is_done(tmp_path: Path) -> None:
+    """Nor while one of the arms has none of the other's seeds there."""
+    config = efficiency.Config(str(tmp_path), ("srl",), (0.01, 0.1, 1.0))
+    for arm, fraction, dev in (("none", 0.01, 30.0), ("elmo", 0.01, 45.0), ("none", 0.1, 40.0), ("elmo", 0.1, 50.0)):
+        plant(tmp_path / "srl" / f"{arm}-{fraction:g}", "srl", dev, dev, curve=((10, dev),))
+    plan = efficiency.plan(config)
+
+    def asked() -> list[str]:
+        return [row.question for row in efficiency.write(config, plan) if isinstance(row, efficiency.Answer)]
+
+    assert asked() == ["data", "baseline"]
+    plant(tmp_path / "srl" / "none-1", "srl", 60.0, 60.0, curve=((10, 60.0),))
+    assert asked() == ["baseline"]
+    plant(tmp_path / "srl" / "elmo-1", "srl", 70.0, 70.0, curve=((10, 70.0),))
+    assert asked() == ["updates", "data", "baseline"]
 
 
 def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
@@ -139,6 +177,17 @@ def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
     assert (answers["data"].value, answers["data"].at_most) == (pytest.approx(0.1), True)
     assert answers["baseline"].value == pytest.approx(1.0)
     assert len(record.read(tmp_path)[1]) == len(rows)
+    scores = [row for row in rows if isinstance(row, Score)]
+    assert [row.test_scores for row in scores] == [(20.0,), (50.0,), (50.0,), (60.0,)]
+
+
+def test_tables_say_what_one_seed_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [score("none", 0.0001, 20.0), replace(score("elmo", 1.0, None), seeds=(1, 2), dev_std=0.25)]
+    print_rows(rows, as_json=False)
+    head, *lines = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert "scores" not in head
+    assert [line[3] for line in lines] == ["0.0001", "1"]
+    assert [line[6:8] for line in lines] == [["50.00", "-"], ["50.00", "0.25"]]
 
 
 def test_efficiency_plans_the_smallest_part_first() -> None:

@@ -44,13 +44,16 @@ def add_verbs(verbs: Any) -> None:
     index.add_argument("--pretokenized", action="store_true", help="a sentence a line, tokens between white space")
     index.add_argument("--resume", action="store_true", help="go on with a build that was broken")
     index.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
-    index.add_argument("--quiet", action="store_true", help="show no progress")
+    for parser in (neighbors, index):
+        parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def index_verb(arguments: argparse.Namespace) -> None:
     from elmo.probes import index
     from elmo.text import corpus
 
+    if arguments.limit is not None and arguments.limit < 1:
+        raise InputError(f"--limit is {arguments.limit}; at least 1 is expected")
     card, embedder = _opened(arguments.model)
     tokenizer = tokenizer_of(embedder.text, arguments.pretokenized)
     paths = corpus.expand(arguments.text)
@@ -75,14 +78,17 @@ def index_verb(arguments: argparse.Namespace) -> None:
 def neighbors_verb(arguments: argparse.Namespace) -> None:
     from elmo.probes import neighbors
 
-    if arguments.k < 1:
-        raise InputError(f"-k is {arguments.k}; at least 1 is expected")
+    for flag, value in (("-k", arguments.k), ("--queries", arguments.queries)):
+        if value < 1:
+            raise InputError(f"{flag} is {value}; at least 1 is expected")
     if arguments.index is not None and arguments.text is not None:
         raise InputError("--text and --index say where to look; give one of them")
     given = arguments.word.split()
     if arguments.query is not None and arguments.query not in given:
         raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}")
-    queries, found, count = (_in_text if arguments.index is None else _in_index)(arguments, given)
+    if arguments.query is None and len(given) > 1:
+        raise InputError(f"{arguments.word!r} is a sentence; add --word WORD, the word of it that is meant")
+    queries, found, count, layer = (_in_text if arguments.index is None else _in_index)(arguments, given)
     word = arguments.query or arguments.word
     static = []
     if arguments.vectors is not None:
@@ -93,13 +99,14 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
     if static:
         print(f"{word}, by static vectors:")
         print("    " + ", ".join(f"{neighbor.word} {neighbor.similarity:.3f}" for neighbor in static))
-    print_neighbors(queries, found)
+    print(f"{word}, by layer {layer}:")
+    print_neighbors(queries, found, "token" if arguments.any_word else "occurrence")
     if len(queries) < count:
         print(f"{count - len(queries)} more occurrences of {word!r} are not shown (--queries)")
 
 
-def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[Any], list[Any], int]:
-    """Queries, their neighbours, and how many queries there could be: the text is read and compared anew."""
+def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[Any], list[Any], int, int]:
+    """Queries, their neighbours, how many queries there could be, and the layer: the text is compared anew."""
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
     from elmo.probes import neighbors
@@ -115,11 +122,13 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     if not queries:
         raise InputError(f"{text}: {arguments.word!r} does not occur in it; a word is looked up as it is spelled")
     shown = queries[: arguments.queries]
-    same_word = not arguments.any_word
-    return shown, neighbors.run_many(embedder, sentences, shown, arguments.layer, arguments.k, same_word), len(queries)
+    asked = (arguments.layer, arguments.k, not arguments.any_word)
+    with Counter("sentences", arguments.quiet) as counter:
+        found = neighbors.run_many(embedder, sentences, shown, *asked, progress=counter.update)
+    return shown, found, len(queries), arguments.layer % embedder.n_layers
 
 
-def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[Any], list[Any], int]:
+def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[Any], list[Any], int, int]:
     """The same from an index; a model is opened only where a sentence is given, or its name."""
     from elmo.probes import neighbors
     from elmo.probes.index import Index, Query
@@ -142,7 +151,7 @@ def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list
         )
     same_word = not arguments.any_word
     found = [index.nearest(query, layer, arguments.k, same_word, arguments.exact) for query in queries]
-    return [(query.sentence, query.index) for query in queries], found, count
+    return [(query.sentence, query.index) for query in queries], found, count, layer
 
 
 def _opened(name: str) -> tuple[dict[str, Any], Any]:
@@ -167,12 +176,16 @@ def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found:
             print(json.dumps(line, ensure_ascii=False))
 
 
-def print_neighbors(queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]]) -> None:
-    """Every query, its token between brackets, and below it its neighbours."""
+def print_neighbors(
+    queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]], what: str = "occurrence"
+) -> None:
+    """Every query, its token between brackets, and below it its neighbours, or that there is no other of `what`."""
     for (sentence, index), nearest in zip(queries, found, strict=True):
         print(_marked(sentence, index))
         for neighbor in nearest:
             print(f"    {neighbor.similarity:.3f}  {_marked(neighbor.sentence, neighbor.token_index)}")
+        if not nearest:
+            print(f"    (no other {what})")
 
 
 def _marked(sentence: Sequence[str], index: int) -> str:

@@ -22,6 +22,12 @@ from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
 SENSES = DEMO_TEXT.with_name("senses.tsv")
+GOES_WITH = {
+    "pos": {"test": {"train", "dev"}},
+    "wsd": {"inventory": {"train", "tests"}, "choose": {"tests"}},
+}
+"""What of a probe's recipe belongs to its data, and is left out where all of these are given."""
+BY_SEED = {"dev_scores", "test_scores"}
 
 
 def add_verbs(verbs: Any) -> None:
@@ -33,6 +39,7 @@ def add_verbs(verbs: Any) -> None:
     add_model(senses)
     senses.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
     senses.add_argument("--json", action="store_true", help="print JSON lines")
+    senses.add_argument("--quiet", action="store_true", help="show no progress")
     wsd = add_probe(probes, "wsd", wsd_verb, "word sense disambiguation by the nearest average of a sense")
     wsd.add_argument("--resume", action="store_true", help="go on with the run in --output, exactly")
     pos = add_probe(probes, "pos", pos_verb, "parts of speech by a linear classifier of each layer")
@@ -58,20 +65,34 @@ def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentP
 def values_of(arguments: argparse.Namespace, name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     """Recipe, then flags that were given, then overrides: the later wins."""
     recipe, overrides = recipe_and_overrides(arguments)
+    changes = config.parse_overrides(overrides)
     values = config.load_toml(find_recipe(recipe or name, "probes"))
+    left_out = {key for key, given in GOES_WITH.get(name, {}).items() if given <= set(changes)}
+    values = {key: value for key, value in values.items() if key not in left_out}
     values |= {key: value for key, value in flags.items() if value is not None}
-    return config.merge(values, config.parse_overrides(overrides))
+    return config.merge(values, changes)
 
 
 def print_rows(rows: Sequence[Any], as_json: bool) -> None:
-    """Dataclasses of the same kind: as JSON lines, or as a table with their fields as its columns."""
+    """Dataclasses of the same kind: as JSON lines, or as a table with their fields as its columns.
+
+    The table has no room for every seed's scores, which are in the rows.
+    """
     if as_json:
         for row in rows:
             print(json.dumps(vars(row), ensure_ascii=False))
     elif rows:
-        print_table(
-            [name.replace("_", " ") for name in vars(rows[0])], [list(map(_shown, vars(r).values())) for r in rows]
-        )
+        names = [name for name in vars(rows[0]) if name not in BY_SEED]
+        print_table([name.replace("_", " ") for name in names], [[_cell(row, name) for name in names] for row in rows])
+
+
+def _cell(row: Any, name: str) -> str:
+    """A field of a row. One seed has no deviation; a part of the data may be small."""
+    value = getattr(row, name)
+    if name.endswith("_std") and value is not None:
+        count = row.seeds if isinstance(row.seeds, int) else len(row.seeds)
+        return "-" if count == 1 else _shown(value)
+    return f"{value:g}" if name == "fraction" else _shown(value)
 
 
 def _shown(value: Any) -> str:
@@ -92,7 +113,9 @@ def senses_verb(arguments: argparse.Namespace) -> None:
     made = senses.Config(arguments.data, arguments.model)
     folder, occurrences = _output(arguments), senses.read_occurrences(Path(made.data))
     source, began = open_model(made.model), time.monotonic()
-    rows = senses.run(Embedder(source.model.bilm(), vocabulary=source.model.inputs), occurrences)
+    embedder = Embedder(source.model.bilm(), vocabulary=source.model.inputs)
+    with Counter("sentences", arguments.quiet) as counter:
+        rows = senses.run(embedder, occurrences, counter.update)
     if folder is not None:
         record.write(folder, "senses", senses.VERSION, made, rows, source.card(), time.monotonic() - began)
     if arguments.json:
@@ -203,13 +226,16 @@ def weights_verb(arguments: argparse.Namespace) -> None:
         if path is not None:
             check_output(path, arguments.overwrite)
     config = weights.Config(tuple(arguments.runs))
-    rows = weights.run(config)
-    mean = weights.means(rows)
+    left_out: set[str] = set()
+    rows = weights.run(config, left_out.add)
+    mean, mixes = weights.means(rows), len({(row.run, row.seed, row.place) for row in rows})
     if figure is not None:
         figures.save(figures.layer_weights(mean, arguments.dark), figure, arguments.overwrite)
     if output is not None:
         record.write(output, "weights", weights.VERSION, config, rows)
     print_rows(rows if arguments.json else mean, arguments.json)
+    if left_out and not arguments.json:
+        print(f"left out, since they read one layer and mix nothing: {len(left_out)} of {len(left_out) + mixes} mixes")
 
 
 def _add_queues(probes: Any) -> None:

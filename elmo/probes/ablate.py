@@ -101,6 +101,9 @@ class Row:
     dev_difference: float | None = None
     """To the analysis' first arm; None of that one."""
     test_difference: float | None = None
+    dev_scores: tuple[float, ...] | None = None
+    """By seed, in the order of `seeds`; None in rows of before 2026-11-22."""
+    test_scores: tuple[float, ...] | None = None
 
 
 def run(

@@ -73,6 +73,9 @@ class Score:
     """Updates of all seeds together."""
     stopped: tuple[str, ...]
     """Why the training of each seed ended: patience, epochs or minutes."""
+    dev_scores: tuple[float, ...] | None = None
+    """By seed, in the order of `seeds`; None in rows of before 2026-11-22."""
+    test_scores: tuple[float, ...] | None = None
     kind: Literal["score"] = "score"
 
 
@@ -112,6 +115,12 @@ class Answer:
     """The score was reached with the first epoch, or the smallest part, that there is: it may be less."""
     text: str
     """The answer as a sentence."""
+    reached: int | None = None
+    """Of `updates`: the seeds that reached the score, of which `value` is the mean."""
+    seeds: int | None = None
+    """Of `updates`: the seeds that both arms have."""
+    std: float | None = None
+    """Of `updates`: over the seeds that reached it, of the sample; None of fewer than two."""
     kind: Literal["answer"] = "answer"
 
 
@@ -186,10 +195,11 @@ def answers(scores: Sequence[Score], points: Sequence[Point]) -> Iterator[Answer
     if not baseline or not elmo:
         return
     most = max(score.fraction for score in scores)
-    if baseline[-1].fraction == elmo[-1].fraction == most:
-        yield _updates(elmo[-1], points)
-        if len(elmo) > 1:
-            yield _data("data", baseline[-1], elmo)
+    seeds = [{point.seed for point in points if point.arm == arm} for arm in (BASELINE, ELMO)]
+    if both := sorted(set.intersection(*seeds)):  # points are of the largest part of all, which may not be done yet
+        yield _updates(elmo[-1], points, both)
+    if baseline[-1].fraction == elmo[-1].fraction == most and len(elmo) > 1:
+        yield _data("data", baseline[-1], elmo)
     if len(baseline) > 1 and baseline[0].fraction == elmo[0].fraction:
         yield _data("baseline", elmo[0], baseline)
 
@@ -208,9 +218,8 @@ def reached(curve: Sequence[tuple[float, float]], score: float) -> tuple[float |
     return None, False
 
 
-def _updates(score: Score, points: Sequence[Point]) -> Answer:
+def _updates(score: Score, points: Sequence[Point], seeds: Sequence[int]) -> Answer:
     """How soon the runs with ELMo have the best score of those without, seed by seed."""
-    seeds = sorted({p.seed for p in points if p.arm == BASELINE} & {p.seed for p in points if p.arm == ELMO})
     found: list[float] = []
     at_most = False
     for seed in seeds:
@@ -223,12 +232,14 @@ def _updates(score: Score, points: Sequence[Point]) -> Answer:
             found.append(step / next(step for step, dev in curves[BASELINE] if dev == best))
             at_most = at_most or early
     value = statistics.fmean(found) if found else None
+    std = statistics.stdev(found) if len(found) > 1 else None
     if value is None:
         text = "ELMo does not reach the baseline's best score"
     else:
         text = f"ELMo reaches the baseline's best score after {_percent(value, at_most)} of its updates"
-        text += "" if len(found) == len(seeds) else f", with {len(found)} of {len(seeds)} seeds"
-    return Answer(score.recipe, score.task, score.metric, "updates", value, at_most, text)
+        text += "" if std is None else f" (std {_percent(std, False)})"
+    text += "" if len(seeds) == 1 else f", with {len(found)} of {len(seeds)} seeds"
+    return Answer(score.recipe, score.task, score.metric, "updates", value, at_most, text, len(found), len(seeds), std)
 
 
 def _data(question: Literal["data", "baseline"], wanted: Score, scores: Sequence[Score]) -> Answer:

@@ -7,7 +7,7 @@
 - beside it the nearest words by static vectors, which know no context
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -69,12 +69,13 @@ def run_many(
     layer: int = -1,
     k: int = 5,
     same_word: bool = True,
+    progress: Callable[[int], object] | None = None,
 ) -> list[list[Neighbor]]:
     """For every query (a sentence and the place of a token in it) its `k` nearest tokens, nearest first.
 
     `layer` counts from 0 (the word without its context); -1 is the top. With `same_word` only occurrences of the
     query's word are candidates. The query itself (the same sentence and place) is never one. Ties keep the order of
-    the text, which is read once, whatever the number of queries.
+    the text, which is read once, whatever the number of queries. `progress` is told the sentences so far.
     """
     vectors_of_queries = targets(embedder, queries, layer)
     words = {sentence[index] for sentence, index in queries} if same_word else None
@@ -95,6 +96,8 @@ def run_many(
             found += [Neighbor(float(row[i]), *places[i]) for i in nearest]
             found.sort(key=lambda neighbor: -neighbor.similarity)
             del found[k:]
+        if progress is not None:
+            progress(chunk[-1][0] + 1)
     return best
 
 

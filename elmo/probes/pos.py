@@ -126,6 +126,11 @@ def read_tagged(path: Path, config: Config) -> list[Tagged]:
             read_conll(path, column, tag_column=None) for column in (config.token_column, config.tag_column)
         )
         found = [Tagged(one.tokens, other.tokens) for one, other in zip(tokens, tags, strict=True)]
+        if found and all(sentence.tokens == sentence.tags for sentence in found):
+            raise InputError(
+                f"{path}: the tags are the tokens: token_column={config.token_column} and tag_column="
+                f"{config.tag_column} are the same column; choose others, of a file that has both"
+            )
     if not found:
         raise InputError(f"{path}: no sentence in it; give a file of CoNLL-U, or of a token and its tag a line")
     if not any(set(sentence.tags) - {"_"} for sentence in found):

@@ -27,6 +27,12 @@ class Done:
         found = train.summarize(self.results).get(part)
         return (None, None) if found is None else (found[self.task.METRIC]["mean"], found[self.task.METRIC]["std"])
 
+    def by_seed(self, part: str) -> tuple[float, ...] | None:
+        """The scores that `score` is the mean of, in the order of the seeds."""
+        if any(part not in result for result in self.results):
+            return None
+        return tuple(result[part][self.task.METRIC] for result in self.results)
+
     def numbers(self) -> dict[str, Any]:
         """The scores, and how the training went: what the rows of these probes have in common."""
         (dev, dev_std), (test, test_std) = self.score("dev"), self.score("test")
@@ -40,6 +46,8 @@ class Done:
             "seeds": tuple(result["seed"] for result in self.results),
             "steps": sum(result["steps"] for result in self.results),
             "stopped": tuple(result["stopped"] for result in self.results),
+            "dev_scores": self.by_seed("dev"),
+            "test_scores": self.by_seed("test"),
         }
 
 

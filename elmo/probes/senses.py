@@ -5,7 +5,7 @@
 - occurrences as near as the nearest share the decision: a layer that sees no context scores what chance would
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
+from elmo.tasks.readers import numbered_lines
 
 VERSION = "1"
 COLUMNS = ("word", "sense", "index", "sentence")
@@ -54,11 +55,11 @@ class SenseRow:
 
 def read_occurrences(path: Path) -> list[Occurrence]:
     """The labelled occurrences of a TSV file with a header line. `InputError` names the line that does not fit."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if not lines or tuple(lines[0].split("\t")) != COLUMNS:
-        seen = lines[0] if lines else ""
-        raise InputError(f"{path}: the first line is {seen!r}; expected the tab-separated columns {', '.join(COLUMNS)}")
-    return [_occurrence(line, f"{path}, line {number}") for number, line in enumerate(lines[1:], start=2)]
+    lines = numbered_lines(path)
+    _, head = next(lines, (1, ""))
+    if tuple(head.split("\t")) != COLUMNS:
+        raise InputError(f"{path}: the first line is {head!r}; expected the tab-separated columns {', '.join(COLUMNS)}")
+    return [_occurrence(line, f"{path}, line {number}") for number, line in lines]
 
 
 def _occurrence(line: str, where: str) -> Occurrence:
@@ -71,12 +72,22 @@ def _occurrence(line: str, where: str) -> Occurrence:
     return Occurrence(word, sense, index, tokens)
 
 
-def run(embedder: Embedder, occurrences: Sequence[Occurrence]) -> list[SenseRow]:
-    """One row a layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong."""
+def run(
+    embedder: Embedder, occurrences: Sequence[Occurrence], progress: Callable[[int, int], object] | None = None
+) -> list[SenseRow]:
+    """One row a layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong.
+
+    `progress` is told sentences done and in all.
+    """
     if not occurrences:
         raise InputError("no labelled occurrences; give a file with at least two of one word")
-    embedded = embedder.embed([list(occurrence.sentence) for occurrence in occurrences], layers="all")
-    vectors = np.stack([array[:, occurrence.index] for array, occurrence in zip(embedded, occurrences, strict=True)])
+    arrays = embedder.embed_stream([list(occurrence.sentence) for occurrence in occurrences], layers="all")
+    found = []
+    for array, occurrence in zip(arrays, occurrences, strict=True):
+        found.append(array[:, occurrence.index].copy())  # a view would keep the whole sentence
+        if progress is not None:
+            progress(len(found), len(occurrences))
+    vectors = np.stack(found)
     words = np.array([occurrence.word for occurrence in occurrences])
     senses = np.array([occurrence.sense for occurrence in occurrences])
     rows = []

@@ -2,19 +2,22 @@
 
 - reads what `elmo task train` and `elmo task compare` left: `seed-N/result.json` at any depth of the folders
 - a row a layer: its share in the mix (softmax over the layers) and the mix's gamma
-- runs without ELMo have no mix and no row
+- runs without ELMo have no mix and no row; nor has a mix of one layer (`inputs.layers=top`), which mixes nothing
+- of an arm that was tuned there is the trial that is best on dev
 """
 
 import json
 import os
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
+from elmo.tasks import task as tasks
+from elmo.tasks.queue import TRIAL
 from elmo.tasks.train import CONFIG
 from elmo.tasks.trained import RECORD, RESULT
 
@@ -63,19 +66,27 @@ class MeanRow:
     """Of the sample; 0 of one seed."""
 
 
-def run(config: Config) -> list[Row]:
+def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) -> list[Row]:
     """The rows of all runs: by run, place and layer in the order of the names and numbers, then by seed.
 
-    Raises InputError where a folder holds no network that reads ELMo, or a result is damaged.
+    `left_out` is told of every mix of one layer: run, seed and place. Raises InputError where a folder holds no
+    network that mixes layers, or a result is damaged.
     """
     if not config.runs:
         raise InputError("no run was named; give folders of finished runs of elmo task train")
     base = Path(os.path.commonpath([Path(name).resolve() for name in config.runs]))
     rows: set[Row] = set()
     for name in config.runs:
-        found = {row for file in _results(Path(name)) for row in _rows(file, base)}
+        found = {
+            row
+            for arm, files in _arms(Path(name)).items()
+            for file in files
+            for row in _rows(file, _name(arm.resolve(), base), left_out)
+        }
         if not found:
-            raise InputError(f"{name}: no network with ELMo in it; give folders of finished runs of elmo task train")
+            raise InputError(
+                f"{name}: no network with ELMo's layers mixed in it; give folders of finished runs of elmo task train"
+            )
         rows |= found
     return sorted(rows, key=lambda row: (_natural(row.run), PLACES.index(row.place), row.layer, row.seed))
 
@@ -102,30 +113,53 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
-def _results(root: Path) -> Iterator[Path]:
+def _arms(root: Path) -> dict[Path, list[Path]]:
+    """The results of every run below `root`, of an arm's trials (`arm/trial-1` ...) those of the best, as the arm's.
+
+    A trial that is given by itself is a run like any other.
+    """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give folders of finished runs of elmo task train")
-    yield from sorted(root.rglob(RESULT))
+    runs: dict[Path, list[Path]] = {}
+    for file in sorted(root.rglob(RESULT), key=lambda file: _natural(str(file))):
+        runs.setdefault(file.parent.parent, []).append(file)
+    arms: dict[Path, list[list[Path]]] = {}
+    for run, files in runs.items():
+        is_trial = TRIAL.fullmatch(run.name) and root in (run.parent, *run.parent.parents)
+        arms.setdefault(run.parent if is_trial else run, []).append(files)
+    return {arm: tried[0] if len(tried) == 1 else max(tried, key=_on_dev) for arm, tried in arms.items()}
 
 
-def _rows(file: Path, base: Path) -> Iterator[Row]:
+def _on_dev(files: Sequence[Path]) -> float:
+    """The score of a trial by its first seed."""
+    result, task = _json(files[0]), tasks.find(_task(files[0].parent))
+    try:
+        return float(result["dev"][task.METRIC])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _no_result(files[0], error) from error
+
+
+def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[Row]:
     result = _json(file)
-    folder = file.parent
     try:
         mixes, seed = result["mixes"], int(result["seed"])
         unknown = set(mixes) - set(PLACES)
         values = {place: ([float(w) for w in mix["weights"]], float(mix["gamma"])) for place, mix in mixes.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{file}: not the result of a trained task ({error!r}); train it again") from error
+        raise _no_result(file, error) from error
     if unknown:
         raise InputError(f"{file}: has a mix at {', '.join(sorted(unknown))}; input and output are known")
-    if not mixes:
-        return
-    name, task = _name(folder.resolve().parent, base), _task(folder)
-    for place in PLACES:
-        weights, gamma = values.get(place, ([], 0.0))
-        for layer, weight in enumerate(weights):
+    task = _task(file.parent) if values else ""
+    for place, (shares, gamma) in values.items():
+        if len(shares) == 1:
+            left_out(f"{name}, seed {seed}, {place}")
+            continue
+        for layer, weight in enumerate(shares):
             yield Row(task, name, seed, place, layer, weight, gamma)
+
+
+def _no_result(file: Path, error: Exception) -> InputError:
+    return InputError(f"{file}: not the result of a trained task ({error!r}); train it again")
 
 
 def _name(run: Path, base: Path) -> str:

@@ -23,6 +23,7 @@ from elmo.probes.wsd_readers import Instance, Labelled
 from elmo.training.disk import naming
 
 CHECKPOINT = "sums.npz"
+ANEW = "give --overwrite in the place of --resume to begin anew"
 Progress = Callable[[int, int], object]
 
 
@@ -159,15 +160,14 @@ def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S 
             known, words = kept["sums"], kept["words"]
             done, names, old = run["done"], run["words"], run["settings"]
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: damaged ({error}); add --overwrite to begin anew") from error
+        raise InputError(f"{path}: damaged ({error}); {ANEW}") from error
     for name, value in json.loads(json.dumps(settings)).items():
         if old.get(name) != value:
             raise InputError(
-                f"{path}: {name} was {old.get(name)!r} in the broken run and is {value!r} now; give the same, or add"
-                " --overwrite to begin anew"
+                f"{path}: {name} was {old.get(name)!r} in the broken run and is {value!r} now; give the same, or {ANEW}"
             )
     if known.shape != totals.shape:
-        raise InputError(f"{path}: does not fit the corpus and the model; add --overwrite to begin anew")
+        raise InputError(f"{path}: does not fit the corpus and the model; {ANEW}")
     totals[:] = known
     embedder.words.keep(names, words)
     return done

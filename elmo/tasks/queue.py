@@ -1,5 +1,6 @@
 """What a comparison consists of: rows (a task and its data), arms, trials and seeds; and what of it is left to do."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,8 @@ from elmo.tasks import train
 from elmo.tasks.trained import RESULT
 
 ENSEMBLE = "ensemble.json"
+TRIAL = re.compile(r"trial-\d+")
+"""The folder, in its arm's, of one of several settings that an arm is tried with."""
 
 Settings = tuple[str, ...]
 """`section.key=value`."""

@@ -30,9 +30,15 @@ class Source:
     """Of everything that its vectors depend on."""
 
     def card(self) -> dict[str, Any]:
-        """What a result says of the biLM that it was made with: plain JSON values."""
+        """What a result says of the biLM that it was made with: plain JSON values.
+
+        `cells` are those of an LSTM in one direction, `projection_dim` is None where it has no projection: models of
+        other sizes are not to be compared by the words that they read.
+        """
         said = {key: self.model.card[key] for key in ("date", "words_read", "init_from") if key in self.model.card}
-        return {"model": self.name, "sha256": self.sha256, **said}
+        lstm = self.model.config.lstm
+        size = {"cells": lstm.dim, "projection_dim": lstm.projection_dim if lstm.has_projection else None}
+        return {"model": self.name, "sha256": self.sha256, **said, **size}
 
 
 def open_source(config: InputConfig) -> Source | None:

@@ -1,0 +1,28 @@
+"""Plain values -> configurations: what is not tested with the configurations themselves."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from elmo.config import ConfigError, from_dict, parse_overrides
+
+
+@dataclass(frozen=True)
+class Config:
+    """One field a kind of annotation."""
+
+    path: str | None = "a.txt"
+    limit: int | None = 3
+    shares: tuple[float, ...] | None = (0.5,)
+    place: Literal["none", "input"] = "input"
+    name: str = "b"
+
+
+def test_none_leaves_out_what_is_optional() -> None:
+    """Elsewhere it is a text or a choice like any other."""
+    made = from_dict(Config, parse_overrides(["path=none", "limit=none", "shares=none", "place=none", "name=none"]))
+    assert made == Config(None, None, None, "none", "none")
+    assert from_dict(Config, {"path": "./none"}).path == "./none"
+    with pytest.raises(ConfigError, match=r"limit is 'null'; int is expected"):
+        from_dict(Config, parse_overrides(["limit=null"]))
