@@ -489,6 +489,7 @@ def test_claims_that_do_not_hold(tmp_path: Path) -> None:
         ({"value": 1.0, "reached": 1, "seeds": 1, "std": None, "at_most": True}, "undecided"),
         ({"value": 1.5, "reached": 1, "seeds": 1, "std": None, "at_most": True}, "undecided"),
         ({"value": 1.5, "reached": 3, "seeds": 3, "std": 0.2}, "does not hold"),
+        ({"value": 0.5, "reached": None, "seeds": None, "std": None}, "undecided"),
         ({"value": 0.5}, "undecided"),  # of a record that does not say with how many of its three seeds
     ],
 )
@@ -532,19 +533,20 @@ def test_only_models_of_one_size_are_joined(tmp_path: Path) -> None:
     plant_senses(tmp_path / "b", 3_000_000, {"1": 62.0, "2": 64.0}, **sizes)
     plant_senses(tmp_path / "c", 2_000_000, {"1": 70.0, "2": 75.0}, cells=4096, projection_dim=512)
     plant_senses(tmp_path / "d", 2_500_000, {"1": 55.0, "2": 56.0})
+    plant_senses(tmp_path / "e", 1_500_000, {"1": 50.0, "2": 51.0}, cells=512, projection_dim=None)
     (output,) = job.write([tmp_path], tmp_path / "page.html")
     text = output.read_text(encoding="utf-8")
     head, *rows = Page(text).tables[-2]
     assert head[:4] == ["cells / projection", "words read", "1", "2"]
     assert [row[:4] for row in rows] == [
         ["", "2,500,000", "55.00", "56.00"],
+        ["512", "1,500,000", "50.00", "51.00"],
         ["512 / 64", "1,000,000", "60.00", "61.00"],
         ["512 / 64", "3,000,000", "62.00", "64.00"],
         ["4,096 / 512", "2,000,000", "70.00", "75.00"],
     ]
-    assert "layer 1, 512 / 64 60.0, 62.0; " in text
-    assert "layer 1, 4,096 / 512 70.0; " in text
-    assert "layer 1, size unknown 55.0; " in text
+    drawn = "F1 by words read in training, cells / projection 512 / 64 (1,000,000, 3,000,000): layer 1 60.0, 62.0; "
+    assert re.findall("F1 by words read[^;]*; ", text) == [drawn]
 
 
 def test_what_is_shown_is_chosen_on_development_data(tmp_path: Path) -> None:
@@ -641,6 +643,8 @@ WEIGHT = {"task": "snli", "run": "r", "seed": 1, "place": "input", "layer": 0, "
         ("wsd/rows.jsonl", SENSES | {"all": "60"}, 'all is "60" where a number is expected'),
         ("weights/rows.jsonl", {k: v for k, v in WEIGHT.items() if k != "gamma"}, "gamma is missing"),
         ("weights/rows.jsonl", WEIGHT | {"place": "middle"}, 'place is "middle" where "input" or "output" is expected'),
+        ("efficiency/rows.jsonl", {"kind": []}, r"kind is \[\] where text is expected"),
+        ("efficiency/rows.jsonl", {"kind": "answer"}, "recipe is missing"),
         ("run/seed-1/result.json", {}, "seed is missing"),
         ("run/seed-1/result.json", [], r"the value is \[\] where an object is expected"),
         ("run/seed-1/result.json", {"seed": 1, "seconds": 2.0}, "dev is missing"),
@@ -661,6 +665,7 @@ def test_damaged_files_are_named(tmp_path: Path, file: str, values: Any, said: s
     plant(folder / "all" / "run", "srl", 60.0, 59.0)
     plant_probe(folder / "all" / "wsd", "wsd", [SENSES])
     plant_probe(folder / "all" / "weights", "weights", [WEIGHT | {"version": 2}])
+    plant_probe(folder / "all" / "efficiency", "efficiency", [])
     plant_pretraining(folder / "all" / "biLM")
     job.write([folder], tmp_path / "whole.html")
     (folder / "all" / file).write_text(json.dumps(values) + "\n", encoding="utf-8")

@@ -31,10 +31,8 @@ def words_read(probe: Probe) -> int:
 
 
 def size(probe: Probe) -> tuple[int, ...]:
-    """Cells and projection of the probe's model; empty where its card does not have both."""
-    card = _bilm(probe)
-    found = tuple(card[key] for key in ("cells", "projection_dim") if card.get(key) is not None)
-    return found if len(found) == 2 else ()
+    """Cells and projection of the probe's model; without the latter where it has none, empty where it is not known."""
+    return tuple(each for key in ("cells", "projection_dim") if (each := _bilm(probe).get(key)) is not None)
 
 
 def _bilm(probe: Probe) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def _sooner(row: Mapping[str, Any], seeds: int) -> str:
     value, std = row["value"], row.get("std") or 0.0
     if value is None:
         return FAILS
-    if row.get("reached", 1) < row.get("seeds", seeds):
+    if (row.get("reached") or 1) < (row.get("seeds") or seeds):
         return OPEN
     return HOLDS if value + std < 1 else FAILS if value - std > 1 and not row["at_most"] else OPEN
 

@@ -15,7 +15,7 @@ class Point:
     """A model."""
 
     size: tuple[int, ...]
-    """Cells and projection; empty where it is not known."""
+    """As `alike.size` has it."""
     words: int
     sha256: str
     scores: dict[str, float]
@@ -27,8 +27,8 @@ def sections(probes: Sequence[Probe]) -> Iterator[Section]:
     blocks = []
     for kind, (column, what) in BY_LAYER.items():
         known = alike.pretrained([probe for probe in probes if probe.probe == kind])
-        curves = [_points(group, column) for group in alike.groups(known)]
-        points = next((points for points in curves if _is_curve(points)), None)
+        found = [_points(group, column) for group in alike.groups(known)]
+        points = next((points for points in found if _curves(points)), None)
         if points is not None:
             blocks += [_drawn(kind, what, points), _listed(points)]
     if blocks:
@@ -46,9 +46,10 @@ def _points(probes: Sequence[Probe], column: str) -> list[Point]:
     return [found[model] for model in sorted(found)]
 
 
-def _is_curve(points: Sequence[Point]) -> bool:
-    """Whether two models of a size have read different amounts."""
-    return len({(point.size, point.words) for point in points}) > len({point.size for point in points})
+def _curves(points: Sequence[Point]) -> list[list[Point]]:
+    """The models of every size of which there are such as have read different amounts."""
+    sizes = [[point for point in points if point.size == size] for size in dict.fromkeys(p.size for p in points)]
+    return [models for models in sizes if len({point.words for point in models}) > 1]
 
 
 def _rows(points: Sequence[Point]) -> list[str]:
@@ -57,29 +58,31 @@ def _rows(points: Sequence[Point]) -> list[str]:
 
 
 def _drawn(kind: str, what: str, points: Sequence[Point]) -> Figures:
-    sizes = list(dict.fromkeys(point.size for point in points))
+    """A figure a size."""
+    drawings = tuple(_curve(kind, what, models) for models in _curves(points))
+    return Figures(drawings, f"{TITLES[kind]}: {what} against the words that the model was trained on.")
+
+
+def _curve(kind: str, what: str, models: Sequence[Point]) -> Figure:
+    words = [float(model.words) for model in models]
     series = [
-        _series(row, [point for point in points if point.size == size], len(sizes) > 1)
-        for size in sizes
-        for row in _rows(points)
+        figures.Series(
+            f"layer {row}" if row.isdecimal() else row,
+            words,
+            [model.scores[row] for model in models],
+            dashed=not row.isdecimal(),
+        )
+        for row in _rows(models)
     ]
-    words = sorted({point.words for point in points})
+    size = _said(models[0].size)
+    label = "words read in training" + (f", cells / projection {size}" if size else "")
     alt = "; ".join(f"{one.name} " + ", ".join(f"{y:.1f}" for y in one.y) for one in series)
-    ticks = {float(each): f"{each / 1e6:.3g}M" for each in words}
-    figure = Figure(
-        slug(f"growth {kind}"),
-        f"{what} by words read ({', '.join(f'{each:,}' for each in words)}): {alt}",
-        lambda dark: figures.lines(series, "words read in training", what, dark, x_scale="log", x_ticks=ticks),
+    ticks = {each: f"{each / 1e6:.3g}M" for each in words}
+    return Figure(
+        slug(f"growth {kind} {size}"),
+        f"{what} by {label} ({', '.join(f'{model.words:,}' for model in models)}): {alt}",
+        lambda dark: figures.lines(series, label, what, dark, x_scale="log", x_ticks=ticks),
     )
-    return Figures((figure,), f"{TITLES[kind]}: {what} against the words that the model was trained on.")
-
-
-def _series(row: str, points: Sequence[Point], is_named: bool) -> figures.Series:
-    """A row of the models of one size, which is said where there are others."""
-    name = f"layer {row}" if row.isdecimal() else row
-    name += f", {_said(points[0].size) or 'size unknown'}" if is_named else ""
-    scores = [point.scores[row] for point in points]
-    return figures.Series(name, [float(point.words) for point in points], scores, dashed=not row.isdecimal())
 
 
 def _said(size: tuple[int, ...]) -> str:

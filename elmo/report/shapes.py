@@ -49,7 +49,7 @@ MEASURED = {
     **ARM, "dev": float, "dev_std": float, "test": NUMBER, "test_std": NUMBER, "seeds": [float], "steps": float,
     "stopped": [str],
 }  # fmt: skip
-PROBED: Mapping[str, Any] = {
+PROBED: Mapping[str, dict[str, Any]] = {
     "ablate": {**MEASURED, "analysis": str, "dev_difference": NUMBER, "test_difference": NUMBER},
     "pos": {"layer": LAYER, "dev": float, "test?": NUMBER},
     "senses": {"layer": LAYER, "accuracy": float, "occurrences?": float, "by_word?": SCORES},
@@ -59,12 +59,12 @@ PROBED: Mapping[str, Any] = {
     "wsd": {"layer": LAYER, "all": float, "instances?": float},
 }  # fmt: skip
 """Of a row, by the probe; other probes' rows are shown as they are."""
-EFFICIENCY: Mapping[Any, Any] = {
+EFFICIENCY: Mapping[str, dict[str, Any]] = {
     "score": {**MEASURED, "fraction": float, "examples": float},
     "point": {**ARM, "fraction": float, "seed": float, "step": float, "dev": float},
     "answer": {
         "recipe": str, "task": str, "question": str, "text": str, "value": NUMBER, "at_most": bool, "std?": NUMBER,
-        "reached?": float, "seeds?": float,
+        "reached?": NUMBER, "seeds?": NUMBER,
     },
 }  # fmt: skip
 """Of a row of the probe `efficiency`, by its kind."""
@@ -90,7 +90,8 @@ def check(value: Any, shape: Any, where: str) -> None:
 
 def row_shape(probe: str, row: Mapping[str, Any]) -> Any:
     """The shape of a probe's row."""
-    return EFFICIENCY.get(row.get("kind"), object) if probe == "efficiency" else PROBED.get(probe, object)
+    shape = EFFICIENCY.get(str(row.get("kind")), {"kind?": str}) if probe == "efficiency" else PROBED.get(probe, {})
+    return shape | {"test_std": float} if "test_std" in shape and row.get("test") is not None else shape
 
 
 def wrong(value: Any, shape: Any, key: str = "") -> str | None:
