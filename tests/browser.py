@@ -23,6 +23,8 @@ addEventListener("load", () => {
       (each) => each.querySelector("img").currentSrc === each.querySelector("source").srcset),
     broken: [...document.images].filter((image) => !image.naturalWidth).length,
     tables: [...document.querySelectorAll("table")].map((table) => [...table.rows].map(cells)),
+    ends: [...document.querySelectorAll("table")].map(
+      (table) => [...table.rows[0].cells].map((cell) => Math.ceil(cell.getBoundingClientRect().right))),
     scrolled: [...document.querySelectorAll(".scroll")].filter((each) => each.scrollWidth > each.clientWidth).length,
   };
   parent.document.body.textContent = JSON.stringify(seen);

@@ -159,6 +159,29 @@ def plant_layers(folder: Path) -> None:
     record.write(folder / "weights", "weights", "1", NoConfig(), weights, BILM, 1.0)
 
 
+def plant_probe(
+    folder: Path, probe: str, rows: Sequence[dict[str, Any]], config: Any = None, bilm: dict[str, Any] | None = None
+) -> None:
+    """A probe's folder with any rows."""
+    values = {"probe": probe, "version": "1", "config": config or {}, "bilm": bilm, "seconds": 1.0, "machine": MACHINE}
+    write(folder / "probe.json", values)
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def plant_senses(
+    folder: Path, words: int | None, layers: dict[str, float], chosen: str = "", instances: int = 7253,
+    tests: Sequence[str] = ("x/one.xml", "x/two.xml"), limit: int | None = None, **card: Any,
+) -> None:  # fmt: skip
+    """As `elmo probe wsd` leaves it, beside 65 of the most frequent sense; `card` is more of the model's."""
+    rows = [
+        {"layer": name, "all": score, "instances": instances, "chosen": name == chosen}
+        for name, score in (layers | {"mfs": 65.0}).items()
+    ]
+    config = {"train": "x/train.xml", "tests": list(tests), "model": folder.name, "limit": limit, "data": str(folder)}
+    known = {} if words is None else {"words_read": words}
+    plant_probe(folder, "wsd", rows, config, {"model": folder.name, "sha256": folder.name} | known | card)
+
+
 def plant_pretraining(folder: Path) -> None:
     lines: list[dict[str, Any]] = [{"step": 50, "tokens": 50_000, "loss": 7.0, "tokens_per_s": 5000}]
     for step, perplexity in ((1000, 400.0), (2000, 250.0), (4000, 150.0), (8000, 100.0)):

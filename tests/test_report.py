@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 from browser import Browser
 from command import run
-from small_results import LayerRow, NoConfig, plant, plant_ablations, plant_comparisons, plant_everything
+from small_results import (
+    LayerRow,
+    NoConfig,
+    plant,
+    plant_ablations,
+    plant_comparisons,
+    plant_everything,
+    plant_pretraining,
+    plant_probe,
+    plant_senses,
+    recipe_of,
+)
 
 from elmo import config as configs
 from elmo import figures
@@ -41,13 +52,18 @@ class Page(html.parser.HTMLParser):
         self.references: list[str] = []
         self.text = ""
         self.open: list[str] = []
+        self.ids: list[str] = []
+        self.titles: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
         self.references += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
         assert not any(name.startswith("on") for name, _ in attrs)
-        if tag == "table":
+        if tag == "h2":
+            self.titles.append("")
+        elif tag == "table":
             self.tables.append([])
         elif tag == "tr":
             self.tables[-1].append([])
@@ -63,6 +79,8 @@ class Page(html.parser.HTMLParser):
         self.text += data
         if self.open and self.open[-1] in ("td", "th"):
             self.tables[-1][-1][-1] += data
+        elif self.open and self.open[-1] == "h2":
+            self.titles[-1] += data
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +206,9 @@ def test_probes_without_rows_or_with_others(tmp_path: Path) -> None:
     found = written(tmp_path, tmp_path / "empty")
     assert found.text.count("No rows yet.") == 3
     record.write(tmp_path / "other", "ablate", "0", NoConfig(), [LayerRow("1", 2.0, {})])
-    with pytest.raises(InputError, match="other: rows without 'analysis', of another version"):
+    with pytest.raises(
+        InputError, match=r"rows\.jsonl, line 1: recipe is missing; it is damaged or of another version"
+    ):
         written(tmp_path, tmp_path / "other")
 
 
@@ -391,6 +411,8 @@ def test_the_page_in_a_browser(page: Path, tmp_path: Path, chromium: Browser, wi
     assert seen["tables"] == Page(page.read_text(encoding="utf-8")).tables
     if width == 360:
         assert seen["scrolled"] > 0  # tables, in boxes of their own
+    assert seen["tables"][0][0][1] == "here"
+    assert seen["ends"][0][1] <= width  # the verdict is on the screen
     colors = chromium.colors(page, tmp_path, width, dark)
     (background, share), *others = colors
     assert background == ((23, 23, 27) if dark else (255, 255, 255))
@@ -416,17 +438,19 @@ def test_what_is_read_is_json(planted: Path) -> None:
 def test_claims_of_the_paper_are_decided_by_the_numbers(page: Path) -> None:
     claims = {row[0]: row[1:] for row in Page(page.read_text(encoding="utf-8")).tables[0][1:]}
     assert claims["ELMo improves NER, WNUT-17"] == [
-        "Table 1",
         "holds",
         "input 46.00 ± 1.41, none 40.00 ± 1.41, seeds: 2",
+        "Table 1",
+        "results/table/ner-wnut17",
     ]
-    assert claims["ELMo improves SNLI"] == ["Table 1", "holds", "both 76.00, none 70.00"]
-    assert claims["The best layer is above the most frequent sense"] == ["Table 5", "holds", "2: 68.50, mfs: 65.00"]
-    assert claims["Layer 1 knows parts of speech better than layer 2"][2] == "1: 95.50, 2: 94.50"
-    assert claims["ELMo stands best at both places: snli"] == ["Table 3", "holds", "both 83.00, input 82.00"]
-    assert claims["ELMo helps the more, the fewer the examples: srl"][2] == "gain with 1 % 20.00, gain with 100 % 5.00"
-    assert claims["At the input layer 1 weighs most: srl/input"][2] == "1: 0.60, 0: 0.30"
-    assert {row[1] for row in claims.values()} == {"holds"}
+    assert claims["ELMo improves SNLI"][:2] == ["holds", "both 76.00, none 70.00"]
+    best = claims["The best layer is above the most frequent sense"]
+    assert best == ["holds", "2 (chosen): 68.50, mfs: 65.00", "Table 5", "results/layers/wsd"]
+    assert claims["Layer 1 knows parts of speech better than layer 2"][1] == "1: 95.50, 2: 94.50"
+    assert claims["ELMo stands best at both places: snli"][:2] == ["holds", "both 83.00, input 82.00"]
+    assert claims["ELMo helps the more, the fewer the examples: srl"][1] == "gain with 1 % 20.00, gain with 100 % 5.00"
+    assert claims["At the input layer 1 weighs most: srl/input"][1] == "1: 0.60, 0: 0.30"
+    assert {row[0] for row in claims.values()} == {"holds"}
 
 
 def test_a_claim_holds_beyond_the_spread_only() -> None:
@@ -436,15 +460,217 @@ def test_a_claim_holds_beyond_the_spread_only() -> None:
     assert claims.verdict(claims.Score(70.0), claims.Score(70.0)) == "undecided"
 
 
+def claimed(*paths: Path) -> list[tuple[str, ...]]:
+    """The rows of the table of claims."""
+    (section,) = claims.section(collect(paths))
+    assert isinstance(section.blocks[0], Table)
+    return list(section.blocks[0].rows)
+
+
 def test_claims_that_do_not_hold(tmp_path: Path) -> None:
     rows = [LayerRow("1", 62.0, {}), LayerRow("2", 61.0, {}), LayerRow("mfs", 65.0, {})]
     record.write(tmp_path / "wsd", "wsd", "1", NoConfig(), rows, None, 1.0)
     config = efficiency.Config(str(tmp_path / "efficiency"), ("srl",), (0.1, 1.0))
-    for arm, few, many in (("none", 30.0, 60.0), ("elmo", 31.0, 65.0)):
+    for arm, few, many in (("none", 30.0, 60.0), ("elmo", 31.0, 55.0)):
         for fraction, test in ((0.1, few), (1.0, many)):
             plant(tmp_path / "efficiency" / "srl" / f"{arm}-{fraction:g}", "srl", test, test)
     efficiency.write(config, efficiency.plan(config))
-    (section,) = claims.section(collect([tmp_path]))
-    assert isinstance(section.blocks[0], Table)
-    said = [row[2] for row in section.blocks[0].rows]
-    assert said == ["does not hold"] * 4
+    said = [row[1] for row in claimed(tmp_path)]
+    assert said == ["does not hold", "does not hold", "holds", "does not hold"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"value": 0.5, "reached": 3, "seeds": 3, "std": 0.2}, "holds"),
+        ({"value": 0.5, "reached": 1, "seeds": 3, "std": None}, "undecided"),
+        ({"value": 0.9, "reached": 3, "seeds": 3, "std": 0.2}, "undecided"),
+        ({"value": None, "reached": 0, "seeds": 3, "std": None}, "does not hold"),
+        ({"value": 1.0, "reached": 1, "seeds": 1, "std": None, "at_most": True}, "undecided"),
+        ({"value": 1.5, "reached": 1, "seeds": 1, "std": None, "at_most": True}, "undecided"),
+        ({"value": 1.5, "reached": 3, "seeds": 3, "std": 0.2}, "does not hold"),
+        ({"value": 0.5, "reached": None, "seeds": None, "std": None}, "undecided"),
+        ({"value": 0.5}, "undecided"),  # of a record that does not say with how many of its three seeds
+    ],
+)
+def test_fewer_updates_are_needed_only_if_every_seed_needs_fewer(tmp_path: Path, answer: Any, said: str) -> None:
+    named = {"recipe": "srl", "task": "srl", "metric": "f1"}
+    score = {"kind": "score", "arm": "elmo", "fraction": 1.0, "examples": 9, "dev": 1.0, "dev_std": 0.0, "test": None}
+    score |= {"test_std": None, "seeds": [1, 2, 3], "steps": 9, "stopped": ["patience"]}
+    asked = {"kind": "answer", "question": "updates", "at_most": False, "text": "so many"}
+    plant_probe(tmp_path / "probe", "efficiency", [named | score, named | asked | answer])
+    assert [row[:3] for row in claimed(tmp_path)] == [("ELMo needs fewer updates: srl", said, "so many")]
+
+
+# Which results decide
+
+
+def test_a_quick_run_does_not_stand_for_the_real_one(tmp_path: Path) -> None:
+    """Nor one with less to learn from, nor one of a fine-tuned model."""
+    plant_senses(tmp_path / "small", 1_000_000, {"1": 60.0, "2": 62.0})
+    plant_senses(tmp_path / "large", 2_000_000, {"1": 63.0, "2": 66.0})
+    plant_senses(tmp_path / "few", 3_000_000, {"1": 9.0, "2": 8.0}, tests=["x/one.xml"], instances=10)
+    plant_senses(tmp_path / "limited", 3_000_000, {"1": 9.0, "2": 8.0}, limit=50)
+    plant_senses(tmp_path / "tuned", 4_000_000, {"1": 9.0, "2": 8.0}, init_from={"model": "large"})
+    plant_senses(tmp_path / "foreign", None, {"1": 9.0, "2": 8.0})
+    first, *_ = claimed(tmp_path)
+    assert first[1:] == ("holds", "2: 66.00, 1: 63.00", "Table 5", f"{tmp_path.name}/large")
+    assert written(tmp_path, tmp_path).tables[-2] == [
+        ["words read", "1", "2", "mfs"],
+        ["1,000,000", "60.00", "62.00", "65.00"],
+        ["2,000,000", "63.00", "66.00", "65.00"],
+    ]
+
+
+def test_fine_tuned_models_decide_for_want_of_others(tmp_path: Path) -> None:
+    plant_senses(tmp_path / "tuned", 4_000_000, {"1": 64.0, "2": 61.0}, init_from={"model": "large"})
+    assert claimed(tmp_path)[0][1] == "does not hold"
+
+
+def test_only_models_of_one_size_are_joined(tmp_path: Path) -> None:
+    sizes = {"cells": 512, "projection_dim": 64}
+    plant_senses(tmp_path / "a", 1_000_000, {"1": 60.0, "2": 61.0}, **sizes)
+    plant_senses(tmp_path / "b", 3_000_000, {"1": 62.0, "2": 64.0}, **sizes)
+    plant_senses(tmp_path / "c", 2_000_000, {"1": 70.0, "2": 75.0}, cells=4096, projection_dim=512)
+    plant_senses(tmp_path / "d", 2_500_000, {"1": 55.0, "2": 56.0})
+    plant_senses(tmp_path / "e", 1_500_000, {"1": 50.0, "2": 51.0}, cells=512, projection_dim=None)
+    (output,) = job.write([tmp_path], tmp_path / "page.html")
+    text = output.read_text(encoding="utf-8")
+    head, *rows = Page(text).tables[-2]
+    assert head[:4] == ["cells / projection", "words read", "1", "2"]
+    assert [row[:4] for row in rows] == [
+        ["", "2,500,000", "55.00", "56.00"],
+        ["512", "1,500,000", "50.00", "51.00"],
+        ["512 / 64", "1,000,000", "60.00", "61.00"],
+        ["512 / 64", "3,000,000", "62.00", "64.00"],
+        ["4,096 / 512", "2,000,000", "70.00", "75.00"],
+    ]
+    drawn = "F1 by words read in training, cells / projection 512 / 64 (1,000,000, 3,000,000): layer 1 60.0, 62.0; "
+    assert re.findall("F1 by words read[^;]*; ", text) == [drawn]
+
+
+def test_what_is_shown_is_chosen_on_development_data(tmp_path: Path) -> None:
+    """The arm, and the layer; where none was chosen, the best one is called an oracle."""
+    for arm, dev, test in (("none", 70.0, 69.0), ("input", 75.0, 72.0), ("both", 74.0, 73.0)):
+        plant(tmp_path / "runs" / arm, "snli", dev, test, settings=[f"inputs.elmo={arm}"])
+    plant_senses(tmp_path / "wsd", 1_000_000, {"1": 66.0, "2": 67.0}, chosen="1")
+    said = {row[0]: row[2] for row in claimed(tmp_path)}
+    assert said[f"ELMo improves {tmp_path.name}/runs"] == "input 72.00, none 69.00"
+    assert said["The best layer is above the most frequent sense"] == "1 (chosen): 66.00, mfs: 65.00"
+    plant_senses(tmp_path / "wsd", 1_000_000, {"1": 66.0, "2": 67.0})
+    assert {row[0]: row[2] for row in claimed(tmp_path)}["The best layer is above the most frequent sense"] == (
+        "2 (oracle): 67.00, mfs: 65.00"
+    )
+
+
+def test_the_seeds_of_both_sides_are_said(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        plant(tmp_path / "none", "snli", 70.0 + seed, None, seed)
+    plant(tmp_path / "input", "snli", 80.0, None, settings=["inputs.elmo=input"])
+    assert [row[2] for row in claimed(tmp_path)] == ["input 80.00, none 72.00 ± 1.00, seeds: 1 and 3"]
+
+
+def test_a_queue_that_says_its_seeds_has_those_that_are_not_done(tmp_path: Path) -> None:
+    config = ablate.Config(str(tmp_path), ("snli",), seeds=(1, 2, 3))
+    for arm in ("none", "input", "both"):
+        plant(tmp_path / "snli" / arm, "snli", 70.0, None)
+    ablate.write(config, *ablate.plan(config, recipe_of, {}))
+    places = written(tmp_path, tmp_path).tables[1]
+    assert [cell for row in places for cell in row if " of " in cell] == ["1 of 3"] * (len(places) - 1)
+
+
+def test_runs_on_other_parts_of_the_data_are_not_compared(tmp_path: Path) -> None:
+    for limit in ("train_fraction=0.1", "max_train=1000", "train_fraction=1.0"):
+        for arm in ("none", "input"):
+            plant(tmp_path / f"{arm} {limit}", "snli", 70.0, None, settings=[f"inputs.elmo={arm}", limit])
+    plant(tmp_path / "all", "snli", 70.0, None, settings=["inputs.elmo=both"])
+    found = collect([tmp_path]).comparisons
+    train = found[0].runs[0].config["train"].rpartition("/")[2]
+    assert {each.title.partition(", ")[0] for each in found} == {f"snli on {train}"}
+    assert sorted(sorted(run.folder.name for run in each.runs) for each in found) == [
+        ["all", "input train_fraction=1.0", "none train_fraction=1.0"],
+        ["input max_train=1000", "none max_train=1000"],
+        ["input train_fraction=0.1", "none train_fraction=0.1"],
+    ]
+    assert sum(", 10 %, " in each.title for each in found) == sum("1,000 examples" in each.title for each in found) == 1
+
+
+def test_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for place in ("one/results", "two/results", "one/results/a b", "one/results/a-b"):
+        plant_senses(tmp_path / place / "wsd", 1_000_000, {"1": 60.0, "2": 62.0})
+        plant_comparisons(tmp_path / place / "table")
+    found = written(tmp_path, tmp_path / "one" / "results", tmp_path / "two" / "results")
+    titles = [title for title in found.titles if title.startswith("Word senses")]
+    assert titles == [
+        "Word senses, layer by layer: one/results/a b/wsd",
+        "Word senses, layer by layer: one/results/a-b/wsd",
+        "Word senses, layer by layer: one/results/wsd",
+        "Word senses, layer by layer: two/results/wsd",
+    ]
+    assert len(set(found.ids)) == len(found.ids) == len(found.titles)
+    assert [reference for reference in found.references if reference[0] == "#"] == [f"#{each}" for each in found.ids]
+    compared = collect([tmp_path / "one" / "results", tmp_path / "two" / "results"]).comparisons
+    assert len({each.title for each in compared}) == len(compared) == 8
+
+
+def test_accuracies_are_percent(tmp_path: Path) -> None:
+    rows = [{"layer": layer, "accuracy": 0.5 + layer / 10, "occurrences": 122, "by_word": {"bank": 0.25}}
+            for layer in range(3)]  # fmt: skip
+    plant_probe(tmp_path / "senses", "senses", rows)
+    found = written(tmp_path, tmp_path)
+    assert found.tables[0][1:] == [["0", "50.00", "25.00"], ["1", "60.00", "25.00"], ["2", "70.00", "25.00"]]
+    assert "Of every row: occurrences 122." in found.text
+    assert 'alt="accuracy by layer: 0 50.00, 1 60.00, 2 70.00"' in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+# What is damaged
+
+
+SENSES = {"layer": "1", "all": 60.0}
+WEIGHT = {"task": "snli", "run": "r", "seed": 1, "place": "input", "layer": 0, "weight": 0.5, "gamma": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "said"),
+    [
+        ("wsd/probe.json", [], "no object"),
+        ("wsd/probe.json", None, "no object"),
+        ("wsd/probe.json", {"probe": "wsd", "machine": None}, "machine is null where an object is expected"),
+        ("wsd/probe.json", {"probe": "wsd", "config": [1]}, r"config is \[1\] where an object is expected"),
+        ("wsd/rows.jsonl", 3, "rows.jsonl, line 1: no object"),
+        ("wsd/rows.jsonl", {"layer": "1"}, "rows.jsonl, line 1: all is missing"),
+        ("wsd/rows.jsonl", {"all": 60.0}, "layer is missing"),
+        ("wsd/rows.jsonl", SENSES | {"all": "60"}, 'all is "60" where a number is expected'),
+        ("weights/rows.jsonl", {k: v for k, v in WEIGHT.items() if k != "gamma"}, "gamma is missing"),
+        ("weights/rows.jsonl", WEIGHT | {"place": "middle"}, 'place is "middle" where "input" or "output" is expected'),
+        ("efficiency/rows.jsonl", {"kind": []}, r"kind is \[\] where text is expected"),
+        ("efficiency/rows.jsonl", {"kind": "answer"}, "recipe is missing"),
+        ("run/seed-1/result.json", {}, "seed is missing"),
+        ("run/seed-1/result.json", [], r"the value is \[\] where an object is expected"),
+        ("run/seed-1/result.json", {"seed": 1, "seconds": 2.0}, "dev is missing"),
+        ("run/seed-1/result.json", {"seed": 1, "seconds": 2.0, "dev": {}}, "dev.f1 is missing"),
+        ("run/config.json", None, "the value is null where an object is expected"),
+        ("run/config.json", {"task": "parsing"}, 'task is "parsing" where "ner" or'),
+        ("table.json", None, "the value is null where a list is expected"),
+        ("biLM/metrics.jsonl", None, "metrics.jsonl, line 1: the value is null"),
+        ("biLM/train.json", [], "an object is expected"),
+        ("foreign.json", {"text": [], "vocabulary": None, "perplexity": 3.5}, "perplexity is 3.5 where an object"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, file: str, values: Any, said: str) -> None:
+    """Valid JSON of another shape: one line with the file and what is wrong with it."""
+    folder = tmp_path / "results"
+    for arm in ("none", "input"):
+        plant(folder / "all" / "run" / arm, "srl", 60.0, 59.0, settings=[f"inputs.elmo={arm}"])
+    plant(folder / "all" / "run", "srl", 60.0, 59.0)
+    plant_probe(folder / "all" / "wsd", "wsd", [SENSES])
+    plant_probe(folder / "all" / "weights", "weights", [WEIGHT | {"version": 2}])
+    plant_probe(folder / "all" / "efficiency", "efficiency", [])
+    plant_pretraining(folder / "all" / "biLM")
+    job.write([folder], tmp_path / "whole.html")
+    (folder / "all" / file).write_text(json.dumps(values) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=said) as caught:
+        job.write([folder], tmp_path / "page.html")
+    assert Path(file).name in str(caught.value)
+    assert "; " in str(caught.value)
+    assert "\n" not in str(caught.value)

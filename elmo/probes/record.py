@@ -62,4 +62,9 @@ def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         rows = [json.loads(line) for line in (folder / ROWS).read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: no whole record of a probe ({error}); run the probe again") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{folder / RECORD}: no object, so no record of a probe; run the probe again")
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise InputError(f"{folder / ROWS}, line {number}: no object, so no row of a probe; run the probe again")
     return record, rows

@@ -6,6 +6,7 @@ Names are those of the folders below what was given: no other part of a machine'
 import json
 import os
 import re
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -13,6 +14,7 @@ from typing import Any
 
 from elmo.errors import InputError
 from elmo.probes import record
+from elmo.report import shapes
 from elmo.tasks import task as tasks
 from elmo.tasks import train
 from elmo.tasks.queue import ENSEMBLE
@@ -56,10 +58,17 @@ class TaskRun:
     def elmo(self) -> str:
         return self.config["inputs"].get("elmo", "none")
 
+    @property
+    def on_dev(self) -> float:
+        """The mean over the seeds by which one of several runs is chosen."""
+        return statistics.fmean(result["dev"][self.metric] for result in self.results)
+
     def score(self, part: str) -> tuple[float, float] | None:
         """Mean and standard deviation over the seeds; None where that part of the data was not scored."""
-        found = train.summarize(self.results).get(part)
-        return None if found is None else (found[self.metric]["mean"], found[self.metric]["std"])
+        scores = [result[part][self.metric] for result in self.results if part in result]
+        if len(scores) < len(self.results):
+            return None
+        return statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -83,12 +92,12 @@ class Comparison:
         return score
 
     def best_with_elmo(self) -> tuple[TaskRun, TaskRun] | None:
-        """The baseline and the best run with ELMo; None where there is no baseline without ELMo, or nothing with it."""
+        """The baseline and the run with ELMo that is best on dev; None where there is no baseline without ELMo."""
         baseline, *others = self.runs
         with_elmo = [run for run in others if run.elmo != "none"]
         if not self.has_baseline or baseline.elmo != "none" or not with_elmo:
             return None
-        return baseline, max(with_elmo, key=lambda run: self.score(run)[0])
+        return baseline, max(with_elmo, key=lambda run: run.on_dev)
 
 
 @dataclass(frozen=True)
@@ -154,15 +163,16 @@ def collect(paths: Sequence[Path]) -> Results:
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such folder; give folders of results, such as those of elmo task train")
-        root = path.absolute()
+    for root, name in _named([path.absolute() for path in paths]).items():
         if root.is_file():
-            _add_file(results, root, root.name)
+            _add_file(results, root, name)
         for folder, inside, files in os.walk(root):
-            inside[:] = sorted(name for name in inside if name not in SKIPPED and not name.startswith("."))
+            inside[:] = sorted(each for each in inside if each not in SKIPPED and not each.startswith("."))
             if folder in seen:
                 continue
             seen.add(folder)
-            _add_folder(results, runs, Path(folder), root, set(files), inside)
+            below = "/".join((name, *Path(folder).relative_to(root).parts))
+            _add_folder(results, runs, Path(folder), below, set(files), inside)
     _compare(results, _tuned(runs))
     if results == Results():
         named = ", ".join(map(str, paths))
@@ -170,17 +180,26 @@ def collect(paths: Sequence[Path]) -> Results:
     return results
 
 
+def _named(roots: Sequence[Path]) -> dict[Path, str]:
+    """What was given, by its own name; where several have the same, with as much of the path as tells them apart."""
+    found: dict[Path, str] = {}
+    for root in dict.fromkeys(roots):
+        others = [other for other in set(roots) if other != root]
+        lengths = range(1, len(root.parts) + 1)
+        ends = (root.parts[-length:] for length in lengths)
+        found[root] = "/".join(next(end for end in ends if all(other.parts[-len(end) :] != end for other in others)))
+    return found
+
+
 def _add_folder(
-    results: Results, runs: list[TaskRun], folder: Path, root: Path, files: set[str], inside: list[str]
+    results: Results, runs: list[TaskRun], folder: Path, name: str, files: set[str], inside: list[str]
 ) -> None:
     """Adds what a folder is, and takes from `inside` what belongs to it."""
-    name = "/".join((root.name, *folder.relative_to(root).parts))
     if {record.RECORD, record.ROWS} <= files:
-        values, rows = record.read(folder)
-        probe = str(values.get("probe", ""))
-        results.probes.append(Probe(name, probe, values, rows))
-        if probe in QUEUES:
-            runs_of = {row.get("recipe") for row in rows}
+        probe = _probe(name, folder)
+        results.probes.append(probe)
+        if probe.probe in QUEUES:
+            runs_of = {row.get("recipe") for row in probe.rows}
             inside[:] = [each for each in inside if each not in runs_of]
     if {"train.json", "metrics.jsonl"} <= files:
         results.pretrainings.append(_pretraining(name, folder))
@@ -196,6 +215,22 @@ def _add_folder(
         _add_file(results, folder / file, f"{name}/{file}")
 
 
+def _probe(name: str, folder: Path) -> Probe:
+    """The probe. Accuracies that it has as fractions become percent, as all other scores are."""
+    values, rows = record.read(folder)
+    shapes.check(values, shapes.PROBE, str(folder / record.RECORD))
+    probe = values.get("probe", "")
+    for number, row in enumerate(rows, 1):
+        shapes.check(row, shapes.row_shape(probe, row), f"{folder / record.ROWS}, line {number}")
+    if probe == "senses":
+        rows = [row | {"accuracy": 100 * row["accuracy"], "by_word": _percent(row.get("by_word", {}))} for row in rows]
+    return Probe(name, probe, values, rows)
+
+
+def _percent(fractions: Mapping[str, float]) -> dict[str, float]:
+    return {name: 100 * fraction for name, fraction in fractions.items()}
+
+
 def _add_file(results: Results, path: Path, name: str) -> None:
     """Adds a file that a command's output was sent to; other files are none of ours."""
     if path.suffix != ".json" or path.stat().st_size > LARGEST:
@@ -207,22 +242,31 @@ def _add_file(results: Results, path: Path, name: str) -> None:
     if not isinstance(values, dict):
         return
     if {"text", "vocabulary", "perplexity"} <= set(values):
+        shapes.check(values, shapes.PERPLEXITY, str(path))
         results.perplexities.append(Scored(name, values))
     elif {"task", "version", "examples", "members"} <= set(values):
+        shapes.check(values, shapes.EVALUATION, str(path))
         results.evaluations.append(Scored(name, values))
 
 
 def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
     """The run; None where no seed is done, or it is no task's."""
-    config = _read(folder / train.CONFIG)
+    config = shapes.read(folder / train.CONFIG, shapes.RUN)
     files = sorted((folder / seed / RESULT for seed in seeds), key=lambda file: (len(file.parent.name), str(file)))
-    results = [_read(file) for file in files if file.is_file()]
-    if "task" not in config or not results:
+    files = [file for file in files if file.is_file()]
+    if "task" not in config or not files:
         return None
     config.setdefault("inputs", {})
-    summary = _read(folder / train.RESULTS) if (folder / train.RESULTS).is_file() else {}
-    joined = _read(folder / ENSEMBLE) if (folder / ENSEMBLE).is_file() else None
-    return TaskRun(name, folder, config, results, str(summary.get("version", "")), joined)
+    metric = tasks.find(config["task"]).METRIC
+    results = [shapes.read(file, _scored(shapes.RESULT, metric)) for file in files]
+    summary = shapes.read(folder / train.RESULTS, shapes.SUMMARY) if (folder / train.RESULTS).is_file() else {}
+    joined = shapes.read(folder / ENSEMBLE, _scored(shapes.ENSEMBLE, metric)) if (folder / ENSEMBLE).is_file() else None
+    return TaskRun(name, folder, config, results, summary.get("version", ""), joined)
+
+
+def _scored(shape: dict[str, Any], metric: str) -> dict[str, Any]:
+    """The shape of scores in which that number is."""
+    return shape | {part: {metric: float, "*": float} for part in ("dev", "test?")}
 
 
 def _tuned(runs: Sequence[TaskRun]) -> list[TaskRun]:
@@ -243,25 +287,41 @@ def _tuned(runs: Sequence[TaskRun]) -> list[TaskRun]:
 
 def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
     """Puts the runs of a folder that are of one task and its data beside one another."""
-    groups: dict[tuple[object, ...], list[TaskRun]] = {}
+    groups: dict[tuple[Path, str, str], list[TaskRun]] = {}
     for run in runs:
-        data = tuple(run.config.get(part) for part in ("train", "dev", "test"))
-        groups.setdefault((run.folder.parent, run.task, *data), []).append(run)
-    for group in groups.values():
+        groups.setdefault((run.folder.parent, run.task, _data(run)), []).append(run)
+    found = []
+    for (parent, task, _), group in groups.items():
         if len(group) == 1:
             results.runs.extend(group)
             continue
-        parent = group[0].folder.parent
         name = group[0].name.rpartition("/")[0]
         title, order = _table(parent)
         arms = sorted(group, key=lambda run: (*_place(run.folder.name, order), run.elmo != "none", run.name))
         has_baseline = (order[:1] == [arms[0].folder.name]) or (not order and arms[0].elmo == "none")
+        beside = [key[1] for key in groups if key[0] == parent]
+        said = f"{title or task} on {_said(group[0])}" if beside.count(task) > 1 else title or task
         if not title:
-            others = [key for key in groups if key[0] == parent]
-            data = f" on {PurePath(str(group[0].config.get('train'))).name}"
-            title = group[0].task + (data if sum(key[1] == group[0].task for key in others) > 1 else "")
-            title = f"{title}, {name}" if len(others) > 1 else name
-        results.comparisons.append(Comparison(name, title, tuple(arms), has_baseline))
+            said = f"{said}, {name}" if len(beside) > 1 else name
+        found.append(Comparison(name, said, tuple(arms), has_baseline))
+    titles = [each.title for each in found]
+    for each in found:
+        is_double = titles.count(each.title) > 1
+        results.comparisons.append(replace(each, title=f"{each.title}, {each.name}") if is_double else each)
+
+
+def _data(run: TaskRun) -> str:
+    """What tells whether runs of a task learned from the same examples and were scored on the same."""
+    parts = [run.config.get(part) for part in ("train", "dev", "test", "max_train")]
+    return json.dumps([*parts, run.config.get("train_fraction", 1.0)])
+
+
+def _said(run: TaskRun) -> str:
+    """The data that a run learned from."""
+    fraction, most = run.config.get("train_fraction", 1.0), run.config.get("max_train")
+    limits = [f"{100 * fraction:g} %"] if fraction != 1 else []
+    limits += [f"{most:,} examples"] if most is not None else []
+    return ", ".join([PurePath(str(run.config.get("train"))).name, *limits])
 
 
 def _place(arm: str, order: Sequence[str]) -> tuple[int]:
@@ -271,31 +331,26 @@ def _place(arm: str, order: Sequence[str]) -> tuple[int]:
 def _table(folder: Path) -> tuple[str, list[str]]:
     """Title and order of the arms of a row, from the table of `elmo task compare`, where there is one."""
     file = folder.parent / f"{TABLE}.json"
-    rows = _read(file) if file.is_file() else []
-    mine = [row for row in rows if isinstance(row, dict) and row.get("row") == folder.name]
-    return (str(mine[0].get("title", "")) if mine else ""), [str(row.get("arm")) for row in mine]
+    rows = shapes.read(file, shapes.TABLE) if file.is_file() else []
+    mine = [row for row in rows if row.get("row") == folder.name]
+    return (mine[0].get("title", "") if mine else ""), [row.get("arm", "") for row in mine]
 
 
 def _pretraining(name: str, folder: Path) -> Pretraining:
     """The run; the lines of a metrics file that was being written are read as far as they go."""
     points = []
     speeds = []
-    for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+    file = folder / "metrics.jsonl"
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         try:
             point = json.loads(line)
         except ValueError:
             continue
+        shapes.check(point, shapes.POINT, f"{file}, line {number}")
         if "carry_mean" in point:
             points.append(point)
         speeds += [point["tokens_per_s"]] if "tokens_per_s" in point else []
     model = folder / "model" / "config.json"
-    card = _read(model).get("card", {}) if model.is_file() else {}
+    card = shapes.read(model, shapes.MODEL).get("card", {}) if model.is_file() else {}
     speed = float(sorted(speeds)[len(speeds) // 2]) if speeds else None
-    return Pretraining(name, _read(folder / "train.json"), card, points, speed)
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}); remove it, or make the result again") from error
+    return Pretraining(name, shapes.read(folder / "train.json", dict), card, points, speed)

@@ -100,11 +100,6 @@ class Section:
     title: str
     blocks: tuple[Block, ...]
 
-    @property
-    def anchor(self) -> str:
-        """What a link to it names."""
-        return slug(self.title)
-
 
 @dataclass(frozen=True)
 class Document:
@@ -113,6 +108,18 @@ class Document:
     title: str
     intro: tuple[Block, ...]
     sections: tuple[Section, ...]
+
+    def anchors(self) -> list[str]:
+        """What links to the sections name: one of the same letters as another gets a number."""
+        found: list[str] = []
+        for section in self.sections:
+            name = anchor = slug(section.title) or "section"
+            number = 1
+            while anchor in found:
+                number += 1
+                anchor = f"{name}-{number}"
+            found.append(anchor)
+        return found
 
 
 def slug(text: str) -> str:

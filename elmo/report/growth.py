@@ -1,70 +1,95 @@
 """Probes of models that read different amounts of text -> which way their layers go."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from elmo import figures
+from elmo.report import alike
 from elmo.report.collect import Probe
 from elmo.report.document import Figure, Figures, Section, Table, slug, table
 from elmo.report.probing import BY_LAYER, TITLES
 
 
+@dataclass(frozen=True)
+class Point:
+    """A model."""
+
+    size: tuple[int, ...]
+    """As `alike.size` has it."""
+    words: int
+    sha256: str
+    scores: dict[str, float]
+    """Of its layers, their mix and the baselines."""
+
+
 def sections(probes: Sequence[Probe]) -> Iterator[Section]:
-    """One section, with a figure and a table for every kind of probe that was asked of two models or more."""
+    """One section, with a figure and a table for every kind of probe that was asked of two models of a size or more."""
     blocks = []
     for kind, (column, what) in BY_LAYER.items():
-        scores = _scores([probe for probe in probes if probe.probe == kind], column)
-        if len(scores) > 1:
-            blocks += [_drawn(kind, what, scores), _listed(scores)]
+        known = alike.pretrained([probe for probe in probes if probe.probe == kind])
+        found = [_points(group, column) for group in alike.groups(known)]
+        points = next((points for points in found if _curves(points)), None)
+        if points is not None:
+            blocks += [_drawn(kind, what, points), _listed(points)]
     if blocks:
         yield Section("What more text gives", tuple(blocks))
 
 
-def words_read(probe: Probe) -> int:
-    """What the probe's model was trained on; 0 where it is not known."""
-    return int((probe.record.get("bilm") or {}).get("words_read") or 0)
-
-
-def _scores(probes: Sequence[Probe], column: str) -> dict[int, dict[str, float]]:
-    """By the words that the model has read, rising, the score of every row; of several probes the last one's."""
-    found: dict[int, dict[str, float]] = {}
+def _points(probes: Sequence[Probe], column: str) -> list[Point]:
+    """The models by size and words read, rising; of several probes of a model the last one's scores."""
+    found: dict[tuple[tuple[int, ...], int, str], Point] = {}
     for probe in probes:
-        words = words_read(probe)
-        rows = {str(row["layer"]): float(row[column]) for row in probe.rows if row.get(column) is not None}
-        if words and rows:
-            found[words] = rows
-    return dict(sorted(found.items()))
+        scores = {str(row["layer"]): float(row[column]) for row in probe.rows if row.get(column) is not None}
+        model = (alike.size(probe), alike.words_read(probe), str(probe.record["bilm"].get("sha256", "")))
+        if scores:
+            found[model] = Point(*model, scores)
+    return [found[model] for model in sorted(found)]
 
 
-def _rows(scores: dict[int, dict[str, float]]) -> list[str]:
+def _curves(points: Sequence[Point]) -> list[list[Point]]:
+    """The models of every size of which there are such as have read different amounts."""
+    sizes = [[point for point in points if point.size == size] for size in dict.fromkeys(p.size for p in points)]
+    return [models for models in sizes if len({point.words for point in models}) > 1]
+
+
+def _rows(points: Sequence[Point]) -> list[str]:
     """Those that all of the models have."""
-    first, *others = scores.values()
-    return [row for row in first if all(row in other for other in others)]
+    return [row for row in points[0].scores if all(row in point.scores for point in points)]
 
 
-def _drawn(kind: str, what: str, scores: dict[int, dict[str, float]]) -> Figures:
-    words = [float(each) for each in scores]
+def _drawn(kind: str, what: str, points: Sequence[Point]) -> Figures:
+    """A figure a size."""
+    drawings = tuple(_curve(kind, what, models) for models in _curves(points))
+    return Figures(drawings, f"{TITLES[kind]}: {what} against the words that the model was trained on.")
+
+
+def _curve(kind: str, what: str, models: Sequence[Point]) -> Figure:
+    words = [float(model.words) for model in models]
     series = [
         figures.Series(
             f"layer {row}" if row.isdecimal() else row,
             words,
-            [score[row] for score in scores.values()],
+            [model.scores[row] for model in models],
             dashed=not row.isdecimal(),
         )
-        for row in _rows(scores)
+        for row in _rows(models)
     ]
+    size = _said(models[0].size)
+    label = "words read in training" + (f", cells / projection {size}" if size else "")
     alt = "; ".join(f"{one.name} " + ", ".join(f"{y:.1f}" for y in one.y) for one in series)
-    figure = Figure(
-        slug(f"growth {kind}"),
-        f"{what} by words read ({', '.join(f'{each:,}' for each in scores)}): {alt}",
-        lambda dark: figures.lines(series, "words read in training", what, dark, x_scale="log", x_ticks=_ticks(scores)),
+    ticks = {each: f"{each / 1e6:.3g}M" for each in words}
+    return Figure(
+        slug(f"growth {kind} {size}"),
+        f"{what} by {label} ({', '.join(f'{model.words:,}' for model in models)}): {alt}",
+        lambda dark: figures.lines(series, label, what, dark, x_scale="log", x_ticks=ticks),
     )
-    return Figures((figure,), f"{TITLES[kind]}: {what} against the words that the model was trained on.")
 
 
-def _ticks(scores: dict[int, dict[str, float]]) -> dict[float, str]:
-    return {float(words): f"{words / 1e6:.3g}M" for words in scores}
+def _said(size: tuple[int, ...]) -> str:
+    return " / ".join(f"{number:,}" for number in size)
 
 
-def _listed(scores: dict[int, dict[str, float]]) -> Table:
-    rows = _rows(scores)
-    return table(("words read", *rows), [(f"{w:,}", *(f"{s[row]:.2f}" for row in rows)) for w, s in scores.items()])
+def _listed(points: Sequence[Point]) -> Table:
+    rows = _rows(points)
+    cells = [(_said(p.size), f"{p.words:,}", *(f"{p.scores[row]:.2f}" for row in rows)) for p in points]
+    return table(("cells / projection", "words read", *rows), cells)

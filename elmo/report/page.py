@@ -45,7 +45,7 @@ tbody tr:first-child > * { border-top: 0; }
 tbody th { font-weight: 600; vertical-align: top; }
 .number { text-align: right; }
 td.papers { color: var(--soft); font-style: italic; }
-td.long { white-space: normal; min-width: 16rem; overflow-wrap: anywhere; }
+.text { white-space: normal; min-width: 12rem; overflow-wrap: anywhere; }
 figure { margin: 1.25rem 0; }
 .drawings { display: flex; flex-wrap: wrap; gap: 1.5rem 2.5rem; }
 .drawings picture { flex: 0 1 auto; min-width: 0; }
@@ -62,18 +62,20 @@ pre { background: var(--faint); border-radius: 4px; padding: 0.7rem 0.9rem; marg
   h1 { font-size: 1.55rem; }
   section { margin-top: 2rem; padding-top: 1.5rem; }
   th, td { padding-right: 0.75rem; }
+  .text { min-width: 9rem; } /* two columns and a word are on a telephone's screen */
 }
 @media print { details { display: none; } main { max-width: none; } }
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """What the page may load: nothing; and no script may run, whatever a name says."""
-LONG = 60
-"""Letters of a cell that may be broken into lines."""
+LONG = 20
+"""Letters of a cell whose column may be broken into lines, where the page is narrower than the table."""
 
 
 def render(document: Document) -> str:
     """The page. Everything that was read is escaped."""
-    links = "".join(f'<li><a href="#{each.anchor}">{escape(each.title)}</a></li>' for each in document.sections)
+    anchored = list(zip(document.anchors(), document.sections, strict=True))
+    links = "".join(f'<li><a href="#{anchor}">{escape(section.title)}</a></li>' for anchor, section in anchored)
     parts = [
         "<!doctype html>",
         '<html lang="en">',
@@ -89,7 +91,7 @@ def render(document: Document) -> str:
         f"<h1>{escape(document.title)}</h1>",
         *_blocks(document.intro),
         f'<nav aria-label="Sections"><ul>{links}</ul></nav>',
-        *(line for section in document.sections for line in _section(section)),
+        *(line for anchor, section in anchored for line in _section(anchor, section)),
         "</main>",
         "</body>",
         "</html>",
@@ -97,8 +99,8 @@ def render(document: Document) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _section(section: Section) -> Iterator[str]:
-    yield f'<section id="{section.anchor}">'
+def _section(anchor: str, section: Section) -> Iterator[str]:
+    yield f'<section id="{anchor}">'
     yield f"<h2>{escape(section.title)}</h2>"
     yield from _blocks(section.blocks)
     yield "</section>"
@@ -127,37 +129,37 @@ def _blocks(blocks: tuple[Block, ...]) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     """In a box of its own that is scrolled where the page is narrower than the table."""
-    columns = range(len(table.head))
-    classes = [
-        [*(["number"] if table.is_numeric(column) else []), *(["papers"] if table.is_papers(column) else [])]
-        for column in columns
-    ]
+    classes = [_class(table, column) for column in range(len(table.head))]
     yield f'<div class="scroll" role="region" aria-label="{escape(", ".join(table.head))}" tabindex="0"><table>'
-    head = "".join(
-        f'<th scope="col"{_class(kinds)}>{escape(name)}</th>' for name, kinds in zip(table.head, classes, strict=True)
-    )
+    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(table.head, classes, strict=True))
     yield f"<thead><tr>{head}</tr></thead><tbody>"
     for place, row in enumerate(table.rows):
-        cells = [f"<td{_class(kinds, cell)}>{escape(cell)}</td>" for cell, kinds in zip(row, classes, strict=True)]
+        cells = [f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, classes, strict=True)]
         if table.groups:
-            cells[0] = _group(table, place) if table.starts_group(place) else ""
+            cells[0] = _group(table, place, classes[0]) if table.starts_group(place) else ""
         first = ' class="first"' if table.starts_group(place) else ""
         yield f"<tr{first}>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
 
 
-def _group(table: Table, place: int) -> str:
+def _group(table: Table, place: int, kind: str) -> str:
     """The cell that stands once for several rows."""
     size = 1
     while place + size < len(table.rows) and not table.starts_group(place + size):
         size += 1
     span = f' rowspan="{size}"' if size > 1 else ""
-    return f'<th scope="rowgroup"{span}>{escape(table.rows[place][0])}</th>'
+    return f'<th scope="rowgroup"{kind}{span}>{escape(table.rows[place][0])}</th>'
 
 
-def _class(kinds: list[str], cell: str = "") -> str:
-    kinds = [*kinds, "long"] if len(cell) > LONG else kinds
-    return f' class="{" ".join(kinds)}"' if kinds else ""
+def _class(table: Table, column: int) -> str:
+    """The attribute that says what a column holds."""
+    kinds = {
+        "number": table.is_numeric(column),
+        "papers": table.is_papers(column),
+        "text": any(len(row[column]) > LONG for row in table.rows),
+    }
+    names = " ".join(name for name, is_one in kinds.items() if is_one)
+    return f' class="{names}"' if names else ""
 
 
 def _picture(figure: Figure) -> str:

@@ -1,11 +1,11 @@
 """Probes -> sections of a report: those whose rows are known get their tables and figures, others a table of rows."""
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elmo import figures
-from elmo.errors import InputError
 from elmo.probes import weights
 from elmo.report import commands, paper
 from elmo.report.collect import Probe, part_of
@@ -71,19 +71,13 @@ NOTES = {
 
 
 def sections(probes: Sequence[Probe]) -> Iterator[Section]:
-    """A section a probe; where there are several of a kind, their titles have their folders.
-
-    Raises InputError where the rows of a probe have not what its tables need.
-    """
+    """A section a probe; where there are several of a kind, their titles have their folders."""
     kinds = [probe.probe for probe in probes]
     for probe in probes:
         made = {"ablate": _ablations, "efficiency": _efficiency, "weights": _weights}.get(probe.probe, _rows)
         title = TITLES.get(probe.probe, f"Probe {probe.probe}")
         title += f": {probe.name}" if kinds.count(probe.probe) > 1 else ""
-        try:
-            yield Section(title, (*made(probe), _provenance(probe)))
-        except KeyError as error:
-            raise InputError(f"{probe.name}: rows without {error}, of another version; run the probe again") from error
+        yield Section(title, (*made(probe), _provenance(probe)))
 
 
 def cell(value: Any) -> str:
@@ -129,21 +123,29 @@ def _ablations(probe: Probe) -> Iterator[Block]:
     head = ("task", "arm", "dev", "std", "difference", "test", "std", "difference", "seeds", "ended by", "paper's dev")
     for analysis, rows in found.items():
         yield Heading(ANALYSES.get(analysis, analysis))
-        yield table(head, [_ablation(row) for row in rows], groups=True)
+        yield table(head, [_ablation(row, _seeds(probe, row)) for row in rows], groups=True)
     cut = sum("minutes" in row["stopped"] for row in probe.rows)
     limit = f" Ended by the limit of time: {cut} of {len(probe.rows)} arms." if cut else ""
     yield Text(f"Percent; differences are to the first arm of each table. The paper's numbers are {OTHER_DATA}.{limit}")
 
 
-def _ablation(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _ablation(row: Mapping[str, Any], seeds: str) -> tuple[str, ...]:
     """An arm as a row of its analysis' table."""
     spread = [cell(row[f"{part}_std"]) if len(row["seeds"]) > 1 else "" for part in ("dev", "test")]
     numbers = [cell(row["dev"]), spread[0], signed(row["dev_difference"])]
     numbers += [] if row["test"] is None else [cell(row["test"]), spread[1], signed(row["test_difference"])]
     numbers += [""] * (6 - len(numbers))
     published = paper.cell(row["analysis"], row["task"], row["arm"])
-    ended = [str(len(row["seeds"])), ends(row["stopped"])]
-    return (row["recipe"], ARMS.get(str(row["arm"]), str(row["arm"])), *numbers, *ended, published)
+    return (row["recipe"], ARMS.get(str(row["arm"]), str(row["arm"])), *numbers, seeds, ends(row["stopped"]), published)
+
+
+def _seeds(probe: Probe, row: Mapping[str, Any]) -> str:
+    return counted(len(row["seeds"]), (probe.record.get("config") or {}).get("seeds"))
+
+
+def counted(done: int, wanted: Sequence[Any] | None) -> str:
+    """How many seeds are done, of how many where some are not."""
+    return f"{done} of {len(wanted)}" if wanted and done < len(wanted) else str(done)
 
 
 def signed(value: float | None) -> str:
@@ -189,7 +191,7 @@ def _efficiency(probe: Probe) -> Iterator[Block]:
     rows = [
         (
             row["recipe"], f"{100 * row['fraction']:g} %", cell(row["examples"]), _arm(row["arm"]), cell(row["dev"]),
-            cell(row["test"]), str(len(row["seeds"])), cell(row["steps"]), ends(row["stopped"]),
+            cell(row["test"]), _seeds(probe, row), cell(row["steps"]), ends(row["stopped"]),
         )
         for row in sorted(by_kind["score"], key=lambda row: (recipes.index(row["recipe"]), row["fraction"]))
     ]  # fmt: skip
@@ -246,9 +248,8 @@ def _floats(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 def _weights(probe: Probe) -> Iterator[Block]:
     """Figure 2: what the tasks learned to read, and the rows."""
-    needed = {"task", "run", "seed", "place", "layer", "weight", "gamma"}
-    if probe.rows and all(needed <= set(row) for row in probe.rows):
-        means = weights.means([weights.Row(**{name: row[name] for name in needed}) for row in probe.rows])
+    if probe.rows:
+        means = weights.means(weight_rows(probe))
         tasks = ", ".join(dict.fromkeys(f"{row['task']} at the {row['place']}" for row in probe.rows))
         figure = Figure(
             slug(f"{probe.name} weights"),
@@ -257,6 +258,12 @@ def _weights(probe: Probe) -> Iterator[Block]:
         )
         yield Figures((figure,), "Figure 2: the weight of every layer in the mixes that the tasks learned.")
     yield from _table(probe)
+
+
+def weight_rows(probe: Probe) -> list[weights.Row]:
+    """The rows of the probe `weights`; what another version adds is left out."""
+    names = [field.name for field in dataclasses.fields(weights.Row)]
+    return [weights.Row(**{name: row[name] for name in names}) for row in probe.rows]
 
 
 def _rows(probe: Probe) -> Iterator[Block]:
@@ -275,15 +282,29 @@ def _table(probe: Probe) -> Iterator[Block]:
         yield Text("No rows yet.")
         return
     flat = [_flat(row) for row in probe.rows]
-    head = list(dict.fromkeys(name for row in flat for name in row))
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    same = [name for name in names[1:] if _is_same(flat, name)]  # the first column tells the rows apart
+    head = [name for name in names if name not in same]
     rows = [[cell(row[name]) if name in row else "" for name in head] for row in flat[:MOST_ROWS]]
     if probe.probe in ("wsd", "pos") and "layer" in head:
         head.append("paper's")
         for row in rows:
             row.append(paper.cell(probe.probe, arm=row[head.index("layer")]))
-    yield table([name.replace("_", " ") for name in head], rows)
+    yield table([_spoken(name) for name in head], rows)
+    if same:
+        yield Text(f"Of every row: {', '.join(f'{_spoken(name)} {cell(flat[0][name])}' for name in same)}.")
     if len(flat) > MOST_ROWS:
         yield Text(f"{len(flat) - MOST_ROWS:,} more rows are in {probe.name}/rows.jsonl.")
+
+
+def _spoken(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _is_same(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Whether a column has one count or word in all of several rows, so that it may be said once."""
+    first, *others = (row.get(name) for row in rows)
+    return bool(others) and isinstance(first, int | str) and bool(cell(first)) and all(each == first for each in others)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,9 +325,7 @@ def _by_layer(probe: Probe) -> Figures | None:
     column, what = BY_LAYER[probe.probe]
     if probe.probe == "pos":
         column = part_of(probe.rows)
-    scores = {
-        str(row["layer"]): float(row[column]) for row in probe.rows if "layer" in row and row.get(column) is not None
-    }
+    scores = {str(row["layer"]): float(row[column]) for row in probe.rows if row.get(column) is not None}
     layers = {name: score for name, score in scores.items() if name.isdecimal()}
     if len(layers) < 2:
         return None

@@ -110,7 +110,7 @@ def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
             comparison.title, run.folder.name, f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run),
             _seeds(run), gain, reduction, published, f"{_minutes(run):.1f}",
         )  # fmt: skip
-        if run.ensemble is not None:
+        if run.ensemble is not None and part in run.ensemble:
             what = f"{run.folder.name}, {run.ensemble['members']} joined", f"{part} {run.metric}"
             yield (comparison.title, *what, f"{run.ensemble[part][run.metric]:.2f}", *[""] * 6)
 
@@ -126,10 +126,7 @@ def _std(std: float, run: TaskRun) -> str:
 
 
 def _seeds(run: TaskRun) -> str:
-    """How many are done, of how many where some are not."""
-    wanted = run.config.get("seeds") or []
-    done = len(run.results)
-    return str(done) if done >= len(wanted) else f"{done} of {len(wanted)}"
+    return probing.counted(len(run.results), run.config.get("seeds"))
 
 
 def _minutes(run: TaskRun) -> float:
