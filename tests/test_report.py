@@ -362,10 +362,12 @@ def test_a_command_makes_the_run_again(recipe: str, settings: list[str]) -> None
 
 
 def test_what_cannot_be_said_has_no_command() -> None:
-    """A recipe's test data cannot be taken away."""
     values = configs.load_toml(RECIPES / "tasks" / "snli.toml") | {"output": "out"}
     assert commands.of_task(values, (1,), "again") is not None
-    assert commands.of_task(values | {"test": None}, (1,), "again") is None
+    untested = commands.of_task(values | {"test": None}, (1,), "again")
+    assert untested is not None
+    assert "test=none" in untested
+    assert task_config(untested).test is None
     assert commands.of_task(values | {"depth": 3}, (1,), "again") is None
     assert commands.of_task({"task": "parsing"}, (1,), "again") is None
     assert commands.of_probe("senses", {}, "again") is None

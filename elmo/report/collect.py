@@ -5,7 +5,6 @@ Names are those of the folders below what was given: no other part of a machine'
 
 import json
 import os
-import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,14 +16,13 @@ from elmo.probes import record
 from elmo.report import shapes
 from elmo.tasks import task as tasks
 from elmo.tasks import train
-from elmo.tasks.queue import ENSEMBLE
+from elmo.tasks.queue import ENSEMBLE, TRIAL
 from elmo.tasks.table import TABLE
 from elmo.tasks.trained import RESULT
 
 SKIPPED = {"tensorboard", "checkpoints", "__pycache__"}
 QUEUES = {"ablate", "efficiency"}
 """Probes in whose folders there are the runs that they are made of."""
-TRIAL = re.compile(r"trial-\d+")
 """The folder of one of several settings that an arm is tried with."""
 LARGEST = 4_000_000
 """Bytes of a JSON file that may be a result."""

@@ -1,7 +1,6 @@
 """The command that makes a result again, from the configuration that stands beside it.
 
-A configuration is said as the recipe of the package that is nearest to it, and the settings that differ. Where a
-setting cannot be said on the command line (null, in the place of what a recipe has) there is no command.
+A configuration is said as the recipe of the package that is nearest to it, and the settings that differ.
 """
 
 import dataclasses
@@ -115,8 +114,7 @@ def _nearest(
         base |= {key: None for key in required if key not in recipe}
         kept = {key: value for key, value in wanted.items() if key not in left_out}
         settings = list(_settings(base, kept))
-        if all(value is not None for _, value in settings):
-            found.append((name, settings))
+        found.append((name, settings))
     return min(found, key=lambda each: len(each[1])) if found else None
 
 
@@ -133,10 +131,12 @@ def _settings(base: Any, wanted: Mapping[str, Any], prefix: str = "") -> Iterato
 def _words(settings: Settings, flags: Mapping[str, str]) -> Iterator[str]:
     """The settings as words of a command, then those that have flags."""
     for key, value in settings:
-        if key not in flags:
+        if value is None:
+            yield f"{key}=none"
+        elif key not in flags:
             yield f"{'elmo' if key == 'inputs.elmo' else key}={_spelled(shown(value))}"
     for key, value in settings:
-        if key in flags:
+        if key in flags and value is not None:
             yield from (flags[key], str(shown(value)))
 
 
