@@ -73,6 +73,7 @@ def _add_trained(parser: argparse.ArgumentParser) -> None:
         "folders", nargs="+", metavar="FOLDER", help="of trained networks (run/seed-1); several are an ensemble"
     )
     parser.add_argument("--model", metavar="MODEL", help="the frozen biLM, where it is not where it was in training")
+    parser.add_argument("--vectors", metavar="FILE", help="the word vectors, where they are not where they were")
 
 
 def _add_compare(tasks: Any) -> None:
@@ -160,13 +161,28 @@ def _numbers(text: str) -> list[int]:
         raise InputError(f"--seeds is {text!r}; whole numbers with commas between them are expected") from error
 
 
-def eval_verb(arguments: argparse.Namespace) -> None:
+def _members(arguments: argparse.Namespace) -> list[Any]:
+    """The networks of the folders."""
+    from elmo.tasks.trained import TrainedTask
+
+    return [TrainedTask.load(each, arguments.model, vectors=arguments.vectors) for each in arguments.folders]
+
+
+def _predictions(members: list[Any], examples: list[Any]) -> list[Any]:
+    """What they predict together; says which vectors they miss."""
     from elmo.tasks import trained
 
-    members = [trained.TrainedTask.load(folder, arguments.model) for folder in arguments.folders]
+    for problem in dict.fromkeys(member.look_up(examples) for member in members):
+        if problem is not None:
+            print(f"{problem} (--vectors names their file)", file=sys.stderr)
+    return trained.ensemble(members, examples)
+
+
+def eval_verb(arguments: argparse.Namespace) -> None:
+    members = _members(arguments)
     task = members[0].task
     examples = task.read(Path(arguments.input))
-    scores = task.score(examples, trained.ensemble(members, examples))
+    scores = task.score(examples, _predictions(members, examples))
     report = {"task": task.NAME, "version": task.VERSION, "examples": len(examples), "members": len(members), **scores}
     if arguments.json:
         print(json.dumps(report, indent=2))
@@ -181,13 +197,13 @@ def predict_verb(arguments: argparse.Namespace) -> None:
 
     output = Path(arguments.output)
     check_output(output, arguments.overwrite)
-    members = [trained.TrainedTask.load(folder, arguments.model) for folder in arguments.folders]
+    members = _members(arguments)
     task = members[0].task
     if arguments.text or arguments.input == "-":
         examples = trained.read_text(task, arguments.input)
     else:
         examples = task.read(Path(arguments.input))
-    predictions = trained.ensemble(members, examples)
+    predictions = _predictions(members, examples)
     task.write(output, examples, predictions)
     print(f"{output}: {len(predictions):,} predictions of the task {task.NAME}, version {task.VERSION}")
 

@@ -1,0 +1,110 @@
+"""A trained network on what training never saw: words, labels, text, and token lists by the Python API."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command import run
+from small_tasks import NER, write_small
+
+from elmo import config as configs
+from elmo.tasks import ner, train
+from elmo.tasks.trained import TrainedTask
+
+NEW = "Zoe\tB-person\ncrossed\tO\nLima\tB-place\n\nLima\tB-place\nglows\tO\nqqq\tO\n"
+
+
+def write_vectors(path: Path, words: set[str], seed: int = 0) -> Path:
+    torch.manual_seed(seed)
+    lines = (f"{word} {' '.join(f'{x:.4f}' for x in torch.randn(5).tolist())}\n" for word in sorted(words))
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Vectors of all words, but one of the new file."""
+    known = {token.rpartition("/")[0].lower() for line in NER for token in line.split()}
+    write_vectors(tmp_path / "vectors.txt", known | {"zoe", "crossed", "lima", "glows"})
+    write_small(tmp_path, "ner")
+    (tmp_path / "new.conll").write_text(NEW, encoding="utf-8")
+    return tmp_path
+
+
+def trained(folder: Path, name: str, **values: Any) -> TrainedTask:
+    """A small network of NER."""
+    base = {
+        "task": "ner",
+        **dict.fromkeys(("train", "dev"), str(folder / "small.conll")),
+        "output": str(folder / name),
+        "inputs": {"vectors": str(folder / "vectors.txt")},
+        "model": {"hidden_dims": [6]},
+        "training": {"epochs": 3, "lr": 0.05},
+        "batch": {"examples": 3},
+    }
+    train.main(configs.from_dict(train.TaskConfig, configs.merge(base, values)), quiet=True)
+    return TrainedTask.load(folder / name)
+
+
+def emissions(network: TrainedTask, examples: list[ner.Example]) -> torch.Tensor:
+    with torch.inference_mode():
+        return network.model(network.collate([list(example.tokens) for example in examples]))
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_words_that_are_new_have_their_vectors(folder: Path, tuned: bool) -> None:
+    """As if the training had known that they would come."""
+    inputs = {"vectors_tuned": tuned}
+    blind = trained(folder, "blind", inputs=inputs)
+    seeing = trained(folder, "seeing", inputs=inputs, test=str(folder / "new.conll"))
+    examples = ner.read(folder / "new.conll")[:1]
+    before = emissions(blind, examples)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert blind(examples) == seeing(examples)
+    assert not torch.allclose(before, emissions(seeing, examples))
+    assert torch.equal(emissions(blind, examples), emissions(seeing, examples))
+    small = ner.read(folder / "small.conll")
+    assert torch.equal(emissions(blind, small), emissions(seeing, small))
+    blind(ner.read(folder / "new.conll"))  # more of them, after others
+    assert blind.collate.words[-1] == "glows"
+    assert blind.look_up(examples) is None
+
+
+@pytest.mark.parametrize("what", ["missing", "another", "fewer", "wider"])
+def test_a_file_of_vectors_that_is_not_there_is_told_of(folder: Path, what: str) -> None:
+    trained(folder, "run")
+    words = {line.split()[0] for line in (folder / "vectors.txt").read_text(encoding="utf-8").splitlines()}
+    kept = (folder / "vectors.txt").rename(folder / "kept.txt")
+    if what == "another":
+        write_vectors(folder / "vectors.txt", words, seed=1)
+    elif what == "fewer":
+        write_vectors(folder / "vectors.txt", words - {"nora"})
+    elif what == "wider":
+        lines = kept.read_text(encoding="utf-8").splitlines()
+        (folder / "vectors.txt").write_text("".join(f"{line} 1\n" for line in lines), encoding="utf-8")
+    done = run("task", "eval", folder / "run", folder / "new.conll")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+    assert "words without vectors: 5 of 5" in done.stderr
+    assert ("no such file" if what == "missing" else "other word vectors than those") in done.stderr
+    mended = run("task", "eval", folder / "run", folder / "new.conll", "--vectors", kept)
+    assert (mended.returncode, mended.stderr) == (0, "")
+    with pytest.warns(UserWarning, match="words without vectors: 5 of 5"):
+        TrainedTask.load(folder / "run")(ner.read(folder / "new.conll"))
+
+
+def test_networks_that_are_older_have_the_name_of_the_file_alone(folder: Path) -> None:
+    trained(folder, "run")
+    record = folder / "run" / "seed-1" / "task.json"
+    values = json.loads(record.read_text(encoding="utf-8"))
+    del values["vectors"]
+    record.write_text(json.dumps(values), encoding="utf-8")
+    assert TrainedTask.load(folder / "run").look_up(ner.read(folder / "new.conll")) is None
+
+
+def test_learned_vectors_have_no_more_words(folder: Path) -> None:
+    network = trained(folder, "run", inputs={"vectors": None})
+    assert network.look_up(ner.read(folder / "new.conll")) is None
