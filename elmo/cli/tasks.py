@@ -133,7 +133,10 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     elif recipe is None:
         recipe = arguments.task
     if recipe is not None:
-        values = config.merge(values, config.load_toml(find_recipe(recipe, "tasks")))
+        of_recipe = config.load_toml(find_recipe(recipe, "tasks"))
+        if arguments.train is not None:  # then the recipe's other files are of other data
+            of_recipe = {key: value for key, value in of_recipe.items() if key not in ("train", "dev", "test")}
+        values = config.merge(values, of_recipe)
     if values.setdefault("task", arguments.task) != arguments.task:
         raise InputError(f"{recipe or record}: is of the task {values['task']}, and {arguments.task} is to be trained")
     names = ("train", "dev", "test", "output", "data")
