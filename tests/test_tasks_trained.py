@@ -1,6 +1,7 @@
 """A trained network on what training never saw: words, labels, text, and token lists by the Python API."""
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 from command import run
-from small_tasks import NER, write_small
+from small_tasks import NER, SMALL, write_small
 
 from elmo import config as configs
-from elmo.tasks import ner, train
-from elmo.tasks.trained import TrainedTask
+from elmo.errors import InputError
+from elmo.tasks import coref, ner, squad, train
+from elmo.tasks import task as tasks
+from elmo.tasks.trained import TrainedTask, read_text
 
 NEW = "Zoe\tB-person\ncrossed\tO\nLima\tB-place\n\nLima\tB-place\nglows\tO\nqqq\tO\n"
 
@@ -103,6 +106,53 @@ def test_networks_that_are_older_have_the_name_of_the_file_alone(folder: Path) -
     del values["vectors"]
     record.write_text(json.dumps(values), encoding="utf-8")
     assert TrainedTask.load(folder / "run").look_up(ner.read(folder / "new.conll")) is None
+
+
+def test_token_lists_are_examples_without_labels(folder: Path) -> None:
+    network = trained(folder, "run")
+    tokens = ["Nora", "met", "Ivo"]
+    assert network([tokens]) == network([tuple(tokens)]) == network([[tokens]]) == network([ner.unlabelled([tokens])])
+    for wrong in ("Nora met Ivo", ["Nora met Ivo"], [[["Nora", "met", "Ivo"], "Ivo"]]):
+        with pytest.raises(InputError, match=r"string|one sentence"):
+            network(wrong)
+
+
+@pytest.mark.parametrize("name", tasks.available())
+def test_letters_are_no_tokens(name: str) -> None:
+    usual = SMALL[name].unlabelled
+    with pytest.raises(InputError, match=r"sentence 0 is the string"):
+        tasks.find(name).unlabelled([" ".join(usual[0]), *usual[1:]])
+    with pytest.raises(InputError, match=r"is a string"):
+        tasks.find(name).unlabelled("ab"[: len(usual)])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("srl", "Mia laughed\t1\n\nMia laughed\n", "line 3: a sentence, a tab and the number of the predicate's token"),
+        ("srl", "Mia laughed\t2\n", "line 1: token 2 is to be the predicate of a sentence of 2 tokens"),
+        ("snli", "Snow falls\tIt is cold\nSnow\n", "line 2: 1 sentences between tabs"),
+        ("squad", "Who\n", "line 1: 1 sentences between tabs"),
+        ("ner", "Mia\tTom\n", "line 1: 2 sentences between tabs"),
+    ],
+)
+def test_text_that_is_no_example_is_refused_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=f"text.txt: {re.escape(message)}"):
+        read_text(tasks.find(name), str(tmp_path / "text.txt"))
+
+
+def test_examples_of_text_are_told_apart(tmp_path: Path) -> None:
+    """By their lines, where what is written has a name for every example."""
+    text = tmp_path / "text.txt"
+    text.write_text("Who slept\tMia slept\n\nWho ran\tTom ran\n", encoding="utf-8")
+    asked = read_text(squad, str(text))
+    squad.write(tmp_path / "out.json", asked, [squad.Prediction(each.passage.tokens[0], ()) for each in asked])
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) == {"1": "Mia", "3": "Tom"}
+    documents = read_text(coref, str(text))
+    for name in ("out.conll", "out.jsonl"):
+        coref.write(tmp_path / name, documents, [coref.Prediction(())] * 2)
+        assert [each.name for each in coref.read(tmp_path / name)] == ["line-1", "line-3"]
 
 
 def test_learned_vectors_have_no_more_words(folder: Path) -> None:

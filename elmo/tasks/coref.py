@@ -28,6 +28,7 @@ from elmo.tasks.coref_scores import coref_scores
 from elmo.tasks.coref_spans import Span, Spans
 from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
+from elmo.text.batching import check_tokens
 
 NAME = "coref"
 VERSION = "1"
@@ -117,10 +118,12 @@ def read(path: Path) -> list[Example]:
     return readers.read_coref(path)
 
 
-def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
-    """A document of these sentences, of which nothing else is known."""
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """A document of these sentences, of which nothing else is known; it is named by its line."""
+    check_tokens(sentences)
     tokens = tuple(tuple(sentence) for sentence in sentences)
-    return Example("document", tokens, None, tuple(("",) * len(sentence) for sentence in tokens))
+    speakers = tuple(("",) * len(sentence) for sentence in tokens)
+    return Example(f"line-{line}" if line else "document", tokens, None, speakers, line=line)
 
 
 def sentences(example: Example) -> list[list[str]]:

@@ -21,6 +21,7 @@ from elmo.tasks.crf import bio_transitions, viterbi
 from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.interleaved import InterleavedLstm
 from elmo.tasks.tagging import bio_tags
+from elmo.text.batching import check_tokens
 
 NAME = "srl"
 VERSION = "1"
@@ -86,12 +87,14 @@ def sentences(example: Example) -> list[list[str]]:
     return [list(example.tokens)]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
-    """A sentence and, as a second one, the number of its predicate's token, from 0; without it there is none."""
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """A sentence and, as a second one, the number of its predicate's token, from 0.
+
+    Its line is left out: neighbours that are one sentence with several predicates are written together.
+    """
+    check_tokens(sentences)
     tokens, *rest = map(tuple, sentences) if sentences else ((),)
-    if not rest:
-        return Example(tokens, None)
-    if len(rest) > 1 or len(rest[0]) != 1 or not rest[0][0].isdecimal():
+    if len(rest) != 1 or len(rest[0]) != 1 or not rest[0][0].isdecimal():
         raise InputError("a sentence, a tab and the number of the predicate's token (the first is 0) are expected")
     if int(rest[0][0]) >= len(tokens):
         raise InputError(f"token {rest[0][0]} is to be the predicate of a sentence of {len(tokens)} tokens")

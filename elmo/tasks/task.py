@@ -65,8 +65,11 @@ class Task(Protocol):
         """The `Labels` of training examples."""
         ...
 
-    def unlabelled(self, sentences: Sequence[Sequence[str]]) -> Any:
-        """An example to predict for, without gold labels: what `sentences` would take apart again."""
+    def unlabelled(self, sentences: Sequence[Sequence[str]], line: int = 0) -> Any:
+        """An example to predict for, without gold labels, of a line of text; InputError where it is none of the task.
+
+        By its line, from 1, it is told from others where the format that is written has names for examples.
+        """
         ...
 
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:

@@ -97,7 +97,11 @@ class TrainedTask:
         )
 
     def __call__(self, examples: Sequence[Any]) -> list[Any]:
-        """One prediction for every example, in order; gold labels, where there are any, are not looked at."""
+        """One prediction for every example, in order; gold labels, where there are any, are not looked at.
+
+        An example may also be a list of tokens or, where the task's have several sentences, a list of such lists.
+        """
+        examples = [_example(self.task, each) for each in examples]
         if problem := self.look_up(examples):
             warnings.warn(problem, stacklevel=2)
         return predict(self.task, self.model, self.collate, examples, self.batch, self.device)
@@ -166,10 +170,24 @@ def ensemble(members: Sequence[TrainedTask], examples: Sequence[Any]) -> list[An
 def read_text(task: Task, path: str) -> list[Any]:
     """Examples without labels: one a line, tokens between spaces, its sentences between tabs; "-" is standard input.
 
-    Raises InputError where a line has another number of sentences than an example of the task.
+    Raises InputError, naming the line, where it has another number of sentences than an example of the task.
     """
-    lines = (line for line in read_lines(path) if line.strip())
-    return [task.unlabelled([part.split() for part in line.split("\t")]) for line in lines]
+    examples = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            examples.append(task.unlabelled([part.split() for part in line.split("\t")], number))
+        except InputError as error:
+            raise InputError(f"{'standard input' if path == '-' else path}: line {number}: {error}") from error
+    return examples
+
+
+def _example(task: Task, given: Any) -> Any:
+    """What is no example yet is tokens without labels."""
+    if not isinstance(given, list | tuple | str):
+        return given
+    return task.unlabelled(given if given and isinstance(given[0], list | tuple) else [given])
 
 
 def build(
