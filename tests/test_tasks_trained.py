@@ -13,7 +13,7 @@ from small_tasks import NER, SMALL, write_small
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.tasks import coref, ner, squad, train
+from elmo.tasks import coref, ner, readers, snli, squad, srl, sst5, train
 from elmo.tasks import task as tasks
 from elmo.tasks.trained import TrainedTask, read_text
 
@@ -153,6 +153,85 @@ def test_examples_of_text_are_told_apart(tmp_path: Path) -> None:
     for name in ("out.conll", "out.jsonl"):
         coref.write(tmp_path / name, documents, [coref.Prediction(())] * 2)
         assert [each.name for each in coref.read(tmp_path / name)] == ["line-1", "line-3"]
+
+
+def small_run(folder: Path, name: str) -> Path:
+    """A network of any task, and what it learned from."""
+    path = write_small(folder, name)
+    values = {"task": name, "train": str(path), "dev": str(path), "output": str(folder / name)}
+    values |= {"inputs": {"vectors_dim": 4}, "model": SMALL[name].model, "training": {"epochs": 1}}
+    train.main(configs.from_dict(train.TaskConfig, values), quiet=True)
+    return path
+
+
+UNLABELLED = {
+    "ner": ("Nora\tB-animal\n", "line 1 has the tag 'B-animal', which the training data never had"),
+    "snli": ('{"sentence1": "a", "sentence2": "b"}\n', "line 1 has no gold_label"),
+    "srl": ('{"tokens": ["Run"], "props": [{"pred": 0}]}\n', "line 1: the predicate of token 0 has no 'tags'"),
+    "coref": ('{"doc_key": "d", "sentences": [["a"]]}\n', "line 1: the document 'd' has no 'clusters'"),
+    "squad": (
+        '{"data": [{"title": "t", "paragraphs": [{"context": "So.", "qas": [{"id": "q", "question": "Why?",'
+        ' "answers": []}]}]}]}\n',
+        "question 'q' has no answers",
+    ),
+    "sst5": ("\n", "no examples in it"),
+}
+
+
+@pytest.mark.parametrize("name", UNLABELLED)
+def test_what_cannot_be_scored_is_neither_scored_nor_learned_from(tmp_path: Path, name: str) -> None:
+    path = small_run(tmp_path, name)
+    text, message = UNLABELLED[name]
+    path = path.with_stem("other")
+    path.write_text(text, encoding="utf-8")
+    small = tmp_path / SMALL[name].file
+    for arguments in (
+        ("eval", tmp_path / name, path),
+        ("train", name, "--train", small, "--dev", path, "--output", tmp_path / "new"),
+    ):
+        done = run("task", *arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert f"{path}: {message}" in done.stderr
+
+
+def test_roles_of_sentences_without_a_predicate_are_written_empty(tmp_path: Path) -> None:
+    path = small_run(tmp_path, "srl")
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"tokens": ["Rain"], "props": []}\n')
+    out, text = tmp_path / "out.jsonl", tmp_path / "text.txt"
+    assert run("task", "predict", tmp_path / "srl", path, out).returncode == 0
+    assert out.read_text(encoding="utf-8").endswith('{"tokens": ["Rain"], "props": []}\n')
+    assert run("task", "sentences", "srl", path, text).returncode == 0
+    assert text.read_text(encoding="utf-8").endswith("Rain\n")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("name", tasks.available())
+def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: str, suffix: str) -> None:
+    task = tasks.find(name)
+    examples = task.read(write_small(tmp_path, name))
+    gold = {
+        "ner": lambda each: ner.Prediction(each.tags),
+        "sst5": lambda each: sst5.Prediction(each.label, ()),
+        "snli": lambda each: snli.Prediction(each.label, ()),
+        "srl": lambda each: srl.Prediction(each.tags),
+        "coref": lambda each: coref.Prediction(each.clusters),
+        "squad": lambda each: squad.Prediction(each.answers[0].text, ()),
+    }[name]
+    plain, packed = tmp_path / f"out{Path(SMALL[name].file).suffix}", tmp_path / f"out{SMALL[name].file[5:]}{suffix}"
+    for path in (plain, packed):
+        task.write(path, examples, list(map(gold, examples)))
+    begin = {"": plain.read_bytes()[:2], ".gz": b"\x1f\x8b", ".xz": b"\xfd7"}[suffix]
+    assert packed.read_bytes().startswith(begin)
+    assert "".join(f"{line}\n" for _, line in readers.numbered_lines(packed)) == plain.read_text(encoding="utf-8")
+
+
+def test_a_training_without_an_epoch_is_told_of(tmp_path: Path) -> None:
+    path = small_run(tmp_path, "ner")
+    (tmp_path / "ner" / "seed-1" / "model.safetensors").unlink()
+    done = run("task", "eval", tmp_path / "ner", path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "no epoch of this training has ended" in done.stderr
 
 
 def test_learned_vectors_have_no_more_words(folder: Path) -> None:

@@ -182,9 +182,12 @@ def _predictions(members: list[Any], examples: list[Any]) -> list[Any]:
 
 
 def eval_verb(arguments: argparse.Namespace) -> None:
-    members = _members(arguments)
+    from elmo.tasks import task as tasks
+
+    members, path = _members(arguments), Path(arguments.input)
     task = members[0].task
-    examples = task.read(Path(arguments.input))
+    examples = tasks.read_examples(task, path)
+    tasks.check(task, examples, members[0].labels, path)
     scores = task.score(examples, _predictions(members, examples))
     report = {"task": task.NAME, "version": task.VERSION, "examples": len(examples), "members": len(members), **scores}
     if arguments.json:
@@ -196,6 +199,7 @@ def eval_verb(arguments: argparse.Namespace) -> None:
 
 def predict_verb(arguments: argparse.Namespace) -> None:
     from elmo.formats.whole import check_output
+    from elmo.tasks import task as tasks
     from elmo.tasks import trained
 
     output = Path(arguments.output)
@@ -205,21 +209,21 @@ def predict_verb(arguments: argparse.Namespace) -> None:
     if arguments.text or arguments.input == "-":
         examples = trained.read_text(task, arguments.input)
     else:
-        examples = task.read(Path(arguments.input))
+        examples = tasks.read_all(task, Path(arguments.input))
     predictions = _predictions(members, examples)
     task.write(output, examples, predictions)
     print(f"{output}: {len(predictions):,} predictions of the task {task.NAME}, version {task.VERSION}")
 
 
 def sentences_verb(arguments: argparse.Namespace) -> None:
-    from elmo.formats.whole import whole
     from elmo.tasks import task as tasks
+    from elmo.tasks.readers import writing
 
     task, output = tasks.find(arguments.task), Path(arguments.output)
-    examples = task.read(Path(arguments.input))
+    examples = tasks.read_all(task, Path(arguments.input))
     lines = dict.fromkeys(" ".join(sentence) for example in examples for sentence in task.sentences(example))
-    with whole(output, arguments.overwrite) as temporary:
-        temporary.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
+    with writing(output, arguments.overwrite) as file:
+        file.writelines(f"{line}\n" for line in lines if line)
     print(f"{output}: {len(lines):,} sentences of {len(examples):,} examples")
 
 

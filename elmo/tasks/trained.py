@@ -45,6 +45,8 @@ class TrainedTask:
     model: nn.Module
     collate: Collator
     device: torch.device
+    labels: Any
+    """What training knew (`task.Labels`)."""
     batch: BatchConfig = field(default_factory=BatchConfig)
     origin: Origin | None = None
     """Where more static vectors are."""
@@ -85,6 +87,11 @@ class TrainedTask:
             labels = configs.from_dict(task.Labels, record["labels"], "labels.")
             model = build(task, inputs, made, labels, words, source, load_bilm=False)
             model.load_state_dict(weights)
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{folder / WEIGHTS}: no such file, so no epoch of this training has ended; wait for it, or go on with"
+                " it by elmo task train --resume"
+            ) from error
         except (SafetensorError, KeyError, RuntimeError) as error:
             raise InputError(f"{folder / WEIGHTS}: damaged, or not of this task ({error}); train it again") from error
         cache = cache or CacheConfig(dtype=record["cache_dtype"])
@@ -93,6 +100,7 @@ class TrainedTask:
             model.to(device).eval(),
             collator(inputs, words.words, source, cache),
             torch.device(device),
+            labels,
             origin=_origin(record, inputs, words, vectors),
         )
 
