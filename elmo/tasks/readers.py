@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from elmo.errors import InputError
 from elmo.formats.whole import whole
@@ -291,13 +291,20 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 @contextmanager
 def writing(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
     """A text file that is there when the block ends well; compressed where its name is such as readers decompress."""
-    with whole(path, overwrite) as temporary, temporary.open("wb") as raw:
-        if path.suffix == ".gz":  # without a name and a time: the same text gives the same bytes
-            binary: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
-        else:
-            binary = lzma.LZMAFile(raw, "wb") if path.suffix == ".xz" else raw
-        with TextIOWrapper(binary, encoding="utf-8") as file:
-            yield file
+    with (
+        whole(path, overwrite) as temporary,
+        temporary.open("wb") as raw,
+        TextIOWrapper(_compressed(raw, path.suffix), encoding="utf-8") as file,
+    ):
+        yield file
+
+
+def _compressed(raw: BinaryIO, suffix: str) -> Any:
+    if suffix == ".gz":  # without a name and a time: the same text gives the same bytes
+        return gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
+    if suffix == ".xz":
+        return lzma.open(raw, "wb")
+    return raw
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
