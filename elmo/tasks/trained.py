@@ -117,8 +117,8 @@ class TrainedTask:
     def look_up(self, examples: Sequence[Any]) -> str | None:
         """Takes up the static vectors of words that are new, from the file that training read; a call does so itself.
 
-        Reads that file once, where there are such words. Where it is missing or is another, these words are unknown to
-        the network: what is wrong is returned, as one line, once.
+        Every call that has such words reads the whole file (seconds), so many examples are best given at once. Where it
+        is missing or is another, these words are unknown to the network: what is wrong is returned, as one line, once.
         """
         if self.origin is None:
             return None
