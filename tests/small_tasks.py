@@ -76,7 +76,7 @@ class Small:
     unlabelled: tuple[list[str], ...]
     """The sentences of an example to predict for."""
     short: tuple[tuple[list[str], ...], ...]
-    """Those of an example of one token, and of one without any."""
+    """Those of an example of one token, and of one without any, where there can be one."""
     model: dict[str, Any] = field(default_factory=dict)
     """Settings of the network."""
     steps: int = 40
@@ -136,7 +136,7 @@ SMALL = {
             ]
         ),
         (["Mia", "laughed"], ["1"]),
-        ((["Run"], ["0"]), ([],)),
+        ((["Run"], ["0"]),),
         {"n_layers": 2, "hidden_size": 16, "predicate_dim": 4, "dropout": 0.0},
     ),
     "coref": Small(

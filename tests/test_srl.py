@@ -1,6 +1,7 @@
 """Semantic roles: the rules of BIO, a sentence learned by heart, and what must not matter."""
 
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +129,17 @@ def test_combine() -> None:
     assert combined[0].tags in [("B-A", "I-A", "O"), ("B-B", "I-B", "O")]  # token by token it were B-B I-A
     assert srl.combine(members[:2])[0].tags == votes[0]
     assert srl.combine([*members[1:2], *members[1:2], *members[:1]])[0].tags == votes[1]
+
+
+def test_sentences_without_a_predicate_are_read_for_prediction_alone(tmp_path: Path) -> None:
+    path, out = tmp_path / "roles.jsonl", tmp_path / "out.jsonl"
+    lines = [{"tokens": ["Rain"], "props": []}, {"tokens": ["Run"], "props": [{"pred": 0, "tags": ["B-V"]}]}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"id": "x", **lines[0]}]), encoding="utf-8")
+    assert [example.tokens for example in srl.read(path)] == [("Run",)]
+    everything = srl.read_all(path)
+    srl.write(out, everything, [Prediction(("B-V",))] * 3)
+    assert srl.read_all(out) == everything
+    assert json.loads(out.read_text(encoding="utf-8").splitlines()[2]) == {"id": "x", "tokens": ["Rain"], "props": []}
 
 
 def test_files(tmp_path: Path) -> None:

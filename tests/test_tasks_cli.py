@@ -103,6 +103,20 @@ def test_jobs_share_the_work_of_a_queue(tmp_path: Path) -> None:
     assert sorted(path.parent.parent.name for path in (tmp_path / "out").rglob("result.json")) == ["a", "a", "b", "b"]
 
 
+@pytest.mark.parametrize("name", [name for name in tasks.available() if name != "ner"])
+def test_own_files_take_the_place_of_all_of_a_recipes(tmp_path: Path, name: str) -> None:
+    """Its settings and seeds stay; its test data would be somebody else's. A run that goes on keeps its own files."""
+    flags = ["--train", "mine", "--dev", "mine", "--output", tmp_path, "--print-config"]
+    made = json.loads(run("task", "train", name, *flags).stdout)
+    assert [made[part] for part in ("train", "dev", "test")] == ["mine", "mine", None]
+    assert len(made["seeds"]) > 1
+    assert json.loads(run("task", "train", name, *flags, "--test", "t").stdout)["test"] == "t"
+    missing = run("task", "train", name, "--train", "mine", "--output", tmp_path / "out")
+    assert "--dev is missing" in missing.stderr
+    (tmp_path / "config.json").write_text(json.dumps(made | {"test": "kept"}), encoding="utf-8")
+    assert json.loads(run("task", "train", name, *flags, "--resume").stdout)["test"] == "kept"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -9,6 +9,7 @@ import pytest
 import torch
 from tiny import CONFIG, DIM, LAYERS, tiny_model
 
+from elmo import config as configs
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model
@@ -226,6 +227,7 @@ def test_what_is_too_much_is_refused_before_it_is_computed(tmp_path: Path) -> No
     assert not (tmp_path / "layers").exists()
     assert layers.add(SENTENCES, needed) == 7
     assert limit_of(CacheConfig(limit="2GB")) == 2 * 10**9
+    assert limit_of(configs.from_dict(CacheConfig, configs.parse_overrides(["limit=100"]))) == 100
 
 
 def test_a_broken_write_leaves_nothing(tmp_path: Path, embedder: Embedder) -> None:

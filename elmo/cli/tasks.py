@@ -73,6 +73,7 @@ def _add_trained(parser: argparse.ArgumentParser) -> None:
         "folders", nargs="+", metavar="FOLDER", help="of trained networks (run/seed-1); several are an ensemble"
     )
     parser.add_argument("--model", metavar="MODEL", help="the frozen biLM, where it is not where it was in training")
+    parser.add_argument("--vectors", metavar="FILE", help="the word vectors, where they are not where they were")
 
 
 def _add_compare(tasks: Any) -> None:
@@ -132,7 +133,10 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     elif recipe is None:
         recipe = arguments.task
     if recipe is not None:
-        values = config.merge(values, config.load_toml(find_recipe(recipe, "tasks")))
+        of_recipe = config.load_toml(find_recipe(recipe, "tasks"))
+        if arguments.train is not None:  # then the recipe's other files are of other data
+            of_recipe = {key: value for key, value in of_recipe.items() if key not in ("train", "dev", "test")}
+        values = config.merge(values, of_recipe)
     if values.setdefault("task", arguments.task) != arguments.task:
         raise InputError(f"{recipe or record}: is of the task {values['task']}, and {arguments.task} is to be trained")
     names = ("train", "dev", "test", "output", "data")
@@ -160,13 +164,31 @@ def _numbers(text: str) -> list[int]:
         raise InputError(f"--seeds is {text!r}; whole numbers with commas between them are expected") from error
 
 
-def eval_verb(arguments: argparse.Namespace) -> None:
+def _members(arguments: argparse.Namespace) -> list[Any]:
+    """The networks of the folders."""
+    from elmo.tasks.trained import TrainedTask
+
+    return [TrainedTask.load(each, arguments.model, vectors=arguments.vectors) for each in arguments.folders]
+
+
+def _predictions(members: list[Any], examples: list[Any]) -> list[Any]:
+    """What they predict together; says which vectors they miss."""
     from elmo.tasks import trained
 
-    members = [trained.TrainedTask.load(folder, arguments.model) for folder in arguments.folders]
+    for problem in dict.fromkeys(member.look_up(examples) for member in members):
+        if problem is not None:
+            print(f"{problem} (--vectors names their file)", file=sys.stderr)
+    return trained.ensemble(members, examples)
+
+
+def eval_verb(arguments: argparse.Namespace) -> None:
+    from elmo.tasks import task as tasks
+
+    members, path = _members(arguments), Path(arguments.input)
     task = members[0].task
-    examples = task.read(Path(arguments.input))
-    scores = task.score(examples, trained.ensemble(members, examples))
+    examples = tasks.read_examples(task, path)
+    tasks.check(task, examples, members[0].labels, path)
+    scores = task.score(examples, _predictions(members, examples))
     report = {"task": task.NAME, "version": task.VERSION, "examples": len(examples), "members": len(members), **scores}
     if arguments.json:
         print(json.dumps(report, indent=2))
@@ -177,30 +199,31 @@ def eval_verb(arguments: argparse.Namespace) -> None:
 
 def predict_verb(arguments: argparse.Namespace) -> None:
     from elmo.formats.whole import check_output
+    from elmo.tasks import task as tasks
     from elmo.tasks import trained
 
     output = Path(arguments.output)
     check_output(output, arguments.overwrite)
-    members = [trained.TrainedTask.load(folder, arguments.model) for folder in arguments.folders]
+    members = _members(arguments)
     task = members[0].task
     if arguments.text or arguments.input == "-":
         examples = trained.read_text(task, arguments.input)
     else:
-        examples = task.read(Path(arguments.input))
-    predictions = trained.ensemble(members, examples)
+        examples = tasks.read_all(task, Path(arguments.input))
+    predictions = _predictions(members, examples)
     task.write(output, examples, predictions)
     print(f"{output}: {len(predictions):,} predictions of the task {task.NAME}, version {task.VERSION}")
 
 
 def sentences_verb(arguments: argparse.Namespace) -> None:
-    from elmo.formats.whole import whole
     from elmo.tasks import task as tasks
+    from elmo.tasks.readers import writing
 
     task, output = tasks.find(arguments.task), Path(arguments.output)
-    examples = task.read(Path(arguments.input))
+    examples = tasks.read_all(task, Path(arguments.input))
     lines = dict.fromkeys(" ".join(sentence) for example in examples for sentence in task.sentences(example))
-    with whole(output, arguments.overwrite) as temporary:
-        temporary.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
+    with writing(output, arguments.overwrite) as file:
+        file.writelines(f"{line}\n" for line in lines if line)
     print(f"{output}: {len(lines):,} sentences of {len(examples):,} examples")
 
 

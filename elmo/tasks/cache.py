@@ -49,7 +49,7 @@ class CacheConfig:
     folder: str | None = None
     """By default `layers` in elmo's cache (`ELMO_CACHE`)."""
     dtype: Literal["float16", "float32"] = "float16"
-    limit: str = "20GB"
+    limit: str | int = "20GB"
     """The most that the layers of one model may take; a run that would need more says so before it computes."""
     enabled: bool = True
     """Otherwise every sentence is computed whenever it is read."""
@@ -206,7 +206,7 @@ def open_cache(config: CacheConfig, sha256: str, embedder: Embedder) -> LayerCac
 
 def limit_of(config: CacheConfig) -> int:
     """The limit in bytes."""
-    return parse_bytes(config.limit)
+    return parse_bytes(str(config.limit))
 
 
 def content_hash(model: Model) -> str:

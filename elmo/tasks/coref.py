@@ -22,12 +22,14 @@ from torch import Tensor, nn
 
 from elmo import ops
 from elmo.config import ConfigError
+from elmo.errors import InputError
 from elmo.tasks import coref_spans as spans
 from elmo.tasks import readers_coref as readers
 from elmo.tasks.coref_scores import coref_scores
 from elmo.tasks.coref_spans import Span, Spans
 from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
+from elmo.text.batching import check_tokens
 
 NAME = "coref"
 VERSION = "1"
@@ -117,10 +119,12 @@ def read(path: Path) -> list[Example]:
     return readers.read_coref(path)
 
 
-def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
-    """A document of these sentences, of which nothing else is known."""
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """A document of these sentences, of which nothing else is known; it is named by its line."""
+    check_tokens(sentences)
     tokens = tuple(tuple(sentence) for sentence in sentences)
-    return Example("document", tokens, None, tuple(("",) * len(sentence) for sentence in tokens))
+    speakers = tuple(("",) * len(sentence) for sentence in tokens)
+    return Example(f"line-{line}" if line else "document", tokens, None, speakers, line=line)
 
 
 def sentences(example: Example) -> list[list[str]]:
@@ -131,6 +135,16 @@ def sentences(example: Example) -> list[list[str]]:
 def labels_of(examples: Sequence[Example]) -> Labels:
     """The genres of the training documents."""
     return Labels(tuple(sorted({example.genre for example in examples})))
+
+
+def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+    """Raises InputError where a document to learn from or to score has no clusters."""
+    for example in examples:
+        if example.clusters is None:
+            raise InputError(
+                f"{path}: line {example.line}: the document {example.name!r} has no 'clusters'; give them (an empty"
+                " list where nothing corefers) or remove the document"
+            )
 
 
 class Model(nn.Module):
@@ -314,10 +328,11 @@ def _vote(votes: Sequence[Prediction]) -> Prediction:
 
 
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """CoNLL-2012 columns, or JSON lines where the path ends in `.jsonl`, with the predicted clusters."""
+    """CoNLL-2012 columns, or JSON lines where the path ends in `.jsonl` (`.jsonl.gz`), with the predicted clusters."""
     documents = [
         replace(example, clusters=prediction.clusters)
         for example, prediction in zip(examples, predictions, strict=True)
     ]
-    write_documents = readers.write_coref_json if path.suffix == ".jsonl" else readers.write_conll2012
+    plain = path.with_suffix("") if path.suffix in (".gz", ".xz") else path
+    write_documents = readers.write_coref_json if plain.suffix == ".jsonl" else readers.write_conll2012
     write_documents(path, documents, overwrite=True)

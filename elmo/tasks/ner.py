@@ -20,6 +20,7 @@ from elmo.tasks.crf import Crf, bio_transitions
 from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.layers import BiLstm
 from elmo.tasks.tagging import bio_tags, spans, tags_of
+from elmo.text.batching import check_tokens
 
 NAME, VERSION, METRIC = "ner", "1", "f1"
 
@@ -64,8 +65,9 @@ def read(path: Path) -> list[Example]:
     return [Example(found.tokens, found.tags, found.lines) for found in readers.read_conll(path)]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     """An example of one sentence."""
+    check_tokens(sentences)
     if len(sentences) != 1:
         raise InputError(f"{len(sentences)} sentences between tabs are given; an example of {NAME} is one sentence")
     return Example(tuple(sentences[0]))

@@ -5,12 +5,16 @@ an `InputError` of one line that names the file, the line and the remedy. Other 
 `readers_squad.py`, `readers_coref.py`.
 """
 
+import gzip
 import json
+import lzma
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 from elmo.errors import InputError
 from elmo.formats.whole import whole
@@ -100,7 +104,7 @@ def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]], overwr
 
     With the columns tokens, gold, predicted it is what conlleval reads.
     """
-    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with writing(path, overwrite) as file:
         for columns in sentences:
             file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
             file.write("\n")
@@ -284,6 +288,25 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     return enumerate(corpus.lines(path, max_characters=sys.maxsize), 1)
 
 
+@contextmanager
+def writing(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
+    """A text file that is there when the block ends well; compressed where its name is such as readers decompress."""
+    with (
+        whole(path, overwrite) as temporary,
+        temporary.open("wb") as raw,
+        TextIOWrapper(_compressed(raw, path.suffix), encoding="utf-8") as file,
+    ):
+        yield file
+
+
+def _compressed(raw: BinaryIO, suffix: str) -> Any:
+    if suffix == ".gz":  # without a name and a time: the same text gives the same bytes
+        return gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
+    if suffix == ".xz":
+        return lzma.open(raw, "wb")
+    return raw
+
+
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file of JSON lines with the numbers of their lines; blank lines are left out."""
     for number, line in numbered_lines(path):
@@ -310,7 +333,7 @@ def parsed_json(text: str, place: str) -> Any:
 
 def write_json_lines(path: Path, records: Iterable[dict[str, Any]], overwrite: bool = False) -> None:
     """Writes objects, one a line."""
-    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with writing(path, overwrite) as file:
         file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 

@@ -10,8 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.formats.whole import whole
-from elmo.tasks.readers import count, json_lines, numbered_lines, strings_field, text_field, write_json_lines
+from elmo.tasks.readers import (
+    count,
+    json_lines,
+    numbered_lines,
+    strings_field,
+    text_field,
+    write_json_lines,
+    writing,
+)
 
 Mention = tuple[int, int]
 """The first and the last token, counted from the document's first."""
@@ -59,7 +66,7 @@ def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool =
     """Writes documents as CoNLL-2012 columns, of which those for name, part, number, word, speaker and coreference are
     filled. Mentions of one cluster that cross cannot be told apart in this format and are a ValueError.
     """
-    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with writing(path, overwrite) as file:
         for document in documents:
             file.write(f"#begin document ({document.name}); part {document.part:03d}\n")
             file.writelines(_rows(document))

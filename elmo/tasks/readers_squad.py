@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.formats.whole import whole
-from elmo.tasks.readers import numbered_lines, parsed_json, text_field
+from elmo.tasks.readers import numbered_lines, parsed_json, text_field, writing
 from elmo.text.records import Span, offsets
 
 Tokenize = Callable[[str], list[str]]
@@ -63,7 +62,7 @@ def read_squad(path: Path, tokenize: Tokenize) -> list[Question]:
 
 def write_squad(path: Path, answers: Mapping[str, str], overwrite: bool = False) -> None:
     """Writes the text predicted for every question's id, as the official script reads it."""
-    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with writing(path, overwrite) as file:
         json.dump(dict(answers), file, ensure_ascii=False, indent=1)
         file.write("\n")
 

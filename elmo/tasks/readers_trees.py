@@ -7,8 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from elmo.errors import InputError
-from elmo.formats.whole import whole
-from elmo.tasks.readers import count, numbered_lines
+from elmo.tasks.readers import count, numbered_lines, writing
 
 BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # as the Penn Treebank writes them inside its own brackets
 TREE_PART = re.compile(
@@ -45,7 +44,7 @@ def read_trees(path: Path, labels: int = 5) -> list[Tree]:
 
 def write_trees(path: Path, trees: Iterable[Tree], overwrite: bool = False) -> None:
     """Writes trees, one a line."""
-    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with writing(path, overwrite) as file:
         file.writelines(f"{_bracketed(tree)}\n" for tree in trees)
 
 

@@ -21,6 +21,7 @@ from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.layers import BiLstm, FeedForward, attend, masked_max, masked_mean, matrix_attention
 from elmo.tasks.readers import SNLI_LABELS, Pair, read_snli, write_snli
 from elmo.tasks.scores import accuracy
+from elmo.text.batching import check_tokens
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 NAME = "snli"
@@ -87,12 +88,13 @@ def sentences(example: Example) -> list[list[str]]:
     return [list(example.premise), list(example.hypothesis)]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     """A premise and a hypothesis."""
+    check_tokens(sentences)
     if len(sentences) != 2:
         raise InputError(f"{len(sentences)} sentences between tabs are given; premise, tab, hypothesis is expected")
     premise, hypothesis = sentences
-    return Example(tuple(premise), tuple(hypothesis))
+    return Example(tuple(premise), tuple(hypothesis), line=line)
 
 
 def labels_of(examples: Sequence[Example]) -> Labels:

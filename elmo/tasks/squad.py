@@ -28,6 +28,7 @@ from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.layers import Affine, BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
 from elmo.tasks.readers_squad import Answer, Passage, read_squad, write_squad
 from elmo.tasks.scores import squad_scores
+from elmo.text.batching import check_tokens
 from elmo.text.records import offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
@@ -102,15 +103,19 @@ def read(path: Path) -> list[Example]:
     return [Example(question.tokens, question.passage, question.answers, question.id) for question in found]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
-    """An example of two token lists, question and passage; the passage's text has one blank between its tokens."""
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """An example of two token lists, question and passage; the passage's text has one blank between its tokens.
+
+    Its line is its id.
+    """
+    check_tokens(sentences)
     if len(sentences) != 2:
         raise InputError(f"{len(sentences)} sentences between tabs are given; question, tab, passage is expected")
     question, passage = map(tuple, sentences)
     text = " ".join(passage)
     spans = offsets(text, passage)
     assert spans is not None
-    return Example(question, Passage(text, passage, tuple(spans)))
+    return Example(question, Passage(text, passage, tuple(spans)), id=str(line or ""))
 
 
 def sentences(example: Example) -> list[list[str]]:

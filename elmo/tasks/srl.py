@@ -21,6 +21,7 @@ from elmo.tasks.crf import bio_transitions, viterbi
 from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.interleaved import InterleavedLstm
 from elmo.tasks.tagging import bio_tags
+from elmo.text.batching import check_tokens
 
 NAME = "srl"
 VERSION = "1"
@@ -74,9 +75,19 @@ class Prediction:
 
 def read(path: Path) -> list[Example]:
     """The predicates of a file of JSON lines; a sentence without one gives no example."""
+    return [example for example in read_all(path) if example.predicate is not None]
+
+
+def read_all(path: Path) -> list[Example]:
+    """As `read`, and one example of every sentence without a predicate."""
+    return [example for sentence in readers.read_roles(path) for example in _examples(sentence)]
+
+
+def _examples(sentence: readers.Roles) -> list[Example]:
+    if not sentence.predicates:
+        return [Example(sentence.tokens, None, id=sentence.id, line=sentence.line)]
     return [
         Example(sentence.tokens, role.index, role.tags, sentence.id, role.lemma, role.roleset, sentence.line)
-        for sentence in readers.read_roles(path)
         for role in sentence.predicates
     ]
 
@@ -86,12 +97,14 @@ def sentences(example: Example) -> list[list[str]]:
     return [list(example.tokens)]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
-    """A sentence and, as a second one, the number of its predicate's token, from 0; without it there is none."""
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """A sentence and, as a second one, the number of its predicate's token, from 0.
+
+    Its line is left out: neighbours that are one sentence with several predicates are written together.
+    """
+    check_tokens(sentences)
     tokens, *rest = map(tuple, sentences) if sentences else ((),)
-    if not rest:
-        return Example(tokens, None)
-    if len(rest) > 1 or len(rest[0]) != 1 or not rest[0][0].isdecimal():
+    if len(rest) != 1 or len(rest[0]) != 1 or not rest[0][0].isdecimal():
         raise InputError("a sentence, a tab and the number of the predicate's token (the first is 0) are expected")
     if int(rest[0][0]) >= len(tokens):
         raise InputError(f"token {rest[0][0]} is to be the predicate of a sentence of {len(tokens)} tokens")
@@ -105,11 +118,17 @@ def labels_of(examples: Sequence[Example]) -> Labels:
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError where the file has a role that the training data never had.
+    """Raises InputError where a predicate has no tags, or the file a role that the training data never had.
 
     A reference to a known role or a further piece of it (R-, C-) is let through, though it cannot be predicted where
     it is new: the official test sets have such rarities.
     """
+    for example in examples:
+        if example.tags is None:
+            raise InputError(
+                f"{path}: line {example.line}: the predicate of token {example.predicate} has no 'tags'; give every"
+                " token one, or remove the predicate"
+            )
     roles = ((each.line, _plain(tag)) for each in examples for tag in each.tags or () if tag != "O")
     readers.check_known(roles, {_plain(tag) for tag in labels.tags if tag != "O"}, path, "role")
 
@@ -196,12 +215,14 @@ def write(path: Path, examples: Sequence[Example], predictions: Sequence[Predict
     each = zip(examples, predictions, strict=True)
     groups = groupby(each, key=lambda pair: (pair[0].line, pair[0].id, pair[0].tokens))
     records = [
-        readers.Roles(tokens, tuple(_labelled(*pair) for pair in pairs), line, name)
+        readers.Roles(tokens, tuple(role for pair in pairs for role in _roles(*pair)), line, name)
         for (line, name, tokens), pairs in groups
     ]
     readers.write_roles(path, records, overwrite=True)
 
 
-def _labelled(example: Example, prediction: Prediction) -> readers.Predicate:
-    assert example.predicate is not None, "without a predicate there are no roles to write"
-    return readers.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)
+def _roles(example: Example, prediction: Prediction) -> list[readers.Predicate]:
+    """One, or none of a sentence without a predicate."""
+    if example.predicate is None:
+        return []
+    return [readers.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)]

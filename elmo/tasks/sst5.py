@@ -34,6 +34,7 @@ from elmo.tasks.layers import (
 )
 from elmo.tasks.readers_trees import Node, Tree, read_trees, write_trees
 from elmo.tasks.scores import accuracy
+from elmo.text.batching import check_tokens
 
 NAME = "sst5"
 VERSION = "1"
@@ -102,8 +103,9 @@ def sentences(example: Example) -> list[list[str]]:
     return [list(example.tokens)]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]]) -> Example:
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     """An example of one sentence, without its sentiment."""
+    check_tokens(sentences)
     if len(sentences) != 1:
         raise InputError(f"{len(sentences)} sentences between tabs are given; an example of {NAME} is one sentence")
     return Example(tuple(sentences[0]))

@@ -35,8 +35,10 @@ class TaskModel(Protocol):
 class Task(Protocol):
     """The names that the module of a task has.
 
-    A task whose labels are whatever the training data shows has also `check(examples, labels, path)`, which raises
-    InputError, naming the line of the file, where an example has a label that training never had.
+    A task whose labels are whatever the training data shows, or may be missing, has also
+    `check(examples, labels, path)`, which raises InputError, naming the line of the file, where an example has a label
+    that training never had, or none. One whose `read` leaves out what can be neither learned from nor scored has also
+    `read_all(path)`, which does not.
     """
 
     NAME: str
@@ -65,8 +67,11 @@ class Task(Protocol):
         """The `Labels` of training examples."""
         ...
 
-    def unlabelled(self, sentences: Sequence[Sequence[str]]) -> Any:
-        """An example to predict for, without gold labels: what `sentences` would take apart again."""
+    def unlabelled(self, sentences: Sequence[Sequence[str]], line: int = 0) -> Any:
+        """An example to predict for, without gold labels, of a line of text; InputError where it is none of the task.
+
+        By its line, from 1, it is told from others where the format that is written has names for examples.
+        """
         ...
 
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
@@ -87,6 +92,26 @@ def find(name: str) -> Task:
     if name not in available():
         raise InputError(f"{name!r} is no task; known are {', '.join(available())}")
     return cast(Task, import_module(f"elmo.tasks.{name}"))
+
+
+def read_examples(task: Task, path: Path) -> list[Any]:
+    """The examples of a file to learn from or to score. Raises InputError where there is none in it."""
+    examples = task.read(path)
+    if not examples:
+        raise InputError(f"{path}: no examples in it; give a file in the format of the task {task.NAME}")
+    return examples
+
+
+def read_all(task: Task, path: Path) -> list[Any]:
+    """The examples of a file to predict for, or to take the text of."""
+    read = getattr(task, "read_all", task.read)
+    return read(path)
+
+
+def check(task: Task, examples: Sequence[Any], labels: Any, path: Path) -> None:
+    """Raises InputError where these examples of a file cannot be learned from, or scored, with such labels."""
+    if (of_task := getattr(task, "check", None)) is not None:
+        of_task(examples, labels, path)
 
 
 def available() -> list[str]:

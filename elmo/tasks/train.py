@@ -145,11 +145,7 @@ def find_file(path: str, data: str | None) -> Path:
 
 def read_examples(task: Task, path: str, data: str | None) -> list[Any]:
     """The examples of a file. Raises InputError where there is none in it or the file is not there."""
-    found = find_file(path, data)
-    examples = task.read(found)
-    if not examples:
-        raise InputError(f"{found}: no examples in it; give a file in the format of the task {task.NAME}")
-    return examples
+    return tasks.read_examples(task, find_file(path, data))
 
 
 def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
@@ -172,10 +168,8 @@ def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callab
     files = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
     examples = {part: read_examples(task, path, config.data) for part, path in files.items()}
     labels = task.labels_of(examples["train"])  # of all: what may be said does not depend on how much is learned from
-    check = getattr(task, "check", None)  # of the tasks whose labels are those that the training data shows
     for part, path in files.items():
-        if check is not None:
-            check(examples[part], labels, resolve(path, config.data))
+        tasks.check(task, examples[part], labels, resolve(path, config.data))
     examples["train"] = _subset(examples["train"], config)
     texts = {part: [s for each in members for s in task.sentences(each)] for part, members in examples.items()}
     tokens = {part: (token for sentence in texts[part] for token in sentence) for part in texts}

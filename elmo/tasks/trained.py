@@ -5,8 +5,9 @@ built from; and `result.json`. A frozen biLM is not in it: it is named, with a h
 """
 
 import json
+import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,35 +22,50 @@ from elmo.embedding.job import read_lines
 from elmo.errors import InputError
 from elmo.model.bilm import BiLMConfig
 from elmo.tasks import task as tasks
+from elmo.tasks import vectors as static
 from elmo.tasks.batches import BatchConfig, by_length
 from elmo.tasks.cache import CacheConfig
 from elmo.tasks.inputs import Collator, InputConfig, Inputs
 from elmo.tasks.source import Source, check_same, collator, open_source
 from elmo.tasks.task import Task, TaskModel
-from elmo.tasks.vectors import StaticVectors
+from elmo.tasks.vectors import Origin, StaticVectors
 from elmo.training.disk import write_whole
 
 RECORD, WEIGHTS, RESULT = "task.json", "model.safetensors", "result.json"
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrainedTask:
-    """A network with what makes its batches; call it on examples of its task."""
+    """A network with what makes its batches; call it on examples of its task.
+
+    It takes up the static vectors of words that are new to it when it first reads them.
+    """
 
     task: Task
     model: nn.Module
     collate: Collator
     device: torch.device
+    labels: Any
+    """What training knew (`task.Labels`)."""
     batch: BatchConfig = field(default_factory=BatchConfig)
+    origin: Origin | None = None
+    """Where more static vectors are."""
+    looked_up: set[str] = field(default_factory=set, repr=False)
+    """Words that were looked for there."""
 
     @classmethod
     def load(
-        cls, folder: str | Path, bilm: str | None = None, cache: CacheConfig | None = None, device: str = "cpu"
+        cls,
+        folder: str | Path,
+        bilm: str | None = None,
+        cache: CacheConfig | None = None,
+        device: str = "cpu",
+        vectors: str | None = None,
     ) -> "TrainedTask":
         """What a run of `elmo task train` left in `folder`, `output/seed-N` (or `output`, where it has one seed).
 
-        `bilm` is the place of the frozen biLM, where it is not where it was in training. Raises InputError where the
-        folder is none of a trained task, is damaged, or the biLM is another.
+        `bilm` is the place of the frozen biLM, `vectors` that of the static vectors, where they are not where they were
+        in training. Raises InputError where the folder is none of a trained task, is damaged, or the biLM is another.
         """
         folder = _folder(Path(folder))
         record = _read_record(folder)
@@ -71,14 +87,55 @@ class TrainedTask:
             labels = configs.from_dict(task.Labels, record["labels"], "labels.")
             model = build(task, inputs, made, labels, words, source, load_bilm=False)
             model.load_state_dict(weights)
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{folder / WEIGHTS}: no such file, so no epoch of this training has ended; wait for it, or go on with"
+                " it by elmo task train --resume"
+            ) from error
         except (SafetensorError, KeyError, RuntimeError) as error:
             raise InputError(f"{folder / WEIGHTS}: damaged, or not of this task ({error}); train it again") from error
         cache = cache or CacheConfig(dtype=record["cache_dtype"])
-        return cls(task, model.to(device).eval(), collator(inputs, words.words, source, cache), torch.device(device))
+        return cls(
+            task,
+            model.to(device).eval(),
+            collator(inputs, words.words, source, cache),
+            torch.device(device),
+            labels,
+            origin=_origin(record, inputs, words, vectors),
+        )
 
     def __call__(self, examples: Sequence[Any]) -> list[Any]:
-        """One prediction for every example, in order; gold labels, where there are any, are not looked at."""
+        """One prediction for every example, in order; gold labels, where there are any, are not looked at.
+
+        An example may also be a list of tokens or, where the task's have several sentences, a list of such lists.
+        """
+        examples = [_example(self.task, each) for each in examples]
+        if problem := self.look_up(examples):
+            warnings.warn(problem, stacklevel=2)
         return predict(self.task, self.model, self.collate, examples, self.batch, self.device)
+
+    def look_up(self, examples: Sequence[Any]) -> str | None:
+        """Takes up the static vectors of words that are new, from the file that training read; a call does so itself.
+
+        Every call that has such words reads the whole file (seconds), so many examples are best given at once. Where it
+        is missing or is another, these words are unknown to the network: what is wrong is returned, as one line, once.
+        """
+        if self.origin is None:
+            return None
+        tokens = (token for each in examples for sentence in self.task.sentences(each) for token in sentence)
+        words = set(static.spelled(tokens, self.collate.config.lowercase))
+        unseen = words.difference(self.collate.words)
+        wanted = unseen - self.looked_up
+        self.looked_up |= wanted
+        if not wanted:
+            return None
+        try:
+            found = static.more(self.origin, wanted)
+        except InputError as error:
+            return f"{error}; words without vectors: {len(unseen):,} of {len(words):,}"
+        static.extend(cast(TaskModel, self.model).inputs, found)
+        self.collate = replace(self.collate, words=(*self.collate.words, *found.words))
+        return None
 
     def score(self, examples: Sequence[Any]) -> dict[str, float]:
         """The task's numbers, in percent, on labelled examples."""
@@ -121,10 +178,24 @@ def ensemble(members: Sequence[TrainedTask], examples: Sequence[Any]) -> list[An
 def read_text(task: Task, path: str) -> list[Any]:
     """Examples without labels: one a line, tokens between spaces, its sentences between tabs; "-" is standard input.
 
-    Raises InputError where a line has another number of sentences than an example of the task.
+    Raises InputError, naming the line, where it has another number of sentences than an example of the task.
     """
-    lines = (line for line in read_lines(path) if line.strip())
-    return [task.unlabelled([part.split() for part in line.split("\t")]) for line in lines]
+    examples = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            examples.append(task.unlabelled([part.split() for part in line.split("\t")], number))
+        except InputError as error:
+            raise InputError(f"{'standard input' if path == '-' else path}: line {number}: {error}") from error
+    return examples
+
+
+def _example(task: Task, given: Any) -> Any:
+    """What is no example yet is tokens without labels."""
+    if not isinstance(given, list | tuple | str):
+        return given
+    return task.unlabelled(given if given and isinstance(given[0], list | tuple) else [given])
 
 
 def build(
@@ -166,8 +237,26 @@ def write_record(
         "bilm": None if source is None else source.card(),
         "cache_dtype": cache.dtype,
         "words": words.words,
+        "vectors": _card(words),
     }
     write_whole(folder / RECORD, json.dumps(record).encode())
+
+
+def _card(words: StaticVectors) -> dict[str, str] | None:
+    """What `_origin` reads: by it, words that are new to the network find their vectors."""
+    if words.file is None:
+        return None
+    sha256 = static.content_hash(words.words, words.table[2:].numpy())
+    return {"file": str(words.file.absolute()), "sha256": sha256}
+
+
+def _origin(record: dict[str, Any], inputs: InputConfig, words: StaticVectors, vectors: str | None) -> Origin | None:
+    """The file of the static vectors; None where there is none, or none of its words are new."""
+    if not inputs.static or inputs.vectors is None or inputs.all_vectors:
+        return None
+    card = record.get("vectors") or {}  # networks that are older than it have the file's name alone
+    file = vectors or card.get("file", inputs.vectors)
+    return Origin(Path(file), words.words, words.table.shape[1], card.get("sha256"))
 
 
 def _folder(path: Path) -> Path:

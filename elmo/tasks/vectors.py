@@ -3,18 +3,19 @@
 Row 0 is padding (zero), row 1 is that of unknown words, the mean of the others; the words follow.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo.tasks.inputs import InputConfig
+from elmo.tasks.inputs import PADDING, InputConfig, Inputs
 from elmo.text import corpus
 
 LONGEST_LINE = 1 << 20
@@ -28,6 +29,20 @@ class StaticVectors:
 
     words: tuple[str, ...]
     table: Float[Tensor, "V E"]
+    file: Path | None = None
+    """Where vectors of more words are; None where there are none: learned vectors, or all of a file's words."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file that a network's static vectors were read from, before it was trained."""
+
+    file: Path
+    words: tuple[str, ...]
+    """That were read from it."""
+    dim: int
+    sha256: str | None = None
+    """Of what was read (`content_hash`); None for a network that was trained before it was kept."""
 
 
 def make(config: InputConfig, train: Iterable[str], other: Iterable[str], seed: int = 0) -> StaticVectors:
@@ -39,10 +54,11 @@ def make(config: InputConfig, train: Iterable[str], other: Iterable[str], seed: 
     if not config.static:
         return StaticVectors((), torch.zeros(2, 0))
     if config.vectors is None:
-        counts = Counter(_spelled(train, config.lowercase))
+        counts = Counter(spelled(train, config.lowercase))
         return learned([word for word, count in counts.items() if count >= config.min_count], config.vectors_dim, seed)
-    wanted = None if config.all_vectors else {*_spelled(train, config.lowercase), *_spelled(other, config.lowercase)}
-    return read(Path(config.vectors), wanted)
+    wanted = None if config.all_vectors else {*spelled(train, config.lowercase), *spelled(other, config.lowercase)}
+    found = read(Path(config.vectors), wanted)
+    return found if wanted is None else replace(found, file=Path(config.vectors))
 
 
 def learned(words: Iterable[str], dim: int, seed: int = 0) -> StaticVectors:
@@ -74,6 +90,36 @@ def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
     return StaticVectors(tuple(rows), table)
 
 
+def more(origin: Origin, wanted: Collection[str]) -> StaticVectors:
+    """The vectors of those of the `wanted` words that the file has, whose table has no rows but theirs.
+
+    Raises InputError where the file is not there, or is not the one that the network's vectors were read from.
+    """
+    rows: dict[str, np.ndarray] = {}
+    for word, vector in entries(origin.file, {*origin.words, *wanted}):
+        rows.setdefault(word, vector)
+    known = [rows.pop(word) for word in origin.words if word in rows]
+    is_same = len(known) == len(origin.words) and all(len(vector) == origin.dim for vector in known)
+    if not is_same or origin.sha256 not in (None, content_hash(origin.words, np.array(known))):
+        raise InputError(f"{origin.file}: other word vectors than those that the network was trained with")
+    table = np.array(list(rows.values()), np.float32).reshape(len(rows), origin.dim)
+    return StaticVectors(tuple(rows), torch.from_numpy(table))
+
+
+def extend(inputs: Inputs, found: StaticVectors) -> None:
+    """Gives a trained network the rows of more words, after those that it has."""
+    weight = inputs.vectors.weight.detach()
+    table = torch.cat([weight, found.table.to(weight)])
+    inputs.vectors = nn.Embedding.from_pretrained(table, padding_idx=PADDING)
+
+
+def content_hash(words: Iterable[str], rows: Float[np.ndarray, "W E"]) -> str:
+    """A hash (sha256) of words and their vectors."""
+    digest = hashlib.sha256("\n".join(words).encode())
+    digest.update(np.ascontiguousarray(rows, np.float32).data)
+    return digest.hexdigest()
+
+
 def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Float[np.ndarray, " E"]]]:
     """The `wanted` words (None: all) of such a file and their vectors, one at a time, in order; raises as `read`."""
     if not path.is_file():
@@ -91,7 +137,8 @@ def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple
             yield word, _numbers(path, number, rest)
 
 
-def _spelled(tokens: Iterable[str], lowercase: bool) -> Iterator[str]:
+def spelled(tokens: Iterable[str], lowercase: bool) -> Iterator[str]:
+    """The tokens as they are looked up."""
     return (token.lower() for token in tokens) if lowercase else iter(tokens)
 
 

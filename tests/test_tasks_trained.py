@@ -1,0 +1,239 @@
+"""A trained network on what training never saw: words, labels, text, and token lists by the Python API."""
+
+import json
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command import run
+from small_tasks import NER, SMALL, write_small
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.tasks import coref, ner, readers, snli, squad, srl, sst5, train
+from elmo.tasks import task as tasks
+from elmo.tasks.trained import TrainedTask, read_text
+
+NEW = "Zoe\tB-person\ncrossed\tO\nLima\tB-place\n\nLima\tB-place\nglows\tO\nqqq\tO\n"
+
+
+def write_vectors(path: Path, words: set[str], seed: int = 0) -> Path:
+    torch.manual_seed(seed)
+    lines = (f"{word} {' '.join(f'{x:.4f}' for x in torch.randn(5).tolist())}\n" for word in sorted(words))
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Vectors of all words, but one of the new file."""
+    known = {token.rpartition("/")[0].lower() for line in NER for token in line.split()}
+    write_vectors(tmp_path / "vectors.txt", known | {"zoe", "crossed", "lima", "glows"})
+    write_small(tmp_path, "ner")
+    (tmp_path / "new.conll").write_text(NEW, encoding="utf-8")
+    return tmp_path
+
+
+def trained(folder: Path, name: str, **values: Any) -> TrainedTask:
+    """A small network of NER."""
+    base = {
+        "task": "ner",
+        **dict.fromkeys(("train", "dev"), str(folder / "small.conll")),
+        "output": str(folder / name),
+        "inputs": {"vectors": str(folder / "vectors.txt")},
+        "model": {"hidden_dims": [6]},
+        "training": {"epochs": 3, "lr": 0.05},
+        "batch": {"examples": 3},
+    }
+    train.main(configs.from_dict(train.TaskConfig, configs.merge(base, values)), quiet=True)
+    return TrainedTask.load(folder / name)
+
+
+def emissions(network: TrainedTask, examples: list[ner.Example]) -> torch.Tensor:
+    with torch.inference_mode():
+        return network.model(network.collate([list(example.tokens) for example in examples]))
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_words_that_are_new_have_their_vectors(folder: Path, tuned: bool) -> None:
+    """As if the training had known that they would come."""
+    inputs = {"vectors_tuned": tuned}
+    blind = trained(folder, "blind", inputs=inputs)
+    seeing = trained(folder, "seeing", inputs=inputs, test=str(folder / "new.conll"))
+    examples = ner.read(folder / "new.conll")[:1]
+    before = emissions(blind, examples)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert blind(examples) == seeing(examples)
+    assert not torch.allclose(before, emissions(seeing, examples))
+    assert torch.equal(emissions(blind, examples), emissions(seeing, examples))
+    small = ner.read(folder / "small.conll")
+    assert torch.equal(emissions(blind, small), emissions(seeing, small))
+    blind(ner.read(folder / "new.conll"))  # more of them, after others
+    assert blind.collate.words[-1] == "glows"
+    assert blind.look_up(examples) is None
+
+
+@pytest.mark.parametrize("what", ["missing", "another", "fewer", "wider"])
+def test_a_file_of_vectors_that_is_not_there_is_told_of(folder: Path, what: str) -> None:
+    trained(folder, "run")
+    words = {line.split()[0] for line in (folder / "vectors.txt").read_text(encoding="utf-8").splitlines()}
+    kept = (folder / "vectors.txt").rename(folder / "kept.txt")
+    if what == "another":
+        write_vectors(folder / "vectors.txt", words, seed=1)
+    elif what == "fewer":
+        write_vectors(folder / "vectors.txt", words - {"nora"})
+    elif what == "wider":
+        lines = kept.read_text(encoding="utf-8").splitlines()
+        (folder / "vectors.txt").write_text("".join(f"{line} 1\n" for line in lines), encoding="utf-8")
+    done = run("task", "eval", folder / "run", folder / "new.conll")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+    assert "words without vectors: 5 of 5" in done.stderr
+    assert ("no such file" if what == "missing" else "other word vectors than those") in done.stderr
+    mended = run("task", "eval", folder / "run", folder / "new.conll", "--vectors", kept)
+    assert (mended.returncode, mended.stderr) == (0, "")
+    with pytest.warns(UserWarning, match="words without vectors: 5 of 5"):
+        TrainedTask.load(folder / "run")(ner.read(folder / "new.conll"))
+
+
+def test_networks_that_are_older_have_the_name_of_the_file_alone(folder: Path) -> None:
+    trained(folder, "run")
+    record = folder / "run" / "seed-1" / "task.json"
+    values = json.loads(record.read_text(encoding="utf-8"))
+    del values["vectors"]
+    record.write_text(json.dumps(values), encoding="utf-8")
+    assert TrainedTask.load(folder / "run").look_up(ner.read(folder / "new.conll")) is None
+
+
+def test_token_lists_are_examples_without_labels(folder: Path) -> None:
+    network = trained(folder, "run")
+    tokens = ["Nora", "met", "Ivo"]
+    assert network([tokens]) == network([tuple(tokens)]) == network([[tokens]]) == network([ner.unlabelled([tokens])])
+    for wrong in ("Nora met Ivo", ["Nora met Ivo"], [[["Nora", "met", "Ivo"], "Ivo"]]):
+        with pytest.raises(InputError, match=r"string|one sentence"):
+            network(wrong)
+
+
+@pytest.mark.parametrize("name", tasks.available())
+def test_letters_are_no_tokens(name: str) -> None:
+    usual = SMALL[name].unlabelled
+    with pytest.raises(InputError, match=r"sentence 0 is the string"):
+        tasks.find(name).unlabelled([" ".join(usual[0]), *usual[1:]])
+    with pytest.raises(InputError, match=r"is a string"):
+        tasks.find(name).unlabelled("ab"[: len(usual)])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("srl", "Mia laughed\t1\n\nMia laughed\n", "line 3: a sentence, a tab and the number of the predicate's token"),
+        ("srl", "Mia laughed\t2\n", "line 1: token 2 is to be the predicate of a sentence of 2 tokens"),
+        ("snli", "Snow falls\tIt is cold\nSnow\n", "line 2: 1 sentences between tabs"),
+        ("squad", "Who\n", "line 1: 1 sentences between tabs"),
+        ("ner", "Mia\tTom\n", "line 1: 2 sentences between tabs"),
+    ],
+)
+def test_text_that_is_no_example_is_refused_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=f"text.txt: {re.escape(message)}"):
+        read_text(tasks.find(name), str(tmp_path / "text.txt"))
+
+
+def test_examples_of_text_are_told_apart(tmp_path: Path) -> None:
+    """By their lines, where what is written has a name for every example."""
+    text = tmp_path / "text.txt"
+    text.write_text("Who slept\tMia slept\n\nWho ran\tTom ran\n", encoding="utf-8")
+    asked = read_text(squad, str(text))
+    squad.write(tmp_path / "out.json", asked, [squad.Prediction(each.passage.tokens[0], ()) for each in asked])
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) == {"1": "Mia", "3": "Tom"}
+    documents = read_text(coref, str(text))
+    for name in ("out.conll", "out.jsonl"):
+        coref.write(tmp_path / name, documents, [coref.Prediction(())] * 2)
+        assert [each.name for each in coref.read(tmp_path / name)] == ["line-1", "line-3"]
+
+
+def small_run(folder: Path, name: str) -> Path:
+    """A network of any task, and what it learned from."""
+    path = write_small(folder, name)
+    values = {"task": name, "train": str(path), "dev": str(path), "output": str(folder / name)}
+    values |= {"inputs": {"vectors_dim": 4}, "model": SMALL[name].model, "training": {"epochs": 1}}
+    train.main(configs.from_dict(train.TaskConfig, values), quiet=True)
+    return path
+
+
+UNLABELLED = {
+    "ner": ("Nora\tB-animal\n", "line 1 has the tag 'B-animal', which the training data never had"),
+    "snli": ('{"sentence1": "a", "sentence2": "b"}\n', "line 1 has no gold_label"),
+    "srl": ('{"tokens": ["Run"], "props": [{"pred": 0}]}\n', "line 1: the predicate of token 0 has no 'tags'"),
+    "coref": ('{"doc_key": "d", "sentences": [["a"]]}\n', "line 1: the document 'd' has no 'clusters'"),
+    "squad": (
+        '{"data": [{"title": "t", "paragraphs": [{"context": "So.", "qas": [{"id": "q", "question": "Why?",'
+        ' "answers": []}]}]}]}\n',
+        "question 'q' has no answers",
+    ),
+    "sst5": ("\n", "no examples in it"),
+}
+
+
+@pytest.mark.parametrize("name", UNLABELLED)
+def test_what_cannot_be_scored_is_neither_scored_nor_learned_from(tmp_path: Path, name: str) -> None:
+    path = small_run(tmp_path, name)
+    text, message = UNLABELLED[name]
+    path = path.with_stem("other")
+    path.write_text(text, encoding="utf-8")
+    small = tmp_path / SMALL[name].file
+    for arguments in (
+        ("eval", tmp_path / name, path),
+        ("train", name, "--train", small, "--dev", path, "--output", tmp_path / "new"),
+    ):
+        done = run("task", *arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert f"{path}: {message}" in done.stderr
+
+
+def test_roles_of_sentences_without_a_predicate_are_written_empty(tmp_path: Path) -> None:
+    path = small_run(tmp_path, "srl")
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"tokens": ["Rain"], "props": []}\n')
+    out, text = tmp_path / "out.jsonl", tmp_path / "text.txt"
+    assert run("task", "predict", tmp_path / "srl", path, out).returncode == 0
+    assert out.read_text(encoding="utf-8").endswith('{"tokens": ["Rain"], "props": []}\n')
+    assert run("task", "sentences", "srl", path, text).returncode == 0
+    assert text.read_text(encoding="utf-8").endswith("Rain\n")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("name", tasks.available())
+def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: str, suffix: str) -> None:
+    task = tasks.find(name)
+    examples = task.read(write_small(tmp_path, name))
+    gold = {
+        "ner": lambda each: ner.Prediction(each.tags),
+        "sst5": lambda each: sst5.Prediction(each.label, ()),
+        "snli": lambda each: snli.Prediction(each.label, ()),
+        "srl": lambda each: srl.Prediction(each.tags),
+        "coref": lambda each: coref.Prediction(each.clusters),
+        "squad": lambda each: squad.Prediction(each.answers[0].text, ()),
+    }[name]
+    plain, packed = tmp_path / f"out{Path(SMALL[name].file).suffix}", tmp_path / f"out{SMALL[name].file[5:]}{suffix}"
+    for path in (plain, packed):
+        task.write(path, examples, list(map(gold, examples)))
+    begin = {"": plain.read_bytes()[:2], ".gz": b"\x1f\x8b", ".xz": b"\xfd7"}[suffix]
+    assert packed.read_bytes().startswith(begin)
+    assert "".join(f"{line}\n" for _, line in readers.numbered_lines(packed)) == plain.read_text(encoding="utf-8")
+
+
+def test_a_training_without_an_epoch_is_told_of(tmp_path: Path) -> None:
+    path = small_run(tmp_path, "ner")
+    (tmp_path / "ner" / "seed-1" / "model.safetensors").unlink()
+    done = run("task", "eval", tmp_path / "ner", path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "no epoch of this training has ended" in done.stderr
+
+
+def test_learned_vectors_have_no_more_words(folder: Path) -> None:
+    network = trained(folder, "run", inputs={"vectors": None})
+    assert network.look_up(ner.read(folder / "new.conll")) is None
