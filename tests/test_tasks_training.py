@@ -206,6 +206,47 @@ def test_settings_that_are_younger_than_a_run_had_their_defaults(tmp_path: Path)
         train.main(run_config(tmp_path), resume=True, quiet=True)
 
 
+def test_a_run_that_goes_on_with_something_else_of_the_same_name_is_refused(tmp_path: Path, monkeypatch) -> None:
+    """Or seeds of different models, data or scorers would be averaged."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("nora 0.1 0.2\n", encoding="utf-8")
+    given = {"inputs": {"vectors": str(vectors)}, "training": {"epochs": 1}}
+    train.main(run_config(tmp_path, **given), quiet=True)
+    more = run_config(tmp_path, seeds=[1, 2], **given)
+
+    def refused(said: str) -> None:
+        with pytest.raises(InputError, match=r"was \w+, now it is \w+.*another --output") as raised:
+            train.main(more, resume=True, quiet=True)
+        assert said in str(raised.value)
+        assert not (tmp_path / "run" / "seed-2").exists()
+
+    for file, said in ((vectors, "vectors"), (Path(more.train), "train")):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text + text.replace("nora", "tom"), encoding="utf-8")
+        refused(f"sha256 of the file of {said}")
+        file.write_text(text, encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr("elmo.tasks.ner.VERSION", "99")
+        refused("version of the task")
+    (tmp_path / "bilm").rename(tmp_path / "first")
+    write_tiny(tmp_path / "bilm", seed=5)
+    refused("sha256 of the biLM")
+    (tmp_path / "run" / "origin.json").unlink()  # as in a run of an older version: its seeds name the biLM
+    refused("sha256 of the biLM")
+    (tmp_path / "bilm").rename(tmp_path / "second")
+    (tmp_path / "first").rename(tmp_path / "bilm")
+    assert len(train.main(more, resume=True, quiet=True)["seeds"]) == 2
+
+
+def test_of_the_cache_its_precision_is_kept(tmp_path: Path) -> None:
+    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+    elsewhere = {"folder": str(tmp_path / "elsewhere"), "dtype": "float32"}
+    with pytest.raises(InputError, match="cache was {'dtype': 'float16'}, now it is {'dtype': 'float32'}"):
+        train.main(run_config(tmp_path, training={"epochs": 1}, cache=elsewhere), resume=True, quiet=True)
+    del elsewhere["dtype"]
+    train.main(run_config(tmp_path, training={"epochs": 1}, cache=elsewhere, seeds=[1, 2]), resume=True, quiet=True)
+
+
 def test_another_bilm_is_refused(tmp_path: Path) -> None:
     train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
     write_tiny(tmp_path / "other", seed=5)
