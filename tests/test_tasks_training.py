@@ -247,6 +247,48 @@ def test_of_the_cache_its_precision_is_kept(tmp_path: Path) -> None:
     train.main(run_config(tmp_path, training={"epochs": 1}, cache=elsewhere, seeds=[1, 2]), resume=True, quiet=True)
 
 
+@pytest.mark.parametrize(
+    ("task", "changed", "said"),
+    [
+        ("ner", {"hidden_dims": [6, 0]}, "model.hidden_dims is [6, 0]; at least 1 is"),
+        ("ner", {"hidden_dims": []}, "model.hidden_dims is empty"),
+        ("ner", {"dropout": 1.5}, "model.dropout is 1.5; from 0 to less than 1 is"),
+        ("ner", {"dropout": float("nan")}, "model.dropout is nan"),
+        ("sst5", {"pieces": 0}, "model.pieces is 0"),
+        ("sst5", {"phrases": -1}, "model.phrases is -1"),
+        ("sst5", {"head_dropout": [0.2, 1.0]}, "model.head_dropout is [0.2, 1.0]"),
+        ("snli", {"hidden_dim": 0}, "model.hidden_dim is 0"),
+        ("srl", {"n_layers": 0}, "model.n_layers is 0"),
+        ("squad", {"dropout": -0.1}, "model.dropout is -0.1"),
+        ("coref", {"feed_forward": [0]}, "model.feed_forward is [0]"),
+        ("coref", {"spans_per_token": -1.0}, "model.spans_per_token is -1.0"),
+    ],
+)
+def test_networks_that_cannot_be(task: str, changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(configs.ConfigError) as raised:
+        configs.from_dict(train.tasks.find(task).Config, changed, "model.")
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("changed", [{"betas": [1.0, 2.0]}, {"rho": 1.0}, {"weight_decay": -1.0}, {"epochs": 0}])
+def test_training_that_cannot_be(tmp_path: Path, changed: dict[str, Any]) -> None:
+    with pytest.raises(configs.ConfigError, match=f"training.{next(iter(changed))} is "):
+        run_config(tmp_path, training=changed)
+
+
+def test_a_network_that_cannot_be_built_leaves_no_run_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is right then can be trained in the same folder."""
+
+    def failing(*arguments: object) -> None:
+        raise ValueError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "build", failing)
+        with pytest.raises(ValueError):
+            train.main(run_config(tmp_path), quiet=True)
+    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+
+
 def test_another_bilm_is_refused(tmp_path: Path) -> None:
     train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
     write_tiny(tmp_path / "other", seed=5)
