@@ -99,7 +99,7 @@ def test_jobs_share_the_work_of_a_queue(tmp_path: Path) -> None:
     (tmp_path / "queue.toml").write_text(row.replace("recipe.toml", str(tmp_path / "recipe.toml")), encoding="utf-8")
     done = run("task", "compare", tmp_path / "queue.toml", "--output", tmp_path / "out", "--jobs", 2)
     assert done.returncode == 0, done.stderr
-    assert "| x | dev f1 | b |" in done.stdout
+    assert "| x | ner 1 | dev f1 | b |" in done.stdout
     assert sorted(path.parent.parent.name for path in (tmp_path / "out").rglob("result.json")) == ["a", "a", "b", "b"]
 
 
