@@ -130,6 +130,15 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, monkeypatch, arguments: lis
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.parametrize("record", ["{", "[]", "\x00"])
+def test_a_damaged_run_is_not_gone_on_with(tmp_path: Path, record: str) -> None:
+    (tmp_path / "config.json").write_text(record, encoding="utf-8")
+    done = run("task", "train", "ner", "--output", tmp_path, "--resume")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"elmo: error: {tmp_path / 'config.json'}: not ")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("path", sorted((RECIPES / "tasks").glob("*.toml")), ids=lambda path: path.stem)
 def test_recipes_are_read(path: Path) -> None:
     """Every recipe is a configuration of its task, names no machine's paths, and every queue names recipes."""
