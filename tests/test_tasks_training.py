@@ -95,6 +95,24 @@ def test_a_run_that_was_cut_gives_the_same_weights(
     assert not (tmp_path / "cut" / "seed-1" / "checkpoints").exists()
 
 
+def test_an_epoch_that_was_cut_after_its_scores_has_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint is of the epoch's last step: its scores are computed and written again."""
+    from elmo.training import epochs
+
+    def dying(*arguments: object) -> State:
+        raise Killed
+
+    config = run_config(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(epochs, "_after_epoch", dying)
+        with pytest.raises(Killed):
+            train.main(config, quiet=True)
+    folder = tmp_path / "run" / "seed-1"
+    assert [line["epoch"] for line in scores(folder)] == [1]
+    train.main(config, resume=True, quiet=True)
+    assert [line["epoch"] for line in scores(folder)] == [1, 2, 3, 4]
+
+
 def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
     """SIGKILL, at whatever step it comes."""
     config = run_config(tmp_path, training={"epochs": 12, "patience": 0})

@@ -110,7 +110,8 @@ def fit_epochs(
     state = _begin(fabric, model, optimizer, folder, config)
     saver = _Saver(fabric, model, optimizer, folder / "checkpoints", config.checkpoint_minutes)
     total = config.epochs * len(batches_of(0))
-    with Monitor(folder, total, state.step, quiet) as monitor:
+    # The line of an epoch that was not over is written again, also where all its steps were done.
+    with Monitor(folder, total, state.step, quiet, kept_step=state.step - state.batch) as monitor:
         while not state.stopped:
             for batch in batches_of(state.epoch)[state.batch :]:
                 if config.schedule == "linear":
