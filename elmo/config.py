@@ -94,6 +94,17 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     return values
 
 
+def check_range(config: Any, names: Iterable[str], least: int, below: int | None = None, where: str = "") -> None:
+    """Raises ConfigError where a number of such a name, or one of a tuple's, is not in [least, below)."""
+    expected = f"at least {least}" if below is None else f"from {least} to less than {below}"
+    for name in names:
+        value = getattr(config, name)
+        numbers = value if isinstance(value, tuple) else (value,)
+        if not all(number >= least and (below is None or number < below) for number in numbers):
+            shown = list(value) if isinstance(value, tuple) else value
+            raise ConfigError(f"{where}{name} is {shown}; {expected} is expected")
+
+
 def _convert(hint: Any, value: Any, where: str) -> Any:
     """Checks `value` against the annotation `hint`, building nested dataclasses and tuples."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

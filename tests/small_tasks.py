@@ -1,9 +1,14 @@
-"""A file of eight examples for every task, and a network that learns them by heart in seconds."""
+"""A file of eight examples for every task, a network that learns them by heart in seconds, and a small run."""
 
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tiny import write_tiny
+
+from elmo import config as configs
+from elmo.tasks import train
 
 NER = [
     "Nora/B-person Quill/I-person sings/O in/O Lisbon/B-place",
@@ -176,3 +181,28 @@ def write_small(folder: Path, task: str) -> Path:
     path = folder / SMALL[task].file
     path.write_text(SMALL[task].text, encoding="utf-8")
     return path
+
+
+INPUTS = {
+    "vectors_dim": 6,
+    "min_count": 1,
+    "characters": {"embedding_dim": 3, "filters": [[2, 4]]},
+    "elmo": "input",
+}
+
+
+def run_config(folder: Path, name: str = "run", **values: object) -> train.TaskConfig:
+    """A small run of NER; with dropout, so that random numbers matter."""
+    (folder / "bilm").exists() or write_tiny(folder / "bilm")
+    path = str(write_small(folder, "ner"))
+    base = {
+        "task": "ner",
+        **dict.fromkeys(("train", "dev", "test"), path),
+        "output": str(folder / name),
+        "inputs": INPUTS | {"model": str(folder / "bilm")},
+        "model": {"hidden_dims": [6]},
+        "training": {"epochs": 4, "lr": 0.01, "checkpoint_minutes": 0.0},
+        "batch": {"examples": 3},
+        "cache": {"folder": str(folder / "cache")},
+    }
+    return configs.from_dict(train.TaskConfig, configs.merge(base, values))

@@ -1,6 +1,7 @@
 """`elmo train --init-from`: a run that goes on from another model, its softmax kept, replaced or extended by word."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from elmo.formats import Model, allennlp, native
 from elmo.pretraining.initial import begin_from, initial_vocabulary
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.text.vocabulary import SPECIAL, Vocabulary
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts, no package
+from fine_tuning import leave_out_known
 
 DATA = Path(__file__).parent / "data"
 OTHER_TEXT = "the quince and the elm\nan old quince grows\n" * 60
@@ -192,3 +196,10 @@ def test_begin_from_counts_the_rows_that_it_had():
     assert torch.equal(new.lm_head.weight[5], old.lm_head.weight[3])
     assert torch.equal(new.lm_head.weight[4], fresh)
     assert begin_from(new, NEW, replace(source, lm_head=None)) == 0
+
+
+def test_lines_of_training_are_not_held_out(tmp_path):
+    (tmp_path / "train.txt").write_text("an elm grows\nan oak grows\n", encoding="utf-8")
+    (tmp_path / "dev.txt").write_text("an ash grows\nan oak grows\n", encoding="utf-8")
+    leave_out_known(tmp_path)
+    assert (tmp_path / "heldout.txt").read_text(encoding="utf-8") == "an ash grows\n"

@@ -99,7 +99,7 @@ def test_jobs_share_the_work_of_a_queue(tmp_path: Path) -> None:
     (tmp_path / "queue.toml").write_text(row.replace("recipe.toml", str(tmp_path / "recipe.toml")), encoding="utf-8")
     done = run("task", "compare", tmp_path / "queue.toml", "--output", tmp_path / "out", "--jobs", 2)
     assert done.returncode == 0, done.stderr
-    assert "| x | dev f1 | b |" in done.stdout
+    assert "| x | ner 1 | dev f1 | b |" in done.stdout
     assert sorted(path.parent.parent.name for path in (tmp_path / "out").rglob("result.json")) == ["a", "a", "b", "b"]
 
 
@@ -142,6 +142,15 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, monkeypatch, arguments: lis
     assert done.stderr.count("\n") == 1
     assert message in done.stderr
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("record", ["{", "[]", "\x00"])
+def test_a_damaged_run_is_not_gone_on_with(tmp_path: Path, record: str) -> None:
+    (tmp_path / "config.json").write_text(record, encoding="utf-8")
+    done = run("task", "train", "ner", "--output", tmp_path, "--resume")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"elmo: error: {tmp_path / 'config.json'}: not ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", sorted((RECIPES / "tasks").glob("*.toml")), ids=lambda path: path.stem)

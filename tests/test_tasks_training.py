@@ -1,4 +1,4 @@
-"""Runs of a task: exact resume, several seeds, early stopping, what goes where, and the queue that compares."""
+"""Runs of a task: exact resume, several seeds, early stopping, what goes where."""
 
 import dataclasses
 import itertools
@@ -13,41 +13,15 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
-from small_tasks import write_small
+from small_tasks import run_config
 from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.tasks import batches, compare, train
+from elmo.tasks import batches, train
 from elmo.tasks.batches import BatchConfig
-from elmo.tasks.queue import read_queue
-from elmo.tasks.trained import TrainedTask, ensemble
-from elmo.training.disk import locked
+from elmo.tasks.trained import TrainedTask
 from elmo.training.epochs import EpochConfig, State, _after_epoch
-
-INPUTS = {
-    "vectors_dim": 6,
-    "min_count": 1,
-    "characters": {"embedding_dim": 3, "filters": [[2, 4]]},
-    "elmo": "input",
-}
-
-
-def run_config(folder: Path, name: str = "run", **values: object) -> train.TaskConfig:
-    """A small run of NER; with dropout, so that random numbers matter."""
-    (folder / "bilm").exists() or write_tiny(folder / "bilm")
-    path = str(write_small(folder, "ner"))
-    base = {
-        "task": "ner",
-        **dict.fromkeys(("train", "dev", "test"), path),
-        "output": str(folder / name),
-        "inputs": INPUTS | {"model": str(folder / "bilm")},
-        "model": {"hidden_dims": [6]},
-        "training": {"epochs": 4, "lr": 0.01, "checkpoint_minutes": 0.0},
-        "batch": {"examples": 3},
-        "cache": {"folder": str(folder / "cache")},
-    }
-    return configs.from_dict(train.TaskConfig, configs.merge(base, values))
 
 
 def weights(folder: Path) -> dict[str, bytes]:
@@ -91,6 +65,24 @@ def test_a_run_that_was_cut_gives_the_same_weights(
     assert weights(tmp_path / "cut" / "seed-1") == weights(tmp_path / "run" / "seed-1")
     assert scores(tmp_path / "cut" / "seed-1") == scores(tmp_path / "run" / "seed-1")
     assert not (tmp_path / "cut" / "seed-1" / "checkpoints").exists()
+
+
+def test_an_epoch_that_was_cut_after_its_scores_has_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint is of the epoch's last step: its scores are computed and written again."""
+    from elmo.training import epochs
+
+    def dying(*arguments: object) -> State:
+        raise Killed
+
+    config = run_config(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(epochs, "_after_epoch", dying)
+        with pytest.raises(Killed):
+            train.main(config, quiet=True)
+    folder = tmp_path / "run" / "seed-1"
+    assert [line["epoch"] for line in scores(folder)] == [1]
+    train.main(config, resume=True, quiet=True)
+    assert [line["epoch"] for line in scores(folder)] == [1, 2, 3, 4]
 
 
 def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
@@ -206,6 +198,92 @@ def test_settings_that_are_younger_than_a_run_had_their_defaults(tmp_path: Path)
         train.main(run_config(tmp_path), resume=True, quiet=True)
 
 
+def test_a_run_that_goes_on_with_something_else_of_the_same_name_is_refused(tmp_path: Path, monkeypatch) -> None:
+    """Or seeds of different models, data or scorers would be averaged."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("nora 0.1 0.2\n", encoding="utf-8")
+    given = {"inputs": {"vectors": str(vectors)}, "training": {"epochs": 1}}
+    train.main(run_config(tmp_path, **given), quiet=True)
+    more = run_config(tmp_path, seeds=[1, 2], **given)
+
+    def refused(said: str) -> None:
+        with pytest.raises(InputError, match=r"was \w+, now it is \w+.*another --output") as raised:
+            train.main(more, resume=True, quiet=True)
+        assert said in str(raised.value)
+        assert not (tmp_path / "run" / "seed-2").exists()
+
+    for file, said in ((vectors, "vectors"), (Path(more.train), "train")):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text + text.replace("nora", "tom"), encoding="utf-8")
+        refused(f"sha256 of the file of {said}")
+        file.write_text(text, encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr("elmo.tasks.ner.VERSION", "99")
+        refused("version of the task")
+    (tmp_path / "bilm").rename(tmp_path / "first")
+    write_tiny(tmp_path / "bilm", seed=5)
+    refused("sha256 of the biLM")
+    (tmp_path / "run" / "origin.json").unlink()  # as in a run of an older version: its seeds name the biLM
+    refused("sha256 of the biLM")
+    (tmp_path / "bilm").rename(tmp_path / "second")
+    (tmp_path / "first").rename(tmp_path / "bilm")
+    assert len(train.main(more, resume=True, quiet=True)["seeds"]) == 2
+
+
+def test_of_the_cache_its_precision_is_kept(tmp_path: Path) -> None:
+    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+    elsewhere = {"folder": str(tmp_path / "elsewhere"), "dtype": "float32"}
+    with pytest.raises(InputError, match=r"cache was .*'float16'}, now it is .*'float32'}"):
+        train.main(run_config(tmp_path, training={"epochs": 1}, cache=elsewhere), resume=True, quiet=True)
+    del elsewhere["dtype"]
+    train.main(run_config(tmp_path, training={"epochs": 1}, cache=elsewhere, seeds=[1, 2]), resume=True, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("task", "changed", "said"),
+    [
+        ("ner", {"hidden_dims": [6, 0]}, "model.hidden_dims is [6, 0]; at least 1 is"),
+        ("ner", {"hidden_dims": []}, "model.hidden_dims is empty"),
+        ("ner", {"dropout": 1.5}, "model.dropout is 1.5; from 0 to less than 1 is"),
+        ("ner", {"dropout": float("nan")}, "model.dropout is nan"),
+        ("sst5", {"pieces": 0}, "model.pieces is 0"),
+        ("sst5", {"phrases": -1}, "model.phrases is -1"),
+        ("sst5", {"head_dropout": [0.2, 1.0]}, "model.head_dropout is [0.2, 1.0]"),
+        ("snli", {"hidden_dim": 0}, "model.hidden_dim is 0"),
+        ("srl", {"n_layers": 0}, "model.n_layers is 0"),
+        ("squad", {"dropout": -0.1}, "model.dropout is -0.1"),
+        ("coref", {"feed_forward": [0]}, "model.feed_forward is [0]"),
+        ("coref", {"spans_per_token": -1.0}, "model.spans_per_token is -1.0"),
+    ],
+)
+def test_networks_that_cannot_be(task: str, changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(configs.ConfigError) as raised:
+        configs.from_dict(train.tasks.find(task).Config, changed, "model.")
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("changed", [{"betas": [1.0, 2.0]}, {"rho": 1.0}, {"weight_decay": -1.0}, {"epochs": 0}])
+def test_training_that_cannot_be(tmp_path: Path, changed: dict[str, Any]) -> None:
+    with pytest.raises(configs.ConfigError, match=f"training.{next(iter(changed))} is "):
+        run_config(tmp_path, training=changed)
+
+
+def test_a_network_that_cannot_be_built_leaves_no_run_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is right then can be trained in the same folder."""
+
+    class Failed(Exception):
+        pass
+
+    def failing(*arguments: object) -> None:
+        raise Failed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "build", failing)
+        with pytest.raises(Failed):
+            train.main(run_config(tmp_path), quiet=True)
+    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+
+
 def test_another_bilm_is_refused(tmp_path: Path) -> None:
     train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
     write_tiny(tmp_path / "other", seed=5)
@@ -234,118 +312,3 @@ def test_data_are_found_in_their_folder(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("ELMO_DATA")
     with pytest.raises(InputError, match="ELMO_DATA"):
         train.read_examples(train.tasks.find("ner"), "ner/x.conll", None)
-
-
-QUEUE = """
-[[rows]]
-name = "small"
-title = "NER, small"
-recipe = "recipe"
-seeds = [1, 2]
-arms = { none = ["inputs.elmo=none"], input = [] }
-"""
-
-
-@pytest.fixture
-def recipe(tmp_path: Path) -> Path:
-    """A recipe of a run that takes no time."""
-    values = configs.to_dict(run_config(tmp_path, training={"epochs": 2}))
-    path = tmp_path / "recipe.toml"
-    path.write_text(_toml({key: value for key, value in values.items() if key != "output"}), encoding="utf-8")
-    return path
-
-
-def _toml(values: Any, name: str = "") -> str:
-    """Plain values as TOML; what is None is left out."""
-    plain = {key: value for key, value in values.items() if value is not None and not isinstance(value, dict)}
-    lines = [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
-    tables = [_toml(value, f"{name}{key}.") for key, value in values.items() if isinstance(value, dict)]
-    return "\n".join(([f"[{name[:-1]}]"] if name else []) + lines + tables)
-
-
-def compared(tmp_path: Path, recipe: Path, text: str, show: Any = lambda line: None) -> list[dict[str, Any]]:
-    """Runs the queue, and reads its table."""
-    path = tmp_path / "queue.toml"
-    path.write_text(text, encoding="utf-8")
-    compare.run(read_queue(path), tmp_path / "out", lambda name: recipe, {}, True, show)
-    return json.loads((tmp_path / "out" / "table.json").read_text(encoding="utf-8"))
-
-
-def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:
-    shown: list[str] = []
-
-    def stopping(line: str) -> None:
-        shown.append(line)
-        if len(shown) == 5:  # a third run is about to begin
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        compared(tmp_path, recipe, QUEUE, stopping)
-    done = ["small, none, seed 1", "small, input, seed 1", "small, none, seed 2"]
-    assert [line.partition(":")[0] for line in shown[::2]] == done
-    rest: list[str] = []
-    compared(tmp_path, recipe, QUEUE, rest.append)
-    assert [line.partition(":")[0] for line in rest[::2]] == ["small, none, seed 2", "small, input, seed 2"]
-    rows = compared(tmp_path, recipe, QUEUE, rest.append)
-    assert len(rest) == 4
-    with pytest.raises(InputError, match=r"training was {'epochs': 2}, now it is {'epochs': 3}"):
-        compared(tmp_path, recipe, QUEUE.replace("input = []", 'input = ["training.epochs=3"]'))
-    assert [(row["arm"], row["seeds"]) for row in rows] == [("none", [1, 2]), ("input", [1, 2])]
-    base, ours = rows[0]["mean"], rows[1]["mean"]
-    assert rows[1]["absolute"] == pytest.approx(ours - base)
-    assert rows[1]["relative_error_reduction"] == pytest.approx(100 * (ours - base) / (100 - base))
-    assert "| NER, small | test f1 | input |" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
-
-
-def test_every_arm_is_tried_with_all_settings_and_goes_on_with_the_best(tmp_path: Path, recipe: Path) -> None:
-    """A rate of nearly nothing learns nothing; a high one does."""
-    better = ["training.lr=0.05", "training.epochs=30", "training.patience=0"]
-    tuning = f'tuning = [["training.lr=1e-9"], {json.dumps(better)}]\nensemble = true\n'
-    shown: list[str] = []
-    rows = compared(tmp_path, recipe, QUEUE + tuning, shown.append)
-    begun = [line for line in shown if ": " not in line]
-    assert len(begun) == 2 * (2 + 1 + 1), "two trials, the other seed of the better one, the ensemble"
-    for row in rows:
-        low, high = row["trials"]
-        assert low["dev"] < high["dev"]
-        assert high["settings"] == better
-        assert row["settings"]["training"]["lr"] == 0.05
-        assert row["seeds"] == [1, 2]
-        folder = tmp_path / "out" / "small" / row["arm"]
-        assert not (folder / "trial-1" / "seed-2").exists()
-        members = [TrainedTask.load(folder / "trial-2" / f"seed-{seed}") for seed in (1, 2)]
-        examples = members[0].task.read(Path(row["settings"]["test"]))
-        assert row["ensemble"] == members[0].task.score(examples, ensemble(members, examples))["f1"]
-    assert ", 2 joined |" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
-
-
-def test_what_another_process_is_at_is_left_alone(tmp_path: Path, recipe: Path, monkeypatch) -> None:
-    class Waited(Exception):
-        """There was nothing else to do."""
-
-    def waiting(seconds: float) -> None:
-        raise Waited
-
-    monkeypatch.setattr(compare.time, "sleep", waiting)
-    shown: list[str] = []
-    with locked(tmp_path / "out" / "small" / "none.lock"), pytest.raises(Waited):
-        compared(tmp_path, recipe, QUEUE, shown.append)
-    assert [line for line in shown if ": " not in line] == ["small, input, seed 1", "small, input, seed 2"]
-    assert len(compared(tmp_path, recipe, QUEUE)) == 2
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ("arms = { none = [] }", "two at least are compared"),
-        ('arms = { none = [], input = "x" }', "a list of settings is expected"),
-        ("arms = { none = [], input = [] }\ntuning = []", "different settings are expected"),
-        ('arms = { none = [], input = [] }\ntuning = [["a=1"], ["a=1"]]', "different settings are expected"),
-    ],
-)
-def test_queues_that_cannot_be(tmp_path: Path, change: str, said: str) -> None:
-    path = tmp_path / "queue.toml"
-    path.write_text(QUEUE[: QUEUE.index("arms")] + change, encoding="utf-8")
-    with pytest.raises(InputError, match=said) as raised:
-        read_queue(path)
-    assert str(path) in str(raised.value)

@@ -123,13 +123,15 @@ def train_verb(arguments: argparse.Namespace) -> None:
 
 def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     """Recipe, then flags, then overrides: the later wins. A resumed run begins with its own configuration."""
+    from elmo.tasks import train
+
     recipe, overrides = recipe_and_overrides(arguments)
     values: dict[str, Any] = {}
     record = None if arguments.output is None else Path(arguments.output) / "config.json"
     if arguments.resume:
         if record is None or not record.is_file():
             raise InputError("--resume needs --output, the folder of a run to go on with; leave it out to begin one")
-        values = json.loads(record.read_text(encoding="utf-8"))
+        values = train.read_json(record)
     elif recipe is None:
         recipe = arguments.task
     if recipe is not None:

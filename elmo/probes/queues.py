@@ -53,7 +53,7 @@ class Done:
 
 def done(row: Row, folder: Path) -> Done | None:
     """What there is of an arm whose runs are in `folder`; None where there is nothing."""
-    results = results_of(row, folder)
+    results = results_of(folder, row.seeds)
     return Done(tasks.find(train.read_config(folder / train.CONFIG).task), results) if results else None
 
 

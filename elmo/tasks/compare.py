@@ -10,7 +10,7 @@
     ensemble = true                                       # the networks of all seeds, joined
 
 First the first seed of everything is trained, then the second, so that a table is there early. Several processes may
-work on one folder at once: what one of them is at, the others leave alone.
+work on one folder at once: what one of them is at, the others leave alone. Several queues may use one folder, too.
 """
 
 import json
@@ -65,7 +65,7 @@ def work_off(
     while works := list(pending(queue, output)):
         for work in works:
             with locked(work.folder.with_name(f"{work.folder.name}.lock")) as mine:
-                if not mine or work.result.is_file():
+                if not mine or work.done:
                     continue
                 show(str(work))
                 scores = _join(work) if work.seed is None else _train(_config(work, find_recipe, given), quiet)
@@ -109,7 +109,7 @@ def _join(work: Work) -> dict[str, float]:
     """Scores the networks of all seeds together, and writes what came out."""
     config = train.read_config(work.folder / train.CONFIG)
     members = [trained.TrainedTask.load(train.seed_folder(config, seed)) for seed in work.row.seeds]
-    report: dict[str, Any] = {"members": len(members)}
+    report: dict[str, Any] = {"members": len(members), "seeds": list(work.row.seeds)}
     for part in ("dev", "test"):
         path = getattr(config, part)
         if path is not None:

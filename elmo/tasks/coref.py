@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.config import ConfigError
+from elmo.config import ConfigError, check_range
 from elmo.errors import InputError
 from elmo.tasks import coref_spans as spans
 from elmo.tasks import readers_coref as readers
@@ -62,11 +62,12 @@ class Config:
     dropout: float = 0.2
 
     def __post_init__(self) -> None:
-        for name in ("max_width", "max_antecedents", "window"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 is expected")
         if not self.feed_forward:
-            raise ConfigError("feed_forward is empty; at least one hidden layer is expected")
+            raise ConfigError("model.feed_forward is empty; at least one hidden layer is expected")
+        sizes = ("hidden_size", "feed_forward", "feature_dim", "max_width", "max_antecedents", "window")
+        check_range(self, sizes, 1, where="model.")
+        check_range(self, ("spans_per_token",), 0, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from elmo.config import ConfigError, check_range
 from elmo.errors import InputError
 from elmo.tasks import readers, scores
 from elmo.tasks.crf import Crf, bio_transitions
@@ -33,6 +34,12 @@ class Config:
     """Of the LSTMs, from the lowest layer to the top one; each of both directions."""
     dropout: float = 0.5
     """Variational, of the input of every biLSTM and of the output of the top one."""
+
+    def __post_init__(self) -> None:
+        if not self.hidden_dims:
+            raise ConfigError("model.hidden_dims is empty; at least one layer is expected")
+        check_range(self, ("hidden_dims",), 1, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a comparison consists of: rows (a task and its data), arms, trials and seeds; and what of it is left to do."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,10 @@ class Row:
     """Whether the networks of all seeds are scored together, too."""
 
     def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise configs.ConfigError(
+                f"seeds of {self.name!r} are {list(self.seeds)}; different numbers are expected, one at least"
+            )
         if len(self.arms) < 2:
             raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; two at least are compared")
         for arm, settings in self.arms.items():
@@ -80,6 +84,13 @@ class Work:
         """The file that is there when it is done."""
         return self.folder / ENSEMBLE if self.seed is None else self.folder / f"seed-{self.seed}" / RESULT
 
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do; an ensemble is joined again where it is of other seeds."""
+        if not self.result.is_file():
+            return False
+        return self.seed is not None or train.read_json(self.result).get("seeds") == list(self.row.seeds)
+
     def __str__(self) -> str:
         trial = ["with " + " ".join(self.settings)] if self.settings else []
         return ", ".join([self.row.name, self.arm, *trial, "ensemble" if self.seed is None else f"seed {self.seed}"])
@@ -99,13 +110,13 @@ def pending(queue: Queue, output: Path) -> Iterator[Work]:
         for row in queue.rows:
             for arm in row.arms if count <= len(row.seeds) else ():
                 works = trials(row, arm, output) if count == 1 else _chosen_works(row, arm, output, count)
-                yield from (work for work in works if not work.result.is_file())
+                yield from (work for work in works if not work.done)
 
 
 def chosen(row: Row, arm: str, output: Path) -> Work | None:
     """The first seed's work of the trial that an arm goes on with; None while one of them is left to do."""
     works = trials(row, arm, output)
-    if not all(work.result.is_file() for work in works):
+    if not all(work.done for work in works):
         return None
     return max(works, key=on_dev)
 
@@ -127,7 +138,7 @@ def _chosen_works(row: Row, arm: str, output: Path, count: int) -> Iterator[Work
         return
     make = partial(Work, row, arm, best.settings, best.folder)
     yield make(row.seeds[count - 1])
-    if row.ensemble and count == len(row.seeds) and all(make(seed).result.is_file() for seed in row.seeds):
+    if row.ensemble and count == len(row.seeds) and all(make(seed).done for seed in row.seeds):
         yield make(None)
 
 
@@ -141,7 +152,7 @@ def on_dev(work: Work) -> float:
     return train.read_json(work.result)["dev"][metric_of(work.folder)]
 
 
-def results_of(row: Row, folder: Path) -> list[dict[str, Any]]:
-    """What is in `result.json` of the seeds that are done, in their order."""
-    files = [folder / f"seed-{seed}" / RESULT for seed in row.seeds]
+def results_of(folder: Path, seeds: Iterable[int]) -> list[dict[str, Any]]:
+    """What is in `result.json` of those of the seeds that are done, in their order."""
+    files = [folder / f"seed-{seed}" / RESULT for seed in seeds]
     return [train.read_json(file) for file in files if file.is_file()]

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from elmo.config import check_range
 from elmo.errors import InputError
 from elmo.tasks.ensemble import mean_probabilities
 from elmo.tasks.inputs import Inputs, Tokens
@@ -37,6 +38,10 @@ class Config:
     """Of one direction of both LSTMs, of the projection between them and of the output network."""
     dropout: float = 0.5
     """Variational before the second LSTM, and plain before the output network's two layers."""
+
+    def __post_init__(self) -> None:
+        check_range(self, ("hidden_dim",), 1, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
 
 
 @dataclass(frozen=True)

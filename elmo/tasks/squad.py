@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo.config import ConfigError
+from elmo.config import check_range
 from elmo.errors import InputError
 from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.layers import Affine, BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
@@ -49,9 +49,8 @@ class Config:
     """Answers that a prediction lists."""
 
     def __post_init__(self) -> None:
-        for name in ("hidden_dim", "max_answer", "n_best"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}; at least 1 is expected")
+        check_range(self, ("hidden_dim", "max_answer", "n_best"), 1, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
 
 
 @dataclass(frozen=True)

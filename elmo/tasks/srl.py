@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from elmo.config import check_range
 from elmo.errors import InputError
 from elmo.tasks import readers, scores
 from elmo.tasks.crf import bio_transitions, viterbi
@@ -41,6 +42,10 @@ class Config:
     """Of the embedding that marks the predicate."""
     dropout: float = 0.1
     """Variational, of the states of every layer."""
+
+    def __post_init__(self) -> None:
+        check_range(self, ("n_layers", "hidden_size", "predicate_dim"), 1, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
 
 
 @dataclass(frozen=True)

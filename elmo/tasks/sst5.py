@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from elmo.config import check_range
 from elmo.errors import InputError
 from elmo.tasks.ensemble import mean_probabilities
 from elmo.tasks.inputs import Inputs, Tokens
@@ -64,6 +65,11 @@ class Config:
     published results were. A phrase is read alone, but by the vectors that its words have in their sentence."""
     phrase_tokens: int = 4
     """The shortest phrase that is drawn (four in the ELMo paper)."""
+
+    def __post_init__(self) -> None:
+        check_range(self, ("hidden_dim", "pieces", "phrase_tokens"), 1, where="model.")
+        check_range(self, ("phrases",), 0, where="model.")
+        check_range(self, ("feed_forward_dropout", "integrator_dropout", "head_dropout"), 0, 1, "model.")
 
 
 @dataclass(frozen=True)

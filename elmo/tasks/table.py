@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,19 @@ TABLE = "table"
 
 
 def write_tables(queue: Queue, output: Path) -> str:
-    """Writes `table.json` and `table.md` of what is done, and returns the latter."""
-    rows = [found for row in queue.rows for found in _compared(row, output)]
+    """Writes `table.json` and `table.md` of what is done, and returns the latter.
+
+    Another queue may have rows in the folder's table: these are kept, after those of this queue, as long as their runs
+    are there. A row of the same name is this queue's, with such arms as only the other has after its own.
+    """
+    earlier = _earlier(output)
+    rows: list[dict[str, Any]] = []
+    for row in queue.rows:
+        own = [found for arm in row.arms if (found := _measured(row, arm, output)) is not None]
+        others = [old for old in earlier if old["row"] == row.name and old["arm"] not in row.arms]
+        rows += _compared(own + others, next(iter(row.arms)))
+    names = [row.name for row in queue.rows]
+    rows += [old for old in earlier if old["row"] not in names]
     text = _markdown(rows)
     output.mkdir(parents=True, exist_ok=True)
     write_whole(output / f"{TABLE}.json", (json.dumps(rows, indent=2) + "\n").encode())
@@ -24,48 +35,60 @@ def write_tables(queue: Queue, output: Path) -> str:
     return text
 
 
-def _compared(row: Row, output: Path) -> Iterator[dict[str, Any]]:
-    """What is known of every arm, beside the first one: plain JSON values."""
-    baseline: dict[str, Any] | None = None
-    for arm in row.arms:
-        found = _measured(row, arm, output)
-        if found is None:
-            continue
-        if baseline is not None:
-            gain = found["mean"] - baseline["mean"]
-            found["absolute"] = gain
-            found["relative_error_reduction"] = 100 * gain / max(1e-9, 100 - baseline["mean"])
-        elif arm == next(iter(row.arms)):
-            baseline = found
-        yield found
+def _earlier(output: Path) -> list[dict[str, Any]]:
+    """The rows of the folder's table whose runs are there; none where it is damaged, for it is made anew."""
+    try:
+        rows = json.loads((output / f"{TABLE}.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return []
+    return [row for row in rows if (output / row["row"] / row["arm"]).is_dir()]
+
+
+def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:
+    """The arms of a row, each with what it adds to the first one where that is there."""
+    baseline = next((row["mean"] for row in rows if row["arm"] == first), None)
+    if baseline is None:
+        return rows
+    return [row if row["arm"] == first else row | _gains(row["mean"], baseline) for row in rows]
+
+
+def _gains(mean: float, baseline: float) -> dict[str, float]:
+    gain = mean - baseline
+    return {"absolute": gain, "relative_error_reduction": 100 * gain / max(1e-9, 100 - baseline)}
 
 
 def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
-    """The score of an arm over the seeds that are done, of the trial that is best on dev; None where there is none."""
+    """The score of an arm over the seeds that are done, of the trial that is best on dev; None where there is none.
+
+    Beside that of an ensemble, which may be of other seeds, is the mean of its own members.
+    """
     tried = [work for work in trials(row, arm, output) if work.result.is_file()]
     if not tried:
         return None
     best = max(tried, key=on_dev)
-    results = results_of(row, best.folder)
+    results = results_of(best.folder, row.seeds)
     settings = train.read_json(best.folder / train.CONFIG)
     task = tasks.find(settings["task"])
     scores = [scores_of(result)[task.METRIC] for result in results]
     ensemble = best.folder / ENSEMBLE
     joined = train.read_json(ensemble) if ensemble.is_file() else None
+    members = [] if joined is None else results_of(best.folder, joined.get("seeds", ()))
     return {
         "row": row.name,
         "title": row.title or row.name,
         "arm": arm,
         "task": task.NAME,
-        "version": task.VERSION,
+        "version": train.version_of(best.folder / f"seed-{results[0]['seed']}"),
         "metric": task.METRIC,
         "data": "test" if "test" in results[0] else "dev",
         "seeds": [result["seed"] for result in results],
+        "seeds_wanted": len(row.seeds),
         "scores": scores,
         "mean": statistics.fmean(scores),
         "std": statistics.stdev(scores) if len(scores) > 1 else 0.0,
         "ensemble": None if joined is None else scores_of(joined)[task.METRIC],
         "members": None if joined is None else joined["members"],
+        "members_mean": statistics.fmean(scores_of(each)[task.METRIC] for each in members) if members else None,
         "trials": [{"settings": list(work.settings), "dev": on_dev(work)} for work in tried],
         "minutes": statistics.fmean(result["seconds"] for result in results) / 60,
         "bilm": results[0]["bilm"],
@@ -80,17 +103,20 @@ def scores_of(result: Mapping[str, Any]) -> dict[str, float]:
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| task | score | arm | mean | std | seeds | absolute | relative error reduction | minutes a seed |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| task | version | score | arm | mean | std | seeds | absolute | relative error reduction | minutes a seed |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         gains = ["", ""]
         if "absolute" in row:
             gains = [f"{row['absolute']:+.2f}", f"{row['relative_error_reduction']:+.1f} %"]
-        what = [row["title"], f"{row['data']} {row['metric']}"]
-        numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", str(len(row["seeds"])), *gains, f"{row['minutes']:.1f}"]
+        what = [row["title"], f"{row['task']} {row['version']}", f"{row['data']} {row['metric']}"]
+        done, wanted = len(row["seeds"]), row.get("seeds_wanted", 0)
+        seeds = f"{done} of {wanted}" if done < wanted else str(done)
+        numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", seeds, *gains, f"{row['minutes']:.1f}"]
         lines.append("| " + " | ".join([*what, row["arm"], *numbers]) + " |")
         if row["ensemble"] is not None:
-            joined = [f"{row['arm']}, {row['members']} joined", f"{row['ensemble']:.2f}", "", "", "", "", ""]
+            alone = "" if row.get("members_mean") is None else f" (each alone: {row['members_mean']:.2f})"
+            joined = [f"{row['arm']}, {row['members']} joined{alone}", f"{row['ensemble']:.2f}", "", "", "", "", ""]
             lines.append("| " + " | ".join([*what, *joined]) + " |")
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 import random
@@ -29,7 +30,7 @@ from elmo.tasks.cache import CacheConfig
 from elmo.tasks.inputs import Collator, InputConfig, Inputs
 from elmo.tasks.source import Source
 from elmo.tasks.task import Task, TaskModel
-from elmo.tasks.trained import RESULT, WEIGHTS, build, predict, sizes, tokens_of, write_record
+from elmo.tasks.trained import RECORD, RESULT, WEIGHTS, build, predict, sizes, tokens_of, write_record
 from elmo.tasks.vectors import StaticVectors
 from elmo.training.disk import write_whole
 from elmo.training.distributed import Fabric, launch
@@ -37,10 +38,12 @@ from elmo.training.epochs import EpochConfig, State, fit_epochs
 from elmo.training.loop import seed_step
 
 CONFIG, RESULTS = "config.json", "results.json"
+ORIGIN = "origin.json"
+"""What a run is made from and its settings only name: the task's version, the biLM, and hashes of the files."""
 DATA = "ELMO_DATA"
 """The variable that names the folder of the data, where `data` does not."""
 MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
-"""What a run that goes on may set anew: nothing that a seed's result depends on."""
+"""What a run that goes on may set anew: nothing that a seed's result depends on. Of `cache` all but `dtype`."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ class _Job:
     words: StaticVectors
     source: Source | None
     collate: Collator
+    origin: dict[str, Any]
+    """What is in `origin.json`."""
 
 
 def main(
@@ -111,8 +116,6 @@ def main(
     if left:
         fabric = launch(config.accelerator, 1, 1, "32-true")
         job = _prepare(task, config, model_config, progress)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / CONFIG, configs.to_json(config).encode())
         for seed in left:
             _run_seed(fabric, job, seed, quiet)
     report = _as_json(_report(task, config))
@@ -123,6 +126,11 @@ def main(
 def seed_folder(config: TaskConfig, seed: int) -> Path:
     """Where a seed's network is."""
     return Path(config.output) / f"seed-{seed}"
+
+
+def version_of(folder: Path) -> str:
+    """The version of the task that a seed's network was trained and scored by."""
+    return read_json(folder / RECORD)["version"]
 
 
 def resolve(path: str, data: str | None) -> Path:
@@ -179,9 +187,45 @@ def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callab
         inputs = dataclasses.replace(inputs, vectors=str(resolve(inputs.vectors, config.data)))
     words = vectors.make(inputs, tokens["train"], other)
     found = source.open_source(inputs)
+    named = {part: find_file(path, config.data) for part, path in files.items()}
+    origin = _origin(task, found, named if inputs.vectors is None else named | {"vectors": Path(inputs.vectors)})
+    _check_origin(Path(config.output), origin)
     collate = source.collator(inputs, words.words, found, config.cache)
     source.compute(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
-    return _Job(task, config, model_config, examples, labels, words, found, collate)
+    return _Job(task, config, model_config, examples, labels, words, found, collate, origin)
+
+
+def _origin(task: Task, found: Source | None, files: dict[str, Path]) -> dict[str, Any]:
+    """What the seeds of a run have in common, by hashes: plain JSON values."""
+    hashes = {}
+    for part, path in files.items():
+        with path.open("rb") as file:
+            hashes[part] = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"version": task.VERSION, "bilm": None if found is None else found.card(), "data": hashes}
+
+
+def _check_origin(folder: Path, origin: dict[str, Any]) -> None:
+    """Refuses to go on with seeds that were made from something else of the same name.
+
+    Records of older versions say less: what both say is compared. A seed that was only begun has its record, too.
+    """
+    new = _comparable(origin)
+    for file in (folder / ORIGIN, *sorted(folder.glob(f"seed-*/{RECORD}"))):
+        old = _comparable(read_json(file)) if file.is_file() else {}
+        changed = [what for what in old if what in new and old[what] != new[what]]
+        if changed:
+            was, now = (each[changed[0]][:12] for each in (old, new))
+            raise InputError(
+                f"{file}: {changed[0]} was {was}, now it is {now}; seeds of both do not make one run: give what it was"
+                " begun with, or name another --output"
+            )
+
+
+def _comparable(record: dict[str, Any]) -> dict[str, str]:
+    """What `origin.json`, or a seed's record, says of where the results come from, by the name of the thing."""
+    bilm = {"sha256 of the biLM": record["bilm"]["sha256"]} if record.get("bilm") else {}
+    data = {f"sha256 of the file of {part}": sha256 for part, sha256 in record.get("data", {}).items()}
+    return {"version of the task": record["version"]} | bilm | data
 
 
 def _subset(examples: list[Any], config: TaskConfig) -> list[Any]:
@@ -198,10 +242,14 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     """Trains one seed, or goes on with it, and writes its result."""
     task, config = job.task, job.config
     folder = seed_folder(config, seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_record(folder, task, config.inputs, job.model_config, job.labels, job.words, job.source, config.cache)
     seed_step(seed, -1, 0)
     model = build(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
+    # Only now: settings with which no network can be built leave no run behind.
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(folder.parent / CONFIG, configs.to_json(config).encode())
+    write_whole(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
+    folder.mkdir(exist_ok=True)
+    write_record(folder, task, config.inputs, job.model_config, job.labels, job.words, job.source, config.cache)
     network = cast(TaskModel, model)
     train = job.examples["train"]
     lengths = sizes(task, train)
@@ -258,7 +306,7 @@ def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
     results = [read_json(seed_folder(config, seed) / RESULT) for seed in config.seeds]
     return {
         "task": task.NAME,
-        "version": task.VERSION,
+        "version": version_of(seed_folder(config, config.seeds[0])),
         "metric": task.METRIC,
         "elmo": __version__,
         "bilm": results[0]["bilm"],
@@ -280,14 +328,21 @@ def check_output(config: TaskConfig, resume: bool) -> None:
         return
     if not resume:
         raise InputError(f"{folder}: holds a run; add --resume to go on with it, or name another --output")
-    old, new = (_as_json(configs.to_dict(each)) for each in (read_config(record), config))
-    changed = [key for key in new if key not in MAY_CHANGE and new[key] != old[key]]
+    old, new = (_kept(each) for each in (read_config(record), config))
+    changed = [key for key in new if new[key] != old[key]]
     if changed:
         was, now = configs.difference(old[changed[0]], new[changed[0]])
         raise InputError(
             f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
             " another --output"
         )
+
+
+def _kept(config: TaskConfig) -> dict[str, Any]:
+    """The settings that a run keeps: plain JSON values."""
+    values = _as_json(configs.to_dict(config))
+    kept = {key: value for key, value in values.items() if key not in MAY_CHANGE}
+    return kept | {"cache": {"dtype": config.cache.dtype}}
 
 
 def read_config(path: Path) -> TaskConfig:
@@ -301,9 +356,12 @@ def read_config(path: Path) -> TaskConfig:
 def read_json(path: Path) -> dict[str, Any]:
     """What a run wrote. Raises InputError where it is damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path}: not JSON ({error}); remove the folder and train again") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: not a table of JSON; remove the folder and train again")
+    return found
 
 
 def _as_json(value: Any) -> Any:

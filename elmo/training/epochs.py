@@ -18,7 +18,7 @@ from lightning_fabric import Fabric
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from elmo.config import ConfigError
+from elmo.config import check_range
 from elmo.training.checkpoint import Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.disk import write_whole
 from elmo.training.loop import TrainingError, seed_step
@@ -58,10 +58,11 @@ class EpochConfig:
     checkpoint_minutes: float = 2.0
 
     def __post_init__(self) -> None:
-        numbers = (("epochs", 1), ("patience", 0), ("lr", 0), ("clip_norm", 0), ("decay", 0), ("decay_patience", 0))
-        for name, least in numbers:
-            if not getattr(self, name) >= least:
-                raise ConfigError(f"training.{name} is {getattr(self, name)}; at least {least} is expected")
+        where = "training."
+        check_range(self, ("epochs",), 1, where=where)
+        numbers = ("patience", "lr", "weight_decay", "clip_norm", "decay", "decay_patience", "checkpoint_minutes")
+        check_range(self, numbers, 0, where=where)
+        check_range(self, ("betas", "rho"), 0, 1, where)
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ def fit_epochs(
     state = _begin(fabric, model, optimizer, folder, config)
     saver = _Saver(fabric, model, optimizer, folder / "checkpoints", config.checkpoint_minutes)
     total = config.epochs * len(batches_of(0))
-    with Monitor(folder, total, state.step, quiet) as monitor:
+    # The line of an epoch that was not over is written again, also where all its steps were done.
+    with Monitor(folder, total, state.step, quiet, kept_step=state.step - state.batch) as monitor:
         while not state.stopped:
             for batch in batches_of(state.epoch)[state.batch :]:
                 if config.schedule == "linear":

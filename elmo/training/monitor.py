@@ -17,16 +17,24 @@ from elmo.training.disk import Appended, write_whole
 class Monitor:
     """Writes `metrics.jsonl` and TensorBoard events in `folder` and shows a progress bar; a context manager.
 
-    Metrics of steps after `first_step` (of an interrupted run that goes on from there) are dropped first. Without a
-    folder it does nothing: of several processes one has it.
+    Of an interrupted run that goes on from `first_step`, metrics of later steps are dropped first: of those after
+    `kept_step` where that is given. Without a folder it does nothing: of several processes one has it.
     """
 
-    def __init__(self, folder: Path | None, total_steps: int, first_step: int = 0, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        total_steps: int,
+        first_step: int = 0,
+        quiet: bool = False,
+        kept_step: int | None = None,
+    ) -> None:
         quiet = quiet or folder is None
+        kept_step = first_step if kept_step is None else kept_step
         self._console = Console(file=sys.stderr, quiet=quiet)
         self._quiet = quiet
-        self._lines = None if folder is None else _lines_after(folder / "metrics.jsonl", first_step)
-        self._events = None if folder is None else _Events.open(folder / "tensorboard", first_step)
+        self._lines = None if folder is None else _lines_after(folder / "metrics.jsonl", kept_step)
+        self._events = None if folder is None else _Events.open(folder / "tensorboard", kept_step)
         self._bar = Progress(
             TextColumn("step {task.completed}/{task.total}"),
             BarColumn(),

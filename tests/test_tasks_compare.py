@@ -1,0 +1,191 @@
+"""The queue that compares: goes on where it stopped, and its table."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_tasks import run_config
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.tasks import compare
+from elmo.tasks.queue import read_queue
+from elmo.tasks.table import write_tables
+from elmo.tasks.trained import TrainedTask, ensemble
+from elmo.training.disk import locked
+
+QUEUE = """
+[[rows]]
+name = "small"
+title = "NER, small"
+recipe = "recipe"
+seeds = [1, 2]
+arms = { none = ["inputs.elmo=none"], input = [] }
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """A recipe of a run that takes no time."""
+    values = configs.to_dict(run_config(tmp_path, training={"epochs": 2}))
+    path = tmp_path / "recipe.toml"
+    path.write_text(_toml({key: value for key, value in values.items() if key != "output"}), encoding="utf-8")
+    return path
+
+
+def _toml(values: Any, name: str = "") -> str:
+    """Plain values as TOML; what is None is left out."""
+    plain = {key: value for key, value in values.items() if value is not None and not isinstance(value, dict)}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
+    tables = [_toml(value, f"{name}{key}.") for key, value in values.items() if isinstance(value, dict)]
+    return "\n".join(([f"[{name[:-1]}]"] if name else []) + lines + tables)
+
+
+def compared(tmp_path: Path, recipe: Path, text: str, show: Any = lambda line: None) -> list[dict[str, Any]]:
+    """Runs the queue, and reads its table."""
+    path = tmp_path / "queue.toml"
+    path.write_text(text, encoding="utf-8")
+    compare.run(read_queue(path), tmp_path / "out", lambda name: recipe, {}, True, show)
+    return json.loads((tmp_path / "out" / "table.json").read_text(encoding="utf-8"))
+
+
+def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:
+    shown: list[str] = []
+
+    def stopping(line: str) -> None:
+        shown.append(line)
+        if len(shown) == 5:  # a third run is about to begin
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compared(tmp_path, recipe, QUEUE, stopping)
+    done = ["small, none, seed 1", "small, input, seed 1", "small, none, seed 2"]
+    assert [line.partition(":")[0] for line in shown[::2]] == done
+    rest: list[str] = []
+    compared(tmp_path, recipe, QUEUE, rest.append)
+    assert [line.partition(":")[0] for line in rest[::2]] == ["small, none, seed 2", "small, input, seed 2"]
+    rows = compared(tmp_path, recipe, QUEUE, rest.append)
+    assert len(rest) == 4
+    with pytest.raises(InputError, match=r"training was {'epochs': 2}, now it is {'epochs': 3}"):
+        compared(tmp_path, recipe, QUEUE.replace("input = []", 'input = ["training.epochs=3"]'))
+    assert [(row["arm"], row["seeds"]) for row in rows] == [("none", [1, 2]), ("input", [1, 2])]
+    base, ours = rows[0]["mean"], rows[1]["mean"]
+    assert rows[1]["absolute"] == pytest.approx(ours - base)
+    assert rows[1]["relative_error_reduction"] == pytest.approx(100 * (ours - base) / (100 - base))
+    assert "| NER, small | ner 1 | test f1 | input |" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+
+
+def test_every_arm_is_tried_with_all_settings_and_goes_on_with_the_best(tmp_path: Path, recipe: Path) -> None:
+    """A rate of nearly nothing learns nothing; a high one does."""
+    better = ["training.lr=0.05", "training.epochs=30", "training.patience=0"]
+    tuning = f'tuning = [["training.lr=1e-9"], {json.dumps(better)}]\nensemble = true\n'
+    shown: list[str] = []
+    rows = compared(tmp_path, recipe, QUEUE + tuning, shown.append)
+    begun = [line for line in shown if ": " not in line]
+    assert len(begun) == 2 * (2 + 1 + 1), "two trials, the other seed of the better one, the ensemble"
+    for row in rows:
+        low, high = row["trials"]
+        assert low["dev"] < high["dev"]
+        assert high["settings"] == better
+        assert row["settings"]["training"]["lr"] == 0.05
+        assert row["seeds"] == [1, 2]
+        folder = tmp_path / "out" / "small" / row["arm"]
+        assert not (folder / "trial-1" / "seed-2").exists()
+        members = [TrainedTask.load(folder / "trial-2" / f"seed-{seed}") for seed in (1, 2)]
+        examples = members[0].task.read(Path(row["settings"]["test"]))
+        assert row["ensemble"] == members[0].task.score(examples, ensemble(members, examples))["f1"]
+        assert row["members_mean"] == pytest.approx(row["mean"])
+    found = [f"| {row['arm']}, 2 joined (each alone: {row['mean']:.2f}) | {row['ensemble']:.2f} |" for row in rows]
+    text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+    assert all(line in text for line in found)
+
+
+def test_an_ensemble_is_joined_again_when_there_are_more_seeds(tmp_path: Path, recipe: Path) -> None:
+    """An old one that does not name its seeds as well; of those that it has, the mean stands beside it."""
+    with_ensemble = QUEUE + "ensemble = true\n"
+    assert [row["seeds_wanted"] for row in compared(tmp_path, recipe, with_ensemble)] == [2, 2]
+    rows = compared(tmp_path, recipe, QUEUE.replace("[1, 2]", "[1, 2, 3]"))
+    for row in rows:
+        assert (row["members"], len(row["scores"])) == (2, 3)
+        assert row["members_mean"] == pytest.approx(sum(row["scores"][:2]) / 2)
+    more = with_ensemble.replace("[1, 2]", "[1, 2, 3]")
+    file = tmp_path / "out" / "small" / "none" / "ensemble.json"
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"seeds": None}), encoding="utf-8")
+    begun: list[str] = []
+    rows = compared(tmp_path, recipe, more, begun.append)
+    assert [line for line in begun if ": " not in line] == ["small, none, ensemble", "small, input, ensemble"]
+    assert [row["members"] for row in rows] == [3, 3]
+    compared(tmp_path, recipe, more, begun.append)
+    assert len(begun) == 4
+
+
+def test_queues_on_one_folder_share_its_table(tmp_path: Path, recipe: Path) -> None:
+    """Rows and arms of the other queue stay while their runs are there; arms are compared with the row's first."""
+    one = QUEUE.replace("[1, 2]", "[1]")
+    compared(tmp_path, recipe, one.replace('"small"', '"other"').replace("NER, small", "NER, other"))
+    compared(tmp_path, recipe, one.replace("input = []", 'input = [], fast = ["training.lr=0.05"]'))
+    rows = compared(tmp_path, recipe, QUEUE)
+    seeds = {f"{row['row']} {row['arm']}": len(row["seeds"]) for row in rows}
+    assert list(seeds.items()) == [
+        ("small none", 2), ("small input", 2), ("small fast", 1), ("other none", 1), ("other input", 1)
+    ]  # fmt: skip
+    assert rows[2]["absolute"] == pytest.approx(rows[2]["mean"] - rows[0]["mean"])
+    assert "| NER, other | ner 1 | test f1 | input |" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+    shutil.rmtree(tmp_path / "out" / "other")
+    assert "other" not in write_tables(read_queue(tmp_path / "queue.toml"), tmp_path / "out")
+
+
+def test_a_row_says_what_is_open_and_of_which_version_it_is(tmp_path: Path, recipe: Path, monkeypatch) -> None:
+    class Enough(Exception):
+        """Two runs are done."""
+
+    shown: list[str] = []
+
+    def stopping(line: str) -> None:
+        shown.append(line)
+        if len(shown) == 5:
+            raise Enough
+
+    with pytest.raises(Enough):
+        compared(tmp_path, recipe, QUEUE, stopping)
+    monkeypatch.setattr("elmo.tasks.ner.VERSION", "99")  # the program is younger than the runs
+    (tmp_path / "out" / "table.json").write_text("[{", encoding="utf-8")
+    text = write_tables(read_queue(tmp_path / "queue.toml"), tmp_path / "out")
+    assert text.count("| 1 of 2 |") == 2
+    assert text.count("| NER, small | ner 1 |") == 2
+
+
+def test_what_another_process_is_at_is_left_alone(tmp_path: Path, recipe: Path, monkeypatch) -> None:
+    class Waited(Exception):
+        """There was nothing else to do."""
+
+    def waiting(seconds: float) -> None:
+        raise Waited
+
+    monkeypatch.setattr(compare.time, "sleep", waiting)
+    shown: list[str] = []
+    with locked(tmp_path / "out" / "small" / "none.lock"), pytest.raises(Waited):
+        compared(tmp_path, recipe, QUEUE, shown.append)
+    assert [line for line in shown if ": " not in line] == ["small, input, seed 1", "small, input, seed 2"]
+    assert len(compared(tmp_path, recipe, QUEUE)) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("arms = { none = [] }", "two at least are compared"),
+        ('arms = { none = [], input = "x" }', "a list of settings is expected"),
+        ("arms = { none = [], input = [] }\nseeds = []", "seeds of 'small' are .*one at least"),
+        ("arms = { none = [], input = [] }\nseeds = [1, 1]", "seeds of 'small' are .*different numbers"),
+        ("arms = { none = [], input = [] }\ntuning = []", "different settings are expected"),
+        ('arms = { none = [], input = [] }\ntuning = [["a=1"], ["a=1"]]', "different settings are expected"),
+    ],
+)
+def test_queues_that_cannot_be(tmp_path: Path, change: str, said: str) -> None:
+    path = tmp_path / "queue.toml"
+    path.write_text(QUEUE[: QUEUE.index("seeds")] + change, encoding="utf-8")
+    with pytest.raises(InputError, match=said) as raised:
+        read_queue(path)
+    assert str(path) in str(raised.value)
