@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from elmo.model.elmo import Elmo as Elmo
     from elmo.model.scalar_mix import ScalarMix as ScalarMix
     from elmo.text.batching import batch_to_ids as batch_to_ids
+    from elmo.text.batching import to_batch as to_batch
 
 # Resolved when first asked for: `import elmo` does not import torch.
 _HOMES = {
@@ -25,8 +26,9 @@ _HOMES = {
     "HubModel": "elmo.formats.hub",
     "ScalarMix": "elmo.model.scalar_mix",
     "batch_to_ids": "elmo.text.batching",
+    "to_batch": "elmo.text.batching",
 }
-__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "HubModel", "ScalarMix", "batch_to_ids", "load"]
+__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "HubModel", "ScalarMix", "batch_to_ids", "load", "to_batch"]
 
 
 def load(path: "str | Path | None" = None, *, weights: "str | Path | None" = None, **options: Any) -> "Embedder":

@@ -78,7 +78,7 @@ def difference(old: Any, new: Any) -> tuple[Any, Any]:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """`["optim.lr=0.1", "train=a.txt"]` -> `{"optim": {"lr": 0.1}, "train": "a.txt"}`; values are TOML, else text."""
+    """`["optim.lr=0.1", "output=run"]` -> `{"optim": {"lr": 0.1}, "output": "run"}`; values are TOML, else text."""
     values: dict[str, Any] = {}
     for override in overrides:
         key, equals, text = override.partition("=")

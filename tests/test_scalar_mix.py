@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.elmo import Elmo
@@ -169,6 +170,14 @@ def test_thawed_elmo_learns_everything() -> None:
     for name, parameter in elmo.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.any(), name
+
+
+def test_a_packed_bilm_cannot_be_trained() -> None:
+    """Its weights are in the libraries of products, where no gradient reaches them."""
+    packed = BiLM(CONFIG).packed(release=True)
+    Elmo(packed)
+    with pytest.raises(InputError, match="packed"):
+        Elmo(packed, frozen=False)
 
 
 def test_dropout_is_of_the_vectors_and_of_training_only() -> None:

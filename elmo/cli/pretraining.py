@@ -48,7 +48,9 @@ def _add_questions(verbs: Any) -> None:
     perplexity.add_argument("text", nargs="+", help="text files or patterns")
     add_model(perplexity)
     perplexity.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between spaces")
-    perplexity.add_argument("--max-words", type=int, metavar="N", help="only the beginning of the text")
+    perplexity.add_argument(
+        "--max-words", type=int, metavar="N", help="about as many, from the beginnings of the first documents"
+    )
     perplexity.add_argument("--json", action="store_true", help="print JSON")
 
     score = add_verb(verbs, "score", score_verb, "log-probability of each token of a text, forward and backward")

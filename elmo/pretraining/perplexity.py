@@ -82,7 +82,7 @@ class HeldOut:
     vocabulary: Vocabulary
     max_characters: int = 50
     max_words: int | None = None
-    """Only the beginning of the text: as many windows as this holds, and one at least."""
+    """Only as many windows as this holds, one at least: 16 streams read from the beginnings of the first pieces."""
     reads_words: bool = False
 
     def windows(self, rank: int = 0, world: int = 1) -> tuple[Iterator[LmBatch], int]:
