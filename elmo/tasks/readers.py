@@ -169,18 +169,20 @@ def _column(columns: list[str], index: int, path: Path, number: int) -> str:
 # SNLI
 
 
-def read_snli(path: Path) -> list[Pair]:
+def read_snli(path: Path, undecided: bool = False) -> list[Pair]:
     """The pairs of a file of JSON lines with `sentence1`, `sentence2` and `gold_label`.
 
-    Pairs whose label is "-", on which the annotators did not agree, are left out, as in the paper. Without `gold_label`
-    the label is None.
+    Pairs whose label is "-", on which the annotators did not agree, are left out, as in the paper; with `undecided`
+    they are there. Their label, and that of pairs without `gold_label`, is None.
     """
     pairs = []
     for number, record in json_lines(path):
         place = f"{path}: line {number}"
         label = text_field(record, "gold_label", place) if "gold_label" in record else None
         if label == NO_AGREEMENT:
-            continue
+            if not undecided:
+                continue
+            label = None
         if label is not None and label not in SNLI_LABELS:
             raise InputError(
                 f"{place} has the gold_label {label!r}; {', '.join(SNLI_LABELS)} or {NO_AGREEMENT!r} (left out) is"

@@ -79,8 +79,17 @@ def read(path: Path) -> list[Example]:
 
     Pairs with the gold_label "-", on which the annotators did not agree, are left out: neither trained on nor scored.
     """
+    return _examples(read_snli(path))
+
+
+def read_all(path: Path) -> list[Example]:
+    """As `read`, and those pairs without a label."""
+    return _examples(read_snli(path, undecided=True))
+
+
+def _examples(pairs: Sequence[Pair]) -> list[Example]:
     tokens = Tokenizer(TextConfig()).tokens
-    return [_example(pair, tokens) for pair in read_snli(path)]
+    return [_example(pair, tokens) for pair in pairs]
 
 
 def _example(pair: Pair, tokens: Callable[[str], list[str]]) -> Example:
