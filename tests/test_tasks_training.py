@@ -311,4 +311,4 @@ def test_data_are_found_in_their_folder(tmp_path: Path, monkeypatch: pytest.Monk
     assert train.resolve("ner/x.conll", None) == here
     monkeypatch.delenv("ELMO_DATA")
     with pytest.raises(InputError, match="ELMO_DATA"):
-        train.read_examples(train.tasks.find("ner"), "ner/x.conll", None)
+        train.find_file("ner/x.conll", None)

@@ -243,29 +243,13 @@ def _check_numbers(config: TrainConfig) -> None:
     loop, optim, objective = config.loop, config.optim, config.objective
     if config.model.char_cnn is None:
         raise InputError("model.n_tokens_vocab is given; pretraining reads characters: give model.char_cnn instead")
-    at_least_1 = {
-        "streams": config.streams,
-        "window": config.window,
-        "devices": config.devices,
-        "nodes": config.nodes,
-        "loop.accumulate": loop.accumulate,
-        "loop.log_steps": loop.log_steps,
-        "loop.evaluate_steps": loop.evaluate_steps,
-        "loop.checkpoint_steps": loop.checkpoint_steps,
-        "max_words": 1 if config.max_words is None else config.max_words,
-        "evaluate_words": 1 if config.evaluate_words is None else config.evaluate_words,
-    }
-    at_least_0 = {
-        "seed": config.seed,
-        "objective.negatives": objective.negatives,
-        "optim.clip_norm": optim.clip_norm,
-        "optim.lr": optim.lr,
-        "loop.checkpoint_minutes": loop.checkpoint_minutes,
-    }
-    for least, numbers in ((1, at_least_1), (0, at_least_0)):
-        for name, number in numbers.items():
-            if not number >= least:
-                raise InputError(f"{name} is {number}; at least {least} is expected")
+    given = [name for name in ("max_words", "evaluate_words") if getattr(config, name) is not None]
+    configs.check_range(config, ("streams", "window", "devices", "nodes", *given), 1)
+    configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
+    configs.check_range(config, ("seed",), 0)
+    configs.check_range(objective, ("negatives",), 0, where="objective.")
+    configs.check_range(optim, ("clip_norm", "lr"), 0, where="optim.")
+    configs.check_range(loop, ("checkpoint_minutes",), 0, where="loop.")
     if not 0 < config.epochs < math.inf:
         raise InputError(f"epochs is {config.epochs}; a number above 0 is expected")
     if config.seed >= 2**32:

@@ -23,7 +23,6 @@ from elmo.tasks.trained import RESULT
 SKIPPED = {"tensorboard", "checkpoints", "__pycache__"}
 QUEUES = {"ablate", "efficiency"}
 """Probes in whose folders there are the runs that they are made of."""
-"""The folder of one of several settings that an arm is tried with."""
 LARGEST = 4_000_000
 """Bytes of a JSON file that may be a result."""
 

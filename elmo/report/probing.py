@@ -23,6 +23,7 @@ from elmo.report.document import (
     slug,
     table,
 )
+from elmo.tasks.table import counted
 
 MOST_ROWS = 100
 """Of a table of rows as they are; what is more is in the probe's own file."""
@@ -140,12 +141,7 @@ def _ablation(row: Mapping[str, Any], seeds: str) -> tuple[str, ...]:
 
 
 def _seeds(probe: Probe, row: Mapping[str, Any]) -> str:
-    return counted(len(row["seeds"]), (probe.record.get("config") or {}).get("seeds"))
-
-
-def counted(done: int, wanted: Sequence[Any] | None) -> str:
-    """How many seeds are done, of how many where some are not."""
-    return f"{done} of {len(wanted)}" if wanted and done < len(wanted) else str(done)
+    return counted(len(row["seeds"]), len((probe.record.get("config") or {}).get("seeds") or ()))
 
 
 def signed(value: float | None) -> str:

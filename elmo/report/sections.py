@@ -20,6 +20,7 @@ from elmo.report.document import (
     slug,
     table,
 )
+from elmo.tasks.table import counted
 
 TASKS_NOTE = (
     "Mean and standard deviation over the seeds, in percent. Error reduction is the difference over what the first arm"
@@ -126,7 +127,7 @@ def _std(std: float, run: TaskRun) -> str:
 
 
 def _seeds(run: TaskRun) -> str:
-    return probing.counted(len(run.results), run.config.get("seeds"))
+    return counted(len(run.results), len(run.config.get("seeds") or ()))
 
 
 def _minutes(run: TaskRun) -> float:

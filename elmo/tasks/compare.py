@@ -113,7 +113,7 @@ def _join(work: Work) -> dict[str, float]:
     for part in ("dev", "test"):
         path = getattr(config, part)
         if path is not None:
-            examples = train.read_examples(members[0].task, path, config.data)
+            examples = tasks.read_examples(members[0].task, train.find_file(path, config.data))
             report[part] = members[0].task.score(examples, trained.ensemble(members, examples))
     write_whole(work.result, (json.dumps(report, indent=2) + "\n").encode())
     return scores_of(report)

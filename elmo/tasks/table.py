@@ -78,7 +78,7 @@ def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
         "title": row.title or row.name,
         "arm": arm,
         "task": task.NAME,
-        "version": train.version_of(best.folder / f"seed-{results[0]['seed']}"),
+        "version": train.version_of(best.folder),
         "metric": task.METRIC,
         "data": "test" if "test" in results[0] else "dev",
         "seeds": [result["seed"] for result in results],
@@ -101,6 +101,11 @@ def scores_of(result: Mapping[str, Any]) -> dict[str, float]:
     return result["test" if "test" in result else "dev"]
 
 
+def counted(done: int, wanted: int) -> str:
+    """How many seeds are done, of how many where some are not."""
+    return f"{done} of {wanted}" if done < wanted else str(done)
+
+
 def _markdown(rows: list[dict[str, Any]]) -> str:
     lines = [
         "| task | version | score | arm | mean | std | seeds | absolute | relative error reduction | minutes a seed |",
@@ -111,8 +116,7 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
         if "absolute" in row:
             gains = [f"{row['absolute']:+.2f}", f"{row['relative_error_reduction']:+.1f} %"]
         what = [row["title"], f"{row['task']} {row['version']}", f"{row['data']} {row['metric']}"]
-        done, wanted = len(row["seeds"]), row.get("seeds_wanted", 0)
-        seeds = f"{done} of {wanted}" if done < wanted else str(done)
+        seeds = counted(len(row["seeds"]), row.get("seeds_wanted", 0))
         numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", seeds, *gains, f"{row['minutes']:.1f}"]
         lines.append("| " + " | ".join([*what, row["arm"], *numbers]) + " |")
         if row["ensemble"] is not None:

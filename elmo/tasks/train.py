@@ -129,8 +129,8 @@ def seed_folder(config: TaskConfig, seed: int) -> Path:
 
 
 def version_of(folder: Path) -> str:
-    """The version of the task that a seed's network was trained and scored by."""
-    return read_json(folder / RECORD)["version"]
+    """The version of the task that the networks of a run were trained and scored by."""
+    return read_json(folder / ORIGIN)["version"]
 
 
 def resolve(path: str, data: str | None) -> Path:
@@ -151,11 +151,6 @@ def find_file(path: str, data: str | None) -> Path:
     return found
 
 
-def read_examples(task: Task, path: str, data: str | None) -> list[Any]:
-    """The examples of a file. Raises InputError where there is none in it or the file is not there."""
-    return tasks.read_examples(task, find_file(path, data))
-
-
 def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
     """Mean and standard deviation (of the sample; 0 of one) of every number over the seeds, by part of the data."""
     parts = [part for part in ("dev", "test") if all(part in result for result in results)]
@@ -173,11 +168,12 @@ def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str
 
 def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callable[[int, int], object] | None) -> _Job:
     """Reads everything, and computes the biLM's layers that are not there yet."""
-    files = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
-    examples = {part: read_examples(task, path, config.data) for part, path in files.items()}
+    named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
+    files = {part: find_file(path, config.data) for part, path in named.items()}
+    examples = {part: tasks.read_examples(task, path) for part, path in files.items()}
     labels = task.labels_of(examples["train"])  # of all: what may be said does not depend on how much is learned from
     for part, path in files.items():
-        tasks.check(task, examples[part], labels, resolve(path, config.data))
+        tasks.check(task, examples[part], labels, path)
     examples["train"] = _subset(examples["train"], config)
     texts = {part: [s for each in members for s in task.sentences(each)] for part, members in examples.items()}
     tokens = {part: (token for sentence in texts[part] for token in sentence) for part in texts}
@@ -187,8 +183,7 @@ def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callab
         inputs = dataclasses.replace(inputs, vectors=str(resolve(inputs.vectors, config.data)))
     words = vectors.make(inputs, tokens["train"], other)
     found = source.open_source(inputs)
-    named = {part: find_file(path, config.data) for part, path in files.items()}
-    origin = _origin(task, found, named if inputs.vectors is None else named | {"vectors": Path(inputs.vectors)})
+    origin = _origin(task, found, files if inputs.vectors is None else files | {"vectors": Path(inputs.vectors)})
     _check_origin(Path(config.output), origin)
     collate = source.collator(inputs, words.words, found, config.cache)
     source.compute(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
@@ -306,7 +301,7 @@ def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
     results = [read_json(seed_folder(config, seed) / RESULT) for seed in config.seeds]
     return {
         "task": task.NAME,
-        "version": version_of(seed_folder(config, config.seeds[0])),
+        "version": version_of(Path(config.output)),
         "metric": task.METRIC,
         "elmo": __version__,
         "bilm": results[0]["bilm"],
