@@ -8,7 +8,7 @@ EXTRAS := text,train,store,tasks,probes,hub,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: setup demo test lint types docs commands models format clean
+.PHONY: setup demo test lint types docs commands models results format clean
 
 setup: $(SETUP)
 
@@ -52,6 +52,9 @@ commands: $(SETUP)
 
 models: $(SETUP)
 	$(BIN)/python docs/models.py
+
+results: $(SETUP)
+	$(BIN)/elmo report docs/runs --markdown docs/results.md --overwrite
 
 format: $(SETUP)
 	$(BIN)/ruff check --fix

@@ -105,12 +105,22 @@ def written(folder: Path, *paths: Path) -> Page:
 # What is found
 
 
+def test_the_documented_results_are_those_of_the_runs_that_are_kept(tmp_path: Path) -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    job.write([docs / "runs"], markdown_file=tmp_path / "results.md")
+    same = (tmp_path / "results.md").read_bytes() == (docs / "results.md").read_bytes()
+    assert same, "docs/results.md is not of docs/runs: make results writes it"
+    named = set(re.findall(r"\(results-figures/([^)]+)\)", (docs / "results.md").read_text(encoding="utf-8")))
+    assert named == {path.name for path in (docs / "results-figures").iterdir()}
+
+
 def test_tables_have_the_planted_numbers(page: Path) -> None:
     found = Page(page.read_text(encoding="utf-8"))
     compared = found.tables[1]
     assert compared[0][4:9] == ["std", "seeds", "difference", "error reduction", "paper's"]
     assert compared[1][:6] == ["NER, WNUT-17", "none", "test f1", "40.00", "1.41", "2"]
     assert compared[2] == ["input", "test f1", "46.00", "1.41", "2", "+6.00", "+10.0 %", "+21.0 %", "1.5"]
+    assert compared[3][3:6] == ["70.00", "-", "1 of 3"]
     assert compared[4][1:] == ["test accuracy", "73.00", "-", "1", "+3.00", "+10.0 %", "+5.8 %", "1.5"]
     assert compared[5][1:] == ["test accuracy", "76.00", "-", "1 of 2", "+6.00", "+20.0 %", "+5.8 %", "1.5"]
     by_head = {tuple(table[0]): table[1:] for table in found.tables}

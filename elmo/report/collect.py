@@ -42,6 +42,8 @@ class TaskRun:
     """The scores of its networks together, and how many they are (`members`)."""
     tried: tuple[tuple[str, float], ...] = ()
     """Of an arm that was tuned every trial with its score on dev; the run is the best of them."""
+    wanted: int = 0
+    """Seeds that the run, or the queue that it is of, is to have."""
 
     @property
     def task(self) -> str:
@@ -258,7 +260,8 @@ def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
     results = [shapes.read(file, _scored(shapes.RESULT, metric)) for file in files]
     summary = shapes.read(folder / train.RESULTS, shapes.SUMMARY) if (folder / train.RESULTS).is_file() else {}
     joined = shapes.read(folder / ENSEMBLE, _scored(shapes.ENSEMBLE, metric)) if (folder / ENSEMBLE).is_file() else None
-    return TaskRun(name, folder, config, results, summary.get("version", ""), joined)
+    wanted = len(config.get("seeds") or ())
+    return TaskRun(name, folder, config, results, summary.get("version", ""), joined, wanted=wanted)
 
 
 def _scored(shape: dict[str, Any], metric: str) -> dict[str, Any]:
@@ -293,7 +296,10 @@ def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
             results.runs.extend(group)
             continue
         name = group[0].name.rpartition("/")[0]
-        title, order = _table(parent)
+        rows = _table(parent)
+        title = next(iter(rows.values())).get("title", "") if rows else ""
+        order = list(rows)
+        group = [replace(run, wanted=rows.get(run.folder.name, {}).get("seeds_wanted", run.wanted)) for run in group]
         arms = sorted(group, key=lambda run: (*_place(run.folder.name, order), run.elmo != "none", run.name))
         has_baseline = (order[:1] == [arms[0].folder.name]) or (not order and arms[0].elmo == "none")
         beside = [key[1] for key in groups if key[0] == parent]
@@ -325,12 +331,11 @@ def _place(arm: str, order: Sequence[str]) -> tuple[int]:
     return (order.index(arm) if arm in order else len(order),)
 
 
-def _table(folder: Path) -> tuple[str, list[str]]:
-    """Title and order of the arms of a row, from the table of `elmo task compare`, where there is one."""
+def _table(folder: Path) -> dict[str, dict[str, Any]]:
+    """The arms of a row in their order, from the table of `elmo task compare`; none where there is no table."""
     file = folder.parent / f"{TABLE}.json"
     rows = shapes.read(file, shapes.TABLE) if file.is_file() else []
-    mine = [row for row in rows if row.get("row") == folder.name]
-    return (mine[0].get("title", "") if mine else ""), [row.get("arm", "") for row in mine]
+    return {row.get("arm", ""): row for row in rows if row.get("row") == folder.name}
 
 
 def _pretraining(name: str, folder: Path) -> Pretraining:

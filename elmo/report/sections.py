@@ -127,7 +127,7 @@ def _std(std: float, run: TaskRun) -> str:
 
 
 def _seeds(run: TaskRun) -> str:
-    return counted(len(run.results), len(run.config.get("seeds") or ()))
+    return counted(len(run.results), run.wanted)
 
 
 def _minutes(run: TaskRun) -> float:

@@ -28,7 +28,7 @@ RUN = {
 RESULT = {"seed": float, "seconds": float, "dev": SCORES, "test?": SCORES, "bilm?": (BILM, None), "machine?": MACHINE}
 SUMMARY = {"version?": str}
 ENSEMBLE = {"members": float, "dev": SCORES, "test?": SCORES}
-TABLE = [{"row?": str, "title?": str, "arm?": str}]
+TABLE = [{"row?": str, "title?": str, "arm?": str, "seeds_wanted?": float}]
 POINT = {"step": float, "tokens?": float, "carry_mean?": float, "reset_mean?": float, "tokens_per_s?": float}
 CARD = {
     "words_read?": NUMBER, "heldout?": (list, None), "perplexity?": ({"*": ({"*": NUMBER}, None)}, None),
