@@ -116,10 +116,13 @@ def test_small_index_gives_the_rows_of_the_search_without_one(tmp_path: Path) ->
 
 def test_graph_finds_nine_of_ten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "EXACT_MOST", 1000)
+    monkeypatch.setattr(index, "PARTITION", 3000)
     sentences = text(1000, topics=40, words=4)
     index.build(Planted(), sentences, tmp_path / "index", replace(RECORD, layers=(1,)))
     opened = Index(tmp_path / "index")
-    assert "IvfHnswSq" in {made.index_type for made in opened._occurrences.list_indices()}
+    assert {made.index_type for made in opened._occurrences.list_indices()} == {"IvfHnswSq", "BTree"}
+    made = list((tmp_path / "index" / "occurrences.lance" / "_indices").iterdir())
+    assert len(made) == 2, "a graph takes long: it is made once"
     shares = []
     for number in range(0, 1000, 50):
         query, same_word = query_of(sentences[number], 4), number % 100 == 0
@@ -176,7 +179,7 @@ def test_limit_ends_with_a_whole_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("during", ["record", "tables", "training"])
 def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
-    """It ends before a chunk is in the record, between the two tables, or when all is written."""
+    """It ends before a chunk is in the record, between the two tables, or when all is written, graphs and all."""
     monkeypatch.setattr(index, "CHUNK_TOKENS", 100)
     sentences, output = text(60), tmp_path / "index"
     breaking = {"record": "_write", "tables": "_rows", "training": "_train"}[during]
@@ -188,6 +191,8 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
         if len(calls) == (1 if during == "training" else 3):
             if during == "tables":
                 return working(*arguments)[0], "no table"
+            if during == "training":
+                working(*arguments)
             raise KeyboardInterrupt
         return working(*arguments)
 

@@ -395,17 +395,18 @@ def _train(tables: tuple[Any, Any], record: Record) -> None:
     from lancedb.index import BTree, HnswSq
 
     occurrences, sentences = tables
-    _tidy(tables)
+    for table in tables:  # what a broken build left: tidying would make it anew
+        for index in table.list_indices():
+            table.drop_index(index.name)
+        _tidy(table)
     occurrences.create_index("word", config=BTree())
     sentences.create_index("sentence", config=BTree())
     if record.tokens > EXACT_MOST:
         graph = HnswSq(distance_type="cosine", num_partitions=_graphs(record), ef_construction=EF_CONSTRUCTION)
         for layer in record.layers:
             occurrences.create_index(_column(layer), config=graph)
-    _tidy(tables)
 
 
-def _tidy(tables: tuple[Any, Any]) -> None:
-    """Makes few files of many, and removes what earlier states of the tables and broken builds left."""
-    for table in tables:
-        table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)
+def _tidy(table: Any) -> None:
+    """Makes few files of many, and removes what earlier states of the table and broken builds left."""
+    table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)
