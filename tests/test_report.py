@@ -455,13 +455,15 @@ def test_claims_of_the_paper_are_decided_by_the_numbers(page: Path) -> None:
         "Table 1",
         "results/table/ner-wnut17",
     ]
-    assert claims["ELMo improves SNLI"][:2] == ["holds", "both 76.00, none 70.00"]
+    assert claims["ELMo improves SNLI"][:2] == ["holds", "both 76.00, none 70.00, seeds: 1"]
     best = claims["The best layer is above the most frequent sense"]
     assert best == ["holds", "2 (chosen): 68.50, mfs: 65.00", "Table 5", "results/layers/wsd"]
     assert claims["Layer 1 knows parts of speech better than layer 2"][1] == "1: 95.50, 2: 94.50"
-    assert claims["ELMo stands best at both places: snli"][:2] == ["holds", "both 83.00, input 82.00"]
-    assert claims["ELMo helps the more, the fewer the examples: srl"][1] == "gain with 1 % 20.00, gain with 100 % 5.00"
-    assert claims["At the input layer 1 weighs most: srl/input"][1] == "1: 0.60, 0: 0.30"
+    assert claims["ELMo stands best at both places: snli"][:2] == ["holds", "both 83.00, input 82.00, seeds: 1"]
+    assert claims["ELMo helps the more, the fewer the examples: srl"][1] == (
+        "gain with 1 % 20.00, gain with 100 % 5.00, seeds: 1"
+    )
+    assert claims["At the input layer 1 weighs most: srl/input"][1] == "1: 0.60, 0: 0.30, seeds: 1"
     assert {row[0] for row in claims.values()} == {"holds"}
 
 
@@ -567,7 +569,7 @@ def test_what_is_shown_is_chosen_on_development_data(tmp_path: Path) -> None:
         plant(tmp_path / "runs" / arm, "snli", dev, test, settings=[f"inputs.elmo={arm}"])
     plant_senses(tmp_path / "wsd", 1_000_000, {"1": 66.0, "2": 67.0}, chosen="1")
     said = {row[0]: row[2] for row in claimed(tmp_path)}
-    assert said[f"ELMo improves {tmp_path.name}/runs"] == "input 72.00, none 69.00"
+    assert said[f"ELMo improves {tmp_path.name}/runs"] == "input 72.00, none 69.00, seeds: 1"
     assert said["The best layer is above the most frequent sense"] == "1 (chosen): 66.00, mfs: 65.00"
     plant_senses(tmp_path / "wsd", 1_000_000, {"1": 66.0, "2": 67.0})
     assert {row[0]: row[2] for row in claimed(tmp_path)}["The best layer is above the most frequent sense"] == (

@@ -41,7 +41,8 @@ class Score:
 
     value: float
     std: float = 0.0
-    seeds: int = 1
+    seeds: int = 0
+    """0 where chance has no part in it."""
 
     def __str__(self) -> str:
         return f"{self.value:.2f}" + (f" ± {self.std:.2f}" if self.seeds > 1 else "")
@@ -70,7 +71,7 @@ def verdict(better: Score, worse: Score) -> str:
 
 def _row(claim: str, source: str, better: tuple[str, Score], worse: tuple[str, Score]) -> Row:
     counts = list(dict.fromkeys((better[1].seeds, worse[1].seeds)))
-    seeds = f", seeds: {' and '.join(map(str, counts))}" if max(counts) > 1 else ""
+    seeds = f", seeds: {' and '.join(map(str, counts))}" if any(counts) else ""
     numbers = f"{better[0]} {better[1]}, {worse[0]} {worse[1]}{seeds}"
     return (claim, verdict(better[1], worse[1]), numbers, source)
 
