@@ -62,7 +62,7 @@ def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
 
     Beside that of an ensemble, which may be of other seeds, is the mean of its own members.
     """
-    tried = [work for work in trials(row, arm, output) if work.result.is_file()]
+    tried = [work for work in trials(row, arm, output) if work.done]
     if not tried:
         return None
     best = max(tried, key=on_dev)
