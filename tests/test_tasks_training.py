@@ -225,6 +225,7 @@ def test_a_run_that_goes_on_with_something_else_of_the_same_name_is_refused(tmp_
     refused("sha256 of the biLM")
     (tmp_path / "run" / "origin.json").unlink()  # as in a run of an older version: its seeds name the biLM
     refused("sha256 of the biLM")
+    assert train.main(run_config(tmp_path, **given), resume=True, quiet=True)["version"] == "1", "and the version"
     (tmp_path / "bilm").rename(tmp_path / "second")
     (tmp_path / "first").rename(tmp_path / "bilm")
     assert len(train.main(more, resume=True, quiet=True)["seeds"]) == 2

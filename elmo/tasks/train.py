@@ -12,7 +12,7 @@ import os
 import random
 import shutil
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -130,7 +130,7 @@ def seed_folder(config: TaskConfig, seed: int) -> Path:
 
 def version_of(folder: Path) -> str:
     """The version of the task that the networks of a run were trained and scored by."""
-    return read_json(folder / ORIGIN)["version"]
+    return read_json(next(_records(folder)))["version"]
 
 
 def resolve(path: str, data: str | None) -> Path:
@@ -202,11 +202,11 @@ def _origin(task: Task, found: Source | None, files: dict[str, Path]) -> dict[st
 def _check_origin(folder: Path, origin: dict[str, Any]) -> None:
     """Refuses to go on with seeds that were made from something else of the same name.
 
-    Records of older versions say less: what both say is compared. A seed that was only begun has its record, too.
+    Records of older versions say less: what both say is compared.
     """
     new = _comparable(origin)
-    for file in (folder / ORIGIN, *sorted(folder.glob(f"seed-*/{RECORD}"))):
-        old = _comparable(read_json(file)) if file.is_file() else {}
+    for file in _records(folder):
+        old = _comparable(read_json(file))
         changed = [what for what in old if what in new and old[what] != new[what]]
         if changed:
             was, now = (each[changed[0]][:12] for each in (old, new))
@@ -214,6 +214,14 @@ def _check_origin(folder: Path, origin: dict[str, Any]) -> None:
                 f"{file}: {changed[0]} was {was}, now it is {now}; seeds of both do not make one run: give what it was"
                 " begun with, or name another --output"
             )
+
+
+def _records(folder: Path) -> Iterator[Path]:
+    """What says where the results of a run come from: `origin.json`, which the oldest runs have not, and its seeds'.
+
+    A seed that was only begun has its record, too; a run that is kept for its numbers alone has none of seeds.
+    """
+    return (file for file in (folder / ORIGIN, *sorted(folder.glob(f"seed-*/{RECORD}"))) if file.is_file())
 
 
 def _comparable(record: dict[str, Any]) -> dict[str, str]:
