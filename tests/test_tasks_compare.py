@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from small_tasks import run_config
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.tasks import compare
+from elmo.tasks import compare, train
 from elmo.tasks.queue import read_queue
 from elmo.tasks.table import write_tables
 from elmo.tasks.trained import TrainedTask, ensemble
@@ -170,6 +171,21 @@ def test_what_another_process_is_at_is_left_alone(tmp_path: Path, recipe: Path, 
         compared(tmp_path, recipe, QUEUE, shown.append)
     assert [line for line in shown if ": " not in line] == ["small, input, seed 1", "small, input, seed 2"]
     assert len(compared(tmp_path, recipe, QUEUE)) == 2
+
+
+def test_a_run_that_another_process_begins_meanwhile_is_one(tmp_path: Path, monkeypatch) -> None:
+    config = run_config(tmp_path)
+    folder, listed = Path(config.output), Path.iterdir
+    folder.mkdir()
+
+    def begun(path: Path) -> Iterator[Path]:
+        (folder / "config.json").write_text(configs.to_json(config), encoding="utf-8")
+        return listed(path)
+
+    (folder / "config.json.part").touch()
+    train.check_output(config, resume=True)
+    monkeypatch.setattr(Path, "iterdir", begun)
+    train.check_output(config, resume=True)
 
 
 @pytest.mark.parametrize(

@@ -325,8 +325,10 @@ def check_output(config: TaskConfig, resume: bool) -> None:
     record = folder / CONFIG
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; name another --output, the folder where the run is to be")
+    # Looked at before the record, which is a run's first file: another job of the queue may begin the run meanwhile.
+    used = folder.exists() and any(path.suffix != ".part" for path in folder.iterdir())
     if not record.exists():
-        if folder.exists() and any(folder.iterdir()):
+        if used:
             raise InputError(f"{folder}: the folder exists and holds no run; name another --output, or empty it")
         return
     if not resume:
