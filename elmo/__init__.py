@@ -28,7 +28,8 @@ _HOMES = {
     "batch_to_ids": "elmo.text.batching",
     "to_batch": "elmo.text.batching",
 }
-__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "HubModel", "ScalarMix", "batch_to_ids", "load", "to_batch"]
+# Without `HubModel`, which needs an extra: `from elmo import *` works on a plain installation.
+__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "ScalarMix", "batch_to_ids", "load", "to_batch"]
 
 
 def load(path: "str | Path | None" = None, *, weights: "str | Path | None" = None, **options: Any) -> "Embedder":

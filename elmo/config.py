@@ -129,7 +129,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             _convert(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(zip(arguments, value, strict=True))
         )
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ConfigError(f"{where} is larger than any floating-point number; a smaller one is expected") from error
     if isinstance(value, bool) and hint is not bool:
         raise ConfigError(f"{where} is {value!r}; {hint.__name__} is expected")
     if isinstance(value, hint):

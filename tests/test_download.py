@@ -343,6 +343,24 @@ def test_full_disk_is_told_and_the_part_is_kept(server, target, monkeypatch):
     assert part(target).stat().st_size == 300_000
 
 
+def test_part_of_an_old_version_is_gone_before_anything_of_the_new_one_is_noted(server, target, monkeypatch):
+    """Whatever ends the call between the two: here a full disk."""
+    refused([server.add("/f", CONTENT, drop_after=[300_000] + [0] * 9)], target)
+    url, new = server.add("/f", CONTENT[::-1], etag='"v2"'), CONTENT[::-1]
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "disk_usage", lambda path: namedtuple("usage", "total used free")(9, 9, 1000))
+        with pytest.raises(OSError, match=r"make room, or name another folder in ELMO_CACHE: '[^']+'$"):
+            download([url], target)
+    download([url], target)
+    assert target.read_bytes() == new
+
+
+def test_wrong_file_that_always_breaks_off_is_read_twice_at_most(server, target):
+    url = server.add("/f", CONTENT[::-1], drop_after=[300_000, 10**9] * 20)
+    assert "is expected" in refused([url], target, RIGHT)
+    assert len(server.at(url).requests) == 4
+
+
 def test_folder_that_cannot_be_written(server, target):
     with pytest.raises(FileNotFoundError):
         download([server.add("/f", CONTENT)], target.parent / "no" / "f")

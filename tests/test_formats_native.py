@@ -72,10 +72,13 @@ def test_native_float16_is_half_as_large_and_loads_as_float32(tmp_path):
     assert sizes[0] < 0.75 * sizes[1]
 
 
-def test_native_is_found_by_any_of_its_files(tmp_path):
+def test_native_is_found_by_any_of_its_files_and_by_no_other(tmp_path):
     folder = saved(tmp_path)
     for name in (native.CONFIG, native.WEIGHTS, native.VOCABULARY):
         assert formats.load(folder / name).config == CONFIG
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"notes\.txt.*not a known model"):
+        formats.describe(folder / "notes.txt")
 
 
 def test_native_describe_counts_without_reading_weights(tmp_path):
@@ -137,6 +140,35 @@ def test_native_unknown_key_is_named(tmp_path):
     change_config(folder, model={"lstm": {"dimension": 6}})
     with pytest.raises(ConfigError, match=r"config\.json: unknown key 'model\.lstm\.dimension'"):
         formats.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": 3}, "model is 3; a table is expected"),
+        ({"model": {"lstm": {"n_layers": 10**9}, "char_cnn": {}}}, r"lstm\.n_layers is 1000000000; at most \d+ are"),
+        ({"model": {"lstm": {"cell_clip": 10**400}}}, r"model\.lstm\.cell_clip is larger than any"),
+        ({"text": 5}, "text is 5; a table is expected"),
+        ({"card": []}, r"card is \[\]; dict is expected"),
+        ({"mixes": 3}, "mixes is 3; a list is expected"),
+        ({"mixes": [3]}, r"mixes\[0\] is 3; a table is expected"),
+        ({"mixes": [{"name": "input", "scalars": [0.0], "gamma": 1.0}]}, "mix 'input' has 1 weights; 3 are expected"),
+        ({"extra": 1}, "unknown key 'extra'"),
+    ],
+)
+def test_native_damaged_configuration_is_said_in_one_line(tmp_path, changes, said):
+    folder = saved(tmp_path)
+    change_config(folder, **changes)
+    with pytest.raises(InputError, match=rf"config\.json: .*{said}") as caught:
+        formats.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_native_configuration_in_another_encoding_of_json_is_read(tmp_path):
+    folder = saved(tmp_path)
+    file = folder / native.CONFIG
+    file.write_text(file.read_text(encoding="utf-8"), encoding="utf-16")
+    assert formats.load(folder).config == CONFIG
 
 
 def test_native_truncated_weights_are_named(tmp_path):

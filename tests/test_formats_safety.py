@@ -273,7 +273,7 @@ MALFORMED = {
     "too few characters": (stored(char_embed=np.ones((60, 3), np.float32)), r"char_embed has 60 rows; at least 261"),
     "an array that is missing": (stored(**{"CNN_proj/b_proj": None}), r"model\.hdf5: CNN_proj/b_proj is missing"),
     "an array too many": (stored(**{"CNN/b_cnn_2": np.ones(3, np.float32)}), r"CNN/b_cnn_2 \(3,\) has no place"),
-    "no vocabulary": (words(vocab_txt=None), r"no vocab\.txt beside model\.hdf5; .* has a table of 6 words"),
+    "no vocabulary": (words(vocab_txt=None), r"^\S+: no vocab\.txt beside model\.hdf5; .* has a table of 6 words"),
     "a vocabulary that is too short": (
         words(vocab_txt=as_vocabulary(VOCABULARY[:-1])),
         r"vocab\.txt: vocab\.txt has 5 words; the table in \S+model\.hdf5 has 6; give the vocabulary",
@@ -287,6 +287,7 @@ MALFORMED = {
         words(vocab_txt=None, **{"vocab_txt_gz": gzip.compress(WORD_FILES["vocab.txt"])[:-9]}),
         r"vocab\.txt\.gz: not a whole gzip file",
     ),
+    "an array of nothing": (stored(char_embed=h5py.Empty("f4")), r"model\.hdf5: neither char_embed nor embedding is"),
     "vectors for weights": ({**FILES, "model.hdf5": as_hdf5({"0": np.ones((3, 2, 8))})}, r"no weights of a biLM"),
 }
 

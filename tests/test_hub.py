@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from elmo import formats
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model, native
@@ -187,6 +188,19 @@ def test_from_pretrained_by_name(model, remote, tmp_path):
     }
 
 
+@pytest.mark.parametrize("kind", ["both", "characters", "words"])
+def test_models_with_words_of_their_own_come_back_and_embed_as_the_card_says(saved, remote, kind):
+    theirs = formats.load(Path(__file__).parent / "data" / "many_langs" / kind)
+    HubModel.of(theirs).save_pretrained(saved, push_to_hub=False)
+    model = HubModel.from_pretrained("user/name")
+    same(model.stored(), theirs)
+    given = Embedder(model, text=model.text, vocabulary=model.vocabulary).embed(SENTENCES)
+    expected = Embedder(theirs.bilm(), vocabulary=theirs.inputs).embed(SENTENCES)
+    for ours, wanted in zip(given, expected, strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+    assert "vocabulary=model.vocabulary" in (saved / "README.md").read_text(encoding="utf-8")
+
+
 def test_offline_is_passed_on(remote, monkeypatch):
     monkeypatch.setenv("ELMO_OFFLINE", "1")
     with pytest.raises(InputError, match=r"^user/name: no folder, and no model of the Hub .* \(not cached\)$"):
@@ -229,7 +243,7 @@ def test_push_uploads_the_four_files(model, monkeypatch):
 
 
 def test_without_the_extra_the_error_has_the_pip_line():
-    program = "import sys; sys.modules['huggingface_hub'] = None\nimport elmo\nelmo.HubModel"
+    program = "import sys; sys.modules['huggingface_hub'] = None\nfrom elmo import *\nimport elmo\nelmo.HubModel"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ))
     assert "pip install 'elmo-torch[hub]'" in done.stderr
     assert done.returncode == 1

@@ -1,5 +1,6 @@
 """From a name to a model in the cache, and from whatever a program passes to the file there; nothing by itself."""
 
+import errno
 import hashlib
 import json
 import sys
@@ -204,6 +205,15 @@ def test_two_processes_do_not_write_one_file(server, tiny, table, home):
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(InputError, match="another process is pulling this model"):
             pull("tiny")
+    assert pull("tiny").new == (OPTIONS, WEIGHTS)
+
+
+def test_file_systems_without_locks_are_no_hindrance(server, tiny, table, monkeypatch):
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", refuse)
+    table(rows_of(server, tiny))
     assert pull("tiny").new == (OPTIONS, WEIGHTS)
 
 

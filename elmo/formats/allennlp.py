@@ -80,9 +80,8 @@ def load(path: Path, weights: Path | None = None) -> Model:
     options = read_options(parts.options)
     with _opened(parts) as found:
         config, names = _examine(parts, options, found)
-        vocabulary = _vocabulary(parts, config)
         arrays = to_weights(config, lambda name: np.asarray(found[names[name]], dtype=np.float32))
-    return Model(config, arrays, vocabulary=vocabulary, card={"options": options})
+    return Model(config, arrays, vocabulary=_vocabulary(parts, config), card={"options": options})
 
 
 def save(model: Model, path: Path, overwrite: bool = False) -> None:

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from elmo.config import ConfigError, from_dict
 from elmo.errors import InputError
-from elmo.formats.stored import Shape, check_shapes
+from elmo.formats.stored import Shape, check_counts, check_shapes
 from elmo.model.bilm import BiLMConfig
 
 PUBLISHED_CHARACTERS = 261
-MOST_CHARACTERS_PER_TOKEN = 10_000
 REMEDY = "the weights do not belong to these options, or the options were edited"
 
 
@@ -41,9 +40,9 @@ def to_config(options: dict[str, Any], label: str, shapes: Mapping[str, Shape], 
     with errors_of(label, weights):
         if not reads_words:
             return character_config(options, rows + 1, len(shapes))
-        return _checked(
-            from_dict(BiLMConfig, {**_lstm(options), "char_cnn": None, "n_tokens_vocab": rows}), len(shapes)
-        )
+        config = from_dict(BiLMConfig, {**_lstm(options), "char_cnn": None, "n_tokens_vocab": rows})
+        check_counts(config, len(shapes), REMEDY)
+        return config
 
 
 def character_config(options: dict[str, Any], n_characters: int, arrays: int) -> BiLMConfig:
@@ -51,8 +50,9 @@ def character_config(options: dict[str, Any], n_characters: int, arrays: int) ->
 
     Raises KeyError, ConfigError or TypeError.
     """
-    values = {**_lstm(options), "char_cnn": _char_cnn(options, n_characters)}
-    return _checked(from_dict(BiLMConfig, values), arrays)
+    config = from_dict(BiLMConfig, {**_lstm(options), "char_cnn": _char_cnn(options, n_characters)})
+    check_counts(config, arrays, REMEDY)
+    return config
 
 
 @contextmanager
@@ -141,20 +141,6 @@ def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
             " marks; only models of these characters can be read"
         )
     return shape[0]
-
-
-def _checked(config: BiLMConfig, arrays: int) -> BiLMConfig:
-    """Raises ConfigError for numbers that no such file can have, before anything is made as large as they say."""
-    counts = [("lstm.n_layers", config.lstm.n_layers, arrays)]
-    if config.char_cnn is not None:
-        counts += [
-            ("char_cnn.n_highway", config.char_cnn.n_highway, arrays),
-            ("char_cnn.max_characters_per_token", config.ids_per_token, MOST_CHARACTERS_PER_TOKEN),
-        ]
-    for name, count, most in counts:
-        if count > most:
-            raise ConfigError(f"{name} is {count}; at most {most} are possible here; {REMEDY}")
-    return config
 
 
 # Weights

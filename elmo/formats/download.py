@@ -103,7 +103,11 @@ class _Part:
         return "" if self.wanted.sha256 or not self.size else None
 
     def begin(self, url: str, headers: HTTPMessage) -> None:
-        """The file is written anew from its first byte; what the server calls this version is kept."""
+        """The file is written anew from its first byte; what the server calls this version is kept.
+
+        No byte of another version is left beside it: what happens next may be that the process ends.
+        """
+        self.path.unlink(missing_ok=True)
         etag = headers.get("ETag", "")
         validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
         self._record.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
@@ -119,14 +123,16 @@ class _Part:
 
 def _from(url: str, part: _Part) -> str:
     """Reads the whole file from one address and checks it; a wrong one that was put together is read once more."""
-    while True:
-        in_one_piece = _read(url, part)
-        digest = sha256_of(part.path)
-        if part.wanted.sha256 in (None, digest):
-            return digest
+    in_one_piece = _read(url, part)
+    digest = sha256_of(part.path)
+    if not in_one_piece and part.wanted.sha256 not in (None, digest):
         part.discard()
-        if in_one_piece:
-            raise _Failure(f"the file has sha256 {digest}, {part.wanted.sha256} is expected")
+        _read(url, part)
+        digest = sha256_of(part.path)
+    if part.wanted.sha256 not in (None, digest):
+        part.discard()
+        raise _Failure(f"the file has sha256 {digest}, {part.wanted.sha256} is expected")
+    return digest
 
 
 def _read(url: str, part: _Part) -> bool:
@@ -220,12 +226,12 @@ def _refused(error: HTTPError, part: _Part) -> str | None:
 def _broken(error: OSError | HTTPException, part: _Part) -> str:
     """What a failure of the network means. One of the disk is raised: errors of sockets name no file."""
     reason: Any = error.reason if isinstance(error, URLError) else error
+    if isinstance(error, OSError) and error.filename is not None:
+        raise error
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         free = shutil.disk_usage(part.path.parent).free
         said = f"{error.strerror} after {part.size:,} bytes, {free:,} are free; make room and pull again"
         raise OSError(error.errno, said, str(part.path)) from error
-    if isinstance(error, OSError) and error.filename is not None:
-        raise error
     if isinstance(reason, socket.gaierror):
         raise _Failure("no such host: it is gone, or this machine has no network")
     if isinstance(reason, ConnectionRefusedError):

@@ -153,6 +153,9 @@ def _open_zipped(path: Path, info: zipfile.ZipInfo) -> io.BufferedReader:
 def _tar_members(path: Path) -> list[Member]:
     with _unpacked_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
         infos = [info for info in archive.getmembers() if info.isreg()]
+    for info in infos:
+        if info.issparse():
+            raise InputError(f"{path}/{info.name}: is stored with holes; pack the archive without tar's --sparse")
 
     def opener(begin: int, size: int) -> Callable[[], io.BufferedReader]:
         return lambda: io.BufferedReader(Section(_unpacked_tar(path), begin, size), 1 << 16)

@@ -58,7 +58,7 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     found: dict[str, h5py.Dataset] = {}
 
     def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
+        if isinstance(item, h5py.Dataset) and item.shape is not None:  # a null dataset has none
             found[name] = item
 
     file.visititems(visit)

@@ -1,8 +1,8 @@
 """Models on the Hugging Face Hub, by the mixin of its own library: `from_pretrained`, `save_pretrained`, `push_to_hub`.
 
-A repository holds the files of the native format and a card: `config.json`, `model.safetensors`, `vocab.txt` where the
-model has words, `README.md`. They are read as strictly as a native folder: unknown or missing keys and weights are
-errors. The package huggingface_hub is the extra `hub`.
+A repository holds the files of the native format and a card: `config.json`, `model.safetensors`, `vocab.txt` or
+`lexicon.json` where the model has words, `README.md`. They are read as strictly as a native folder: unknown or missing
+keys and weights are errors. The package huggingface_hub is the extra `hub`.
 """
 
 import tempfile
@@ -17,15 +17,15 @@ from elmo.formats import native
 from elmo.formats.pull import is_offline
 from elmo.formats.stored import Model
 from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
 
 try:
     from huggingface_hub import ModelCard, PyTorchModelHubMixin, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 except ImportError as error:
     raise ImportError(f"HubModel needs huggingface_hub ({error}): pip install 'elmo-torch[hub]'") from error
-
-FILES = (native.CONFIG, native.WEIGHTS, native.VOCABULARY)
 
 CARD = """---
 {{ card_data }}
@@ -40,7 +40,7 @@ know its context (ELMo, [Peters et al., 2018](https://arxiv.org/abs/1802.05365))
 from elmo import Embedder, HubModel  # pip install 'elmo-torch[hub]'
 
 model = HubModel.from_pretrained("{{ repository }}")
-vectors = Embedder(model, text=model.text).embed([["She", "wrote", "a", "play", "."]])
+vectors = Embedder(model, text=model.text, vocabulary=model.vocabulary).embed([["She", "wrote", "a", "play", "."]])
 ```
 
 | | |
@@ -74,6 +74,11 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
     def text(self) -> TextConfig | None:
         """How the text was tokenised that the model was trained on, for `Embedder`."""
         return self.beside.text
+
+    @property
+    def vocabulary(self) -> Vocabulary | Lexicon | None:
+        """What gives words their ids, for `Embedder`, where the model reads more than their bytes."""
+        return self.beside.inputs
 
     def stored(self) -> Model:
         """The whole of it, as every format of `elmo.formats` can save it."""
@@ -130,7 +135,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
                 force_download=force_download,
                 local_files_only=local_files_only,
                 token=token,
-                allow_patterns=list(FILES),
+                allow_patterns=list(native.FILES),
             )
             folder = Path(fetched)
         if not native.recognizes(folder):
@@ -144,7 +149,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         """The files are written beside the folder and moved into it when all are whole."""
         with tempfile.TemporaryDirectory(dir=save_directory.parent, prefix=f".{save_directory.name}.") as beside:
             native.save(self.stored(), Path(beside) / "model")
-            for name in FILES:
+            for name in native.FILES:
                 (save_directory / name).unlink(missing_ok=True)
             for file in (Path(beside) / "model").iterdir():
                 file.replace(save_directory / file.name)

@@ -23,7 +23,7 @@ from torch import Tensor
 from elmo.config import ConfigError, from_dict
 from elmo.errors import InputError
 from elmo.formats.files import Source, is_archive, listed
-from elmo.formats.stored import Description, Model, Shape, check_shapes, weight_shapes
+from elmo.formats.stored import Description, Model, Shape, check_counts, check_shapes, weight_shapes
 from elmo.formats.torch_file import read_state_dict, read_state_headers
 from elmo.model.bilm import BiLMConfig
 from elmo.text.lexicon import Lexicon
@@ -46,6 +46,8 @@ SAMPLE: dict[str, Any] = {
 }
 MOST_DICTIONARY = 200_000_000
 """Bytes of a dictionary; those of published models have some three million."""
+MOST_DIGITS = 18
+"""Of an id."""
 REMEDY = "the weights do not belong to these sizes"
 WORD_TABLE, CHAR_TABLE = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
 
@@ -113,14 +115,12 @@ def _examine(path: Path) -> Parts:
             )
     sizes, label = _sizes(files)
     embedder, encoder = (_shapes(_headers(files[name])) for name in (EMBEDDER, ENCODER))
-    config, lexicon = _config(sizes, label, files, embedder)
-    where = files[EMBEDDER].label
-    check_shapes(where, embedder, _embedder_shapes(config), f"{REMEDY} in {label}")
-    check_shapes(files[ENCODER].label, encoder, _encoder_shapes(config), f"{REMEDY} in {label}")
+    config, lexicon = _config(sizes, label, files, embedder, len(embedder) + len(encoder))
     for source, seen, expected in (
         (files[EMBEDDER], embedder, _embedder_shapes(config)),
         (files[ENCODER], encoder, _encoder_shapes(config)),
     ):
+        check_shapes(source.label, seen, expected, f"{REMEDY} in {label}")
         for name in seen:
             if name not in expected:
                 raise InputError(f"{source.label}: {name} {seen[name]} has no place in the model; {REMEDY} in {label}")
@@ -155,7 +155,7 @@ def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
 
 
 def _config(
-    sizes: dict[str, Any], label: str, files: Mapping[str, Source], shapes: Mapping[str, Shape]
+    sizes: dict[str, Any], label: str, files: Mapping[str, Source], shapes: Mapping[str, Shape], arrays: int
 ) -> tuple[BiLMConfig, Lexicon]:
     """The sizes as a configuration, and the dictionaries; numbers of words and characters are those of the tables."""
     encoder, embedder = sizes["encoder"], sizes["token_embedder"]
@@ -167,7 +167,9 @@ def _config(
         }
         cut = None if str(embedder["name"]).lower() == "lstm" else embedder["max_characters_per_token"]
         lexicon = _lexicon(files[EMBEDDER], tables[WORDS], tables[CHARACTERS], cut)
-        return from_dict(BiLMConfig, _values(encoder, embedder, lexicon, shapes)), lexicon
+        config = from_dict(BiLMConfig, _values(encoder, embedder, lexicon, shapes))
+        check_counts(config, arrays, REMEDY)
+        return config, lexicon
     except KeyError as error:
         raise InputError(f"{label}: no key {error}; the sizes of an ELMoForManyLangs model are expected") from error
     except ConfigError as error:
@@ -277,7 +279,7 @@ def _read_dictionary(source: Source) -> dict[str, int]:
     for number, line in enumerate(lines, start=1):
         fields = line.strip().split("\t")
         form, index = ("\u3000", fields[0]) if len(fields) == 1 else fields if len(fields) == 2 else ("", "")
-        if not index.isascii() or not index.isdigit():
+        if not index.isascii() or not index.isdigit() or len(index) > MOST_DIGITS:
             raise InputError(f"{source.label}: line {number} is {line[:40]!r}; a form, a tab and its id are expected")
         ids[form] = int(index)
     return ids

@@ -8,6 +8,7 @@
 
 import json
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from elmo.config import ConfigError, from_dict, to_dict
 from elmo.errors import InputError
-from elmo.formats.stored import Description, Mix, Model, Shape, check_shapes, weight_shapes
+from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, weight_shapes
 from elmo.formats.whole import whole
 from elmo.model.bilm import BiLMConfig
 from elmo.model.word_cnn import WordCnnConfig
@@ -36,6 +37,8 @@ FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors
 
 def recognizes(path: Path) -> bool:
     """Whether `path` is such a folder, or one of its files."""
+    if path.is_file() and path.name not in FILES:
+        return False
     config = _folder(path) / CONFIG
     try:
         return json.loads(config.read_bytes())["format"] == FORMAT
@@ -46,13 +49,23 @@ def recognizes(path: Path) -> bool:
 def describe(path: Path) -> Description:
     """Reads the configuration, the vocabulary and the header of the weights."""
     folder = _folder(path)
-    config, text, card, mixes = _read_config(folder / CONFIG)
+    config = _read_config(folder / CONFIG)
     bilm, lm_head, dtypes = _read_header(folder / WEIGHTS)
     vocabulary = _read_vocabulary(folder)
-    _check(folder, config, bilm, lm_head, vocabulary)
-    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-    names = tuple(mix.name for mix in mixes)
-    return Description(path, FORMAT, config, bilm, lm_head, "/".join(dtypes), size, vocabulary, text, card, names)
+    _check(folder, config.model, bilm, lm_head, vocabulary)
+    return Description(
+        path,
+        FORMAT,
+        config.model,
+        bilm,
+        lm_head,
+        "/".join(dtypes),
+        sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+        vocabulary,
+        config.text,
+        config.card,
+        tuple(mix.name for mix in config.mixes),
+    )
 
 
 def load(path: Path) -> Model:
@@ -60,7 +73,7 @@ def load(path: Path) -> Model:
     found = describe(path)
     names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
     bilm, lm_head = _parts({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
-    mixes = _read_config(_folder(path) / CONFIG)[3]
+    mixes = _read_config(_folder(path) / CONFIG).mixes
     lexicon = None if found.config.word_cnn is None else _read_lexicon(_folder(path) / LEXICON, found.config.word_cnn)
     return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, mixes, lexicon)
 
@@ -115,20 +128,33 @@ def _folder(path: Path) -> Path:
     return path.parent if path.is_file() else path
 
 
-def _read_config(file: Path) -> tuple[BiLMConfig, TextConfig | None, dict[str, Any], tuple[Mix, ...]]:
-    values = json.loads(file.read_text(encoding="utf-8"))
+@dataclass(frozen=True)
+class _Config:
+    """What is in `config.json`."""
+
+    format: str
+    version: int
+    model: BiLMConfig
+    text: TextConfig | None = None
+    card: dict = field(default_factory=dict)
+    mixes: tuple[Mix, ...] = ()
+
+
+def _read_config(file: Path) -> _Config:
+    values = json.loads(file.read_bytes())
     if values.get("version") != VERSION:
         raise InputError(
             f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model was written by another"
             " version of elmo-torch: pip install -U elmo-torch"
         )
     try:
-        config = from_dict(BiLMConfig, values.get("model", {}), "model.")
-        text = None if values.get("text") is None else from_dict(TextConfig, values["text"], "text.")
-        mixes = tuple(from_dict(Mix, mix, "mixes.") for mix in values.get("mixes", ()))
+        config = from_dict(_Config, values)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
-    return config, text, values.get("card", {}), mixes
+    for mix in config.mixes:
+        if len(mix.scalars) != (layers := config.model.lstm.n_layers + 1):
+            raise InputError(f"{file}: mix {mix.name!r} has {len(mix.scalars)} weights; {layers} are expected")
+    return config
 
 
 def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None, list[str]]:
@@ -182,6 +208,10 @@ def _check(
     vocabulary: Vocabulary | None,
 ) -> None:
     file, remedy = folder / WEIGHTS, f"the file does not belong to the {CONFIG} beside it"
+    try:
+        check_counts(config, len(bilm), remedy)
+    except ConfigError as error:
+        raise ConfigError(f"{folder / CONFIG}: {error}") from error
     expected = weight_shapes(config)
     check_shapes(file, bilm, expected, remedy)
     for name in bilm:

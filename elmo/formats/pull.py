@@ -48,17 +48,22 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
     """
     model = published.model_named(name)
     folder = cache.folder_of(model)
-    missing = [file for file in model.files if not (folder / file.name).is_file()]
+    missing = _missing(model, folder)
     if missing or not model.files:
         _check_may_download(model, missing)
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
+            missing = _missing(model, folder)  # another process may have been at it
             for file in missing:
                 _pull_file(model, file, folder, progress)
     path = cache.local(model.name)
     assert path is not None, "a published name"
     digests = {file: entry["sha256"] for file, entry in cache.read_record(folder).items() if "sha256" in entry}
     return Pulled(model, path, tuple(file.name for file in missing), digests)
+
+
+def _missing(model: PublishedModel, folder: Path) -> list[PublishedFile]:
+    return [file for file in model.files if not (folder / file.name).is_file()]
 
 
 def _check_may_download(model: PublishedModel, missing: list[PublishedFile]) -> None:
@@ -103,6 +108,8 @@ def _locked(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise InputError(f"{folder}: another process is pulling this model; wait for it") from error
+        except OSError:  # a file system without locks, such as some of networks
+            pass
         yield

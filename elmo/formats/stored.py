@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmo.config import ConfigError
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.elmo import Elmo
@@ -16,6 +17,7 @@ from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
 Shape = tuple[int, ...]
+MOST_CHARACTERS_PER_TOKEN = 10_000
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,24 @@ def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
     """The shape of every weight of a biLM; nothing is allocated."""
     with torch.device("meta"):
         return {name: tuple(weight.shape) for name, weight in BiLM(config).state_dict().items()}
+
+
+def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:
+    """Raises ConfigError for numbers that no file of so many arrays can have.
+
+    It comes before anything is made as large as they say.
+    """
+    word_cnn = config.word_cnn
+    char_cnn = config.char_cnn if word_cnn is None else word_cnn.char_cnn
+    counts = [("lstm.n_layers", config.lstm.n_layers, arrays)]
+    if char_cnn is not None:
+        counts += [
+            ("char_cnn.n_highway", char_cnn.n_highway, arrays),
+            ("char_cnn.max_characters_per_token", char_cnn.max_characters_per_token, MOST_CHARACTERS_PER_TOKEN),
+        ]
+    for name, count, most in counts:
+        if count > most:
+            raise ConfigError(f"{name} is {count}; at most {most} are possible here; {remedy}")
 
 
 def check_shapes(file: Path | str, seen: Mapping[str, Shape], expected: Mapping[str, Shape], remedy: str) -> None:

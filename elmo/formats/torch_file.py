@@ -49,6 +49,9 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
     ):
         raise InputError(f"{source.label}: holds {type(found).__name__}, no tensors by name; give a model's state dict")
+    for name, tensor in found.items():
+        if tensor.layout is not torch.strided:
+            raise InputError(f"{source.label}: {name} is a sparse tensor; dense ones are expected: save it as such")
     return dict(found)
 
 

@@ -45,8 +45,9 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
     was written and how much is free. `overwrite` and `holds` are those of `check_output`.
     """
     check_output(path, overwrite, holds)
-    path = path.absolute()
+    path = path.resolve()  # of a link, what it points to is replaced
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    _remove(temporary)  # of a killed process that had the same number
     try:
         yield temporary
         _move(temporary, path)
@@ -67,7 +68,11 @@ def _move(source: Path, target: Path) -> None:
     # A folder cannot replace another that holds files: the old one steps aside until the new one is in place.
     old = source.with_suffix(".old")
     target.replace(old)
-    source.replace(target)
+    try:
+        source.replace(target)
+    except BaseException:
+        old.replace(target)
+        raise
     _remove(old)
 
 

@@ -1,0 +1,48 @@
+"""Output takes its place when it is whole, and what was there before is not lost on the way."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from elmo.formats.whole import whole
+
+
+def write(path: Path, text: str) -> None:
+    with whole(path, overwrite=True, holds=("*",)) as folder:
+        folder.mkdir()
+        (folder / "file").write_text(text)
+
+
+def test_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
+    write(tmp_path / "disk", "old")
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    write(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "disk" / "file").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "link"]
+
+
+def test_what_a_killed_process_of_the_same_number_left_is_no_hindrance(tmp_path: Path) -> None:
+    left = tmp_path / f".out.{os.getpid()}.partial"
+    left.mkdir()
+    (left / "half").touch()
+    write(tmp_path / "out", "new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "file"]
+
+
+def test_old_folder_comes_back_when_the_new_one_cannot_be_moved(tmp_path: Path, monkeypatch) -> None:
+    write(tmp_path / "out", "old")
+    replace = Path.replace
+
+    def broken(path: Path, target: Path) -> Path:
+        if path.suffix == ".partial":
+            raise OSError("the disk is gone")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", broken)
+    with pytest.raises(OSError, match=re.escape("the disk is gone")):
+        write(tmp_path / "out", "new")
+    assert (tmp_path / "out" / "file").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
