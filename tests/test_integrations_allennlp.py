@@ -430,6 +430,11 @@ def test_embed_file_may_forget_sentences_or_take_them_for_keys(files, text, tmp_
         assert "sentence_to_index" not in file
     with text.open(encoding="utf-8") as lines, pytest.raises(InputError, match=r"line 1 \(''\) cannot be a key"):
         embedder.embed_file(lines, path, use_sentence_keys=True)
+    with pytest.raises(InputError, match="batch_size is 0; at least 1"):
+        embedder.embed_file(iter(["a\n"]), path, batch_size=0)
+    for lines in (["and\n", "and/or\n"], ["a\x00b\n"]):
+        with pytest.raises(InputError, match=r"cannot be a key .*; use numbers of lines"):
+            embedder.embed_file(iter(lines), path, use_sentence_keys=True)
 
 
 def test_command_takes_the_flags_of_allennlp(files, text, tmp_path):

@@ -214,6 +214,21 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
     assert places(Index(output).nearest(query, 1, 50, False)) == list(brute(sentences, query, 1, 50, False))
 
 
+def test_build_that_could_not_write_at_all_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "index.part").mkdir()
+    (tmp_path / "index.part" / f"{index.RECORD}.part").touch()  # as a full disk leaves it
+    assert index.build(Planted(), text(5), tmp_path / "index", RECORD, resume=True).sentences == 5
+
+
+def test_overwriting_spares_what_is_no_index(tmp_path: Path) -> None:
+    mine = tmp_path / "index.part" / "thesis.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(FileExistsError, match=r"holds 'thesis\.txt' as well"):
+        index.build(Planted(), text(5), tmp_path / "index", RECORD, overwrite=True)
+    assert mine.read_text() == "mine"
+
+
 def test_existing_output_is_kept_or_replaced(copy: Path) -> None:
     before = (copy / index.RECORD).read_bytes()
     with pytest.raises(FileExistsError):

@@ -230,5 +230,10 @@ def test_command(tmp_path: Path) -> None:
     assert [json.loads(line) for line in again.stdout.splitlines()] == rows
     refused = run(*arguments, "--output", tmp_path / "run")
     assert (refused.returncode, refused.stderr.count("\n"), "--overwrite" in refused.stderr) == (2, 1, True)
+    cache = (tmp_path / "cache").rename(tmp_path / "other")
+    refused = run(*arguments, "mix=[0.5,0.5]")
+    assert (refused.returncode, "mix has 2 weights" in refused.stderr) == (2, True)
+    assert not (tmp_path / "cache").exists(), "the model has read before the settings were looked at"
+    cache.rename(tmp_path / "cache")
     refused = run(*arguments, "tags=xpos")
     assert (refused.returncode, "tags=upos" in refused.stderr) == (2, True)

@@ -122,6 +122,9 @@ def test_a_tuned_arm_is_its_best_trial(tmp_path: Path) -> None:
     assert shown(tmp_path) == [("sst5/input", 1, 0.02), ("sst5/input", 2, 0.02)]
     assert shown(arm) == [("input", 1, 0.02), ("input", 2, 0.02)]
     assert shown(arm / "trial-10") == [("trial-10", 1, 0.1)]
+    config = arm / "trial-2" / "config.json"
+    config.write_text(json.dumps({"task": "sst5", "seeds": [2, 1]}))
+    assert shown(arm) == [("input", 1, 0.1)]
     (arm / "trial-1" / "seed-1" / "result.json").write_text('{"seed": 1, "mixes": {}}')
     with pytest.raises(InputError, match=r"trial-1/seed-1/result.json: not the result of a trained task"):
         shown(tmp_path)
@@ -172,6 +175,10 @@ def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path
     done = run("probe", "weights", queue, "--figure", figure, "--json")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "--overwrite" in done.stderr
+    (output / "rows.jsonl").write_text("", encoding="utf-8")
+    done = run("probe", "weights", queue, "--figure", figure, "--output", output, "--overwrite")
+    assert done.returncode == 0, done.stderr
+    assert record.read(output)[1] == rows
 
 
 @pytest.mark.parametrize("dark", [False, True])

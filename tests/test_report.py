@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from browser import Browser
@@ -189,6 +190,35 @@ def test_of_an_arm_that_was_tuned_the_best_trial_is_shown_and_its_ensemble(tmp_p
     assert table[2][:3] == ["input", "test f1", "49.00"]
     assert table[3][:3] == ["input, 2 joined", "test f1", "51.50"]
     assert "ner/input is the best of 2 on dev, by the first seed: trial-1 50.00, trial-2 45.00." in found.text
+
+
+def test_trials_are_judged_by_the_first_seed_of_the_queue_whatever_its_number(tmp_path: Path) -> None:
+    arm = tmp_path / "ner" / "input"
+    for trial, scores in (("trial-1", {3: 50.0, 1: 40.0}), ("trial-2", {3: 45.0})):
+        for seed, dev in scores.items():
+            plant(arm / trial, "ner-wnut17", dev, dev, seed)
+        config = json.loads((arm / trial / "config.json").read_text(encoding="utf-8"))
+        (arm / trial / "config.json").write_text(json.dumps(config | {"seeds": [3, 1, 2]}), encoding="utf-8")
+    (found,) = collect([tmp_path]).runs
+    assert (found.name.rpartition("/")[2], len(found.results)) == ("input", 2)
+    assert found.tried == (("trial-1", 50.0), ("trial-2", 45.0))
+    alone = collect([arm / "trial-2"]).runs
+    assert [(run.name, run.tried) for run in alone] == [("trial-2", ())]
+
+
+def test_files_that_cannot_be_read_are_none_of_ours(tmp_path: Path) -> None:
+    plant(tmp_path / "srl", "srl", 60.0, 59.0)
+    (tmp_path / ".#lock.json").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "deep.json").write_text("[" * 100_000, encoding="utf-8")
+    assert len(collect([tmp_path]).runs) == 1
+
+
+def test_figures_of_a_markdown_file_with_a_space_in_its_name_are_found(tmp_path: Path) -> None:
+    plant_comparisons(tmp_path / "runs")
+    job.write([tmp_path / "runs"], markdown_file=tmp_path / "my results.md")
+    links = re.findall(r"^!\[.*\]\((.*)\)$", (tmp_path / "my results.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert links
+    assert all(" " not in link and (tmp_path / unquote(link)).is_file() for link in links)
 
 
 def test_folders_of_queues_are_shown_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from elmo.terminal import Counter
 
 def add_verbs(verbs: Any) -> None:
     """Those of this file."""
-    neighbors = add_verb(verbs, "neighbors", neighbors_verb, "occurrences of a word that are used alike, by layer")
+    neighbors = add_verb(verbs, "neighbors", neighbors_verb, "occurrences of a word that are used alike, at a layer")
     neighbors.add_argument("word", help="a word, or a sentence (tokens between spaces) that holds --word")
     neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence that is meant")
     neighbors.add_argument("--text", help="where to look: a text, one sentence a line (default: the demo's)")

@@ -219,12 +219,10 @@ def weights_verb(arguments: argparse.Namespace) -> None:
     from elmo.probes import record, weights
 
     figure = None if arguments.figure is None else Path(arguments.figure)
-    output = None if arguments.output is None else Path(arguments.output)
     if figure is not None:
         figures.check_path(figure)
-    for path in (figure, output):
-        if path is not None:
-            check_output(path, arguments.overwrite)
+        check_output(figure, arguments.overwrite)
+    output = _output(arguments)
     config = weights.Config(tuple(arguments.runs))
     left_out: set[str] = set()
     rows = weights.run(config, left_out.add)

@@ -265,6 +265,8 @@ class ElmoEmbedder:
         self, sentences: Iterable[Sequence[str]], batch_size: int = DEFAULT_BATCH_SIZE
     ) -> Iterator[np.ndarray]:
         """As `embed_batch`, one array at a time, for any number of sentences."""
+        if batch_size < 1:
+            raise InputError(f"batch_size is {batch_size}; at least 1 is expected")
         waiting = iter(sentences)
         while batch := list(islice(waiting, batch_size)):
             yield from self.embed_batch(batch)
@@ -293,12 +295,15 @@ class ElmoEmbedder:
         with whole(Path(output_file_path), overwrite=True) as temporary, Hdf5Output(temporary) as output:
             for number, (sentence, array) in enumerate(zip(sentences, vectors, strict=True)):
                 key = sentence if use_sentence_keys else str(number)
-                if not key.strip("./ ") or key in output.file:
+                try:
+                    if not key.strip("./ ") or "\0" in key or key in output.file:
+                        raise ValueError("it is empty, comes twice or holds the character 0")
+                    output.file.create_dataset(key, data=select(torch.from_numpy(array)).numpy())
+                except (TypeError, ValueError) as error:  # of HDF5, too: "and" has no place for "and/or"
                     raise InputError(
-                        f"{output_file_path}: line {number} ({key[:40]!r}) cannot be a key: it is empty or comes twice;"
-                        " use numbers of lines (without --use-sentence-keys)"
-                    )
-                output.file.create_dataset(key, data=select(torch.from_numpy(array)).numpy())
+                        f"{output_file_path}: line {number} ({key[:40]!r}) cannot be a key ({error}); use numbers of"
+                        " lines (without --use-sentence-keys)"
+                    ) from error
                 output.check()
             if not (forget_sentences or use_sentence_keys):
                 index = json.dumps({sentence: str(number) for number, sentence in enumerate(sentences)})

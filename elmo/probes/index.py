@@ -289,9 +289,11 @@ def _column(layer: int) -> str:
 
 def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
     """The record of the build in `part`: as far as a broken one came, or of a new one."""
-    if overwrite and not resume:
-        shutil.rmtree(part, ignore_errors=True)
-    if not part.exists() or not any(part.iterdir()):
+    unwritten = f"{RECORD}.part"  # where the disk was full at once
+    if overwrite and not resume and part.exists():
+        check_output(part, overwrite, (*FILES, unwritten))
+        shutil.rmtree(part)
+    if not part.exists() or {each.name for each in part.iterdir()} <= {unwritten}:
         part.mkdir(exist_ok=True)
         _write(part, record)
         return record

@@ -146,7 +146,7 @@ def _chunks(
         yield chunk
 
 
-def unit(vectors: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "K D"]:
+def unit(vectors: Float[np.ndarray, "... D"]) -> Float[np.ndarray, "... D"]:
     """The vectors at length 1, in float64; zero stays zero."""
     vectors = vectors.astype(np.float64)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True).clip(min=1e-12)

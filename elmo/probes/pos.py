@@ -107,7 +107,9 @@ def run(config: Config, progress: Progress | None = None, *, source: Source | No
         if path is not None
     }
     parts["train"] = parts["train"][: config.limit]
-    cache = layer_cache(source or open_model(config.model), config.cache)
+    source = source or open_model(config.model)
+    mix_weights(config.mix, source.model.config.lstm.n_layers + 1)  # refused before the model reads
+    cache = layer_cache(source, config.cache)
     if config.cache.enabled:
         sentences = [sentence.tokens for part in parts.values() for sentence in part]
         cache.add(sentences, limit_of(config.cache), progress)

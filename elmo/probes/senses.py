@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
+from elmo.probes.neighbors import unit
 from elmo.tasks.readers import numbered_lines
 
 VERSION = "1"
@@ -105,9 +106,8 @@ def _agreement(vectors: Float[np.ndarray, "K D"], senses: np.ndarray) -> Float[n
     """For each of K occurrences the share of its nearest neighbours (one, or several at a tie) that has its sense."""
     if len(vectors) < 2:
         return np.zeros(len(vectors))
-    vectors = vectors.astype(np.float64)
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
-    similarity = unit @ unit.T
+    directions = unit(vectors)
+    similarity = directions @ directions.T
     np.fill_diagonal(similarity, -np.inf)
     nearest = similarity >= similarity.max(axis=1, keepdims=True) - TIE
     same = senses[:, None] == senses[None, :]

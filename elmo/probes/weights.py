@@ -131,12 +131,15 @@ def _arms(root: Path) -> dict[Path, list[Path]]:
 
 
 def _on_dev(files: Sequence[Path]) -> float:
-    """The score of a trial by its first seed."""
-    result, task = _json(files[0]), tasks.find(_task(files[0].parent))
+    """The score of a trial by the first seed of its run, as the queue judges it."""
+    config = files[0].parent.parent / CONFIG
+    seeds = (_json(config).get("seeds") if config.is_file() else None) or ()
+    first = next((file for seed in seeds[:1] for file in files if file.parent.name == f"seed-{seed}"), files[0])
+    result, task = _json(first), tasks.find(_task(first.parent))
     try:
         return float(result["dev"][task.METRIC])
     except (KeyError, TypeError, ValueError) as error:
-        raise _no_result(files[0], error) from error
+        raise _no_result(first, error) from error
 
 
 def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[Row]:

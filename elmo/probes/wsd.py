@@ -23,6 +23,7 @@ from elmo.errors import InputError
 from elmo.ops import Precision
 from elmo.probes import wsd_readers as readers
 from elmo.probes.mixing import layer_names, mix_weights, with_mix
+from elmo.probes.neighbors import unit
 from elmo.probes.wsd_means import CHECKPOINT, Senses, instance_vectors, sums
 from elmo.probes.wsd_readers import Instance, Labelled
 from elmo.tasks.source import Source, open_model
@@ -197,12 +198,8 @@ def score(
 
 def _nearest(means: Float[np.ndarray, "K R D"], vector: Float[np.ndarray, "R D"]) -> list[int]:
     """For every row the nearest of K means; of those that are equally near the first."""
-    cosines = np.einsum("krd,rd->kr", _unit(means), _unit(vector))
+    cosines = np.einsum("krd,rd->kr", unit(means), unit(vector))
     return (cosines >= cosines.max(axis=0) - TIE).argmax(axis=0).tolist()
-
-
-def _unit(vectors: Float[np.ndarray, "... D"]) -> Float[np.ndarray, "... D"]:
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True).clip(min=1e-12)
 
 
 def _instances(tests: Mapping[str, Sequence[Labelled]]) -> list[tuple[str, Instance, tuple[str, ...]]]:

@@ -187,7 +187,7 @@ def _weights(probe: Probe) -> Iterator[Row]:
         if mean.place == "input":
             found.setdefault(mean.run, {})[mean.layer] = Score(mean.weight, mean.weight_std, mean.seeds)
     for run, layers in found.items():
-        if len(layers) > 2:
+        if len(layers) > 2 and 1 in layers:
             other = max((layer for layer in layers if layer != 1), key=lambda layer: layers[layer].value)
             claim = f"At the input layer 1 weighs most: {run}"
             yield _row(claim, "Figure 2", ("1:", layers[1]), (f"{other}:", layers[other]))

@@ -58,6 +58,12 @@ class TaskRun:
         return self.config["inputs"].get("elmo", "none")
 
     @property
+    def first(self) -> dict[str, Any]:
+        """The result of the seed that a queue judges its trials by."""
+        seeds = self.config.get("seeds") or ()
+        return next((result for result in self.results if result["seed"] in seeds[:1]), self.results[0])
+
+    @property
     def on_dev(self) -> float:
         """The mean over the seeds by which one of several runs is chosen."""
         return statistics.fmean(result["dev"][self.metric] for result in self.results)
@@ -232,11 +238,11 @@ def _percent(fractions: Mapping[str, float]) -> dict[str, float]:
 
 def _add_file(results: Results, path: Path, name: str) -> None:
     """Adds a file that a command's output was sent to; other files are none of ours."""
-    if path.suffix != ".json" or path.stat().st_size > LARGEST:
+    if path.suffix != ".json" or not path.is_file() or path.stat().st_size > LARGEST:
         return
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     if not isinstance(values, dict):
         return
@@ -273,10 +279,11 @@ def _tuned(runs: Sequence[TaskRun]) -> list[TaskRun]:
     """The runs, those of an arm's trials (`arm/trial-1` ...) as one: that which is best on dev by its first seed."""
     arms: dict[Path, list[TaskRun]] = {}
     for run in runs:
-        arms.setdefault(run.folder.parent if TRIAL.fullmatch(run.folder.name) else run.folder, []).append(run)
+        is_trial = TRIAL.fullmatch(run.folder.name) and "/" in run.name  # else it was given by itself
+        arms.setdefault(run.folder.parent if is_trial else run.folder, []).append(run)
     found = []
     for folder, trials in arms.items():
-        scores = [run.results[0]["dev"][run.metric] for run in trials]
+        scores = [run.first["dev"][run.metric] for run in trials]
         best = trials[scores.index(max(scores))]
         if best.folder != folder:
             tried = tuple((run.folder.name, score) for run, score in zip(trials, scores, strict=True))

@@ -3,6 +3,7 @@
 import html
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from urllib.parse import quote
 
 from elmo import figures
 from elmo.report.document import Block, Code, Details, Document, Figure, Figures, Heading, Table, Text
@@ -70,4 +71,4 @@ def _image(figure: Figure, folder: str, drawn: dict[str, bytes]) -> str:
         number += 1
         name = f"{figure.name}-{number}.svg"
     drawn[name] = figures.svg(figure.draw(False), transparent=False)
-    return f"![{escaped(figure.alt)}]({PurePosixPath(folder, name)})"
+    return f"![{escaped(figure.alt)}]({quote(str(PurePosixPath(folder, name)))})"

@@ -75,7 +75,7 @@ def read(path: Path, shape: Any) -> Any:
     """The values of a file of JSON. Raises InputError where it is none, or has another shape."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error}); remove it, or make the result again") from error
     check(values, shape, str(path))
     return values
