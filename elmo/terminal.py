@@ -4,16 +4,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+WIDEST = 100_000
+"""Characters of a line where there is no terminal: a limit that is not reached."""
+
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table without lines; as wide as the terminal, or as it must be where that is none."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(*head, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in head:
+        table.add_column(Text(name))
     for row in rows:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+        table.add_row(*map(Text, row))  # what is in brackets is no markup here
+    Console(width=None if sys.stdout.isatty() else WIDEST).print(table)
 
 
 class Counter:

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from elmo.terminal import print_table
+
 
 def load_commands() -> ModuleType:
     """docs/commands.py, which is no part of a package."""
@@ -43,3 +45,11 @@ def test_top_level_help_is_quick() -> None:
         commands.help_of(())
         times.append(time.perf_counter() - start)
     assert min(times) < 1.0
+
+
+def test_tables_show_every_character_and_as_wide_as_they_are(capsys) -> None:
+    head = [f"column {number} [b]" for number in range(40)]
+    row = [f"[citation] {number} [/b] a[b]c" for number in range(40)]
+    print_table(head, [row])
+    shown = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()) for line in shown] == [" ".join(head), " ".join(row)]

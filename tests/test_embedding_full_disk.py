@@ -115,6 +115,14 @@ def test_full_disk_while_embedding_a_file(disk, tmp_path_factory):
     check_full(disk, disk / "v.h5", lambda: embed_file(embedder, source, disk / "v.h5"))
 
 
+def test_full_disk_at_the_end_of_a_file_leaves_no_index_behind(tmpfs, tmp_path_factory):
+    """safetensors copies all numbers when it is closed."""
+    source = tmp_path_factory.mktemp("text") / "lines.txt"
+    source.write_text("one two three four five six seven eight nine ten\n" * 1000, encoding="utf-8")
+    output, embedder = tmpfs / "v.safetensors", Embedder(BiLM(SMALL))
+    check_full(tmpfs, output, lambda: embed_file(embedder, source, output, index=tmpfs / "v.jsonl"))
+
+
 def test_full_disk_while_saving_a_native_model(disk):
     native.save(model(SMALL), disk / "model")
     check_full(disk, disk / "model", lambda: native.save(model(LARGE), disk / "model", overwrite=True))

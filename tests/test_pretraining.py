@@ -27,6 +27,7 @@ from elmo.pretraining.train import TrainConfig, make_plan, piece_characters
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary, count_vocabulary
+from elmo.training.disk import locked
 from elmo.training.loop import LoopConfig
 from elmo.types import LmBatch
 
@@ -251,6 +252,8 @@ SENSELESS = {
     "seed=99999999999999": "below 2**32",
     "optim.betas=[2,3]": "from 0 to below 1",
     "loop.checkpoint_minutes=-1": "at least 0",
+    "optim.weight_decay=-0.1": "at least 0",
+    "optim.initial_accumulator=-1": "at least 0",
     "min_count=100000": "lower min_count",
 }
 
@@ -277,6 +280,17 @@ def test_a_run_that_was_trained_further_is_not_said_to_be_shorter(tmp_path, fold
     done = run("train", "--resume", "--output", copy, "--quiet", "max_words=20")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "ask for more" in done.stderr
+    assert (copy / "train.json").read_bytes() == (trained / "train.json").read_bytes()
+
+
+def test_a_run_that_another_process_is_at_is_left_alone(tmp_path, trained):
+    copy = shutil.copytree(trained, tmp_path / "run")
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    with locked(copy):
+        done = run("train", "--resume", "--output", copy, "--quiet", "epochs=50")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "another process trains here" in done.stderr
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 
 def test_a_heldout_text_without_words_is_refused_before_training(tmp_path, folder):
@@ -291,7 +305,7 @@ def test_a_heldout_text_without_words_is_refused_before_training(tmp_path, folde
 
 def test_dry_run_tells_the_plan_and_writes_nothing(tmp_path, folder, trained):
     before = sorted(tmp_path.rglob("*"))
-    settings = (*texts(folder), *TINY, "epochs=2", "--dry-run", "--output", tmp_path / "run")
+    settings = (*texts(folder), *TINY, "epochs=2", "init_from=none", "--dry-run", "--output", tmp_path / "run")
     done = run("train", *settings)
     assert done.returncode == 0, done.stderr
     told = dict(line.rsplit(maxsplit=1) if "GiB" not in line else line.split(maxsplit=1) for line in lines_of(done))

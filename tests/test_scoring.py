@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from command import run
 from elmo.errors import InputError
 from elmo.formats import Model, native
 from elmo.pretraining.perplexity import report
-from elmo.pretraining.scoring import Scorer, score, substitutes
+from elmo.pretraining.scoring import BATCH_TOKENS, Scorer, score, substitutes
 
 SENTENCES = [["the", "oak", "and", "the", "quince", "."], ["elm"], [], ["Ωmega", "pine", "ash"]]
 
@@ -45,7 +46,7 @@ def test_scores_are_those_of_brute_force(model, brute):
 
 def test_scores_do_not_depend_on_the_other_sentences(model):
     scorer = Scorer(model)
-    many = [SENTENCES[number % 4] for number in range(70)]  # more than are read at once
+    many = [SENTENCES[number % 4] for number in range(700)]  # more than are read at once
     for sentence, found in zip(many, scorer.score(many), strict=True):
         (alone,) = scorer.score([sentence])
         np.testing.assert_allclose(found.forward, alone.forward, rtol=1e-5)
@@ -159,3 +160,19 @@ def test_probabilities_of_a_blank_model_are_even(model):
     blank = Model(CONFIG, model.weights, lm_head, VOCABULARY)
     (found,) = score(blank, [["oak", "elm"]])
     assert found.forward == pytest.approx([-math.log(len(VOCABULARY))] * 2)
+
+
+def test_a_long_line_is_not_read_beside_short_ones_that_would_be_as_long(model: Model, monkeypatch) -> None:
+    sentences = [["oak"], ["elm"] * 3000, *[["pine"]] * 40, ["ash"] * 1500, ["elm", "oak"]]
+    sizes: list[tuple[int, int]] = []
+    original = Scorer._top
+
+    def top(scorer: Scorer, batch: Sequence[Sequence[str]]) -> object:
+        sizes.append((len(batch), max(map(len, batch)) + 2))
+        return original(scorer, batch)
+
+    monkeypatch.setattr(Scorer, "_top", top)
+    assert [len(found.tokens) for found in score(model, sentences)] == [len(sentence) for sentence in sentences]
+    assert all(rows == 1 or rows * longest <= BATCH_TOKENS for rows, longest in sizes)
+    assert (1, 3002) in sizes
+    assert len(sizes) == 5

@@ -49,6 +49,14 @@ def test_byte_order_mark_line_ends_and_blank_lines(tmp_path):
     assert list(corpus.documents([path])) == []
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_only_a_line_feed_ends_a_line(tmp_path, suffix):
+    """As on standard input: a row of vectors is a line that `wc -l` counts."""
+    path, text = tmp_path / f"text.txt{suffix}", b"a\rb\r\nc\r\r\nd\x0c\xe2\x80\xa8e\n"
+    path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix](text))
+    assert list(corpus.lines(path)) == ["a\rb", "c", "d\x0c\u2028e"]
+
+
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(5, 60))
 def test_a_long_document_comes_in_pieces(tmp_path_factory, sizes, limit):
     lines = ["x" * size for size in sizes]

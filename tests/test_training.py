@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from elmo.errors import InputError
 from elmo.training import checkpoint, disk, distributed, loop
 from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
+from elmo.training.distributed import launch
 from elmo.training.loop import LoopConfig, TrainingError, fit, seed_step
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, build_optimizer, learning_rate
@@ -371,4 +372,12 @@ def test_guard_names_the_gradient_that_is_not_finite_and_no_other(tmp_path):
 def test_devices_that_are_not_there_are_an_error_of_one_line(accelerator, devices):
     with pytest.raises(InputError, match=f"{accelerator}.* with {devices} devices") as caught:
         distributed.launch(accelerator, devices, 1, "32-true")
+    assert "\n" not in str(caught.value)
+
+
+def test_more_gpus_than_there_are_is_one_line(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(InputError, match=r"^accelerator 'cuda' with 2 devices: .*\[0\]") as caught:
+        launch("cuda", 2, 1, "32-true")
     assert "\n" not in str(caught.value)

@@ -109,7 +109,7 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in ("train", "output"):
         if name not in values:
             raise InputError(f"--{name} is missing; for example: elmo train --train 'corpus/*.txt' --output run/")
-    if values.get("init_from") and not arguments.resume:
+    if values.get("init_from") not in (None, "none") and not arguments.resume:
         from elmo.pretraining import initial
 
         values = config.merge(initial.settings_of(values["init_from"]), values)

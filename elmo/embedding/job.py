@@ -13,7 +13,7 @@ import numpy as np
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
-from elmo.embedding.parts import embedded_in_parts, remove_parts
+from elmo.embedding.parts import embedded_in_parts, written_in_parts
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, write_vectors
 from elmo.errors import InputError
@@ -74,8 +74,12 @@ def embed_file(
     records = read_records(lines, kind, tokenizer, source if named else "input")
     rows = tokens_seen = 0
     with ExitStack() as stack:
-        writer = stack.enter_context(write_vectors(output, dtype, overwrite))
+        # The last to be entered is the first to end: where the disk is full then, no index is left alone.
         note = None if index is None else stack.enter_context(_open_index(Path(index), overwrite))
+        target = output
+        if resume:
+            target = stack.enter_context(written_in_parts(embedder, output, overwrite, layers, pool, dtype))
+        writer = stack.enter_context(write_vectors(target, dtype, overwrite))
         embedded = (
             embedded_in_parts(embedder, records, output, layers, pool, dtype)
             if resume
@@ -91,8 +95,6 @@ def embed_file(
                 progress(rows)
         if not rows:
             raise InputError(f"{source}: has no line; a sentence a line is expected")
-    if resume:
-        remove_parts(output)
     return Embedded(output, rows, tokens_seen)
 
 

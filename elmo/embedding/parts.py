@@ -1,15 +1,18 @@
 """A long dump that can be broken off: finished rows are kept in a folder beside the output until that is whole.
 
-The folder holds `run.json`, what the rows were made with, and for every chunk that the embedder reads ahead its rows
-and the words that it has met for the first time. The last bits of a vector depend on what is computed beside it, so a
-chunk is made of the same sentences in every run, and a run that goes on knows the words that the broken one knew: it
-gives the bits of one that was never broken. The rows take their place on the disk twice until the output is whole.
+The folder holds `run.json`, what the rows were made with; for every chunk that the embedder reads ahead its rows and
+the words that it has met for the first time; and the output as long as it is being written. The last bits of a vector
+depend on what is computed beside it, so a chunk is made of the same sentences in every run, and a run that goes on
+knows the words that the broken one knew: it gives the bits of one that was never broken. The rows take their place on
+the disk twice until the output is whole.
 """
 
 import hashlib
 import json
 import shutil
+import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, read_vectors, write_vectors
 from elmo.errors import InputError
-from elmo.formats.whole import whole
+from elmo.formats.whole import check_output, whole
 from elmo.text.records import Record
 
 RUN = "run.json"
@@ -34,6 +37,28 @@ def folder_of(output: Path) -> Path:
     return output.with_name(f"{output.name}.parts")
 
 
+@contextmanager
+def written_in_parts(
+    embedder: Embedder, output: Path, overwrite: bool, layers: Layers, pool: Pool | None, dtype: Dtype
+) -> Iterator[Path]:
+    """Where the output is to be written: in the folder, which is gone when the block ends well, with all in it.
+
+    Raises InputError where rows are kept there that were made with another model or in another way, and OSError where
+    the output exists.
+    """
+    if embedder.state == "carry":
+        raise InputError("state carry cannot be resumed: a row depends on all before it; use reset, or do not resume")
+    check_output(output, overwrite)
+    folder = folder_of(output)
+    _check_run(folder, _settings(embedder, layers, pool, dtype))
+    for left in folder.glob(".*.partial"):  # by a process that was killed
+        left.unlink()
+    written = folder / f"output{output.suffix}"
+    yield written
+    written.replace(output)
+    shutil.rmtree(folder)
+
+
 def embedded_in_parts(
     embedder: Embedder,
     records: Iterable[Record],
@@ -42,14 +67,11 @@ def embedded_in_parts(
     pool: Pool | None = None,
     dtype: Dtype = "float32",
 ) -> Iterator[tuple[Record, np.ndarray]]:
-    """Every record with its vectors: those that are kept are read, the others made and kept.
+    """Every record with its vectors, within `written_in_parts`: those that are kept are read, the others made and kept.
 
-    Raises InputError where kept rows were made from other sentences, with another model or in another way.
+    Raises InputError where kept rows were made from other sentences, or are damaged.
     """
-    if embedder.state == "carry":
-        raise InputError("state carry cannot be resumed: a row depends on all before it; use reset, or do not resume")
     folder = folder_of(output)
-    _check_run(folder, _settings(embedder, layers, pool, dtype))
     embedder.words.clear()
     waiting: list[Record] = []
 
@@ -72,11 +94,6 @@ def embedded_in_parts(
         yield from _read_part(part, chunk_records)
 
 
-def remove_parts(output: Path) -> None:
-    """Removes what was kept, when the output is whole."""
-    shutil.rmtree(folder_of(output), ignore_errors=True)
-
-
 def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int) -> None:
     """Keeps the words that were met since; all of them where the table was emptied in between."""
     emptied = embedder.words.times_emptied != times_emptied
@@ -87,11 +104,15 @@ def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int)
 
 
 def _read_words(embedder: Embedder, path: Path) -> None:
-    with np.load(path) as kept:
-        emptied, names = json.loads(kept[NAMES].tobytes())
-        if emptied:
-            embedder.words.clear()
-        embedder.words.keep(names, kept[VECTORS])
+    try:
+        with path.open("rb") as file, np.load(file) as kept:  # closed, too, where it is damaged
+            emptied, names = json.loads(kept[NAMES].tobytes())
+            vectors = kept[VECTORS]
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise _damaged(path, error) from error
+    if emptied:
+        embedder.words.clear()
+    embedder.words.keep(names, vectors)
 
 
 def _read_part(part: Path, records: list[Record]) -> Iterator[tuple[Record, np.ndarray]]:
@@ -113,6 +134,7 @@ def _settings(embedder: Embedder, layers: Layers, pool: Pool | None, dtype: Dtyp
         "pool": pool,
         "dtype": dtype,
         "state": embedder.state,
+        "warm_text": list(embedder.warm_text) if embedder.state == "warm" else None,
         "precision": embedder.precision,
         "batch_tokens": embedder.batch_tokens,
     }
@@ -134,10 +156,17 @@ def _check_run(folder: Path, settings: dict[str, Any]) -> None:
             new.mkdir()
             (new / RUN).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         return
-    kept = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(file, error) from error
     for name, value in settings.items():
         if kept.get(name) != value:
             raise InputError(
                 f"{file}: {name} was {kept.get(name)!r} in the broken run and is {value!r} now; give the same, or"
                 f" remove {folder} to begin anew"
             )
+
+
+def _damaged(file: Path, error: Exception) -> InputError:
+    return InputError(f"{file}: damaged ({error}); remove {file.parent} to begin anew")

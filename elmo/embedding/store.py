@@ -247,6 +247,8 @@ class NpzVectors:
         with ExitStack() as stack:  # closed at once where it is no zip
             file = stack.enter_context(path.open("rb"))
             self._arrays = np.load(file)
+            if isinstance(self._arrays, np.ndarray):
+                raise ValueError("one array")
             self._file = stack.pop_all()
         self._rows = len(self._arrays.files) - (NPZ_TOKENS in self._arrays.files)
 
@@ -328,7 +330,7 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(READERS)} is expected")
     try:
         vectors = READERS[path.suffix](path)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a whole {path.suffix} file ({error}); write it again") from error
     try:
         yield vectors

@@ -50,15 +50,26 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
     _remove(temporary)  # of a killed process that had the same number
     try:
         yield temporary
+        _sync(temporary)
         _move(temporary, path)
     except OSError as error:
-        if error.errno not in DISK_FULL:
+        is_of_another = error.filename is not None and not str(error.filename).startswith(str(temporary))
+        if error.errno not in DISK_FULL or is_of_another:
             raise
         written, free = _size(temporary), shutil.disk_usage(path.parent).free
         problem = f"{os.strerror(error.errno)}: more than the {written:,} bytes written so far are needed, {free:,} are"
         raise OSError(error.errno, f"{problem} free; make room or name another output", str(path)) from error
     finally:
         _remove(temporary)
+
+
+def _sync(path: Path) -> None:
+    """Onto the disk, before it gets its name: else a power cut could leave an empty file of that name."""
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        if file.is_file():
+            descriptor = os.open(file, os.O_RDWR)
+            os.fsync(descriptor)
+            os.close(descriptor)
 
 
 def _move(source: Path, target: Path) -> None:

@@ -8,7 +8,6 @@ Every sentence is read by itself, from the zero state. Probabilities are those o
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal, get_args
 
 import numpy as np
@@ -26,7 +25,8 @@ from elmo.text.characters import BOS, EOS
 
 Side = Literal["both", "forward", "backward"]
 """The words before the position, those after it, or the product of the two distributions."""
-SENTENCES = 32
+BATCH_TOKENS = 2048
+"""Of the sentences that are read at once, the shorter ones as long as the longest."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,17 @@ class Scorer:
         """
         if isinstance(sentences, str):
             check_tokens(sentences)
-        remaining = iter(sentences)
-        while batch := list(islice(remaining, SENTENCES)):
-            check_tokens(batch)
-            yield from self._score([list(sentence) for sentence in batch])
+        batch: list[list[str]] = []
+        longest = 0
+        for sentence in sentences:
+            check_tokens([sentence])
+            longest = max(longest, len(sentence) + 2)
+            if batch and (len(batch) + 1) * longest > BATCH_TOKENS:
+                yield from self._score(batch)
+                batch, longest = [], len(sentence) + 2
+            batch.append(list(sentence))
+        if batch:
+            yield from self._score(batch)
 
     @torch.inference_mode()
     def substitutes(self, sentence: Sequence[str], position: int, k: int = 10, side: Side = "both") -> list[Substitute]:

@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +36,7 @@ from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
-from elmo.training.disk import write_whole
+from elmo.training.disk import locked, write_whole
 from elmo.training.distributed import Fabric, launch, processes
 from elmo.training.loop import Carried, LoopConfig, fit, seed_step
 from elmo.training.optim import OptimConfig, build_optimizer
@@ -170,11 +171,23 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
             for name in ("forward", "backward", "mean")
         }
 
-    fit(
-        fabric, model, optimizer, batches, _loss, evaluate, state, folder,
-        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
-    )  # fmt: skip
+    with _alone(fabric, folder):
+        if fabric.is_global_zero:
+            _write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
+        fit(
+            fabric, model, optimizer, batches, _loss, evaluate, state, folder,
+            config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
+        )  # fmt: skip
     return {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
+
+
+@contextmanager
+def _alone(fabric: Fabric, folder: Path) -> Iterator[None]:
+    """Raises InputError, in all processes of this run, where another one is at work in the folder."""
+    with locked(folder) if fabric.is_global_zero else nullcontext(True) as mine:
+        if not fabric.broadcast(mine):
+            raise InputError(f"{folder}: another process trains here; wait for its end, or name another --output")
+        yield
 
 
 def make_plan(config: TrainConfig, counts: Counts) -> Plan:
@@ -248,7 +261,7 @@ def _check_numbers(config: TrainConfig) -> None:
     configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
     configs.check_range(config, ("seed",), 0)
     configs.check_range(objective, ("negatives",), 0, where="objective.")
-    configs.check_range(optim, ("clip_norm", "lr"), 0, where="optim.")
+    configs.check_range(optim, ("clip_norm", "lr", "weight_decay", "initial_accumulator"), 0, where="optim.")
     configs.check_range(loop, ("checkpoint_minutes",), 0, where="loop.")
     if not 0 < config.epochs < math.inf:
         raise InputError(f"epochs is {config.epochs}; a number above 0 is expected")
@@ -309,6 +322,10 @@ def _check_output(config: TrainConfig, checkpoint: Path | None, may_exist: bool)
             )
 
 
+def _write_record(config: TrainConfig) -> None:
+    write_whole(Path(config.output) / "train.json", configs.to_json(config).encode())
+
+
 def read_record(record: Path) -> TrainConfig:
     """The configuration of a run, from its `train.json`."""
     try:
@@ -360,7 +377,8 @@ def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) ->
     if keep:
         folder.mkdir(parents=True, exist_ok=True)
         # In this order: a folder with a vocabulary and no configuration could not be gone on with.
-        write_whole(folder / "train.json", configs.to_json(config).encode())
+        if not (folder / "train.json").exists():
+            _write_record(config)
         vocabulary.save(words)
         write_whole(record, json.dumps({"fingerprint": fingerprint, "counts": vars(counts)}).encode())
     return vocabulary, counts

@@ -63,12 +63,12 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
 
 
 def open_text(path: Path) -> TextIOWrapper:
-    """Opens a text file for reading as UTF-8, decompressing `.gz` and `.xz`."""
+    """Opens a text file for reading as UTF-8, decompressing `.gz` and `.xz`. Only a line feed ends a line."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")  # type: ignore[return-value]
+        return gzip.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
     if path.suffix == ".xz":
-        return lzma.open(path, "rt", encoding="utf-8")  # type: ignore[return-value]
-    return path.open(encoding="utf-8")
+        return lzma.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
+    return path.open(encoding="utf-8", newline="\n")
 
 
 def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
@@ -142,7 +142,7 @@ def fingerprint(paths: Sequence[Path]) -> str:
 def _cut(text: str, max_characters: int) -> tuple[str, str]:
     """The first line of `text`, and what is to be read on: `text` may be the beginning of a very long line."""
     if len(text) < max_characters or text[-1].isspace():
-        return text.removesuffix("\n"), ""
+        return text.rstrip("\r\n"), ""
     words = text.rsplit(maxsplit=1)
     return (words[0], words[1]) if len(words) == 2 else (text, "")
 

@@ -34,23 +34,30 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextmanager
 def locked(path: Path, wait: bool = False) -> Iterator[bool]:
-    """Whether the block may do what only one process at a time may; True if none has the file locked, or after it.
+    """Whether the block may do what only one process at a time may; True if none has the path locked, or after it.
 
-    The lock ends with the process, however that ends. Where the system has no such locks (Windows) it is always True.
+    `path` is a folder that is there, or a file for this alone. The lock ends with the process, however that ends. Where
+    the system (Windows) or the file system has no such locks it is always True.
     """
     try:
         import fcntl
     except ImportError:
         yield True
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with naming(path), path.open("w") as file:
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        free = True
         try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            yield False
-            return
-        yield True
+            free = False
+        except OSError:  # no locks here, as on some file systems of networks
+            pass
+        yield free
+    finally:
+        os.close(descriptor)
 
 
 class Appended:

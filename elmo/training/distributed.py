@@ -12,6 +12,7 @@ from elmo.training.memory import keep_freed_memory
 
 try:
     from lightning_fabric import Fabric as Fabric
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
 except ImportError as error:  # pragma: no cover
     raise InputError(f"training needs lightning-fabric ({error}): pip install 'elmo-torch[train]'") from error
 
@@ -35,8 +36,9 @@ def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-tr
             fabric = Fabric(
                 accelerator=accelerator, devices=devices, num_nodes=nodes, precision=precision, strategy=strategy
             )
-    except (ValueError, RuntimeError) as error:
-        raise InputError(f"accelerator {accelerator!r} with {devices} devices: {error}") from error
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        why = " ".join(str(error).split())
+        raise InputError(f"accelerator {accelerator!r} with {devices} devices: {why}") from error
     # Of a filter of width 1, whose gradient has the same numbers in the same order whichever stride it names.
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
     # Of torch's own Adagrad, which makes sparse tensors out of those that it was given.
