@@ -268,3 +268,11 @@ def test_files(tmp_path: Path, name: str) -> None:
     assert fable.clusters == CLUSTERS
     assert fable.sentences == TEXT
     assert news.clusters == ()
+
+
+def test_an_ensemble_leaves_out_a_link_that_would_join_spans_that_cross() -> None:
+    """A mention that closes within another of its cluster, which was opened later, has no brackets of its own."""
+    one, other, between = (0, 2), (1, 3), (1, 1)
+    assert spans.clusters_of({one: None, between: one, other: between}) == (((0, 2), (1, 1)),)
+    assert spans.clusters_of({one: None, between: one, other: None}) == (((0, 2), (1, 1)),)
+    assert spans.clusters_of({one: None, (1, 2): one, (0, 3): (1, 2)}) == (((0, 2), (0, 3), (1, 2)),)

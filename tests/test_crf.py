@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from elmo.tasks.crf import FORBIDDEN, Crf, Transitions, bio_transitions, viterbi
 
 BIO = ["O", "B-A", "I-A", "B-B", "I-B"]
-IOBES = ["O", "B-A", "I-A", "E-A", "S-A", "B-B", "I-B", "E-B", "S-B"]
 
 
 def random_crf(n_tags: int, allowed: Transitions | None = None) -> Crf:
@@ -74,36 +73,24 @@ def is_bio(tags: list[str]) -> bool:
     return True
 
 
-def is_iobes(tags: list[str]) -> bool:
-    span = None
-    for tag in tags:
-        prefix, _, name = tag.partition("-")
-        if (span is None) != (prefix in "OBS") or (span is not None and span != name):
-            return False
-        span = name if prefix in "BI" else None
-    return span is None
-
-
-@pytest.mark.parametrize(("tags", "well_formed"), [(BIO, is_bio), (IOBES, is_iobes)])
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_allowed_sequences_are_the_well_formed_ones(tags, well_formed, length) -> None:
-    allowed = Crf(len(tags))
-    for scores, rule in zip(allowed.parameters(), bio_transitions(tags), strict=True):
+def test_allowed_sequences_are_the_well_formed_ones(length) -> None:
+    allowed = Crf(len(BIO))
+    for scores, rule in zip(allowed.parameters(), bio_transitions(BIO), strict=True):
         scores.data.copy_(rule)
-    nothing = torch.zeros(length, len(tags))
-    for path in product(range(len(tags)), repeat=length):
-        assert (score(allowed, nothing, path) == 0) == well_formed([tags[tag] for tag in path])
+    nothing = torch.zeros(length, len(BIO))
+    for path in product(range(len(BIO)), repeat=length):
+        assert (score(allowed, nothing, path) == 0) == is_bio([BIO[tag] for tag in path])
 
 
-@pytest.mark.parametrize(("tags", "well_formed"), [(BIO, is_bio), (IOBES, is_iobes)])
-def test_constrained_search_is_the_best_well_formed_sequence(tags, well_formed) -> None:
-    crf = random_crf(len(tags), bio_transitions(tags))
-    emissions = torch.randn(30, 3, len(tags)) * 2
+def test_constrained_search_is_the_best_well_formed_sequence() -> None:
+    crf = random_crf(len(BIO), bio_transitions(BIO))
+    emissions = torch.randn(30, 3, len(BIO)) * 2
     mask = torch.arange(3) < torch.randint(0, 4, (30, 1))
-    free = Crf(len(tags))
-    learns_nothing = viterbi(emissions, mask, bio_transitions(tags))
+    free = Crf(len(BIO))
+    learns_nothing = viterbi(emissions, mask, bio_transitions(BIO))
     for row, length in enumerate(mask.sum(1).tolist()):
-        legal = [p for p in product(range(len(tags)), repeat=length) if well_formed([tags[tag] for tag in p])]
+        legal = [p for p in product(range(len(BIO)), repeat=length) if is_bio([BIO[tag] for tag in p])]
         for model, seen in ((crf, crf.viterbi(emissions, mask)[row]), (free, learns_nothing[row])):
             assert tuple(seen) == max(legal, key=lambda path: score(model, emissions[row], path))
 
@@ -119,14 +106,6 @@ def test_batch_mates_and_padding_change_nothing() -> None:
         assert crf.viterbi(emissions[own], mask[own]) == best[row : row + 1]
     strange = tags.masked_fill(~mask, -100)
     assert torch.equal(crf.log_likelihood(emissions.masked_fill(~mask[:, :, None], 50), strange, mask), together)
-
-
-def test_a_rule_that_cannot_be_kept_is_broken_once() -> None:
-    """No tag of the training data may stand alone: a sentence of one token still gets a tag."""
-    tags = ["B-A", "E-A"]
-    emissions = torch.tensor([[[0.0, 1.0]]])
-    assert viterbi(emissions, torch.ones(1, 1, dtype=torch.bool), bio_transitions(tags)) == [[1]]
-    assert bio_transitions(tags).start.tolist() == [0.0, FORBIDDEN]
 
 
 @pytest.mark.parametrize("tag", ["LOC", "B-", "X-LOC", ""])

@@ -74,45 +74,30 @@ def test_scores_are_those_of_the_equations(examples, head, elmo) -> None:
         torch.testing.assert_close(seen[row], expected)
 
 
-def test_a_phrase_is_cut_from_its_sentence() -> None:
-    vectors = torch.randn(3, 6, 2)
-    seen = sst5.cut(vectors, torch.tensor([(2, 1, 4), (0, 5, 6), (2, 0, 2)]))
-    assert torch.equal(seen[0], vectors[2, 1:4])
-    assert torch.equal(seen[1, :1], vectors[0, 5:6])
-    assert torch.equal(seen[2, :2], vectors[2, :2])
-    assert not seen[1, 1:].any()
+def test_phrases_are_examples_of_their_own_in_training(examples) -> None:
+    made = sst5.training(examples, sst5.Config(phrase_tokens=2))
+    assert [(" ".join(each.tokens), each.label) for each in made] == [
+        ("The warm soup was quite good", 3),
+        ("warm soup was quite good", 3),
+        ("warm soup", 4),
+        ("was quite good", 2),
+        ("quite good", 2),
+        ("Cold stale bread", 1),
+        ("stale bread", 1),
+        ("Yes", 4),
+    ]
+    assert sst5.training(examples, sst5.Config(phrase_tokens=7)) == examples
+    assert sst5.training(examples, sst5.Config()) == examples
 
 
-@pytest.mark.parametrize("elmo", ["none", "both"])
-def test_phrases_are_trained_on_as_sentences_are(examples, elmo) -> None:
-    """The loss in training is the mean over the sentences and every phrase that is long enough."""
-    config = sst5.Config(3, "maxout", 4, 0.0, 0.0, (0.0, 0.0), phrases=9, phrase_tokens=2)
-    model, tokens = network(examples, config, elmo)
+def test_loss_is_the_mean_over_the_examples(examples) -> None:
+    model, tokens = network(examples, sst5.Config(3, "maxout", 4, 0.0, 0.0, (0.0, 0.0)), "both")
     vectors, output = model.inputs(tokens)
     losses = []
-    for row, example in enumerate(examples):
-        for number, node in enumerate(example.phrases):
-            if number == 0 or node.end - node.begin >= 2:
-                part = slice(node.begin, node.end)
-                scores = by_equations(model, vectors[row, part], None if output is None else output[row, part])
-                losses.append(-scores.log_softmax(0)[node.label])
-    assert len(losses) == 3 + 5
+    for row, each in enumerate(examples):
+        own = slice(len(each.tokens))
+        losses.append(-by_equations(model, vectors[row, own], output[row, own]).log_softmax(0)[each.label])
     assert model.loss(tokens, examples).item() == pytest.approx(torch.stack(losses).mean().item(), abs=1e-5)
-    sentences = torch.stack([losses[0], losses[5], losses[7]]).mean().item()
-    assert model.eval().loss(tokens, examples).item() == pytest.approx(sentences, abs=1e-5)
-
-
-def test_drawn_phrases_are_few_long_and_others_each_time(examples) -> None:
-    model, _ = network(examples, sst5.Config(hidden_dim=3, phrases=2, phrase_tokens=2))
-    draws = [model._draw(examples) for _ in range(20)]
-    assert {len(draw) for draw in draws} == {3}  # two, the only one, none
-    assert all(node in examples[row].phrases[1:] and node.end - node.begin >= 2 for draw in draws for row, node in draw)
-    assert len({tuple(draw) for draw in draws}) > 1
-
-
-def test_no_phrases_by_default(examples) -> None:
-    model, _ = network(examples)
-    assert model._draw(examples) == []
 
 
 def test_predictions_carry_probabilities(examples) -> None:

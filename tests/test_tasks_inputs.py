@@ -272,3 +272,18 @@ def test_models_have_caches_of_their_own(tmp_path: Path, embedder: Embedder) -> 
         for each in (model, other)
     }
     assert len(folders) == 4
+
+
+def test_dropout_of_elmo_is_of_elmo_alone(embedder: Embedder) -> None:
+    read, collate = inputs(embedder, InputConfig(elmo="both", vectors_dim=5, dropout=0.0, elmo_dropout=0.5))
+    tokens = collate(SENTENCES * 20)
+    own = read.dim - DIM
+    plain, beside = read.eval()(tokens)
+    dropped, dropped_beside = read.train()(tokens)
+    assert beside is not None
+    assert dropped_beside is not None
+    torch.testing.assert_close(dropped[..., :own], plain[..., :own])
+    for with_dropout, without in ((dropped[..., own:], plain[..., own:]), (dropped_beside, beside)):
+        kept = with_dropout[without != 0] != 0
+        assert 0.4 < kept.float().mean() < 0.6
+        torch.testing.assert_close(with_dropout[with_dropout != 0], 2 * without[with_dropout != 0])

@@ -108,6 +108,14 @@ def test_networks_that_are_older_have_the_name_of_the_file_alone(folder: Path) -
     assert TrainedTask.load(folder / "run").look_up(ner.read(folder / "new.conll")) is None
 
 
+@pytest.mark.parametrize("damaged", ["null", "3", "[]", "{"])
+def test_a_record_that_is_damaged_is_named(folder: Path, damaged: str) -> None:
+    trained(folder, "run")
+    (folder / "run" / "seed-1" / "task.json").write_text(damaged, encoding="utf-8")
+    with pytest.raises(InputError, match=r"task\.json: (not JSON|not a table of JSON).*; train the task again"):
+        TrainedTask.load(folder / "run")
+
+
 def test_token_lists_are_examples_without_labels(folder: Path) -> None:
     network = trained(folder, "run")
     tokens = ["Nora", "met", "Ivo"]

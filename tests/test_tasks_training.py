@@ -248,7 +248,7 @@ def test_of_the_cache_its_precision_is_kept(tmp_path: Path) -> None:
         ("ner", {"dropout": 1.5}, "model.dropout is 1.5; from 0 to less than 1 is"),
         ("ner", {"dropout": float("nan")}, "model.dropout is nan"),
         ("sst5", {"pieces": 0}, "model.pieces is 0"),
-        ("sst5", {"phrases": -1}, "model.phrases is -1"),
+        ("sst5", {"phrase_tokens": -1}, "model.phrase_tokens is -1"),
         ("sst5", {"head_dropout": [0.2, 1.0]}, "model.head_dropout is [0.2, 1.0]"),
         ("snli", {"hidden_dim": 0}, "model.hidden_dim is 0"),
         ("srl", {"n_layers": 0}, "model.n_layers is 0"),
@@ -313,3 +313,24 @@ def test_data_are_found_in_their_folder(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("ELMO_DATA")
     with pytest.raises(InputError, match="ELMO_DATA"):
         train.find_file("ner/x.conll", None)
+
+
+def test_the_penalty_of_the_mix_is_part_of_what_training_makes_small(tmp_path: Path) -> None:
+    weights = {}
+    for penalty in (0.0, 10.0):
+        config = run_config(tmp_path, f"run-{penalty:g}", inputs={"penalty": penalty, "elmo": "input"})
+        mix = train.main(config, quiet=True)["seeds"][0]["mixes"]["input"]["weights"]
+        weights[penalty] = max(mix) - min(mix)
+    assert 2 * weights[10.0] < weights[0.0]
+
+
+def test_seeds_that_no_generator_takes_are_refused(tmp_path: Path) -> None:
+    for seed in (-1, 1_700_000_000_000):
+        with pytest.raises(InputError, match=rf"seeds is \[{seed}\]; from 0 to less than 4294967296"):
+            run_config(tmp_path, seeds=[seed])
+
+
+def test_vectors_that_are_not_read_need_not_be_there(tmp_path: Path) -> None:
+    inputs = {"vectors": "nowhere.txt", "static": False, "elmo": "input"}
+    report = train.main(run_config(tmp_path, inputs=inputs, seeds=[1]), quiet=True)
+    assert len(report["seeds"]) == 1

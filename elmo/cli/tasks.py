@@ -223,9 +223,9 @@ def sentences_verb(arguments: argparse.Namespace) -> None:
 
     task, output = tasks.find(arguments.task), Path(arguments.output)
     examples = tasks.read_all(task, Path(arguments.input))
-    lines = dict.fromkeys(" ".join(sentence) for example in examples for sentence in task.sentences(example))
+    lines = dict.fromkeys(" ".join(each) for example in examples for each in task.sentences(example) if each)
     with writing(output, arguments.overwrite) as file:
-        file.writelines(f"{line}\n" for line in lines if line)
+        file.writelines(f"{line}\n" for line in lines)
     print(f"{output}: {len(lines):,} sentences of {len(examples):,} examples")
 
 

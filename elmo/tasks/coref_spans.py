@@ -117,16 +117,25 @@ def best_antecedents(
 
 
 def clusters_of(links: Mapping[Span, Span | None]) -> tuple[tuple[Span, ...], ...]:
-    """The clusters that the links from spans to their antecedents make; a span without any link is in none."""
+    """The clusters that the links from spans to their antecedents make; a span without any link is in none.
+
+    Spans of several networks may cross: a link that would put two such into one cluster, for which no format of files
+    has a place, is left out.
+    """
     cluster: dict[Span, list[Span]] = {}
     for span, antecedent in sorted(links.items()):
-        if antecedent is not None:
-            members = cluster.setdefault(antecedent, [antecedent])
-            own = cluster.setdefault(span, [span])
-            if own is not members:
-                members.extend(own)
-                cluster.update(dict.fromkeys(own, members))
+        if antecedent is None:
+            continue
+        members, own = (cluster.get(each, [each]) for each in (antecedent, span))
+        if own is not members and not any(_cross(one, other) for one in members for other in own):
+            members.extend(own)
+            cluster.update(dict.fromkeys(members, members))
     return _ordered({id(members): members for members in cluster.values()}.values())
+
+
+def _cross(one: Span, other: Span) -> bool:
+    (first, last), (begin, end) = sorted((one, other))
+    return first < begin <= last < end
 
 
 def _ordered(clusters: Iterable[Iterable[Span]]) -> tuple[tuple[Span, ...], ...]:

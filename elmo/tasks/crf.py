@@ -1,4 +1,4 @@
-"""Sequences of tags: a linear-chain conditional random field, Viterbi's search, and the rules of BIO and IOBES.
+"""Sequences of tags: a linear-chain conditional random field, Viterbi's search, and the rules of BIO.
 
 The score of the tags `y` of a sentence is `start[y_1] + sum_t emission_t[y_t] + sum_t between[y_t-1, y_t] + end[y_n]`
 (Lafferty et al. 2001; Lample et al. 2016, sec. 2.2). Letters beyond those of `elmo.types`: K tags; T has no boundaries.
@@ -13,8 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 FORBIDDEN = -1e6
-"""The score of a transition that is not allowed: finite, so that a sentence without any allowed sequence (IOBES tags
-of which the training data had no `S-` and no `O`) gets the one that breaks the fewest rules."""
+"""The score of a transition that is not allowed: finite, so that sums of it are numbers."""
 
 
 class Transitions(NamedTuple):
@@ -27,38 +26,27 @@ class Transitions(NamedTuple):
 
 
 def bio_transitions(tags: Sequence[str]) -> Transitions:
-    """0 where the scheme of the tags allows a transition, `FORBIDDEN` where it does not.
-
-    The scheme is IOBES where a tag begins with `E-` or `S-`, else BIO. In BIO, `I-X` follows `B-X` or `I-X` alone. In
-    IOBES, `B-X` and `I-X` are followed by `I-X` or `E-X`, which follow nothing else.
+    """0 where BIO allows a transition, `FORBIDDEN` where it does not: `I-X` follows `B-X` or `I-X` alone.
 
     Raises ValueError for a tag that is neither `O` nor a prefix with a name, such as `B-LOC`.
     """
     parts = [_split(tag) for tag in tags]
-    iobes = any(prefix in ("E", "S") for prefix, _ in parts)
     outside = ("O", "")
-    rule = _follows_iobes if iobes else _follows_bio
-    start = [rule(outside, after) for after in parts]
-    between = [[rule(before, after) for after in parts] for before in parts]
-    end = [rule(before, outside) for before in parts]
+    start = [_follows(outside, after) for after in parts]
+    between = [[_follows(before, after) for after in parts] for before in parts]
+    end = [_follows(before, outside) for before in parts]
     return Transitions(_scores(start), _scores(between).view(len(tags), len(tags)), _scores(end))
 
 
 def _split(tag: str) -> tuple[str, str]:
     prefix, _, name = tag.partition("-")
-    if tag != "O" and (prefix not in ("B", "I", "E", "S") or not name):
-        raise ValueError(f"tag {tag!r}: expected 'O', or one of 'B-', 'I-', 'E-', 'S-' with a name after it")
+    if tag != "O" and (prefix not in ("B", "I") or not name):
+        raise ValueError(f"tag {tag!r}: expected 'O', or one of 'B-', 'I-' with a name after it")
     return prefix, name
 
 
-def _follows_bio(before: tuple[str, str], after: tuple[str, str]) -> bool:
+def _follows(before: tuple[str, str], after: tuple[str, str]) -> bool:
     return after[0] != "I" or (before[0] in ("B", "I") and before[1] == after[1])
-
-
-def _follows_iobes(before: tuple[str, str], after: tuple[str, str]) -> bool:
-    if before[0] in ("B", "I"):
-        return after[0] in ("I", "E") and before[1] == after[1]
-    return after[0] not in ("I", "E")
 
 
 def _scores(allowed: list[bool] | list[list[bool]]) -> Float[Tensor, "..."]:

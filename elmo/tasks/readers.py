@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TextIO
 
 from elmo.errors import InputError
 from elmo.formats.whole import whole
-from elmo.tasks.tagging import Scheme, is_tag, to_bio
+from elmo.tasks.tagging import is_tag, to_bio
 from elmo.text import corpus
 
 DOCUMENT_START = "-DOCSTART-"
@@ -73,27 +73,24 @@ class Roles:
 # CoNLL columns
 
 
-def read_conll(
-    path: Path, token_column: int = 0, tag_column: int | None = -1, scheme: Scheme | None = None, repair: bool = False
-) -> list[Tagged]:
+def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -> list[Tagged]:
     """The sentences of a file of columns, a token a line, an empty line between sentences.
 
     Columns stand apart by tabs, or by white space where the first token's line has no tab; all lines have equally
     many. Left out are lines of `-DOCSTART-`, which end a sentence, and comments: lines that begin with `#` and are no
     token's, since they have no tab, or another number of columns.
 
-    Tags are given back as BIO. `scheme` is the file's; by default what all of its tags together show. A sequence that
-    the scheme does not allow, such as O I-PER in BIO, is refused, or with `repair` read as CoNLL's scorer does: a chunk
-    begins where none of its type is open.
+    Tags are given back as BIO, from the scheme that all tags of the file together show. A sequence that the scheme does
+    not allow, such as O I-PER in BIO, is refused.
     """
     sentences = list(_columns(path, token_column, tag_column))
     if tag_column is None:
         return sentences
-    tags = to_bio([sentence.tags or () for sentence in sentences], scheme, repair)
+    tags = to_bio([sentence.tags or () for sentence in sentences])
     if tags.broken is not None:
         number, place, problem = tags.broken
         line = sentences[number].lines[place]
-        raise InputError(f"{path}: line {line} {problem}; mend the tags, or name the scheme that they follow")
+        raise InputError(f"{path}: line {line} {problem}; mend the tags")
     return [
         Tagged(sentence.tokens, bio, sentence.lines) for sentence, bio in zip(sentences, tags.sentences, strict=True)
     ]
@@ -138,7 +135,7 @@ def _columns(path: Path, token_column: int, tag_column: int | None) -> Iterator[
             if not is_tag(tags[-1]):
                 raise InputError(
                     f"{path}: line {number} has {tags[-1]!r} in the column of tags; O, B-TYPE or I-TYPE (IOBES: also"
-                    " E-TYPE, S-TYPE) is expected: mend the line, or choose the column of tags"
+                    " E-TYPE, S-TYPE) is expected: mend the line, or cut the right columns out (cut -f1,4)"
                 )
     if tokens:
         yield _tagged(tokens, tags, numbers)

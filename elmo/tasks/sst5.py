@@ -38,7 +38,7 @@ from elmo.tasks.scores import accuracy
 from elmo.text.batching import check_tokens
 
 NAME = "sst5"
-VERSION = "1"
+VERSION = "2"
 METRIC = "accuracy"
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
 """What the numbers of the trees mean."""
@@ -60,15 +60,13 @@ class Config:
     """Before and after the integrator."""
     head_dropout: tuple[float, float] = (0.2, 0.3)
     """After the first and the second layer of the output network."""
-    phrases: int = 0
-    """In training, how many phrases of every tree are drawn at each step and trained on as its sentence is, which the
-    published results were. A phrase is read alone, but by the vectors that its words have in their sentence."""
-    phrase_tokens: int = 4
-    """The shortest phrase that is drawn (four in the ELMo paper)."""
+    phrase_tokens: int = 0
+    """Phrases of so many tokens and more are examples of their own in training, as in the ELMo paper, with 4; 0: none.
+    A phrase is read alone: its ELMo vectors know nothing of the sentence that it is from."""
 
     def __post_init__(self) -> None:
-        check_range(self, ("hidden_dim", "pieces", "phrase_tokens"), 1, where="model.")
-        check_range(self, ("phrases",), 0, where="model.")
+        check_range(self, ("hidden_dim", "pieces"), 1, where="model.")
+        check_range(self, ("phrase_tokens",), 0, where="model.")
         check_range(self, ("feed_forward_dropout", "integrator_dropout", "head_dropout"), 0, 1, "model.")
 
 
@@ -107,6 +105,16 @@ def read(path: Path) -> list[Example]:
 def sentences(example: Example) -> list[list[str]]:
     """The sentence."""
     return [list(example.tokens)]
+
+
+def training(examples: Sequence[Example], config: Config) -> list[Example]:
+    """The sentences and, where they are asked for, their phrases."""
+    return [each for example in examples for each in (example, *_phrases(example, config.phrase_tokens))]
+
+
+def _phrases(example: Example, at_least: int) -> list[Example]:
+    nodes = [node for node in example.phrases[1:] if node.end - node.begin >= at_least] if at_least else []
+    return [Example(example.tokens[node.begin : node.end], node.label) for node in nodes]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
@@ -155,27 +163,12 @@ class Model(nn.Module):
         return self.head(torch.cat([*pools, self_attentive], dim=1))
 
     def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
-        """The mean cross-entropy of the sentences and, in training, of the phrases that are drawn from them."""
+        """The mean cross-entropy."""
         labels = [example.label for example in examples]
         assert None not in labels, "training needs the label of every sentence"
         vectors, output = self.inputs(tokens)
-        scores = [self(vectors, output, tokens.lengths)]
-        drawn = self._draw(examples) if self.training else []
-        if drawn:
-            labels.extend(node.label for _, node in drawn)
-            spans = torch.tensor([(row, node.begin, node.end) for row, node in drawn], device=vectors.device)
-            part = None if output is None else cut(output, spans)
-            scores.append(self(cut(vectors, spans), part, spans[:, 2] - spans[:, 1]))
-        return functional.cross_entropy(torch.cat(scores), torch.tensor(labels, device=vectors.device))
-
-    def _draw(self, examples: Sequence[Example]) -> list[tuple[int, Node]]:
-        """Phrases of every sentence, with the sentence's row, by torch's random numbers."""
-        drawn = []
-        for row, example in enumerate(examples):
-            long_enough = [node for node in example.phrases[1:] if node.end - node.begin >= self.config.phrase_tokens]
-            order = torch.randperm(len(long_enough))[: self.config.phrases].tolist()
-            drawn.extend((row, long_enough[place]) for place in order)
-        return drawn
+        scores = self(vectors, output, tokens.lengths)
+        return functional.cross_entropy(scores, torch.tensor(labels, device=scores.device))
 
     def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
         """The likeliest class of every sentence."""
@@ -198,14 +191,6 @@ def _head(config: Config, n_classes: int) -> nn.Sequential:
     return nn.Sequential(
         *FeedForward(pooled, (first,), early), *FeedForward(first, (second,), late), nn.Linear(second, n_classes)
     )
-
-
-def cut(vectors: Float[Tensor, "B T I"], spans: Int[Tensor, "W 3"]) -> Float[Tensor, "W S I"]:
-    """Parts of sentences as sentences of their own, padded with zeros; a span is (row, begin, end), end left out."""
-    rows, begins, ends = spans.unbind(dim=1)
-    mask = tokens_mask(ends - begins, int((ends - begins).max()))
-    places = begins[:, None] + torch.arange(mask.shape[1], device=vectors.device)
-    return vectors[rows[:, None], places * mask] * mask[:, :, None]
 
 
 def _prediction(probabilities: Sequence[float]) -> Prediction:

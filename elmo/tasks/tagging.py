@@ -32,15 +32,14 @@ def is_tag(tag: str) -> bool:
     return TAG.fullmatch(tag) is not None
 
 
-def to_bio(sentences: Sequence[Sequence[str]], scheme: Scheme | None = None, repair: bool = False) -> Bio:
-    """The tags of a file's sentences as BIO; `scheme` is by default what the whole file's tags show.
+def to_bio(sentences: Sequence[Sequence[str]], scheme: Scheme | None = None) -> Bio:
+    """The tags of a file's sentences as BIO; `scheme` is by default what they show together.
 
     A sequence that the scheme does not allow is read as CoNLL's scorer does, a chunk beginning where nothing of its
-    type is open; unless `repair` is set, `broken` tells of the first.
+    type is open; `broken` tells of the first.
     """
     scheme = scheme or scheme_of(sentences)
-    broken = None if repair else next(_broken(sentences, scheme), None)
-    return Bio(scheme, [bio(tags) for tags in sentences], broken)
+    return Bio(scheme, [bio(tags) for tags in sentences], next(_broken(sentences, scheme), None))
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:

@@ -38,7 +38,8 @@ class Task(Protocol):
     A task whose labels are whatever the training data shows, or may be missing, has also
     `check(examples, labels, path)`, which raises InputError, naming the line of the file, where an example has a label
     that training never had, or none. One whose `read` leaves out what can be neither learned from nor scored has also
-    `read_all(path)`, which does not.
+    `read_all(path)`, which does not. One that learns from more than what is scored has `training(examples, config)`,
+    which gives the examples of a training set.
     """
 
     NAME: str
@@ -106,6 +107,12 @@ def read_all(task: Task, path: Path) -> list[Any]:
     """The examples of a file to predict for, or to take the text of."""
     read = getattr(task, "read_all", task.read)
     return read(path)
+
+
+def training(task: Task, examples: list[Any], config: Any) -> list[Any]:
+    """What is learned from, of the examples of a training file and the `Config` of the task."""
+    make = getattr(task, "training", None)
+    return examples if make is None else make(examples, config)
 
 
 def check(task: Task, examples: Sequence[Any], labels: Any, path: Path) -> None:

@@ -73,6 +73,7 @@ class TaskConfig:
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise configs.ConfigError(f"seeds is {list(self.seeds)}; different numbers are expected")
+        configs.check_range(self, ("seeds",), 0, 2**32)
         if self.max_train is not None and self.max_train < 1:
             raise configs.ConfigError(f"max_train is {self.max_train}; at least 1 is expected")
         if not 0 < self.train_fraction <= 1:
@@ -174,7 +175,7 @@ def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callab
     labels = task.labels_of(examples["train"])  # of all: what may be said does not depend on how much is learned from
     for part, path in files.items():
         tasks.check(task, examples[part], labels, path)
-    examples["train"] = _subset(examples["train"], config)
+    examples["train"] = tasks.training(task, _subset(examples["train"], config), model_config)
     texts = {part: [s for each in members for s in task.sentences(each)] for part, members in examples.items()}
     tokens = {part: (token for sentence in texts[part] for token in sentence) for part in texts}
     other = (token for part in ("dev", "test") for token in tokens.get(part, ()))
@@ -183,7 +184,8 @@ def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callab
         inputs = dataclasses.replace(inputs, vectors=str(resolve(inputs.vectors, config.data)))
     words = vectors.make(inputs, tokens["train"], other)
     found = source.open_source(inputs)
-    origin = _origin(task, found, files if inputs.vectors is None else files | {"vectors": Path(inputs.vectors)})
+    read = {} if inputs.vectors is None or not inputs.static else {"vectors": Path(inputs.vectors)}
+    origin = _origin(task, found, files | read)
     _check_origin(Path(config.output), origin)
     collate = source.collator(inputs, words.words, found, config.cache)
     source.compute(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)

@@ -273,9 +273,11 @@ def _folder(path: Path) -> Path:
 def _read_record(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        missing = [key for key in ("task", "version", "inputs", "model", "labels", "words") if key not in record]
     except ValueError as error:
         raise InputError(f"{folder / RECORD}: not JSON ({error}); train the task again") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{folder / RECORD}: not a table of JSON; train the task again")
+    missing = [key for key in ("task", "version", "inputs", "model", "labels", "words") if key not in record]
     if missing:
         raise InputError(f"{folder / RECORD}: has no {', '.join(missing)}; train the task again")
     return record
