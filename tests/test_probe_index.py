@@ -347,6 +347,7 @@ def test_command_answers_as_without_an_index(made: Path, capsys: pytest.CaptureF
     for question in (("bank", "--layer", 0), ("the muddy bank", "--word", "bank", "--any-word")):
         exact, found = asked(*question, *where), asked(*question, "--index", made / "index")
         assert exact
+        assert {line["layer"] for line in exact} == {0 if "--layer" in question else 2}
         assert [{**line, "similarity": 0} for line in found] == [{**line, "similarity": 0} for line in exact]
         assert [line["similarity"] for line in found] == pytest.approx([line["similarity"] for line in exact], abs=1e-5)
 

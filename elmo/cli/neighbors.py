@@ -94,7 +94,7 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
     if arguments.vectors is not None:
         static = neighbors.static_neighbors(Path(arguments.vectors), word, arguments.k)
     if arguments.json:
-        _print_json(word, static, queries, found)
+        _print_json(word, static, queries, found, layer)
         return
     if static:
         print(f"{word}, by static vectors:")
@@ -166,14 +166,14 @@ def _opened(name: str) -> tuple[dict[str, Any], Any]:
     return card, Embedder(bilm, text=text, vocabulary=vocabulary, release=True)
 
 
-def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found: Sequence[Any]) -> None:
+def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found: Sequence[Any], layer: int) -> None:
     """A line a neighbour, with what it is one of: `static` vectors of a word, or a `token` in its sentence."""
     for neighbor in static:
         print(json.dumps({"of": "static", "query": word, **vars(neighbor)}, ensure_ascii=False))
     for (sentence, index), nearest in zip(queries, found, strict=True):
         for neighbor in nearest:
-            line = {"of": "token", "query": list(sentence), "query_index": index, **vars(neighbor)}
-            print(json.dumps(line, ensure_ascii=False))
+            asked = {"of": "token", "layer": layer, "query": list(sentence), "query_index": index}
+            print(json.dumps(asked | vars(neighbor), ensure_ascii=False))
 
 
 def print_neighbors(

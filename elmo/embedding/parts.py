@@ -51,9 +51,9 @@ def written_in_parts(
     check_output(output, overwrite)
     folder = folder_of(output)
     _check_run(folder, _settings(embedder, layers, pool, dtype))
-    for left in folder.glob(".*.partial"):  # by a process that was killed
-        left.unlink()
     written = folder / f"output{output.suffix}"
+    for left in (*folder.glob(".*.partial"), written):  # by a process that was killed
+        left.unlink(missing_ok=True)
     yield written
     written.replace(output)
     shutil.rmtree(folder)
