@@ -2,6 +2,10 @@
 
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -381,3 +385,24 @@ def test_more_gpus_than_there_are_is_one_line(monkeypatch) -> None:
     with pytest.raises(InputError, match=r"^accelerator 'cuda' with 2 devices: .*\[0\]") as caught:
         launch("cuda", 2, 1, "32-true")
     assert "\n" not in str(caught.value)
+
+
+def test_a_lock_ends_with_its_process_though_a_child_of_it_lives_on(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, time; from pathlib import Path; from elmo.training.disk import locked\n"
+        f"with locked(Path({str(tmp_path)!r})) as mine:\n"
+        "    child = os.fork()\n"
+        "    if not child: time.sleep(60)\n"
+        "    print(child, mine, flush=True)\n"
+        "    os._exit(0)\n"
+    )
+    done = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert done.stdout is not None
+    child, mine = done.stdout.readline().split()
+    done.wait()
+    try:
+        with disk.locked(tmp_path) as free:
+            assert (mine, free) == ("True", True)
+    finally:
+        os.kill(int(child), signal.SIGKILL)
+        done.stdout.close()

@@ -32,6 +32,21 @@ def write_whole(path: Path, content: bytes) -> None:
         temporary.replace(path)
 
 
+_HELD: set[int] = set()
+"""Descriptors of locks. A forked child, such as one that reads data ahead, lets go of them: it may outlive its parent,
+and a lock ends when nobody has it open any more."""
+
+
+def _let_go() -> None:
+    for descriptor in _HELD:
+        os.close(descriptor)
+    _HELD.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
 @contextmanager
 def locked(path: Path, wait: bool = False) -> Iterator[bool]:
     """Whether the block may do what only one process at a time may; True if none has the path locked, or after it.
@@ -47,6 +62,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[bool]:
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    _HELD.add(descriptor)
     try:
         free = True
         try:
@@ -57,6 +73,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[bool]:
             pass
         yield free
     finally:
+        _HELD.discard(descriptor)
         os.close(descriptor)
 
 
