@@ -76,15 +76,12 @@ def embed_file(
     with ExitStack() as stack:
         # The last to be entered is the first to end: where the disk is full then, no index is left alone.
         note = None if index is None else stack.enter_context(_open_index(Path(index), overwrite))
-        target = output
         if resume:
             target = stack.enter_context(written_in_parts(embedder, output, overwrite, layers, pool, dtype))
+            embedded = embedded_in_parts(embedder, records, output, layers, pool, dtype)
+        else:
+            target, embedded = output, _embedded(embedder, records, layers, pool)
         writer = stack.enter_context(write_vectors(target, dtype, overwrite))
-        embedded = (
-            embedded_in_parts(embedder, records, output, layers, pool, dtype)
-            if resume
-            else _embedded(embedder, records, layers, pool)
-        )
         for record, vectors in embedded:
             writer.append(record.text, record.tokens, vectors)
             if note is not None:

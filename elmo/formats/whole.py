@@ -65,11 +65,9 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
 
 def _sync(path: Path) -> None:
     """Onto the disk, before it gets its name: else a power cut could leave an empty file of that name."""
-    for file in path.rglob("*") if path.is_dir() else [path]:
-        if file.is_file():
-            descriptor = os.open(file, os.O_RDWR)
-            os.fsync(descriptor)
-            os.close(descriptor)
+    for part in _files(path):
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
 
 
 def _move(source: Path, target: Path) -> None:
@@ -95,5 +93,9 @@ def _remove(path: Path) -> None:
 
 
 def _size(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    return sum(file.stat().st_size for file in _files(path))
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, or the files of the folder and of those in it; none where nothing is there."""
+    return [file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]

@@ -26,16 +26,15 @@ class Transitions(NamedTuple):
 
 
 def bio_transitions(tags: Sequence[str]) -> Transitions:
-    """0 where BIO allows a transition, `FORBIDDEN` where it does not: `I-X` follows `B-X` or `I-X` alone.
+    """0 where BIO allows a transition, `FORBIDDEN` where it does not: `I-X` follows `B-X` or `I-X` alone, and any
+    tag may be the last.
 
     Raises ValueError for a tag that is neither `O` nor a prefix with a name, such as `B-LOC`.
     """
     parts = [_split(tag) for tag in tags]
-    outside = ("O", "")
-    start = [_follows(outside, after) for after in parts]
+    start = [_follows(("O", ""), after) for after in parts]
     between = [[_follows(before, after) for after in parts] for before in parts]
-    end = [_follows(before, outside) for before in parts]
-    return Transitions(_scores(start), _scores(between).view(len(tags), len(tags)), _scores(end))
+    return Transitions(_scores(start), _scores(between).view(len(tags), len(tags)), torch.zeros(len(tags)))
 
 
 def _split(tag: str) -> tuple[str, str]:
