@@ -244,6 +244,9 @@ def test_a_position_of_another_run_is_refused(paths):
     ]:
         with pytest.raises(InputError, match=message):
             LmReader(paths, VOCABULARY, LINES, config, position)
+    older = {key: value for key, value in position.items() if key != "order"}
+    with pytest.raises(InputError, match="has order None, this run 2"):
+        LmReader(paths, VOCABULARY, LINES, CONFIG, older)
     paths[0].write_text("oak elm\n")
     with pytest.raises(InputError, match="has corpus") as raised:
         LmReader(paths, VOCABULARY, LINES, CONFIG, position)

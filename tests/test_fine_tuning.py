@@ -1,6 +1,7 @@
 """`elmo train --init-from`: a run that goes on from another model, its softmax kept, replaced or extended by word."""
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,23 @@ def test_unchanged_weights_are_those_of_the_model(base, tmp_path):
     for part in ("weights", "lm_head"):
         for name, weight in getattr(before, part).items():
             torch.testing.assert_close(getattr(after, part)[name], weight, msg=f"{part} {name}")
-    assert after.card["init_from"] == {"model": "run", "vocab": "keep"}
+    read = before.card["words_read"]
+    assert after.card["init_from"] == {"model": "run", "vocab": "keep", "words_read": read, "continues": False}
+    assert after.card["words_read"] == 400
+
+
+def test_words_of_a_run_that_goes_on_with_the_same_text_add_up(base, tmp_path):
+    """Also when it is resumed, and the model that it began from has gone."""
+    first, output = tmp_path / "first", tmp_path / "run"
+    shutil.copytree(base / "run", first)
+    begin = ("--init-from", first, "--train", base / "train.txt", "--output", output)
+    assert run("train", *SHORT, *begin).returncode == 0
+    shutil.rmtree(first)
+    done = run("train", "--resume", "--output", output, "max_words=600")
+    assert done.returncode == 0, done.stderr
+    card = formats.load(output).card
+    assert card["init_from"]["continues"] is True
+    assert card["words_read"] == card["init_from"]["words_read"] + 600
 
 
 @pytest.mark.parametrize("choice", ["replace", "extend"])

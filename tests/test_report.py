@@ -566,6 +566,13 @@ def test_a_quick_run_does_not_stand_for_the_real_one(tmp_path: Path) -> None:
     ]
 
 
+def test_a_model_that_went_on_with_the_same_text_has_read_more_of_it(tmp_path: Path) -> None:
+    plant_senses(tmp_path / "first", 2_000_000, {"1": 63.0, "2": 66.0})
+    plant_senses(tmp_path / "next", 4_000_000, {"1": 64.0, "2": 67.0}, init_from={"model": "a", "continues": True})
+    assert claimed(tmp_path)[0][4] == f"{tmp_path.name}/next"
+    assert [row[0] for row in written(tmp_path, tmp_path).tables[-2][1:]] == ["2,000,000", "4,000,000"]
+
+
 def test_fine_tuned_models_decide_for_want_of_others(tmp_path: Path) -> None:
     plant_senses(tmp_path / "tuned", 4_000_000, {"1": 64.0, "2": 61.0}, init_from={"model": "large"})
     assert claimed(tmp_path)[0][1] == "does not hold"

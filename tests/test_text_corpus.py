@@ -116,13 +116,31 @@ def test_shuffled_has_every_document_once_in_an_order_of_seed_and_epoch(tmp_path
     assert {document.file for document in first[:15]} == {0, 1, 2}  # files are read side by side
 
 
+def test_kinds_of_text_are_mixed_from_the_beginning_to_the_end(tmp_path):
+    """Long documents in a few files, short ones in many: half of the text each, so half of every part of the order."""
+    for number in range(2):
+        (tmp_path / f"long-{number}.txt").write_text("\n\n".join(["novel " * 400] * 25))
+    for number in range(8):
+        (tmp_path / f"short-{number}.txt").write_text("\n\n".join(["article " * 6] * 300))
+    paths = sorted(tmp_path.iterdir())
+    order = list(corpus.shuffled(paths, 1, 0, buffer_characters=3_000))
+    total = sum(len(document.text) for document in order)
+    parts = [{"novel": 0, "article": 0} for _ in range(6)]
+    seen = 0
+    for document in order:
+        parts[6 * seen // total][document.text.split()[0]] += len(document.text)
+        seen += len(document.text)
+    for part in parts:
+        assert part["novel"] / sum(part.values()) == pytest.approx(0.5, abs=0.15)
+
+
 def test_shuffled_order_is_the_same_for_all_time(tmp_path):
-    """A stored position means the same document in every version of Python and of this package."""
+    """A stored position means the same document in every version of Python, and of this package with this `ORDER`."""
     order = [(d.file, d.number) for d in corpus.shuffled(many(tmp_path, 2, 4), 7, 3, buffer_characters=60)]
     assert order == ORDER
 
 
-ORDER = [(0, 1), (0, 2), (1, 1), (0, 0), (1, 0), (1, 3), (1, 2), (0, 3)]
+ORDER = [(1, 0), (0, 1), (0, 0), (1, 1), (1, 2), (0, 3), (1, 3), (0, 2)]
 
 
 def test_expand_names_files_once_and_sorted(tmp_path):

@@ -126,6 +126,7 @@ class LmReader:
             "ordinal": self._dealer.next.ordinal,
             "tokens": self._tokens,
             "corpus": self._corpus,
+            "order": corpus.ORDER,
             "rank": self.config.rank,
             "world": self.config.world,
             "dealt": list(self._dealer.dealt),
@@ -184,11 +185,11 @@ class LmReader:
     def _resume(self, paths: Sequence[Path], position: dict[str, Any]) -> "_Dealer":
         """Reads the raw text again up to `position`, and puts every stream where it was; tokenises almost nothing."""
         config = self.config
-        expected = {"corpus": self._corpus, "rank": config.rank, "world": config.world}
+        expected = {"corpus": self._corpus, "order": corpus.ORDER, "rank": config.rank, "world": config.world}
         for name, value in expected.items():
-            if position[name] != value:
+            if position.get(name) != value:  # older ones have no order
                 raise InputError(
-                    f"the place to resume from has {name} {position[name]!r}, this run {value!r}; {_REMEDY}"
+                    f"the place to resume from has {name} {position.get(name)!r}, this run {value!r}; {_REMEDY}"
                 )
         if len(position["dealt"]) != config.streams:
             raise InputError(f"resumed with {config.streams} streams, begun with {len(position['dealt'])}; {_REMEDY}")

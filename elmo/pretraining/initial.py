@@ -7,6 +7,7 @@ The vocabulary is a choice, `init_vocab`:
 - "extend": the model's own, and after it the words of the new text that are not in it
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -42,6 +43,25 @@ def check_source(path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: st
     if init_vocab != "replace" and (found.vocabulary is None or found.lm_head is None):
         raise InputError(f"{path}: has no softmax to {init_vocab}; give the new text's words one: --vocab replace")
     return found
+
+
+def names_of(patterns: Sequence[str]) -> list[str]:
+    """Training files as a card has them: without folders."""
+    return [Path(pattern).name for pattern in patterns]
+
+
+def origin_of(found: Description, path: str, init_vocab: InitVocab, train: Sequence[str]) -> dict[str, Any]:
+    """What the card of a run's models says of the model that it began from.
+
+    `continues`: that one had read files of the same names, so that this run goes on with its pretraining.
+    """
+    words, theirs = found.card.get("words_read"), found.card.get("train")
+    return {
+        "model": Path(path).name,
+        "vocab": init_vocab,
+        "words_read": words,
+        "continues": words is not None and theirs == names_of(train),
+    }
 
 
 def initial_vocabulary(own: Vocabulary | None, counted: Vocabulary, init_vocab: InitVocab) -> Vocabulary:

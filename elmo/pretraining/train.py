@@ -29,7 +29,7 @@ from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.batches import ReaderConfig, prefetch
-from elmo.pretraining.initial import InitVocab, begin_from, check_source, initial_vocabulary
+from elmo.pretraining.initial import InitVocab, begin_from, check_source, initial_vocabulary, names_of, origin_of
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
 from elmo.text import corpus
@@ -164,7 +164,8 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
         if fabric.is_global_zero:
-            export(language_model, vocabulary, config, folder, step * plan.words_a_step, measured)
+            origin = _read_counted(folder / "corpus.json")["init_from"]
+            export(language_model, vocabulary, config, folder, step * plan.words_a_step, measured, origin)
         return {
             f"{policy}_{name}": perplexity.summary()[name]
             for policy, perplexity in measured.items()
@@ -205,19 +206,23 @@ def export(
     folder: Path,
     words: int,
     measured: dict[Policy, Perplexity],
+    origin: dict[str, Any] | None,
 ) -> None:
-    """Writes `folder/model`, with a card that says how it was made."""
+    """Writes `folder/model`, with a card that says how it was made; `origin` as `initial.origin_of` has it.
+
+    `words_read` are those of this text, with what the first model had read of it where the run goes on with that.
+    """
     card = {
         "made_by": "elmo train",
         "date": datetime.now(UTC).date().isoformat(),
-        "words_read": words,
-        "train": [Path(pattern).name for pattern in config.train],
+        "words_read": words + (origin["words_read"] if origin is not None and origin["continues"] else 0),
+        "train": names_of(config.train),
         "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},
         "heldout": [Path(pattern).name for pattern in config.heldout],
         "perplexity": {policy: perplexity.summary() for policy, perplexity in measured.items()},
     }
-    if config.init_from is not None:
-        card["init_from"] = {"model": Path(config.init_from).name, "vocab": config.init_vocab}
+    if origin is not None:
+        card["init_from"] = origin
     stored = Model(config.model, model.bilm.state_dict(), model.lm_head.state_dict(), vocabulary, config.text, card)
     native.save(stored, folder / "model", overwrite=True)
 
@@ -364,24 +369,34 @@ def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) ->
     folder = Path(config.output)
     record, words = folder / "corpus.json", folder / "vocab.txt"
     fingerprint = corpus.fingerprint(paths)
+    origin = None
     if record.exists():
-        try:
-            stored = json.loads(record.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
+        stored = _read_counted(record)
+        origin = stored.get("init_from")
         if stored["fingerprint"] != fingerprint:
             raise InputError(f"{record}: the training files are not those that were counted; name another --output")
         vocabulary, counts = Vocabulary.load(words), Counts(**stored["counts"])
     else:
         vocabulary, counts = _count_corpus(paths, config, quiet)
+    if origin is None and config.init_from is not None:
+        origin = origin_of(describe_model(config.init_from), config.init_from, config.init_vocab, config.train)
     if keep:
         folder.mkdir(parents=True, exist_ok=True)
         # In this order: a folder with a vocabulary and no configuration could not be gone on with.
         if not (folder / "train.json").exists():
             _write_record(config)
         vocabulary.save(words)
-        write_whole(record, json.dumps({"fingerprint": fingerprint, "counts": vars(counts)}).encode())
+        stored = {"fingerprint": fingerprint, "counts": vars(counts), "init_from": origin}
+        write_whole(record, json.dumps(stored).encode())
     return vocabulary, counts
+
+
+def _read_counted(record: Path) -> dict[str, Any]:
+    """What `_counted` wrote; `init_from` is not in those of before 2026-11-22."""
+    try:
+        return json.loads(record.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
 
 
 def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[Vocabulary, Counts]:

@@ -22,7 +22,7 @@ def groups(probes: Sequence[Probe]) -> list[list[Probe]]:
 
 def pretrained(probes: Sequence[Probe]) -> list[Probe]:
     """Those whose model is known to have learned from so many words: of a fine-tuned one only the last words are."""
-    return [probe for probe in probes if words_read(probe) and not _bilm(probe).get("init_from")]
+    return [probe for probe in probes if words_read(probe) and not _fine_tuned(probe)]
 
 
 def words_read(probe: Probe) -> int:
@@ -33,6 +33,12 @@ def words_read(probe: Probe) -> int:
 def size(probe: Probe) -> tuple[int, ...]:
     """Cells and projection of the probe's model; without the latter where it has none, empty where it is not known."""
     return tuple(each for key in ("cells", "projection_dim") if (each := _bilm(probe).get(key)) is not None)
+
+
+def _fine_tuned(probe: Probe) -> bool:
+    """Whether its model began from one that had read another text."""
+    origin = _bilm(probe).get("init_from")
+    return bool(origin) and not origin.get("continues")
 
 
 def _bilm(probe: Probe) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from elmo.tasks import task as tasks
 NUMBER = (float, None)
 SCORES = {"*": float}
 MACHINE = {"date?": str}
-BILM = {"words_read?": NUMBER, "cells?": NUMBER, "projection_dim?": NUMBER}
+BILM = {
+    "words_read?": NUMBER, "cells?": NUMBER, "projection_dim?": NUMBER, "init_from?": ({"continues?": bool}, None),
+}  # fmt: skip
 VOCABULARY = ({"size?": float}, str, None)
 LAYER = (str, float)
 

@@ -9,6 +9,7 @@ import codecs
 import glob
 import gzip
 import hashlib
+import heapq
 import lzma
 import random
 import zlib
@@ -25,7 +26,9 @@ T = TypeVar("T")
 
 MAX_CHARACTERS = 65_536  # of a piece of a document, and of a line
 BUFFER_CHARACTERS = 16_000_000  # that wait in the shuffle's buffer
-OPEN_FILES = 4  # read side by side when shuffling: neighbouring files are often of one kind
+OPEN_FILES = 16  # read side by side when shuffling, at some MB each where they are compressed
+RATIO = 4  # characters of a byte of a compressed file, about
+ORDER = 2  # version of the shuffled order: a place in one is none in another
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,9 @@ def shuffled(
 ) -> Iterator[Document]:
     """The documents of all files, each once, in an order that depends on the files and `(seed, epoch)` alone.
 
-    Files come in a random order, a few side by side; a buffer of about `buffer_characters` shuffles their documents.
+    Files come in a random order, several side by side, each as fast as it is large: so the kinds of text that a corpus
+    consists of are mixed alike from its beginning to its end, be their documents long or short. A buffer of about
+    `buffer_characters` shuffles the documents.
     """
     rng = random.Random(f"{seed} {epoch}")
     buffer: list[Document] = []
@@ -167,18 +172,27 @@ def _documents_of(path: Path, file: int, max_characters: int) -> Iterator[Docume
 
 
 def _interleaved(paths: Sequence[Path], rng: random.Random, max_characters: int) -> Iterator[Document]:
+    """The documents of a few open files, always of the one of which the least part was read since it was opened."""
     waiting = list(enumerate(paths))
-    is_open: list[Iterator[Document]] = []
+    is_open: list[tuple[float, int, int, Iterator[Document]]] = []  # a heap by the time: parts of a file that were read
+    now = 0.0
     while waiting or is_open:
         while waiting and len(is_open) < OPEN_FILES:
             file, path = _pop(waiting, rng)
-            is_open.append(_documents_of(path, file, max_characters))
-        chosen = int(rng.random() * len(is_open))
-        document = next(is_open[chosen], None)
+            heapq.heappush(is_open, (now, file, _characters(path), _documents_of(path, file, max_characters)))
+        now, file, characters, documents = is_open[0]
+        document = next(documents, None)
         if document is None:
-            del is_open[chosen]
+            heapq.heappop(is_open)
         else:
+            heapq.heapreplace(is_open, (now + len(document.text) / characters, file, characters, documents))
             yield document
+
+
+def _characters(path: Path) -> int:
+    """About how many there are in a file; 1 at least."""
+    size = max(1, path.stat().st_size)
+    return size * RATIO if path.suffix in (".gz", ".xz") else size
 
 
 def _pop(items: list[T], rng: random.Random) -> T:
