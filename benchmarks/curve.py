@@ -1,6 +1,7 @@
 """Draws the held-out perplexity of training runs against the tokens that they have read.
 
     python benchmarks/curve.py run/ [other_run/ ...] --output curve.png
+    python benchmarks/curve.py first/ second/ --end-to-end --output curve.png   (second began from first's model)
 
 Reads `metrics.jsonl` of each run; needs the extra `probes` (matplotlib).
 """
@@ -20,18 +21,22 @@ STYLES = {"carry_mean": "-", "reset_mean": "--"}
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("metrics", type=Path, nargs="+", help="folders of runs, or metrics files")
+    parser.add_argument("--end-to-end", action="store_true", help="every run goes on where the one before ended")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    before = 0.0  # million tokens
     for path in arguments.metrics:
         file = path / "metrics.jsonl" if path.is_dir() else path
         records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         measured = [record for record in records if "carry_mean" in record]
         color = f"C{arguments.metrics.index(path)}"
         for name, style in STYLES.items():
-            tokens = [record["tokens"] / 1e6 for record in measured]
+            tokens = [before + record["tokens"] / 1e6 for record in measured]
             label = f"{path.name.partition('.')[0]}, {name.removesuffix('_mean')}"
             axes.plot(tokens, [record[name] for record in measured], style, color=color, marker=".", label=label)
+        if arguments.end_to_end:
+            before += measured[-1]["tokens"] / 1e6
     axes.set(xlabel="million tokens read", ylabel="perplexity, mean of both directions", yscale="log")
     axes.yaxis.set_major_formatter("{x:.0f}")
     axes.yaxis.set_minor_formatter("{x:.0f}")
