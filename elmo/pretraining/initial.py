@@ -46,7 +46,7 @@ def check_source(path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: st
 
 
 def names_of(patterns: Sequence[str]) -> list[str]:
-    """Training files as a card has them: without folders."""
+    """Files as a card has them: without folders."""
     return [Path(pattern).name for pattern in patterns]
 
 

@@ -108,6 +108,10 @@ The training files may have moved: that they are the same is seen by their finge
 """
 
 
+Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
+"""The vocabulary, the corpus's counts and `initial.origin_of`, None where the run begins from no model."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a run will do: counted, never asked for."""
@@ -134,7 +138,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     _check_heldout(heldout_paths)
     _check_source(config, begun=(folder / "corpus.json").exists())
     fabric = launch(config.accelerator, devices, nodes, config.precision)
-    vocabulary, counts = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
+    vocabulary, counts, origin = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
     characters = config.model.ids_per_token
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
@@ -164,7 +168,6 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
         if fabric.is_global_zero:
-            origin = _read_counted(folder / "corpus.json")["init_from"]
             export(language_model, vocabulary, config, folder, step * plan.words_a_step, measured, origin)
         return {
             f"{policy}_{name}": perplexity.summary()[name]
@@ -218,7 +221,7 @@ def export(
         "words_read": words + (origin["words_read"] if origin is not None and origin["continues"] else 0),
         "train": names_of(config.train),
         "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},
-        "heldout": [Path(pattern).name for pattern in config.heldout],
+        "heldout": names_of(config.heldout),
         "perplexity": {policy: perplexity.summary() for policy, perplexity in measured.items()},
     }
     if origin is not None:
@@ -345,14 +348,12 @@ def _fixed(config: TrainConfig) -> dict[str, Any]:
     return whole | {"optim.name": config.optim.name, "loop.accumulate": config.loop.accumulate}
 
 
-def _count(
-    fabric: Fabric, paths: list[Path], config: TrainConfig, keep: bool, quiet: bool
-) -> tuple[Vocabulary, Counts]:
-    """The vocabulary and the corpus's counts: from the run's folder, else counted by the first process.
+def _count(fabric: Fabric, paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) -> Counted:
+    """The vocabulary, the corpus's counts and what the run began from: as the folder has them, else as found by one.
 
     An error of the first process is raised by all: the others would wait for it.
     """
-    counted: tuple[Vocabulary, Counts] | InputError | OSError | None = None
+    counted: Counted | InputError | OSError | None = None
     if fabric.is_global_zero:
         try:
             counted = _counted(paths, config, keep, quiet)
@@ -364,15 +365,18 @@ def _count(
     return counted  # type: ignore[return-value]
 
 
-def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) -> tuple[Vocabulary, Counts]:
+def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) -> Counted:
     """What `_count` says, by one process; writes the record of the run if it is to be kept."""
     folder = Path(config.output)
     record, words = folder / "corpus.json", folder / "vocab.txt"
     fingerprint = corpus.fingerprint(paths)
     origin = None
     if record.exists():
-        stored = _read_counted(record)
-        origin = stored.get("init_from")
+        try:
+            stored = json.loads(record.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
+        origin = stored.get("init_from")  # not in records of before 2026-11-22
         if stored["fingerprint"] != fingerprint:
             raise InputError(f"{record}: the training files are not those that were counted; name another --output")
         vocabulary, counts = Vocabulary.load(words), Counts(**stored["counts"])
@@ -388,15 +392,7 @@ def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) ->
         vocabulary.save(words)
         stored = {"fingerprint": fingerprint, "counts": vars(counts), "init_from": origin}
         write_whole(record, json.dumps(stored).encode())
-    return vocabulary, counts
-
-
-def _read_counted(record: Path) -> dict[str, Any]:
-    """What `_counted` wrote; `init_from` is not in those of before 2026-11-22."""
-    try:
-        return json.loads(record.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
+    return vocabulary, counts, origin
 
 
 def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[Vocabulary, Counts]:
