@@ -391,8 +391,10 @@ def test_a_lock_ends_with_its_process_though_a_child_of_it_lives_on(tmp_path: Pa
     program = (
         "import os, sys, time; from pathlib import Path; from elmo.training.disk import locked\n"
         f"with locked(Path({str(tmp_path)!r})) as mine:\n"
+        "    begun, begins = os.pipe()\n"
         "    child = os.fork()\n"
-        "    if not child: time.sleep(60)\n"
+        "    if not child: os.write(begins, b'.'), time.sleep(60)\n"
+        "    os.read(begun, 1)  # what a child does about the lock it can only do once it runs\n"
         "    print(child, mine, flush=True)\n"
         "    os._exit(0)\n"
     )
