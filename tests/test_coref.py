@@ -189,6 +189,7 @@ def test_speakers_and_genre_are_seen() -> None:
     assert not torch.allclose(scores(FABLE), scores(replace(FABLE, speakers=alone)))
     assert not torch.allclose(scores(FABLE), scores(replace(FABLE, genre="news")))
     torch.testing.assert_close(scores(replace(FABLE, genre="song")), scores(replace(FABLE, genre="unheard")))
+    assert not model.pair.features[2].weight[0].any(), "what training never sees is not a draw by chance"
 
 
 def test_batch_mates_do_not_matter() -> None:

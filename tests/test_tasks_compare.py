@@ -122,6 +122,18 @@ def test_an_ensemble_is_joined_again_when_there_are_more_seeds(tmp_path: Path, r
     assert len(begun) == 4
 
 
+def test_an_ensemble_is_of_the_folder_that_is_named(tmp_path: Path, recipe: Path) -> None:
+    """Not of that in which its networks were trained, which is not there any more, or holds others."""
+    with_ensemble = QUEUE + "ensemble = true\n"
+    joined = [row["ensemble"] for row in compared(tmp_path, recipe, with_ensemble)]
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    (tmp_path / "out").rename(moved / "out")
+    for file in moved.rglob("ensemble.json"):
+        file.unlink()
+    assert [row["ensemble"] for row in compared(moved, recipe, with_ensemble)] == joined
+
+
 def test_queues_on_one_folder_share_its_table(tmp_path: Path, recipe: Path) -> None:
     """Rows and arms of the other queue stay while their runs are there; arms are compared with the row's first."""
     one = QUEUE.replace("[1, 2]", "[1]")

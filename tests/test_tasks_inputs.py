@@ -48,10 +48,10 @@ def test_vectors_of_a_file(tmp_path: Path) -> None:
 
 def test_vectors_of_words_that_are_there(tmp_path: Path) -> None:
     path = str(write(tmp_path, GLOVE))
-    made = vectors.make(InputConfig(vectors=path), ["Mia", "sleeps"], ["GATE"])
+    made = vectors.make(InputConfig(vectors=path), [["Mia", "sleeps"]], ["GATE"])
     assert made.words == ("mia", "gate")
-    assert vectors.make(InputConfig(vectors=path, lowercase=False), ["Mia", "the"], []).words == ("the",)
-    assert len(vectors.make(InputConfig(vectors=path, all_vectors=True), ["Mia"], []).words) == 4
+    assert vectors.make(InputConfig(vectors=path, lowercase=False), [["Mia", "the"]], []).words == ("the",)
+    assert len(vectors.make(InputConfig(vectors=path, all_vectors=True), [["Mia"]], []).words) == 4
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,12 @@ def test_damaged_vectors_are_refused(tmp_path: Path, text: str, message: str) ->
 
 def test_no_word_has_a_vector(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of the 1 words of the examples"):
-        vectors.make(InputConfig(vectors=str(write(tmp_path, GLOVE))), ["Porto"], [])
+        vectors.make(InputConfig(vectors=str(write(tmp_path, GLOVE))), [["Porto"]], [])
 
 
 def test_learned_vectors_are_of_words_of_the_training_examples_that_are_not_rare() -> None:
-    made = vectors.make(InputConfig(vectors_dim=5), ["a", "B", "b", "c", "a"], ["d", "d"])
+    train = [["a", "B"], ["b", "c"], ["a"], ["b", "c"]]  # a sentence that comes again, as it does for every predicate
+    made = vectors.make(InputConfig(vectors_dim=5), train, ["d", "d"])
     assert made.words == ("a", "b")
     assert made.table.shape == (4, 5)
 
@@ -118,7 +119,7 @@ def test_places(embedder: Embedder, place: str) -> None:
 def test_elmo_alone(embedder: Embedder) -> None:
     """Without static vectors the network reads ELMo's, and nothing about words is learned."""
     config = InputConfig(elmo="input", static=False, vectors="nowhere.txt")
-    words = vectors.make(config, ["Mia"], ["runs"])
+    words = vectors.make(config, [["Mia"]], ["runs"])
     read = Inputs(config, words.table, CONFIG).eval()
     tokens = Collator(config, words.words, embedder.embed, to_batch)(SENTENCES)
     found, _ = read(tokens)
@@ -246,10 +247,12 @@ def test_what_another_run_added_meanwhile_is_not_computed(tmp_path: Path, embedd
     assert not set(map(tuple, SENTENCES[:3])) & set(map(tuple, counting.read))
 
 
-def test_damaged_shards_are_refused(tmp_path: Path, embedder: Embedder) -> None:
+@pytest.mark.parametrize("kept", [0, 20, -4])
+@pytest.mark.parametrize("name", ["*.layers.npy", "*.index.npz"])
+def test_damaged_shards_are_refused(tmp_path: Path, embedder: Embedder, name: str, kept: int) -> None:
     LayerCache(tmp_path, embedder).add(SENTENCES, 10**9)
-    (file,) = tmp_path.glob("*.layers.npy")
-    file.write_bytes(file.read_bytes()[:-4])
+    (file,) = tmp_path.glob(name)
+    file.write_bytes(file.read_bytes()[:kept])
     with pytest.raises(InputError, match=r"index\.npz: .*remove the folder"):
         LayerCache(tmp_path, embedder)
 

@@ -5,6 +5,7 @@ import json
 import lzma
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -372,6 +373,17 @@ def test_coreference_is_read_back(file, tmp_path: Path, writer) -> None:
     assert [(each.name, each.sentences, each.clusters, each.speakers) for each in again] == [
         (document.name, document.sentences, document.clusters, document.speakers)
     ] * 2
+
+
+def test_names_and_tokens_that_columns_could_take_for_something_else(tmp_path: Path) -> None:
+    document = readers_coref.Document("#1", (("#", "a b", ""),), (((0, 1),),), (("",) * 3,))
+    readers_coref.write_conll2012(tmp_path / "out", [document])
+    (again,) = readers_coref.read_coref(tmp_path / "out")
+    assert (again.sentences, again.clusters) == (document.sentences, document.clusters)
+    for token in ("a\tb", "a\nb", "\r"):
+        with pytest.raises(InputError, match=r"#1: the token '.*' does not fit into columns; write \.jsonl"):
+            readers_coref.write_conll2012(tmp_path / "bad", [replace(document, sentences=((token, "", ""),))])
+    assert not (tmp_path / "bad").exists()
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=4), max_size=4), st.data())

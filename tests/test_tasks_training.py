@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,6 +115,15 @@ def test_seeds_differ_and_are_summed_up(tmp_path: Path) -> None:
     assert again == report == json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
     with pytest.raises(InputError, match=r"inputs was .*'elmo': 'input'.* now it is .*'none'"):
         train.main(run_config(tmp_path, seeds=[1, 2], inputs={"elmo": "none"}), resume=True, quiet=True)
+
+
+def test_seeds_that_are_added_are_summed_up_with_those_that_are_done(tmp_path: Path) -> None:
+    alone = train.main(run_config(tmp_path, seeds=[2, 1]), quiet=True)
+    shutil.rmtree(tmp_path / "run" / "seed-1")  # as if it had not been reached
+    more = train.main(run_config(tmp_path, seeds=[3]), resume=True, quiet=True)
+    assert [seed["seed"] for seed in more["seeds"]] == [2, 3]
+    assert more["seeds"][0] == alone["seeds"][0]
+    assert train.read_config(tmp_path / "run" / "config.json").seeds == (2, 3)
 
 
 def test_the_best_epoch_is_kept(tmp_path: Path) -> None:

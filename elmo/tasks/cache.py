@@ -15,6 +15,7 @@ import os
 import shutil
 import time
 import uuid
+import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -133,10 +134,10 @@ class LayerCache:
         for index in sorted(self.folder.glob("*.index.npz")):
             name = index.name.removesuffix(".index.npz")
             try:
-                with np.load(index) as stored:
+                with index.open("rb") as file, np.load(file) as stored:
                     keys, lengths = stored["keys"], stored["lengths"]
                 tokens = np.load(self.folder / f"{name}.layers.npy", mmap_mode="r").shape[0]
-            except (OSError, ValueError, KeyError) as error:
+            except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
                 raise InputError(f"{index}: damaged ({error}); remove the folder {self.folder}") from error
             if tokens != lengths.sum() or keys.shape != (len(lengths), KEY_BYTES):
                 raise InputError(f"{index}: does not fit its layers; remove the folder {self.folder}")
@@ -167,6 +168,8 @@ class LayerCache:
                 os.fsync(file.fileno())
             with naming(index), temporary[1].open("wb") as file:
                 np.savez(file, keys=keys, lengths=np.array(lengths, np.int64))
+                file.flush()
+                os.fsync(file.fileno())
             temporary[0].replace(layers)
             temporary[1].replace(index)
         finally:

@@ -68,7 +68,8 @@ def work_off(
                 if not mine or work.done:
                     continue
                 show(str(work))
-                scores = _join(work) if work.seed is None else _train(_config(work, find_recipe, given), quiet)
+                config = _config(work, find_recipe, given)
+                scores = _join(work, config) if work.seed is None else _train(config, quiet)
                 metric = metric_of(work.folder)
                 show(f"{work}: {metric} {scores[metric]:.2f}")
             yield work
@@ -105,10 +106,10 @@ def _train(config: train.TaskConfig, quiet: bool) -> dict[str, float]:
     return scores_of(train.main(config, resume=begun, quiet=quiet)["seeds"][-1])
 
 
-def _join(work: Work) -> dict[str, float]:
+def _join(work: Work, config: train.TaskConfig) -> dict[str, float]:
     """Scores the networks of all seeds together, and writes what came out."""
-    config = train.read_config(work.folder / train.CONFIG)
-    members = [trained.TrainedTask.load(train.seed_folder(config, seed)) for seed in work.row.seeds]
+    folders = [train.seed_folder(config, seed) for seed in work.row.seeds]
+    members = [trained.TrainedTask.load(folder, config.inputs.model, config.cache) for folder in folders]
     report: dict[str, Any] = {"members": len(members), "seeds": list(work.row.seeds)}
     for part in ("dev", "test"):
         path = getattr(config, part)

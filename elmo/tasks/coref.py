@@ -264,8 +264,12 @@ class PairScorer(nn.Module):
     def __init__(self, config: Config, span_dim: int, n_genres: int) -> None:
         super().__init__()
         first, *others = config.feed_forward
-        tables = len(spans.DISTANCES), 3, n_genres + 1
-        self.features = nn.ModuleList(nn.Embedding(rows, config.feature_dim) for rows in tables)
+        tables = (
+            nn.Embedding(len(spans.DISTANCES), config.feature_dim),
+            nn.Embedding(3, config.feature_dim),
+            nn.Embedding(n_genres + 1, config.feature_dim, padding_idx=0),  # zeros for a genre that is not known
+        )
+        self.features = nn.ModuleList(tables)
         self.sizes = [span_dim, span_dim, span_dim, len(tables) * config.feature_dim]
         self.first = nn.Linear(sum(self.sizes), first)
         self.others = nn.Sequential(FeedForward(first, others, config.dropout), nn.Linear([first, *others][-1], 1))

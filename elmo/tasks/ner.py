@@ -33,7 +33,7 @@ class Config:
     hidden_dims: tuple[int, ...] = (200, 100)
     """Of the LSTMs, from the lowest layer to the top one; each of both directions."""
     dropout: float = 0.5
-    """Variational, of the input of every biLSTM and of the output of the top one."""
+    """Variational, of the input of every biLSTM; of the output of the top one plain."""
 
     def __post_init__(self) -> None:
         if not self.hidden_dims:

@@ -64,7 +64,8 @@ def read_coref(path: Path) -> list[Document]:
 
 def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool = False) -> None:
     """Writes documents as CoNLL-2012 columns, of which those for name, part, number, word, speaker and coreference are
-    filled. Mentions of one cluster that cross cannot be told apart in this format and are a ValueError.
+    filled. Mentions of one cluster that cross cannot be told apart in this format and are a ValueError. Raises
+    InputError where a token has a tab or a line's end in it.
     """
     with writing(path, overwrite) as file:
         for document in documents:
@@ -246,9 +247,12 @@ def _unbalanced(path: Path, number: int, bracket: str, problem: str) -> InputErr
 def _rows(document: Document) -> Iterator[str]:
     cells = _cells(document.clusters or ())
     name = "_".join(document.name.split()) or "-"
+    name = f"_{name}" if name.startswith("#") else name  # or every row would be a comment
     token = 0
     for tokens, speakers in zip(document.sentences, document.speakers, strict=True):
         for number, (word, speaker) in enumerate(zip(tokens, speakers, strict=True)):
+            if not {"\t", "\n", "\r"}.isdisjoint(word):
+                raise InputError(f"{document.name}: the token {word!r} does not fit into columns; write .jsonl instead")
             middle = ["-", "*", "-", "-", "-", "_".join(speaker.split()) or "-", "*"]
             columns = [name, str(document.part), str(number), word, *middle, "|".join(cells.get(token, ["-"]))]
             yield "\t".join(columns) + "\n"

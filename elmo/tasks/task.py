@@ -48,7 +48,7 @@ class Task(Protocol):
     METRIC: str
     """The name, in what `score` gives, of the number that chooses the best epoch; higher is better."""
     Config: type[Any]
-    """Sizes and dropouts of the network: a frozen dataclass whose defaults are the paper's."""
+    """Sizes and dropouts of the network: a frozen dataclass that says where the paper's are others."""
     Labels: type[Any]
     """What the network must know from the training data: a frozen dataclass of plain JSON values (tuples, no dicts)."""
 

@@ -113,6 +113,7 @@ def main(
     model_config = configs.from_dict(task.Config, config.model, "model.")
     config = dataclasses.replace(config, model=configs.to_dict(model_config))
     check_output(config, resume)
+    config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(folder), *config.seeds])))
     left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
     if left:
         fabric = launch(config.accelerator, 1, 1, "32-true")
@@ -122,6 +123,12 @@ def main(
     report = _as_json(_report(task, config))
     write_whole(folder / RESULTS, (json.dumps(report, indent=2) + "\n").encode())
     return report
+
+
+def _done(folder: Path) -> list[int]:
+    """The seeds of an earlier run in this folder that are done: what is added to them is one run with them."""
+    seeds = read_config(folder / CONFIG).seeds if (folder / CONFIG).is_file() else ()
+    return [seed for seed in seeds if (folder / f"seed-{seed}" / RESULT).is_file()]
 
 
 def seed_folder(config: TaskConfig, seed: int) -> Path:
@@ -175,14 +182,15 @@ def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callab
     labels = task.labels_of(examples["train"])  # of all: what may be said does not depend on how much is learned from
     for part, path in files.items():
         tasks.check(task, examples[part], labels, path)
-    examples["train"] = tasks.training(task, _subset(examples["train"], config), model_config)
+    examples["train"] = _subset(examples["train"], config)
+    known = [sentence for example in examples["train"] for sentence in task.sentences(example)]
+    examples["train"] = tasks.training(task, examples["train"], model_config)
     texts = {part: [s for each in members for s in task.sentences(each)] for part, members in examples.items()}
-    tokens = {part: (token for sentence in texts[part] for token in sentence) for part in texts}
-    other = (token for part in ("dev", "test") for token in tokens.get(part, ()))
+    other = (token for part in ("dev", "test") for sentence in texts.get(part, ()) for token in sentence)
     inputs = config.inputs
     if inputs.vectors is not None:
         inputs = dataclasses.replace(inputs, vectors=str(resolve(inputs.vectors, config.data)))
-    words = vectors.make(inputs, tokens["train"], other)
+    words = vectors.make(inputs, known, other)
     found = source.open_source(inputs)
     read = {} if inputs.vectors is None or not inputs.static else {"vectors": Path(inputs.vectors)}
     origin = _origin(task, found, files | read)

@@ -5,7 +5,7 @@ Row 0 is padding (zero), row 1 is that of unknown words, the mean of the others;
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,18 +45,20 @@ class Origin:
     """Of what was read (`content_hash`); None for a network that was trained before it was kept."""
 
 
-def make(config: InputConfig, train: Iterable[str], other: Iterable[str], seed: int = 0) -> StaticVectors:
-    """The vectors that `config` asks for, of the tokens of the training examples and of all `other` ones.
+def make(config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[str], seed: int = 0) -> StaticVectors:
+    """The vectors that `config` asks for, of the tokens of the training sentences and of all `other` ones.
 
-    Without static vectors they have no numbers: (2, 0). Raises InputError where the file of vectors is damaged or has
-    none of the words.
+    How often a word comes (`min_count`) is counted over distinct sentences: examples repeat those of others. Without
+    static vectors they have no numbers: (2, 0). Raises InputError where the file of vectors is damaged or has none of
+    the words.
     """
     if not config.static:
         return StaticVectors((), torch.zeros(2, 0))
+    tokens = (token for sentence in dict.fromkeys(map(tuple, train)) for token in sentence)
     if config.vectors is None:
-        counts = Counter(spelled(train, config.lowercase))
+        counts = Counter(spelled(tokens, config.lowercase))
         return learned([word for word, count in counts.items() if count >= config.min_count], config.vectors_dim, seed)
-    wanted = None if config.all_vectors else {*spelled(train, config.lowercase), *spelled(other, config.lowercase)}
+    wanted = None if config.all_vectors else {*spelled(tokens, config.lowercase), *spelled(other, config.lowercase)}
     found = read(Path(config.vectors), wanted)
     return found if wanted is None else replace(found, file=Path(config.vectors))
 
