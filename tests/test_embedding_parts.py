@@ -125,6 +125,18 @@ def test_kept_files_that_are_cut_are_named(text, tmp_path, name, left):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_of_a_link_what_it_points_to_is_replaced(text, tmp_path, resume):
+    elsewhere, link = tmp_path / "elsewhere", tmp_path / "v.npz"
+    elsewhere.mkdir()
+    (elsewhere / "real.npz").write_bytes(b"old")
+    link.symlink_to(elsewhere / "real.npz")
+    written = embed_file(embedder(), text, link, overwrite=True, resume=resume)
+    assert link.is_symlink()
+    with read_vectors(elsewhere / "real.npz") as found:
+        assert len(found) == written.rows
+
+
 def test_without_resume_nothing_is_kept(text, tmp_path):
     def progress(done):
         raise BrokenError

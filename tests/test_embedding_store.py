@@ -113,8 +113,12 @@ def test_rows_can_be_looped_over_and_counted_from_the_end(tmp_path, suffix):
     with read_vectors(tmp_path / f"v{suffix}") as found:
         assert len(list(found)) == 3
         np.testing.assert_array_equal(found[-1], found[2])
-        with pytest.raises(IndexError):
-            found[3]
+        assert found.tokens(-1) == found.tokens(-3) == ["a", "b"]
+        for row in (3, -4):
+            with pytest.raises(IndexError):
+                found[row]
+            with pytest.raises(IndexError):
+                found.tokens(row)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -148,6 +148,8 @@ def test_native_unknown_key_is_named(tmp_path):
         ({"model": 3}, "model is 3; a table is expected"),
         ({"model": {"lstm": {"n_layers": 10**9}, "char_cnn": {}}}, r"lstm\.n_layers is 1000000000; at most \d+ are"),
         ({"model": {"lstm": {"cell_clip": 10**400}}}, r"model\.lstm\.cell_clip is larger than any"),
+        ({"model": {"lstm": {"dim": 10**18}, "char_cnn": {}}}, "no network has these sizes .*damaged, or no model"),
+        ({"model": {"lstm": {"projection_dim": 10**30}, "char_cnn": {}}}, "no network has these sizes"),
         ({"text": 5}, "text is 5; a table is expected"),
         ({"card": []}, r"card is \[\]; dict is expected"),
         ({"mixes": 3}, "mixes is 3; a list is expected"),
@@ -162,6 +164,21 @@ def test_native_damaged_configuration_is_said_in_one_line(tmp_path, changes, sai
     with pytest.raises(InputError, match=rf"config\.json: .*{said}") as caught:
         formats.load(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_native_configuration_that_is_nested_too_deeply_is_none(tmp_path):
+    folder = saved(tmp_path)
+    (folder / "config.json").write_text('{"a":' * 100_000)
+    assert not native.recognizes(folder)
+    with pytest.raises(InputError, match="not a known model"):
+        formats.load(folder)
+
+
+def test_native_card_that_is_no_table_of_options_is_left_out(tmp_path):
+    folder = saved(tmp_path)
+    change_config(folder, card={"options": "x"})
+    formats.allennlp.save(formats.load(folder), tmp_path / "published")
+    assert formats.load(tmp_path / "published").config == formats.load(folder).config
 
 
 def test_native_configuration_in_another_encoding_of_json_is_read(tmp_path):

@@ -185,6 +185,15 @@ def test_tensorflow_model_that_cannot_be_read_is_named_in_one_line(folder, damag
     assert "\n" not in str(caught.value)
 
 
+def test_tensorflow_vocabulary_is_found_beside_what_is_none(folder):
+    before = formats.load(folder / INDEX).vocabulary
+    (folder / "vocab_counts.txt").write_text("the\t5\n")
+    assert formats.load(folder / INDEX).vocabulary == before
+    (folder / "vocab.txt").write_text("a\n")
+    with pytest.raises(InputError, match=r"vocab\.txt: .* has no <S>.*, .*vocab_counts\.txt: the vocabulary has no"):
+        formats.load(folder / INDEX)
+
+
 def test_tensorflow_index_that_was_cut_is_not_taken_for_one(folder):
     cut(folder / INDEX, 1000)
     with pytest.raises(InputError, match=r"not a known model; .* seen: model\.ckpt-3\.index \(1,000 bytes\)"):

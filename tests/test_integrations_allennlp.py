@@ -335,6 +335,12 @@ def test_embedder_gives_all_layers_of_every_sentence(files, layers, state):
         np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
+def test_a_gpu_that_is_not_there_is_one_line(tmp_path):
+    """Said before the weights are read."""
+    with pytest.raises(InputError, match="device is 'cuda:99', which cannot be used"):
+        ElmoEmbedder(str(tmp_path / "no.json"), str(tmp_path / "no.hdf5"), cuda_device=99)
+
+
 def test_embedder_takes_a_sentence_or_any_number_of_them(files, layers):
     embedder = ElmoEmbedder(options_file=str(files[0]), weight_file=str(files[1]), cuda_device=-1)
     np.testing.assert_allclose(embedder.embed_sentence(SENTENCES[0]), layers[0], atol=1e-6)

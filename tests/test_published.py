@@ -112,6 +112,7 @@ def test_every_way_to_write_the_default_weights(address):
         f"https://s3.amazonaws.com/other/models/elmo/{ORIGINAL}_weights.hdf5",
         "hf://lysandre/elmo/weights.hdf5",
         "",
+        "http://[x",
     ],
 )
 def test_addresses_of_nothing_that_is_known(address):

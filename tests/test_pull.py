@@ -301,6 +301,8 @@ def test_verify_of_nothing(table, tmp_path):
         cache.verify("no/such/path")
     with pytest.raises(InputError, match="no files in it"):
         cache.verify(tmp_path)
+    with pytest.raises(InputError, match="one: none of its files is known here"):
+        cache.verify("one")
 
 
 # The command line

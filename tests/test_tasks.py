@@ -35,8 +35,7 @@ def network(name: str, examples: Sequence[Any], **inputs: Any) -> tuple[Task, Ta
     """A small network for these examples, random but always the same, in training mode."""
     task = tasks.find(name)
     settings = replace(INPUTS, **inputs)
-    tokens = [token for example in examples for sentence in task.sentences(example) for token in sentence]
-    words = vectors.make(settings, tokens, [])
+    words = vectors.make(settings, [sentence for example in examples for sentence in task.sentences(example)], [])
     torch.manual_seed(1)
     read = Inputs(settings, words.table, CONFIG)
     bilm = tiny_model().bilm()

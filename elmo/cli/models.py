@@ -89,7 +89,8 @@ def convert_verb(arguments: argparse.Namespace) -> None:
         formats.native.save(model, target, arguments.overwrite, arguments.dtype, arguments.softmax_dtype)
     else:
         formats.allennlp.save(model, target, arguments.overwrite)
-    parts = {"the softmax and the vocabulary": model.lm_head, "the learned mixes": model.mixes}
+    softmax = "the softmax" if model.config.n_tokens_vocab else "the softmax and the vocabulary"
+    parts = {softmax: model.lm_head, "the learned mixes": model.mixes, "the settings of the tokenizer": model.text}
     lost = " and ".join(part for part, there in parts.items() if there) if wanted == "allennlp" else ""
     print(f"{target}: written as {wanted}" + (f" (this format has no place for {lost})" if lost else ""))
 

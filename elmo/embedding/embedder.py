@@ -92,7 +92,7 @@ class Embedder:
         for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
             if value < 1:
                 raise InputError(f"{name} is {value}; at least 1 is expected")
-        self.device = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_cpu = self.device.type == "cpu"
         if precision == "int8" and not on_cpu:
             raise InputError(f"precision int8 is for the CPU, and the device is {self.device}; use bfloat16")
@@ -269,7 +269,8 @@ def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
     return chunk
 
 
-def _device(name: str | torch.device) -> torch.device:
+def usable_device(name: str | torch.device) -> torch.device:
+    """The device. Raises InputError where it cannot be used."""
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # as the backends of torch see fit

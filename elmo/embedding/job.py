@@ -63,7 +63,7 @@ def embed_file(
     Raises InputError (invalid UTF-8, no line at all) and OSError (no such file, the output exists, a full disk); then
     nothing is left behind but what `resume` keeps.
     """
-    output = Path(output)
+    output = Path(output).resolve() if resume else Path(output)  # of a link, what it points to is written, and in parts
     if index is not None and Path(index).absolute() == output.absolute():
         raise InputError(f"{output}: is named as the output and as --index; name another for one of them")
     named = isinstance(source, str | Path)

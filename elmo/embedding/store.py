@@ -260,7 +260,7 @@ class NpzVectors:
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row; the first call reads those of all rows."""
-        return json.loads(self._lines[row])
+        return json.loads(self._lines[range(self._rows)[row]])
 
     def close(self) -> None:
         self._arrays.close()

@@ -100,7 +100,9 @@ def save(model: Model, path: Path, overwrite: bool = False) -> None:
         raise ValueError("row 0 of token_encoder.embedding is not zero, and this format has no place for it")
     own = to_options(model.config)
     # A table of words that was made from characters comes with the options of the characters, and replaces them.
-    known = {key: value for key, value in model.card.get("options", {}).items() if key != "char_cnn" or key in own}
+    published = model.card.get("options")
+    published = published if isinstance(published, dict) else {}
+    known = {key: value for key, value in published.items() if key != "char_cnn" or key in own}
     options = merge(known, own)
     with whole(path, overwrite, (OPTIONS, WEIGHTS, VOCABULARY)) as folder:
         folder.mkdir()
@@ -266,11 +268,19 @@ def vocabulary_beside(files: list[Source], rows: int, table: str) -> Vocabulary 
     found.sort(key=lambda file: (file.name not in usual, file.name))
     if not found:
         return None
-    read = [(file, Vocabulary.parse(file.read(MOST_WORD_BYTES * (rows + 8)), file.label)) for file in found]
-    for _, vocabulary in read:
+    seen: list[str] = []
+    for file in found:
+        try:
+            vocabulary = Vocabulary.parse(file.read(MOST_WORD_BYTES * (rows + 8)), file.label)
+        except InputError as error:
+            if len(found) == 1:
+                raise
+            seen.append(str(error))
+            continue
         if len(vocabulary) == rows:
             return vocabulary
-    seen = ", ".join(f"{file.name} has {len(vocabulary):,} words" for file, vocabulary in read)
+        seen.append(f"{file.name} has {len(vocabulary):,} words")
     raise InputError(
-        f"{found[0].label}: {seen}; the table in {table} has {rows:,}; give the vocabulary that the model was made with"
+        f"{found[0].label}: {', '.join(seen)}; the table in {table} has {rows:,}; give the vocabulary that the model"
+        " was made with"
     )

@@ -114,6 +114,8 @@ def verify(reference: str | Path) -> list[Verified]:
     model = published.find_model(str(reference))
     if model is None:
         raise FileNotFoundError(f"{reference}: no such file or folder, nor a published model (elmo models lists them)")
+    if not model.files:
+        raise InputError(f"{model.name}: none of its files is known here; give the path of a file to compare")
     return [_verify(folder_of(model) / file.name, model) for file in model.files]
 
 

@@ -42,7 +42,7 @@ def recognizes(path: Path) -> bool:
     config = _folder(path) / CONFIG
     try:
         return json.loads(config.read_bytes())["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
@@ -196,7 +196,7 @@ def _read_lexicon(file: Path, config: WordCnnConfig) -> Lexicon:
         raise FileNotFoundError(f"{file}: no such file; the model needs the ids of its words and characters") from error
     except InputError as error:
         raise InputError(f"{file}: {error}; copy it again") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{file}: not the ids of words and characters ({error}); copy it again") from error
 
 
@@ -210,9 +210,9 @@ def _check(
     file, remedy = folder / WEIGHTS, f"the file does not belong to the {CONFIG} beside it"
     try:
         check_counts(config, len(bilm), remedy)
+        expected = weight_shapes(config)
     except ConfigError as error:
         raise ConfigError(f"{folder / CONFIG}: {error}") from error
-    expected = weight_shapes(config)
     check_shapes(file, bilm, expected, remedy)
     for name in bilm:
         if name not in expected:

@@ -90,7 +90,10 @@ def find_file(reference: str) -> tuple[PublishedModel, PublishedFile] | None:
     """The file that an address means, or a bare file name of AllenNLP (`elmo_...`): the first in the table."""
     if "/" not in reference:
         return next(((m, f) for m, f in _files() if f.name == reference and f.name.startswith("elmo_")), None)
-    wanted = normal_address(reference)
+    try:
+        wanted = normal_address(reference)
+    except ValueError:  # no address
+        return None
     return next(((m, f) for m, f in _files() if wanted in map(normal_address, (*f.urls, *f.known_as))), None)
 
 

@@ -110,9 +110,13 @@ class Description:
 
 
 def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """The shape of every weight of a biLM; nothing is allocated."""
-    with torch.device("meta"):
-        return {name: tuple(weight.shape) for name, weight in BiLM(config).state_dict().items()}
+    """The shape of every weight of a biLM; nothing is allocated. Raises ConfigError for sizes beyond any computer's."""
+    try:
+        with torch.device("meta"):
+            return {name: tuple(weight.shape) for name, weight in BiLM(config).state_dict().items()}
+    except (RuntimeError, TypeError, OverflowError) as error:  # torch's, of products that 64 bits cannot hold
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"no network has these sizes ({reason}); the file is damaged, or no model") from error
 
 
 def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:

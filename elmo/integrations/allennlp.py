@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from elmo import formats
-from elmo.embedding.embedder import Embedder
+from elmo.embedding.embedder import Embedder, usable_device
 from elmo.embedding.layers import selection
 from elmo.errors import InputError
 from elmo.formats import allennlp_state
@@ -232,10 +232,9 @@ class ElmoEmbedder:
         *,
         state: StatePolicy = "reset",
     ) -> None:
-        self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state)
         self.cuda_device = cuda_device
-        if cuda_device >= 0:
-            self.elmo_bilm.to(self._device)
+        device = self._device  # before the weights are read
+        self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state).to(device)
         self._embedder: Embedder | None = None
 
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
@@ -311,7 +310,7 @@ class ElmoEmbedder:
 
     @property
     def _device(self) -> torch.device:
-        return torch.device("cpu" if self.cuda_device < 0 else f"cuda:{self.cuda_device}")
+        return usable_device("cpu" if self.cuda_device < 0 else f"cuda:{self.cuda_device}")
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_embedder": None}  # weights that are packed for this processor are made anew

@@ -152,7 +152,7 @@ def _read(
     """One direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
     steps, rows = inputs.shape[:2]
     chunk = max(1, READ_AT_ONCE // max(1, rows))
-    forget = None if keep is None else [(~kept).nonzero().squeeze(1) for kept in keep.cpu()]
+    forget = None if keep is None else [(~kept).nonzero().squeeze(1).to(hidden.device) for kept in keep.cpu()]
     for start in range(0, steps, chunk):
         part = inputs[start : start + chunk, : rows if active is None else active[start]]
         product = packed.input(part.flatten(0, 1)).to(inputs.dtype)

@@ -1,0 +1,129 @@
+"""On a device that is not the CPU all is computed there and gives the same numbers, as on a GPU: see `other_device`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from other_device import DEVICE, Elsewhere, Lists, OtherDevice
+from small_corpus import write_corpus
+from small_tasks import write_small
+from test_tasks import PLACES, network
+from tiny import CONFIG, tiny_model
+from torch import nn
+
+from elmo.embedding.embedder import Embedder
+from elmo.pretraining.batches import LmReader, ReaderConfig
+from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
+from elmo.pretraining.perplexity import HeldOut, perplexities, tally
+from elmo.tasks import task as tasks
+from elmo.tasks.batches import BatchConfig
+from elmo.tasks.trained import predict, tokens_of
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
+
+CPU = torch.device("cpu")
+SENTENCES = [["word"] * (1 + number % 7) + [f"n{number}"] for number in range(120)] + [[]]
+"""More than are read side by side, so that rows of a batch begin anew."""
+
+
+@pytest.fixture(autouse=True)
+def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtherDevice]:
+    """There is another device during the test, and something is computed on it."""
+    known = torch.is_autocast_enabled
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind != DEVICE.type and known(kind))
+    with Lists(), OtherDevice() as mode:
+        yield mode
+    assert mode.operations
+
+
+def test_the_device_is_as_strict_as_a_gpu() -> None:
+    there = torch.zeros(3, 2, device=DEVICE)
+    assert isinstance(there, Elsewhere)
+    assert (there + 1).cpu().tolist() == [[1.0, 1.0]] * 3
+    for mixed in (
+        lambda: there + torch.ones(3, 2),
+        lambda: there.index_fill_(0, torch.tensor([1]), 5),
+        lambda: there.index_select(0, torch.tensor([1])),
+        lambda: torch.cat([there, torch.ones(3, 2)]),
+        lambda: torch.rand(2, device=DEVICE, generator=torch.Generator()),
+    ):
+        with pytest.raises(RuntimeError, match="meta"):
+            mixed()
+    with pytest.raises((RuntimeError, TypeError)):
+        there.numpy()
+
+
+@pytest.mark.parametrize("state", ["reset", "carry", "warm"])
+def test_vectors_are_the_same(state) -> None:
+    options = {"state": state, "warm_text": ["a b"]} if state == "warm" else {"state": state}
+    ours = Embedder(tiny_model().bilm(), device="cpu", **options).embed(SENTENCES)
+    found = Embedder(tiny_model().bilm(), device=DEVICE, **options).embed(SENTENCES)
+    for expected, vectors in zip(ours, found, strict=True):
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> tuple[Path, Vocabulary]:
+    path = write_corpus(tmp_path / "text.txt", documents=12)
+    words = dict.fromkeys(path.read_text(encoding="utf-8").split())
+    return path, Vocabulary(("<S>", "</S>", "<UNK>", *words))
+
+
+def language_model(device: torch.device, vocabulary: Vocabulary, negatives: int) -> LanguageModel:
+    torch.manual_seed(2)
+    objective = ObjectiveConfig(negatives=negatives, dropout=0.0, reset_probability=0.5)
+    return LanguageModel(CONFIG, len(vocabulary), objective).to(device)
+
+
+@pytest.mark.parametrize("negatives", [0, 8])
+def test_gradients_of_training_are_the_same(text, negatives) -> None:
+    """Of two windows, the second from the state that the first one left."""
+    path, vocabulary = text
+    found = []
+    for device in (CPU, DEVICE):
+        model = language_model(device, vocabulary, negatives)
+        reader = LmReader([path], vocabulary, TextConfig(tokens="whitespace", sentences="line"), ReaderConfig(4, 5))
+        state = model.bilm.initial_state(4)
+        for _ in range(2):
+            batch = next(reader).to(device)
+            loss, state = model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, state)
+            loss.backward()
+            state = type(state)(*(part.detach() for part in state))
+        gradients = {name: weight.grad for name, weight in model.named_parameters()}
+        found.append({name: g.cpu() for name, g in gradients.items()} | {"loss": loss.detach().cpu()})
+    for name in found[0]:
+        torch.testing.assert_close(found[0][name], found[1][name], atol=1e-6, rtol=1e-4)
+
+
+def test_perplexity_is_the_same(text) -> None:
+    path, vocabulary = text
+    found = []
+    for device in (CPU, DEVICE):
+        model = language_model(device, vocabulary, 0).eval()
+        held_out = HeldOut([path], TextConfig(tokens="whitespace", sentences="line"), vocabulary)
+        found.append(perplexities(tally(model.bilm, model.lm_head, held_out)))
+    for policy in found[0]:
+        assert found[0][policy].log_probability == pytest.approx(found[1][policy].log_probability, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", tasks.available())
+@pytest.mark.parametrize("place", PLACES)
+def test_tasks_are_the_same(name: str, place: str, tmp_path: Path) -> None:
+    examples = tasks.find(name).read(write_small(tmp_path, name))
+    found, predictions = [], []
+    for device in (CPU, DEVICE):
+        task, model, collate = network(name, examples, elmo=place)
+        module = cast(nn.Module, model).to(device)
+        torch.manual_seed(3)
+        loss = model.loss(tokens_of(task, collate, examples, device), examples) + model.inputs.penalty()
+        loss.backward()
+        found.append({n: p.grad.cpu() for n, p in module.named_parameters() if p.grad is not None})
+        found[-1]["loss"] = loss.detach().cpu()
+        predictions.append(predict(task, module.eval(), collate, examples, BatchConfig(), device))
+    assert found[0].keys() == found[1].keys()
+    for part in found[0]:
+        torch.testing.assert_close(found[0][part], found[1][part], atol=1e-5, rtol=1e-4)
+    assert task.score(examples, predictions[0]) == task.score(examples, predictions[1])
