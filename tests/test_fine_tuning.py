@@ -75,6 +75,22 @@ def test_words_of_a_run_that_goes_on_with_the_same_text_add_up(base, tmp_path):
     assert card["words_read"] == card["init_from"]["words_read"] + 600
 
 
+def test_another_text_of_the_same_name_is_not_gone_on_with(base, tmp_path):
+    """Nor is it when the model in between had read another one."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    shutil.copy(base / "other.txt", mine / "train.txt")  # as `corpus/*.txt` and `mine/*.txt` are named alike
+    begun = base / "run"
+    for name in ("tuned", "again"):
+        output = tmp_path / name
+        done = run("train", *SHORT, "--train", mine / "train.txt", "--init-from", begun, "--output", output)
+        assert done.returncode == 0, done.stderr
+        card = formats.load(output).card
+        assert card["init_from"]["continues"] is False
+        assert card["words_read"] == 400
+        begun = output
+
+
 @pytest.mark.parametrize("choice", ["replace", "extend"])
 def test_rows_of_the_softmax_go_with_their_words(base, tmp_path, choice):
     output = fine_tuned(base, tmp_path / "run", "--vocab", choice, "optim.lr=0.0", "optim.weight_decay=0.0")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from elmo.formats import whole as whole_module
 from elmo.formats.whole import whole
 
 
@@ -46,3 +47,19 @@ def test_old_folder_comes_back_when_the_new_one_cannot_be_moved(tmp_path: Path, 
         write(tmp_path / "out", "new")
     assert (tmp_path / "out" / "file").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("step", ["_sync", "_move"])
+def test_what_is_finished_is_there_until_it_is_in_its_place(tmp_path: Path, monkeypatch, step: str) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "file").write_text("new")
+    (tmp_path / "made.old").mkdir()  # of the user
+    with monkeypatch.context() as patch:
+        patch.setattr(whole_module, step, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            whole_module.put_whole(tmp_path / "made", tmp_path / "out")
+    assert (tmp_path / "made" / "file").read_text() == "new"
+    whole_module.put_whole(tmp_path / "made", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made.old", "out"]
+    assert (tmp_path / "out" / "file").read_text() == "new"

@@ -3,6 +3,8 @@
 import json
 import math
 import shutil
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from itertools import islice
@@ -17,10 +19,12 @@ from small_run import TINY, losses, metrics, texts
 
 from elmo import config as configs
 from elmo.cli.arguments import RECIPES
+from elmo.errors import InputError
 from elmo.formats import native
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
+from elmo.pretraining import train
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, top_layer
 from elmo.pretraining.train import TrainConfig, make_plan, piece_characters
@@ -247,6 +251,10 @@ SENSELESS = {
     "epochs=nan": "above 0",
     "epochs=inf": "above 0",
     "epochs=-1": "above 0",
+    "epochs=1e308": "at most 1,000,000",
+    "objective.loss_scale=-1": "above 0",
+    "objective.loss_scale=nan": "above 0",
+    "vocab_size=3": "vocab_size is 3; at least 4",
     "max_words=0": "at least 1",
     "evaluate_words=0": "at least 1",
     "seed=99999999999999": "below 2**32",
@@ -264,7 +272,34 @@ def test_settings_that_mean_nothing_are_refused_before_anything_is_written(tmp_p
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
     assert SENSELESS[setting] in done.stderr
-    assert not (tmp_path / "run" / "train.json").exists()
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_the_extra_the_remedy_is_said(tmp_path, folder):
+    arguments = ["train", *map(str, texts(folder)), *TINY, "--output", str(tmp_path / "run")]
+    without = f"import sys; sys.modules['lightning_fabric'] = None; from elmo.cli import main; main({arguments!r})"
+    done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "pip install 'elmo-torch[train]'" in done.stderr
+
+
+def test_what_a_second_process_counts_does_not_replace_what_the_first_one_has(tmp_path, trained):
+    """It was begun while the folder was still empty, and is refused before it writes anything."""
+    config = train.read_record(trained / "train.json")
+    config = replace(config, output=str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    with locked(tmp_path / "run"), pytest.raises(InputError, match="another process trains here"):
+        train.main(config, quiet=True)
+    assert not list((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"fingerprint": "x", "counts": {"words": 1}}', '{"finger'])
+def test_a_record_of_words_that_is_damaged_is_named(tmp_path, trained, text):
+    copy = shutil.copytree(trained, tmp_path / "run")
+    (copy / "corpus.json").write_text(text, encoding="utf-8")
+    done = run("train", "--resume", "--output", copy, "--quiet")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "corpus.json: damaged" in done.stderr
 
 
 def test_a_pattern_without_quotes_is_no_recipe(tmp_path, folder):

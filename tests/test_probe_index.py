@@ -177,18 +177,18 @@ def test_limit_ends_with_a_whole_sentence(tmp_path: Path) -> None:
     assert Index(tmp_path / "i").record == record
 
 
-@pytest.mark.parametrize("during", ["record", "tables", "training"])
+@pytest.mark.parametrize("during", ["record", "tables", "training", "moving"])
 def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
     """It ends before a chunk is in the record, between the two tables, or when all is written, graphs and all."""
     monkeypatch.setattr(index, "CHUNK_TOKENS", 100)
     sentences, output = text(60), tmp_path / "index"
-    breaking = {"record": "_write", "tables": "_rows", "training": "_train"}[during]
+    breaking = {"record": "_write", "tables": "_rows", "training": "_train", "moving": "put_whole"}[during]
     working = getattr(index, breaking)
     calls = []
 
     def broken(*arguments: Any) -> Any:
         calls.append(1)
-        if len(calls) == (1 if during == "training" else 3):
+        if len(calls) == (1 if during in ("training", "moving") else 3):
             if during == "tables":
                 return working(*arguments)[0], "no table"
             if during == "training":
@@ -207,7 +207,7 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
         index.build(Planted(), sentences, output, replace(RECORD, dtype="float32"), resume=True)
     embedder = Planted()
     record = index.build(embedder, sentences, output, RECORD, resume=True)
-    assert embedder.sentences == {"record": 50, "tables": 40, "training": 0}[during]
+    assert embedder.sentences == {"record": 50, "tables": 40, "training": 0, "moving": 0}[during]
     assert (record.sentences, record.tokens) == (60, 600)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
     query = query_of(sentences[3], 4)

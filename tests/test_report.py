@@ -511,6 +511,22 @@ def claimed(*paths: Path) -> list[tuple[str, ...]]:
     return list(section.blocks[0].rows)
 
 
+def test_runs_that_are_given_by_themselves_are_named_by_their_folder(tmp_path: Path) -> None:
+    plant_comparisons(tmp_path / "table")
+    (tmp_path / "table" / "table.json").unlink(missing_ok=True)
+    arms = [tmp_path / "table" / row / arm for row in ("ner-wnut17", "snli") for arm in ("none", "input")]
+    found = collect(arms).comparisons
+    assert [each.title for each in found] == ["ner-wnut17", "snli"]
+
+
+def test_folders_that_overlap_are_read_once(tmp_path: Path) -> None:
+    plant_everything(tmp_path / "all")
+    once = collect([tmp_path / "all"])
+    twice = collect([tmp_path / "all" / "ablate", tmp_path / "all"])
+    assert len(once.comparisons) == len(twice.comparisons)
+    assert len(once.probes) == len(twice.probes)
+
+
 def test_claims_that_do_not_hold(tmp_path: Path) -> None:
     rows = [LayerRow("1", 62.0, {}), LayerRow("2", 61.0, {}), LayerRow("mfs", 65.0, {})]
     record.write(tmp_path / "wsd", "wsd", "1", NoConfig(), rows, None, 1.0)

@@ -63,6 +63,12 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
         _remove(temporary)
 
 
+def put_whole(finished: Path, path: Path) -> None:
+    """Moves a finished file or folder to its place, in place of what was there; until then it stays where it is."""
+    _sync(finished)
+    _move(finished, path.resolve())
+
+
 def _sync(path: Path) -> None:
     """Onto the disk, before it gets its name: else a power cut could leave an empty file of that name."""
     for part in _files(path):
@@ -75,7 +81,7 @@ def _move(source: Path, target: Path) -> None:
         source.replace(target)
         return
     # A folder cannot replace another that holds files: the old one steps aside until the new one is in place.
-    old = source.with_suffix(".old")
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
     target.replace(old)
     try:
         source.replace(target)

@@ -50,17 +50,23 @@ def names_of(patterns: Sequence[str]) -> list[str]:
     return [Path(pattern).name for pattern in patterns]
 
 
-def origin_of(found: Description, path: str, init_vocab: InitVocab, train: Sequence[str]) -> dict[str, Any]:
-    """What the card of a run's models says of the model that it began from.
+def origin_of(
+    found: Description, path: str, init_vocab: InitVocab, train: Sequence[str], fingerprint: str
+) -> dict[str, Any]:
+    """What the card of a run's models says of the model that it began from; `fingerprint` is that of the run's files.
 
-    `continues`: that one had read files of the same names, so that this run goes on with its pretraining.
+    `continues`: that one had read the same files and nothing else, so that this run goes on with its pretraining.
     """
-    words, theirs = found.card.get("words_read"), found.card.get("train")
+    card = found.card
+    words, before = card.get("words_read"), card.get("init_from")
+    read = card.get("fingerprint")  # not in cards of before 2026-11-23
+    is_same = read == fingerprint if read is not None else card.get("train") == names_of(train)
+    is_first = before is None or (isinstance(before, dict) and before.get("continues") is True)
     return {
         "model": Path(path).name,
         "vocab": init_vocab,
         "words_read": words,
-        "continues": words is not None and theirs == names_of(train),
+        "continues": words is not None and is_same and is_first,
     }
 
 

@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
-from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
+from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary, count_vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.disk import locked, write_whole
 from elmo.training.distributed import Fabric, launch, processes
@@ -87,6 +87,7 @@ class TrainConfig:
     """Prepare batches in another process."""
 
 
+MOST_EPOCHS = 1_000_000
 PIECES = 8
 """Of a small corpus that every stream is given in an epoch, where its lines are short enough."""
 MAY_CHANGE = {
@@ -138,6 +139,23 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     _check_heldout(heldout_paths)
     _check_source(config, begun=(folder / "corpus.json").exists())
     fabric = launch(config.accelerator, devices, nodes, config.precision)
+    with nullcontext() if dry_run else _alone(fabric, config, resume):
+        return _train(fabric, config, paths, heldout_paths, resume, dry_run, quiet)
+
+
+def _train(
+    fabric: Fabric,
+    config: TrainConfig,
+    paths: list[Path],
+    heldout_paths: list[Path],
+    resume: bool,
+    dry_run: bool,
+    quiet: bool,
+) -> dict[str, Any]:
+    """What `main` does when nothing is to be refused any more but what the text itself may show."""
+    folder = Path(config.output)
+    checkpoint = newest_checkpoint(folder / "checkpoints")
+    fingerprint = corpus.fingerprint(paths)
     vocabulary, counts, origin = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
     characters = config.model.ids_per_token
@@ -168,30 +186,50 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
         if fabric.is_global_zero:
-            export(language_model, vocabulary, config, folder, step * plan.words_a_step, measured, origin)
+            export(language_model, vocabulary, config, folder, step * plan.words_a_step, measured, origin, fingerprint)
         return {
             f"{policy}_{name}": perplexity.summary()[name]
             for policy, perplexity in measured.items()
             for name in ("forward", "backward", "mean")
         }
 
-    with _alone(fabric, folder):
-        if fabric.is_global_zero:
-            _write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
-        fit(
-            fabric, model, optimizer, batches, _loss, evaluate, state, folder,
-            config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
-        )  # fmt: skip
+    if fabric.is_global_zero:
+        _write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
+    fit(
+        fabric, model, optimizer, batches, _loss, evaluate, state, folder,
+        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
+    )  # fmt: skip
     return {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
 
 
 @contextmanager
-def _alone(fabric: Fabric, folder: Path) -> Iterator[None]:
-    """Raises InputError, in all processes of this run, where another one is at work in the folder."""
-    with locked(folder) if fabric.is_global_zero else nullcontext(True) as mine:
-        if not fabric.broadcast(mine):
-            raise InputError(f"{folder}: another process trains here; wait for its end, or name another --output")
-        yield
+def _alone(fabric: Fabric, config: TrainConfig, resume: bool) -> Iterator[None]:
+    """The block has the folder of the run, which is made, for itself.
+
+    Raises InputError, in all processes of this run, where another one is at work in it, or has been since the folder
+    was looked at.
+    """
+    folder = Path(config.output)
+    problem: InputError | OSError | None = None
+    with ExitStack() as stack:
+        if fabric.is_global_zero:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                if not stack.enter_context(locked(folder)):
+                    raise InputError(
+                        f"{folder}: another process trains here; wait for its end, or name another --output"
+                    )
+                _check_output(config, newest_checkpoint(folder / "checkpoints"), resume)
+            except (InputError, OSError) as error:
+                problem = error
+        problem = fabric.broadcast(problem)
+        if problem is not None:
+            raise problem
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # of a run that was refused after all nothing is left
+                folder.rmdir()
 
 
 def make_plan(config: TrainConfig, counts: Counts) -> Plan:
@@ -210,6 +248,7 @@ def export(
     words: int,
     measured: dict[Policy, Perplexity],
     origin: dict[str, Any] | None,
+    fingerprint: str,
 ) -> None:
     """Writes `folder/model`, with a card that says how it was made; `origin` as `initial.origin_of` has it.
 
@@ -220,6 +259,7 @@ def export(
         "date": datetime.now(UTC).date().isoformat(),
         "words_read": words + (origin["words_read"] if origin is not None and origin["continues"] else 0),
         "train": names_of(config.train),
+        "fingerprint": fingerprint,
         "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},
         "heldout": names_of(config.heldout),
         "perplexity": {policy: perplexity.summary() for policy, perplexity in measured.items()},
@@ -266,13 +306,16 @@ def _check_numbers(config: TrainConfig) -> None:
         raise InputError("model.n_tokens_vocab is given; pretraining reads characters: give model.char_cnn instead")
     given = [name for name in ("max_words", "evaluate_words") if getattr(config, name) is not None]
     configs.check_range(config, ("streams", "window", "devices", "nodes", *given), 1)
+    configs.check_range(config, ("vocab_size",), 1 + len(SPECIAL))
     configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
     configs.check_range(config, ("seed",), 0)
     configs.check_range(objective, ("negatives",), 0, where="objective.")
     configs.check_range(optim, ("clip_norm", "lr", "weight_decay", "initial_accumulator"), 0, where="optim.")
     configs.check_range(loop, ("checkpoint_minutes",), 0, where="loop.")
-    if not 0 < config.epochs < math.inf:
-        raise InputError(f"epochs is {config.epochs}; a number above 0 is expected")
+    if not 0 < config.epochs <= MOST_EPOCHS:
+        raise InputError(f"epochs is {config.epochs}; a number above 0 and at most {MOST_EPOCHS:,} is expected")
+    if not 0 < objective.loss_scale < math.inf:
+        raise InputError(f"objective.loss_scale is {objective.loss_scale}; a number above 0 is expected")
     if config.seed >= 2**32:
         raise InputError(f"seed is {config.seed}; a number below 2**32 is expected")
     for beta in optim.betas:
@@ -374,16 +417,18 @@ def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) ->
     if record.exists():
         try:
             stored = json.loads(record.read_text(encoding="utf-8"))
-        except ValueError as error:
+            known, counts = stored["fingerprint"], Counts(**stored["counts"])
+        except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
         origin = stored.get("init_from")  # not in records of before 2026-11-22
-        if stored["fingerprint"] != fingerprint:
+        if known != fingerprint:
             raise InputError(f"{record}: the training files are not those that were counted; name another --output")
-        vocabulary, counts = Vocabulary.load(words), Counts(**stored["counts"])
+        vocabulary = Vocabulary.load(words)
     else:
         vocabulary, counts = _count_corpus(paths, config, quiet)
     if origin is None and config.init_from is not None:
-        origin = origin_of(describe_model(config.init_from), config.init_from, config.init_vocab, config.train)
+        source = describe_model(config.init_from)
+        origin = origin_of(source, config.init_from, config.init_vocab, config.train, fingerprint)
     if keep:
         folder.mkdir(parents=True, exist_ok=True)
         # In this order: a folder with a vocabulary and no configuration could not be gone on with.

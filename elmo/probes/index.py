@@ -23,7 +23,7 @@ from jaxtyping import Float
 from elmo import config as configs
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.formats.whole import check_output, whole
+from elmo.formats.whole import check_output, put_whole
 from elmo.probes.neighbors import Neighbor, unit
 from elmo.text.batching import in_parts
 from elmo.text.tokenizer import TextConfig
@@ -105,6 +105,7 @@ def build(
     """
     lancedb = _lancedb()
     check_output(output, overwrite, FILES)
+    output = output.resolve()  # of a link, what it points to is replaced
     part = output.with_name(output.name + PART)
     record = _begun(part, record, resume, overwrite)
     left = islice(_limited(map(tuple, sentences), record.limit), record.sentences, None)
@@ -126,8 +127,7 @@ def build(
         raise InputError(f"{', '.join(record.texts)}: no sentence in it; give a text")
     with _writing(part):
         _train(tables, record)
-    with whole(output, overwrite, FILES) as temporary:
-        part.replace(temporary)
+    put_whole(part, output)
     return record
 
 

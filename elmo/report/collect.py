@@ -174,6 +174,7 @@ def collect(paths: Sequence[Path]) -> Results:
         for folder, inside, files in os.walk(root):
             inside[:] = sorted(each for each in inside if each not in SKIPPED and not each.startswith("."))
             if folder in seen:
+                inside.clear()  # it was walked wholly
                 continue
             seen.add(folder)
             below = "/".join((name, *Path(folder).relative_to(root).parts))
@@ -302,7 +303,7 @@ def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
         if len(group) == 1:
             results.runs.extend(group)
             continue
-        name = group[0].name.rpartition("/")[0]
+        name = group[0].name.rpartition("/")[0] or parent.name
         rows = _table(parent)
         title = next(iter(rows.values())).get("title", "") if rows else ""
         order = list(rows)

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from elmo.errors import InputError
 from elmo.training.disk import write
+from elmo.training.distributed import Fabric
 
 KEPT = 2
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import torch
-from lightning_fabric import Fabric
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from elmo.config import check_range
 from elmo.training.checkpoint import Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.disk import write_whole
+from elmo.training.distributed import Fabric
 from elmo.training.loop import TrainingError, seed_step
 from elmo.training.monitor import Monitor
 

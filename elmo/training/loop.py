@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from elmo.training.checkpoint import START, Progress, save_checkpoint
+from elmo.training.distributed import Fabric
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, learning_rate
 
