@@ -59,7 +59,7 @@ def origin_of(
     """
     card = found.card
     words, before = card.get("words_read"), card.get("init_from")
-    read = card.get("fingerprint")  # not in cards of before 2026-11-23
+    read = card.get("fingerprint")  # older cards have none
     is_same = read == fingerprint if read is not None else card.get("train") == names_of(train)
     is_first = before is None or (isinstance(before, dict) and before.get("continues") is True)
     return {
