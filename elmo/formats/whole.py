@@ -50,8 +50,7 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
     _remove(temporary)  # of a killed process that had the same number
     try:
         yield temporary
-        _sync(temporary)
-        _move(temporary, path)
+        put_whole(temporary, path)
     except OSError as error:
         is_of_another = error.filename is not None and not str(error.filename).startswith(str(temporary))
         if error.errno not in DISK_FULL or is_of_another:

@@ -233,8 +233,8 @@ class ElmoEmbedder:
         state: StatePolicy = "reset",
     ) -> None:
         self.cuda_device = cuda_device
-        device = self._device  # before the weights are read
-        self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state).to(device)
+        usable_device(self._device)  # or it is refused, before the weights are read
+        self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state).to(self._device)
         self._embedder: Embedder | None = None
 
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
@@ -310,7 +310,7 @@ class ElmoEmbedder:
 
     @property
     def _device(self) -> torch.device:
-        return usable_device("cpu" if self.cuda_device < 0 else f"cuda:{self.cuda_device}")
+        return torch.device("cpu" if self.cuda_device < 0 else f"cuda:{self.cuda_device}")
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_embedder": None}  # weights that are packed for this processor are made anew

@@ -88,6 +88,7 @@ class TrainConfig:
 
 
 MOST_EPOCHS = 1_000_000
+"""More is a slip, and numbers that are nearly infinite have no number of steps."""
 PIECES = 8
 """Of a small corpus that every stream is given in an epoch, where its lines are short enough."""
 MAY_CHANGE = {
@@ -134,8 +135,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     _check_numbers(config)
     folder = Path(config.output)
     paths, heldout_paths = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
-    checkpoint = newest_checkpoint(folder / "checkpoints")
-    _check_output(config, checkpoint, resume or dry_run)
+    _check_output(config, resume or dry_run)
     _check_heldout(heldout_paths)
     _check_source(config, begun=(folder / "corpus.json").exists())
     fabric = launch(config.accelerator, devices, nodes, config.precision)
@@ -156,7 +156,7 @@ def _train(
     folder = Path(config.output)
     checkpoint = newest_checkpoint(folder / "checkpoints")
     fingerprint = corpus.fingerprint(paths)
-    vocabulary, counts, origin = _count(fabric, paths, config, keep=not dry_run, quiet=quiet)
+    vocabulary, counts, origin = _count(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
     characters = config.model.ids_per_token
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
@@ -219,7 +219,7 @@ def _alone(fabric: Fabric, config: TrainConfig, resume: bool) -> Iterator[None]:
                     raise InputError(
                         f"{folder}: another process trains here; wait for its end, or name another --output"
                     )
-                _check_output(config, newest_checkpoint(folder / "checkpoints"), resume)
+                _check_output(config, resume)
             except (InputError, OSError) as error:
                 problem = error
         problem = fabric.broadcast(problem)
@@ -348,7 +348,7 @@ def _check_source(config: TrainConfig, begun: bool) -> None:
         check_source(config.init_from, config.init_vocab, config.model, config.vocab)
 
 
-def _check_output(config: TrainConfig, checkpoint: Path | None, may_exist: bool) -> None:
+def _check_output(config: TrainConfig, may_exist: bool) -> None:
     """Refuses to overwrite a run, and to resume one under settings that would make it another."""
     folder = Path(config.output)
     record = folder / "train.json"
@@ -359,6 +359,7 @@ def _check_output(config: TrainConfig, checkpoint: Path | None, may_exist: bool)
             raise InputError(f"{folder}: the folder exists and holds no run; name another --output, or empty it")
         return
     if not may_exist:
+        checkpoint = newest_checkpoint(folder / "checkpoints")
         at = f"at {checkpoint.name}" if checkpoint else "without a checkpoint"
         raise InputError(
             f"{config.output}: holds a run ({at}); add --resume to go on with it, or name another --output"
@@ -391,7 +392,9 @@ def _fixed(config: TrainConfig) -> dict[str, Any]:
     return whole | {"optim.name": config.optim.name, "loop.accumulate": config.loop.accumulate}
 
 
-def _count(fabric: Fabric, paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) -> Counted:
+def _count(
+    fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool
+) -> Counted:
     """The vocabulary, the corpus's counts and what the run began from: as the folder has them, else as found by one.
 
     An error of the first process is raised by all: the others would wait for it.
@@ -399,7 +402,7 @@ def _count(fabric: Fabric, paths: list[Path], config: TrainConfig, keep: bool, q
     counted: Counted | InputError | OSError | None = None
     if fabric.is_global_zero:
         try:
-            counted = _counted(paths, config, keep, quiet)
+            counted = _counted(paths, fingerprint, config, keep, quiet)
         except (InputError, OSError) as error:
             counted = error
     counted = fabric.broadcast(counted)
@@ -408,11 +411,10 @@ def _count(fabric: Fabric, paths: list[Path], config: TrainConfig, keep: bool, q
     return counted  # type: ignore[return-value]
 
 
-def _counted(paths: list[Path], config: TrainConfig, keep: bool, quiet: bool) -> Counted:
+def _counted(paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool) -> Counted:
     """What `_count` says, by one process; writes the record of the run if it is to be kept."""
     folder = Path(config.output)
     record, words = folder / "corpus.json", folder / "vocab.txt"
-    fingerprint = corpus.fingerprint(paths)
     origin = None
     if record.exists():
         try:

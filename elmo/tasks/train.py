@@ -113,7 +113,7 @@ def main(
     model_config = configs.from_dict(task.Config, config.model, "model.")
     config = dataclasses.replace(config, model=configs.to_dict(model_config))
     check_output(config, resume)
-    config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(folder), *config.seeds])))
+    config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(config), *config.seeds])))
     left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
     if left:
         fabric = launch(config.accelerator, 1, 1, "32-true")
@@ -125,10 +125,11 @@ def main(
     return report
 
 
-def _done(folder: Path) -> list[int]:
+def _done(config: TaskConfig) -> list[int]:
     """The seeds of an earlier run in this folder that are done: what is added to them is one run with them."""
-    seeds = read_config(folder / CONFIG).seeds if (folder / CONFIG).is_file() else ()
-    return [seed for seed in seeds if (folder / f"seed-{seed}" / RESULT).is_file()]
+    record = Path(config.output) / CONFIG
+    seeds = read_config(record).seeds if record.is_file() else ()
+    return [seed for seed in seeds if (seed_folder(config, seed) / RESULT).is_file()]
 
 
 def seed_folder(config: TaskConfig, seed: int) -> Path:
