@@ -172,7 +172,8 @@ def plant_probe(
 
 def plant_senses(
     folder: Path, words: int | None, layers: dict[str, float], chosen: str = "", instances: int = 7253,
-    tests: Sequence[str] = ("x/one.xml", "x/two.xml"), limit: int | None = None, **card: Any,
+    tests: Sequence[str] = ("x/one.xml", "x/two.xml"), limit: int | None = None, state: str | None = None,
+    **card: Any,
 ) -> None:  # fmt: skip
     """As `elmo probe wsd` leaves it, beside 65 of the most frequent sense; `card` is more of the model's."""
     rows = [
@@ -180,6 +181,7 @@ def plant_senses(
         for name, score in (layers | {"mfs": 65.0}).items()
     ]
     config = {"train": "x/train.xml", "tests": list(tests), "model": folder.name, "limit": limit, "data": str(folder)}
+    config |= {} if state is None else {"state": state}
     known = {} if words is None else {"words_read": words}
     plant_probe(folder, "wsd", rows, config, {"model": folder.name, "sha256": folder.name} | known | card)
 

@@ -295,6 +295,9 @@ def test_senses(models, tmp_path):
     kept = (tmp_path / "out" / "rows.jsonl").read_text(encoding="utf-8")
     assert [json.loads(line) for line in kept.splitlines()] == rows
     refused(run(*asked), tmp_path / "out", "--overwrite")
+    twice = run(*asked[:-2], "--state", "echo", "--output", tmp_path / "echo")
+    assert twice.returncode == 0, twice.stderr
+    assert json.loads((tmp_path / "echo" / "probe.json").read_text())["config"]["state"] == "echo"
     data.write_text(head + "oak\ttree\tan oak grows\n", encoding="utf-8")
     refused(run("probe", "senses", "--data", data, "--model", models / "native"), data, "2")
     refused(run("probe", "senses", "--data", tmp_path / "none", "--model", models / "native"), tmp_path / "none")

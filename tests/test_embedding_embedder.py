@@ -13,6 +13,7 @@ from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.text.batching import to_batch
+from elmo.text.characters import BOS, EOS
 
 CONFIG = BiLMConfig(
     LstmConfig(dim=12, projection_dim=8, n_layers=2),
@@ -153,6 +154,23 @@ def test_warm_is_the_state_after_the_neutral_text_for_every_sentence(bilm):
     np.testing.assert_array_equal(vectors[1][0], embedder.embed([["on", "the", "mat"]])[0][0])  # layer 0 has no state
 
 
+@given(sentences=SENTENCES, batch_tokens=st.sampled_from([1, 20, 60, 4096]))
+def test_echo_is_the_sentence_read_on_after_itself(bilm, sentences, batch_tokens):
+    """Each direction by the model itself, over one sentence in which the given one stands twice."""
+    vectors = Embedder(bilm, state="echo", batch_tokens=batch_tokens).embed(sentences)
+    for sentence, found in zip(sentences, vectors, strict=True):
+        forward = alone(bilm, [*sentence, BOS, *sentence])[:, len(sentence) + 1 :, : bilm.config.lstm.projection_dim]
+        backward = alone(bilm, [*sentence, EOS, *sentence])[:, : len(sentence), bilm.config.lstm.projection_dim :]
+        np.testing.assert_allclose(found, np.concatenate([forward, backward], axis=2), rtol=0, atol=1e-5)
+
+
+def test_with_echo_either_direction_knows_the_whole_sentence(bilm):
+    embedder = Embedder(bilm, state="echo")
+    one, other = embedder.embed([["the", "cat", "sat"], ["the", "cat", "ran"]], "top")
+    halves = np.abs(one - other)[0].reshape(2, -1).max(axis=1)  # of the first token, forward and backward
+    assert (halves > 1e-6).all()
+
+
 def test_bfloat16_is_near(bilm):
     sentences = [["the", "cat", "sat"], ["a", "dog"]]
     full, low = Embedder(bilm).embed(sentences), Embedder(bilm, precision="bfloat16").embed(sentences)
@@ -173,7 +191,7 @@ def test_bfloat16_is_near(bilm):
     ],
 )
 def test_a_string_for_a_list_is_refused(bilm, sentences, message):
-    for state in ("reset", "carry", "warm"):
+    for state in ("reset", "echo", "carry", "warm"):
         embedder = Embedder(bilm, state=state)
         with pytest.raises(InputError, match=message):
             embedder.embed(sentences)

@@ -60,7 +60,7 @@ def test_parts_of_any_size_give_the_vectors_and_the_state_of_the_whole(bilm, len
         torch.testing.assert_close(state, given_state)  # the caller's own is left as it was
 
 
-@pytest.mark.parametrize("policy", ["reset", "carry", "warm"])
+@pytest.mark.parametrize("policy", ["reset", "echo", "carry", "warm"])
 @pytest.mark.parametrize("layers", ["all", "average", "top", 1, [0.1, 0.2, -0.3, 0.4]])
 def test_policies_and_layers_do_not_depend_on_the_parts(bilm, policy, layers):
     sentences = text([300, 0, 3, 71, 1, 150, 12])

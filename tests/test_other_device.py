@@ -56,7 +56,7 @@ def test_the_device_is_as_strict_as_a_gpu() -> None:
         there.numpy()
 
 
-@pytest.mark.parametrize("state", ["reset", "carry", "warm"])
+@pytest.mark.parametrize("state", ["reset", "echo", "carry", "warm"])
 def test_vectors_are_the_same(state) -> None:
     options = {"state": state, "warm_text": ["a b"]} if state == "warm" else {"state": state}
     ours = Embedder(tiny_model().bilm(), device="cpu", **options).embed(SENTENCES)

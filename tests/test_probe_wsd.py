@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from elmo.probes import wsd
 from elmo.probes import wsd_readers as readers
 from elmo.probes.wsd_means import CHECKPOINT, Senses, sums
 from elmo.probes.wsd_readers import Instance, Labelled, Sentence
+from elmo.probes.wsd_vectors import chunks, instance_vectors
 
 WEIGHTS = np.array([0.5, 0.5])
 
@@ -34,6 +36,7 @@ class Streamed(Written):
     """Vectors from a function; three sentences are read ahead."""
 
     n_layers, dim = 2, 2
+    state = "reset"
     words: Any = SimpleNamespace(clear=lambda: None)
 
     def chunks(self, sentences: Iterator[Any]) -> Iterator[list[Any]]:
@@ -163,6 +166,32 @@ def test_agrees_with_brute_force() -> None:
     assert len(set(twin)) > 1
 
 
+def test_with_carry_every_text_is_read_on_from_nothing_remembered() -> None:
+    rng = np.random.default_rng(3)
+    texts = [
+        [replace(each, sentence=replace(each.sentence, text=number)) for each in draw_corpus(rng, count)]
+        for number, count in enumerate((3, 1, 6, 2, 5), 1)
+    ]
+    corpus = [each for text in texts for each in text]
+    alone = Embedder(tiny_model().bilm(), state="carry", batch_size=1)
+    expected = {
+        id(instance): array[:, instance.begin : instance.end].mean(axis=1)
+        for text in texts
+        for each, array in zip(text, alone.embed([each.sentence.tokens for each in text]), strict=True)
+        for instance in each.sentence.instances
+    }
+    embedder = Embedder(tiny_model().bilm(), state="carry", batch_size=2)
+    read = list(chunks(embedder, corpus))
+    assert [len(chunk) for chunk in read] == [4, 8, 5]  # two texts at a time
+    found = {id(instance): vector for chunk in read for instance, _, vector in instance_vectors(embedder, chunk)}
+    assert set(found) == set(expected)
+    for name, vector in found.items():
+        np.testing.assert_allclose(vector, expected[name], rtol=0, atol=1e-6)
+    apart = Embedder(tiny_model().bilm())
+    vectors = (each for chunk in chunks(apart, corpus) for each in instance_vectors(apart, chunk))
+    assert max(np.abs(vector - expected[id(instance)]).max() for instance, _, vector in vectors) > 1e-4
+
+
 # Files
 
 
@@ -205,7 +234,7 @@ def test_reads_words_entities_and_instances_of_several_tokens(tmp_path: Path) ->
     assert first.sentence.tokens == ("Fulton", "County", "Grand", "Jury", "'s", "_", "been")
     assert [(i.begin, i.end, i.line) for i in first.sentence.instances] == [(0, 4, 4), (6, 7, 6)]
     assert first.keys == (("group%1", "group%2"), ("be%1",))
-    assert empty == Labelled(Sentence((), ()), ())
+    assert empty == Labelled(Sentence((), (), 1), ())
     packed = tmp_path / "b.data.xml.xz"
     packed.write_bytes(lzma.compress(path.read_bytes()))
     (tmp_path / "b.gold.key.txt.xz").write_bytes(lzma.compress((tmp_path / "a.gold.key.txt").read_bytes()))
@@ -390,6 +419,8 @@ def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: 
     for setting, said in (("mix=[1.0]", "mix has 1 weights"), ("train=no.data.xml", "no.data.xml: no such file")):
         refused = run(*arguments, setting)
         assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
+    refused = run(*arguments, "state=carry")  # these files have no <text>
+    assert (refused.returncode, "train.data.xml: its sentences stand in no <text>" in refused.stderr) == (2, True)
     refused = run(*arguments, "--resume")
     assert (refused.returncode, "--resume needs --output" in refused.stderr) == (2, True)
 

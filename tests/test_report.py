@@ -582,6 +582,19 @@ def test_a_quick_run_does_not_stand_for_the_real_one(tmp_path: Path) -> None:
     ]
 
 
+def test_every_state_of_the_lstms_decides_for_itself(tmp_path: Path) -> None:
+    """A record that does not say it is of `reset`, which is what there was."""
+    plant_senses(tmp_path / "old", 1_000_000, {"1": 60.0, "2": 62.0})
+    plant_senses(tmp_path / "new", 2_000_000, {"1": 61.0, "2": 63.0}, state="reset")
+    plant_senses(tmp_path / "read-on", 2_000_000, {"1": 62.0, "2": 66.0}, state="carry")
+    best = {row[0]: (row[1], row[2]) for row in claimed(tmp_path) if row[0].startswith("The best")}
+    assert best == {
+        "The best layer is above the most frequent sense": ("does not hold", "2 (oracle): 63.00, mfs: 65.00"),
+        "The best layer is above the most frequent sense (state carry)": ("holds", "2 (oracle): 66.00, mfs: 65.00"),
+    }
+    assert [row[0] for row in written(tmp_path, tmp_path).tables[-2][1:]] == ["1,000,000", "2,000,000"]
+
+
 def test_a_model_that_went_on_with_the_same_text_has_read_more_of_it(tmp_path: Path) -> None:
     plant_senses(tmp_path / "first", 2_000_000, {"1": 63.0, "2": 66.0})
     plant_senses(tmp_path / "next", 4_000_000, {"1": 64.0, "2": 67.0}, init_from={"model": "a", "continues": True})

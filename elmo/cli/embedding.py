@@ -33,7 +33,12 @@ def _add_embed(verbs: Any) -> None:
     embed.add_argument("--index", metavar="FILE", help="also write each row's text, tokens and their offsets, as JSON")
     embed.add_argument("--resume", action="store_true", help="keep finished rows and go on with those of a broken run")
     embed.add_argument("--dtype", choices=["float32", "float16"], default="float32")
-    embed.add_argument("--state", choices=["reset", "carry", "warm"], default="reset", help="LSTM state of a sentence")
+    embed.add_argument(
+        "--state",
+        choices=["reset", "echo", "carry", "warm"],
+        default="reset",
+        help="LSTM state of a sentence: nothing, itself read before, the sentences before it, a neutral text",
+    )
     embed.add_argument("--batch-size", type=int, default=32, metavar="N", help="sentences of a batch, for carry")
     embed.add_argument("--memory", default="160MB", metavar="SIZE", help="for the vectors in work, beside the model")
     embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")

@@ -91,4 +91,7 @@ def demo_verb(arguments: argparse.Namespace) -> None:
         queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, word)[:DEMO_QUERIES]]
         print_neighbors(queries, neighbors.run_many(embedder, sentences, queries, k=2))
         print()
-    print_senses(senses.run(embedder, senses.read_occurrences(SENSES)))
+    occurrences = senses.read_occurrences(SENSES)
+    print_senses(senses.run(embedder, occurrences))
+    print("\nThe same with every sentence read twice, so that either direction knows all of it (--state echo):")
+    print_senses(senses.run(Embedder.load(arguments.model, state="echo"), occurrences))

@@ -35,8 +35,12 @@ def add_verbs(verbs: Any) -> None:
     probe = add_verb(verbs, "probe", None, "what each layer knows")
     probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
     senses = add_verb(probes, "senses", senses_verb, "nearest-neighbour sense accuracy of each layer on labelled words")
-    senses.add_argument("--data", default=str(SENSES), help="word, sense, index, sentence between tabs")
+    senses.add_argument(
+        "--data", metavar="FILE", help="word, sense, index, sentence between tabs (default: the packaged ones)"
+    )
     add_model(senses)
+    states = ["reset", "echo", "warm"]  # no carry: the sentences have nothing to do with one another
+    senses.add_argument("--state", choices=states, default="reset", help="LSTM state of a sentence; echo: read twice")
     senses.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
     senses.add_argument("--json", action="store_true", help="print JSON lines")
     senses.add_argument("--quiet", action="store_true", help="show no progress")
@@ -110,10 +114,10 @@ def senses_verb(arguments: argparse.Namespace) -> None:
     from elmo.probes import record, senses
     from elmo.tasks.source import open_model
 
-    made = senses.Config(arguments.data, arguments.model)
-    folder, occurrences = _output(arguments), senses.read_occurrences(Path(made.data))
+    made = senses.Config(arguments.data, arguments.model, arguments.state)
+    folder, occurrences = _output(arguments), senses.read_occurrences(Path(made.data or SENSES))
     source, began = open_model(made.model), time.monotonic()
-    embedder = Embedder(source.model.bilm(), vocabulary=source.model.inputs)
+    embedder = Embedder(source.model.bilm(), vocabulary=source.model.inputs, state=made.state)
     with Counter("sentences", arguments.quiet) as counter:
         rows = senses.run(embedder, occurrences, counter.update)
     if folder is not None:

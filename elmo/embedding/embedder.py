@@ -2,7 +2,7 @@
 
 - batches of similar length under a budget of tokens; the order of the input is restored
 - `embed_stream`: any number of sentences, of any length, at constant memory
-- what the LSTMs remember before a sentence is a policy: "reset", "carry" or "warm"
+- what the LSTMs remember before a sentence is a policy: "reset", "echo", "carry" or "warm"
 """
 
 import re
@@ -27,7 +27,7 @@ from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import LstmState
 
-StatePolicy = Literal["reset", "carry", "warm"]
+StatePolicy = Literal["reset", "echo", "carry", "warm"]
 Sentence = Sequence[str]
 
 NEUTRAL_TEXT = (
@@ -52,6 +52,8 @@ class Embedder:
     `state` says what the LSTMs remember when a sentence begins:
 
     - "reset": nothing. The vectors of a sentence depend on the sentence alone.
+    - "echo": what they remember of the sentence itself, which is read twice, so that either direction knows all of it
+      (Springer et al. 2024, Echo embeddings). It too depends on the sentence alone.
     - "carry": what they remember at the end of the sentence `batch_size` places before, as in the published programs:
       consecutive batches of `batch_size` sentences in the order of the input, the state of row i passed on to row i. A
       smaller last batch uses and changes the first rows only. Every call begins with nothing remembered, unless
@@ -86,7 +88,7 @@ class Embedder:
         warm_text: Sequence[str] = NEUTRAL_TEXT,
         release: bool = False,
     ) -> None:
-        _check_choice("state", state, ("reset", "carry", "warm"))
+        _check_choice("state", state, get_args(StatePolicy))
         _check_choice("precision", precision, get_args(ops.Precision))
         batch_tokens = tokens_within(memory, bilm) if batch_tokens is None else batch_tokens
         for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
@@ -159,7 +161,7 @@ class Embedder:
         if isinstance(sentences, str):
             raise InputError(f"{sentences[:40]!r} is a string; a list of sentences is expected: [text.split()]")
         checked = map(_check_sentence, sentences, range(1 << 62))
-        read = {"reset": self._independent, "carry": self._in_order, "warm": self._warmed}[self.state]
+        read = {"carry": self._in_order, "warm": self._warmed}.get(self.state, self._independent)
         return map(shape, read(checked, select))
 
     def chunks(self, sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
@@ -173,9 +175,10 @@ class Embedder:
 
     def _independent(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
         """Chunk by chunk, from the zero state."""
+        twice = self.state == "echo"
         for chunk in self.chunks(sentences):
             with self._autocast():
-                arrays = read_independent(self.bilm, self._words, chunk, select, self.batch_tokens)
+                arrays = read_independent(self.bilm, self._words, chunk, select, self.batch_tokens, twice=twice)
             arrays.reverse()
             while arrays:
                 yield arrays.pop()

@@ -31,10 +31,16 @@ class _Row:
 
     forward: list[str] = field(default_factory=list)
     backward: list[str] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    """Where each sentence begins, in either direction."""
     sentences: list[tuple[int, int]] = field(default_factory=list)
-    """Number of the sentence and the position of its first boundary, the same in both directions."""
+    """Number of the sentence and the position of the boundary after which its vectors are taken."""
 
-    def append(self, number: int, sentence: Sentence) -> None:
+    def append(self, number: int, sentence: Sentence, twice: bool = False) -> None:
+        self.begins.append(len(self.forward))
+        if twice:  # as one sentence follows another in pretraining: no direction reads the boundary at its end
+            self.forward += (BOS, *sentence)
+            self.backward += (EOS, *reversed(sentence))
         self.sentences.append((number, len(self.forward)))
         self.forward += (BOS, *sentence, EOS)
         self.backward += (EOS, *reversed(sentence), BOS)
@@ -75,21 +81,25 @@ def read_independent(
     select: Selection,
     max_tokens: int = 2048,
     max_rows: int = 96,
+    twice: bool = False,
 ) -> list[np.ndarray]:
-    """The arrays of `read_sentences` for sentences that all begin at the zero state, in at most `max_rows` rows."""
-    rows = _pack(sentences, min(max_rows, max_tokens))
+    """The arrays of `read_sentences` for sentences that all begin at the zero state, in at most `max_rows` rows.
+
+    With `twice` every sentence is read two times, and the arrays are those of the second.
+    """
+    rows = _pack(sentences, min(max_rows, max_tokens), twice)
     arrays, _ = _read(bilm, words, rows, select, bilm.initial_state(len(rows)), max_tokens)
     return arrays
 
 
-def _pack(sentences: Sequence[Sentence], max_rows: int) -> list[_Row]:
+def _pack(sentences: Sequence[Sentence], max_rows: int, twice: bool) -> list[_Row]:
     """Rows of much the same length, the longest first: every sentence, from the longest on, to the shortest row."""
     rows = [_Row() for _ in range(min(max_rows, len(sentences)))]
     lengths = [(0, number) for number in range(len(rows))]
     for number in sorted(range(len(sentences)), key=lambda number: -len(sentences[number])):
-        length, row = lengths[0]
-        rows[row].append(number, sentences[number])
-        heapq.heapreplace(lengths, (length + len(sentences[number]) + 2, row))
+        _, row = lengths[0]
+        rows[row].append(number, sentences[number], twice)
+        heapq.heapreplace(lengths, (len(rows[row]), row))
     return sorted(rows, key=len, reverse=True)
 
 
@@ -139,7 +149,7 @@ def _keep(rows: list[_Row], start: int, end: int) -> Bool[Tensor, "T B"]:
     """False where a sentence begins after another one in its row."""
     keep = torch.ones(end - start, len(rows), dtype=torch.bool)
     for number, row in enumerate(rows):
-        for _, begin in row.sentences[1:]:
+        for begin in row.begins[1:]:
             if start <= begin < end:
                 keep[begin - start, number] = False
     return keep
@@ -149,7 +159,7 @@ def _empty(selected: Float[np.ndarray, "... T B P"], rows: list[_Row]) -> list[n
     *layers, _, _, size = selected.shape
     tokens = {}
     for row in rows:
-        ends = [begin for _, begin in row.sentences[1:]] + [len(row)]
+        ends = [*row.begins[1:], len(row)]
         tokens |= {number: end - begin - 2 for (number, begin), end in zip(row.sentences, ends, strict=True)}
     return [np.empty((*layers, tokens[number], 2 * size), np.float32) for number in range(len(tokens))]
 

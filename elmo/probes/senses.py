@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from elmo.embedding.embedder import Embedder
+from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.probes.neighbors import unit
 from elmo.tasks.readers import numbered_lines
@@ -27,9 +27,11 @@ TIE = 1e-6
 class Config:
     """What is asked, and of which model: for the record of a run."""
 
-    data: str
-    """The file of labelled occurrences."""
+    data: str | None = None
+    """The file of labelled occurrences; by default the packaged one."""
     model: str = "default"
+    state: StatePolicy = "reset"
+    """Of the LSTMs when a sentence begins."""
 
 
 @dataclass(frozen=True)

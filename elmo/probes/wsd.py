@@ -18,14 +18,15 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo.config import ConfigError
-from elmo.embedding.embedder import Embedder
+from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.ops import Precision
 from elmo.probes import wsd_readers as readers
 from elmo.probes.mixing import layer_names, mix_weights, with_mix
 from elmo.probes.neighbors import unit
-from elmo.probes.wsd_means import CHECKPOINT, Senses, instance_vectors, sums
+from elmo.probes.wsd_means import CHECKPOINT, Senses, sums
 from elmo.probes.wsd_readers import Instance, Labelled
+from elmo.probes.wsd_vectors import chunks, instance_vectors
 from elmo.tasks.source import Source, open_model
 from elmo.tasks.train import find_file
 
@@ -52,6 +53,8 @@ class Config:
     """The folder in which files are looked for where they are not here."""
     model: str = "default"
     """The biLM: a path or a name, as for `elmo embed`."""
+    state: StatePolicy = "reset"
+    """Of the LSTMs when a sentence begins: `carry` is that after the sentences before it in its text."""
     precision: Precision = "float32"
     batch_tokens: int | None = None
     """Read at once; by default what fits into the embedder's memory."""
@@ -111,12 +114,19 @@ def run(
     """
     train = find_file(config.train, config.data)
     tests = read_tests(config)
+    if config.state == "carry":
+        for file in (train, *(find_file(test, config.data) for test in config.tests)):
+            _check_texts(file)
     inventory = {} if config.inventory is None else readers.read_inventory(find_file(config.inventory, config.data))
     senses = count_senses(train, config.limit)
     source = source or open_model(config.model)
     model = source.model
     embedder = Embedder(
-        model.bilm(), vocabulary=model.inputs, precision=config.precision, batch_tokens=config.batch_tokens
+        model.bilm(),
+        vocabulary=model.inputs,
+        precision=config.precision,
+        state=config.state,
+        batch_tokens=config.batch_tokens,
     )
     weights = mix_weights(config.mix, embedder.n_layers)
     checkpoint = None if folder is None else folder / CHECKPOINT
@@ -138,6 +148,13 @@ def read_tests(config: Config) -> dict[str, list[Labelled]]:
         if not any(labelled.keys for labelled in test):
             raise InputError(f"{file}: has no instance; name a file of instances to disambiguate")
     return tests
+
+
+def _check_texts(file: Path) -> None:
+    """Refuses sentences without texts: all would be one, too long to be held."""
+    first = next(readers.read_sentences(file), None)
+    if first is not None and not first.text:
+        raise InputError(f"{file}: its sentences stand in no <text>, which state carry reads on in; use reset or echo")
 
 
 def count_senses(train: Path, limit: int | None = None) -> Senses:
@@ -173,11 +190,8 @@ def score(
     right = {name: np.zeros(len(weights) + 1, int) for name in tests}
     embedder.words.clear()
     for name, test in tests.items():
-        arrays = embedder.embed_stream([labelled.sentence.tokens for labelled in test], "all")
-        for labelled, layers in zip(test, arrays, strict=True):
-            instances = labelled.sentence.instances
-            vectors = instance_vectors(layers, instances)
-            for instance, gold, vector in zip(instances, labelled.keys, vectors, strict=True):
+        for chunk in chunks(embedder, test):
+            for instance, gold, vector in instance_vectors(embedder, chunk):
                 found = senses.by_frequency(instance.lemma, instance.pos)
                 if not found:
                     right[name] += inventory.get((instance.lemma, instance.pos)) in gold

@@ -9,7 +9,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from jaxtyping import Float
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.probes.wsd_readers import Instance, Labelled
+from elmo.probes.wsd_vectors import chunks, instance_vectors
 from elmo.training.disk import naming
 
 CHECKPOINT = "sums.npz"
@@ -81,14 +82,13 @@ def sums(
     if checkpoint is not None and checkpoint.is_file():
         kept = _read(checkpoint, settings or {}, totals, embedder)
     saved, number, sentences = time.monotonic(), 0, 0
-    # A chunk is what the embedder reads ahead: made of the same sentences in every run, so that the sums are, too.
-    for number, chunk in enumerate(_chunks(embedder, corpus), 1):
+    for number, chunk in enumerate(chunks(embedder, corpus), 1):
         if number > kept:
             _add(totals, embedder, chunk, senses)
             if checkpoint is not None and time.monotonic() - saved >= 60 * minutes:
                 _write(checkpoint, settings or {}, totals, embedder, number)
                 saved, kept = time.monotonic(), number
-        sentences += len(chunk)
+        sentences += sum(bool(labelled.keys) for labelled in chunk)
         if progress is not None:
             progress(sentences, senses.sentences)
     if checkpoint is not None and number > kept:
@@ -96,38 +96,13 @@ def sums(
     return totals
 
 
-def instance_vectors(
-    layers: Float[np.ndarray, "N T D"], instances: Iterable[Instance]
-) -> Iterator[Float[np.ndarray, "N D"]]:
-    """For every instance of a sentence the mean of its tokens' vectors."""
-    return (layers[:, instance.begin : instance.end].mean(axis=1) for instance in instances)
-
-
-def _chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labelled]]:
-    """The sentences that have an instance, as many at a time as the embedder reads ahead."""
-    waiting: list[Labelled] = []
-
-    def sentences() -> Iterator[tuple[str, ...]]:
-        for labelled in corpus:
-            if labelled.keys:
-                waiting.append(labelled)
-                yield labelled.sentence.tokens
-
-    for chunk in embedder.chunks(sentences()):
-        yield waiting[: len(chunk)]
-        del waiting[: len(chunk)]
-
-
 def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[Labelled], senses: Senses) -> None:
     """Adds one chunk's vectors, summed as float64 by sense."""
     vectors: list[np.ndarray] = []
     numbers: list[int] = []
-    arrays = embedder.embed_stream([labelled.sentence.tokens for labelled in chunk], "all")
-    for labelled, layers in zip(chunk, arrays, strict=True):
-        instances = labelled.sentence.instances
-        for instance, keys, vector in zip(instances, labelled.keys, instance_vectors(layers, instances), strict=True):
-            numbers += senses.numbers_of(instance, keys)
-            vectors += [vector] * len(keys)
+    for instance, keys, vector in instance_vectors(embedder, chunk):
+        numbers += senses.numbers_of(instance, keys)
+        vectors += [vector] * len(keys)
     order = np.argsort(numbers, kind="stable")
     found, begins = np.unique(np.array(numbers)[order], return_index=True)
     totals[found] += np.add.reduceat(np.stack(vectors)[order], begins, axis=0, dtype=np.float64)

@@ -2,7 +2,7 @@
 
 The files are those of the framework of Raganato et al. (2017), plain, `.gz` or `.xz`:
 
-- `NAME.data.xml`: `<sentence>` of `<wf>` and `<instance id lemma pos>`, a word each
+- `NAME.data.xml`: `<text>` of `<sentence>` of `<wf>` and `<instance id lemma pos>`, a word each
 - `NAME.gold.key.txt`: the id of an instance and its sense keys, any of which is right, a line
 - an inventory: lemma, part of speech and sense keys, the usual one first, between tabs
 
@@ -44,6 +44,8 @@ class Sentence:
 
     tokens: tuple[str, ...]
     instances: tuple[Instance, ...]
+    text: int = 0
+    """Number of the text in which it stands: how many `<text>` have begun."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,8 @@ class _Reader:
     """The element that is open: its name and attributes."""
     written: list[str] = field(default_factory=list)
     """Its text."""
+    texts: int = 0
+    """That have begun."""
 
     def take(self) -> list[Sentence]:
         """The sentences that have ended since."""
@@ -173,6 +177,7 @@ class _Reader:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if self.word is not None:
             self._refuse(f"has <{name}> inside of <{self.word[0]}>", "a word has text alone")
+        self.texts += name == "text"
         if name == "sentence":
             if self.tokens is not None:
                 self._refuse("has a <sentence> inside of a sentence", "end the first one")
@@ -193,7 +198,7 @@ class _Reader:
 
     def end(self, name: str) -> None:
         if name == "sentence":
-            self.done.append(Sentence(tuple(self.tokens or ()), tuple(self.instances)))
+            self.done.append(Sentence(tuple(self.tokens or ()), tuple(self.instances), self.texts))
             self.tokens, self.instances = None, []
         elif self.word is not None:
             (_, attributes), self.word = self.word, None

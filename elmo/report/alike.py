@@ -10,6 +10,8 @@ from elmo.report.collect import Probe
 
 NOT_ASKED = {"model", "cache", "checkpoint_minutes"}
 """Settings that do not change what is asked."""
+USUAL_STATE = "reset"
+"""How the LSTMs begin a sentence where a record, maybe of a version that knew no other way, does not say."""
 
 
 def groups(probes: Sequence[Probe]) -> list[list[Probe]]:
@@ -28,6 +30,11 @@ def pretrained(probes: Sequence[Probe]) -> list[Probe]:
 def words_read(probe: Probe) -> int:
     """What the probe's model was trained on; 0 where it is not known."""
     return int(_bilm(probe).get("words_read") or 0)
+
+
+def state(probe: Probe) -> str:
+    """How its model's LSTMs began a sentence."""
+    return str((probe.record.get("config") or {}).get("state") or USUAL_STATE)
 
 
 def size(probe: Probe) -> tuple[int, ...]:
@@ -54,6 +61,7 @@ def _question(probe: Probe) -> str:
     if "train" in config:  # then `data` is where the files are looked for, not one of them
         config.pop("data", None)
     kept = {key: _named(value) for key, value in config.items() if key not in NOT_ASKED and value is not None}
+    kept["state"] = state(probe)
     baselines = [row for row in probe.rows if row.get("layer") in (wsd.BASELINE, pos.BASELINE)]
     return json.dumps([probe.record.get("version"), kept, _instances(probe), baselines], sort_keys=True)
 

@@ -85,28 +85,35 @@ def _tasks(comparisons: Sequence[Comparison]) -> Iterator[Row]:
 
 
 def _of(kind: str, decide: Decide, results: Results, latest: bool = False) -> Iterator[Row]:
-    """The claims that the probes of a kind decide; `latest`: only that of the model that has read the most."""
+    """The claims that the probes of a kind decide; `latest`: only those of the models that have read the most."""
     probes = [probe for probe in results.probes if probe.probe == kind]
     for probe in _latest(probes) if latest else probes:
         yield from ((*row, probe.name) for row in decide(probe))
 
 
-def _latest(probes: Sequence[Probe]) -> Sequence[Probe]:
-    """Of the largest group the probe of the model that has read the most; fine-tuned models for want of others."""
-    groups = alike.groups(alike.pretrained(probes) or probes)
-    return sorted(groups[0], key=alike.words_read)[-1:] if groups else ()
+def _latest(probes: Sequence[Probe]) -> Iterator[Probe]:
+    """For every state of the LSTMs, of the largest group the probe of the model that has read the most.
+
+    Fine-tuned models for want of others.
+    """
+    for state in dict.fromkeys(map(alike.state, probes)):
+        asked = [probe for probe in probes if alike.state(probe) == state]
+        groups = alike.groups(alike.pretrained(asked) or asked)
+        yield max(groups[0], key=alike.words_read)
 
 
 def _senses(probe: Probe) -> Iterator[Row]:
+    how = "" if alike.state(probe) == alike.USUAL_STATE else f" (state {alike.state(probe)})"
     scores = {str(row["layer"]): Score(float(row["all"])) for row in probe.rows}
     layers = {name: score for name, score in scores.items() if name.isdecimal()}
     if {"1", "2"} <= set(layers):
-        yield _row("Layer 2 knows senses better than layer 1", "Table 5", ("2:", layers["2"]), ("1:", layers["1"]))
+        claim = f"Layer 2 knows senses better than layer 1{how}"
+        yield _row(claim, "Table 5", ("2:", layers["2"]), ("1:", layers["1"]))
     if layers and BASELINE in scores:
         chosen = next((str(row["layer"]) for row in probe.rows if row.get("chosen")), None)
         best = chosen or max(layers, key=lambda name: layers[name].value)
         name = f"{best} ({'chosen' if chosen else 'oracle'}):"
-        claim = "The best layer is above the most frequent sense"
+        claim = f"The best layer is above the most frequent sense{how}"
         yield _row(claim, "Table 5", (name, scores[best]), (f"{BASELINE}:", scores[BASELINE]))
 
 

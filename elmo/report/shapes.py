@@ -42,7 +42,7 @@ EVALUATION = {"task": str, "examples": float, "members": float}
 
 PROBE = {
     "probe?": str,
-    "config?": {"limit?": NUMBER, "seeds?": (list, None)},
+    "config?": {"limit?": NUMBER, "seeds?": (list, None), "state?": str},
     "bilm?": (BILM, None),
     "machine?": MACHINE,
 }

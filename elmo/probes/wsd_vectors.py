@@ -1,0 +1,55 @@
+"""The vectors of labelled words, as the embedder's state policy reads their sentences.
+
+- every sentence for itself; those that have no instance are left out
+- with "carry" the sentences of a text one after the other, each from what the LSTMs remember of those before it, as
+  pretraining reads a document: texts are the rows of the batch, and a text begins with nothing remembered
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby, islice, zip_longest
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.embedding.embedder import Embedder
+from elmo.probes.wsd_readers import Instance, Labelled
+
+Vectors = Iterator[tuple[Instance, tuple[str, ...], Float[np.ndarray, "N D"]]]
+
+
+def chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labelled]]:
+    """What the embedder reads together: the same sentences in every run, so that the last bits are the same, too."""
+    if embedder.state == "carry":
+        texts = (list(text) for _, text in groupby(corpus, lambda labelled: labelled.sentence.text))
+        while chunk := list(islice(texts, embedder.batch_size)):
+            yield list(chain.from_iterable(chunk))
+        return
+    waiting: list[Labelled] = []
+
+    def sentences() -> Iterator[tuple[str, ...]]:
+        for labelled in corpus:
+            if labelled.keys:
+                waiting.append(labelled)
+                yield labelled.sentence.tokens
+
+    for chunk in embedder.chunks(sentences()):
+        yield waiting[: len(chunk)]
+        del waiting[: len(chunk)]
+
+
+def instance_vectors(embedder: Embedder, chunk: list[Labelled]) -> Vectors:
+    """Every instance of a chunk, its keys, and the mean of its tokens' vectors at every layer."""
+    order = _side_by_side(embedder, chunk) if embedder.state == "carry" else chunk
+    arrays = embedder.embed_stream([() if labelled is None else labelled.sentence.tokens for labelled in order], "all")
+    for labelled, layers in zip(order, arrays, strict=True):
+        if labelled is None:
+            continue
+        for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):
+            yield instance, keys, layers[:, instance.begin : instance.end].mean(axis=1)
+
+
+def _side_by_side(embedder: Embedder, chunk: list[Labelled]) -> list[Labelled | None]:
+    """The texts' first sentences, then their second ones, and so on; None where a text, or a row, has no more."""
+    texts = [list(text) for _, text in groupby(chunk, lambda labelled: labelled.sentence.text)]
+    texts += [[]] * (embedder.batch_size - len(texts))
+    return list(chain.from_iterable(zip_longest(*texts)))
