@@ -327,14 +327,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     write_tiny(folder / "model")
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
-    flags = ("--output", folder / "index", "--model", folder / "model", "--pretokenized", "--dtype", "float32")
-    done = run("index", folder / "text.txt", *flags, "--layer", 0, -1)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "18 tokens of 4 sentences, layers 0, 2, float32" in done.stdout
+    flags = ("--model", folder / "model", "--pretokenized", "--dtype", "float32", "--layer", 0, -1)
+    for name, more in (("index", ()), ("echo", ("--state", "echo"))):
+        done = run("index", folder / "text.txt", "--output", folder / name, *flags, *more)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "18 tokens of 4 sentences, layers 0, 2, float32" in done.stdout
     return folder
 
 
-def test_command_answers_as_without_an_index(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["index", "echo"])
+def test_command_answers_as_without_an_index(made: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A word, whose vectors are in the index; and a sentence, for which the index names the model."""
 
     def asked(*arguments: object) -> list[dict[str, Any]]:
@@ -343,9 +345,10 @@ def test_command_answers_as_without_an_index(made: Path, capsys: pytest.CaptureF
         assert ended.value.code == 0
         return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
-    where = ("--text", made / "text.txt", "--pretokenized", "--model", made / "model")
+    where = ["--text", made / "text.txt", "--pretokenized", "--model", made / "model"]
+    where += ["--state", "echo"] if name == "echo" else []
     for question in (("bank", "--layer", 0), ("the muddy bank", "--word", "bank", "--any-word")):
-        exact, found = asked(*question, *where), asked(*question, "--index", made / "index")
+        exact, found = asked(*question, *where), asked(*question, "--index", made / name)
         assert exact
         assert {line["layer"] for line in exact} == {0 if "--layer" in question else 2}
         assert [{**line, "similarity": 0} for line in found] == [{**line, "similarity": 0} for line in exact]
@@ -383,6 +386,7 @@ def test_command_says_where_a_word_has_no_other_occurrence(made: Path) -> None:
         (("bank", "--index", "index", "--layer", "1"), "layer 1 is asked for, and the index has 0, 2"),
         (("a bank", "--word", "bank", "--index", "index", "--model", "default"), "was made with a biLM of sha256"),
         (("bank", "--index", "index", "-k", "0"), "-k is 0"),
+        (("bank", "--index", "index", "--state", "echo"), "was made with the state reset, and echo is asked for"),
         (("bank", "--index", "index", "--queries", "0"), "--queries is 0; at least 1 is expected"),
         (("bank", "--text", "text.txt", "--queries", "-1"), "--queries is -1; at least 1 is expected"),
         (("the bank", "--text", "text.txt"), "'the bank' is a sentence; add --word WORD"),

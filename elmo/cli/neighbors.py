@@ -29,6 +29,9 @@ def add_verbs(verbs: Any) -> None:
     neighbors.add_argument(
         "--vectors", metavar="FILE", help="static vectors (GloVe's text format): show their nearest words as well"
     )
+    neighbors.add_argument(
+        "--state", choices=["reset", "echo"], help="echo: read every sentence twice (default: reset; the index's)"
+    )
     neighbors.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
     neighbors.add_argument("--json", action="store_true", help="print JSON lines")
 
@@ -40,6 +43,7 @@ def add_verbs(verbs: Any) -> None:
     index.add_argument(
         "--dtype", choices=["float16", "float32"], default="float16", help="of the numbers that are kept"
     )
+    index.add_argument("--state", choices=["reset", "echo"], default="reset", help="echo: read every sentence twice")
     index.add_argument("--limit", type=int, metavar="N", help="tokens, at most (the last sentence is whole)")
     index.add_argument("--pretokenized", action="store_true", help="a sentence a line, tokens between white space")
     index.add_argument("--resume", action="store_true", help="go on with a build that was broken")
@@ -54,7 +58,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
 
     if arguments.limit is not None and arguments.limit < 1:
         raise InputError(f"--limit is {arguments.limit}; at least 1 is expected")
-    card, embedder = _opened(arguments.model)
+    card, embedder = _opened(arguments.model, arguments.state)
     tokenizer = tokenizer_of(embedder.text, arguments.pretokenized)
     paths = corpus.expand(arguments.text)
     record = index.Record(
@@ -65,6 +69,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
         tokenizer.config,
         arguments.dtype,
         arguments.limit,
+        arguments.state,
     )
     sentences, output = corpus.sentences(paths, tokenizer), Path(arguments.output)
     with Counter("tokens", arguments.quiet) as counter:
@@ -111,7 +116,7 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     from elmo.embedding.job import read_lines
     from elmo.probes import neighbors
 
-    embedder = Embedder.load(arguments.model)
+    embedder = Embedder.load(arguments.model, state=arguments.state or "reset")
     tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None)
     text = arguments.text or str(DEMO_TEXT)
     sentences = [tokens for line in read_lines(text) if (tokens := tokenizer.tokens(line))]
@@ -134,10 +139,15 @@ def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list
     from elmo.probes.index import Index, Query
 
     index = Index(Path(arguments.index))
-    layer = index.layer(arguments.layer)
+    layer, state = index.layer(arguments.layer), index.record.state
+    if arguments.state not in (None, state):
+        raise InputError(
+            f"{arguments.index}: was made with the state {state}, and {arguments.state} is asked for; leave it out, or"
+            " build another index"
+        )
     opened = None
     if arguments.query is not None or arguments.model is not None:
-        card, opened = _opened(arguments.model or index.record.bilm["model"])
+        card, opened = _opened(arguments.model or index.record.bilm["model"], state)
         index.check_model(card)
     if arguments.query is not None and opened is not None:
         place = given.index(arguments.query)
@@ -154,8 +164,8 @@ def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list
     return [(query.sentence, query.index) for query in queries], found, count, layer
 
 
-def _opened(name: str) -> tuple[dict[str, Any], Any]:
-    """The card of a model, with the hash that it is known by, and its embedder."""
+def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
+    """The card of a model, with the hash that it is known by, and its embedder, of this policy of state."""
     from elmo.embedding.embedder import Embedder
     from elmo.tasks.source import open_model
 
@@ -163,7 +173,7 @@ def _opened(name: str) -> tuple[dict[str, Any], Any]:
     card, model = source.card(), source.model
     bilm, text, vocabulary = model.bilm(), model.text, model.inputs
     del source, model  # or they would hold the weights that are released
-    return card, Embedder(bilm, text=text, vocabulary=vocabulary, release=True)
+    return card, Embedder(bilm, text=text, vocabulary=vocabulary, state=state, release=True)
 
 
 def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found: Sequence[Any], layer: int) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo import config as configs
-from elmo.embedding.embedder import Embedder
+from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.formats.whole import check_output, put_whole
 from elmo.probes.neighbors import Neighbor, unit
@@ -62,6 +62,8 @@ class Record:
     dtype: Literal["float16", "float32"] = "float16"
     limit: int | None = None
     """The text ends with the sentence in which this many tokens are reached."""
+    state: StatePolicy = "reset"
+    """Of the LSTMs when a sentence begins."""
     version: str = VERSION
     sentences: int = 0
     tokens: int = 0
