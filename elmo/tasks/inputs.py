@@ -7,6 +7,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import Literal, Self, TypeVar
 
 import numpy as np
@@ -66,6 +67,8 @@ class InputConfig:
     """Train the biLM with the network. Else its layers are computed once and kept."""
     gamma: Literal["learned", "fixed"] = "learned"
     """The scale of eq. (1); fixed means 1."""
+    output_gamma: float = 1.0
+    """Where a scale that is learned begins at the output."""
     layer_norm: bool = False
     """Normalise every layer of every token before it is weighted."""
     dropout: float = 0.5
@@ -81,6 +84,8 @@ class InputConfig:
         for name in ("dropout", "elmo_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"inputs.{name} is {getattr(self, name)}; from 0 to less than 1 is expected")
+        if not 0 < self.output_gamma < inf:
+            raise ConfigError(f"inputs.output_gamma is {self.output_gamma}; a number above 0 is expected")
         if not (self.static or self.at_input or (self.characters is not None and self.characters.filters)):
             raise ConfigError(
                 f"inputs.static is false and inputs.elmo is {self.elmo!r}, so that the network reads nothing; give it"
@@ -233,7 +238,7 @@ class Inputs(nn.Module):
             elmo_dim = 2 * bilm.lstm.projection_dim
             self.bilm = BiLM(bilm) if config.tuned else None
             self.input_mix = _mix(config, bilm) if config.at_input else None
-            self.output_mix = _mix(config, bilm) if config.at_output else None
+            self.output_mix = _mix(config, bilm, config.output_gamma) if config.at_output else None
         n_filters = 0 if self.characters is None else self.characters.config.n_filters
         self.dim: int = vectors.shape[1] + n_filters + (elmo_dim if config.at_input else 0)
         """Size of what `forward` gives for the network's input (I)."""
@@ -287,9 +292,11 @@ def _characters(config: CharactersConfig | None) -> CharCnn | None:
     return CharCnn(cnn, cnn.n_filters)
 
 
-def _mix(config: InputConfig, bilm: BiLMConfig) -> ScalarMix:
+def _mix(config: InputConfig, bilm: BiLMConfig, gamma: float = 1.0) -> ScalarMix:
     """A mix of all layers, or of the only one; the layers are normalised before, a token at a time, not by the mix."""
     mix = ScalarMix(bilm.lstm.n_layers + 1 if config.layers in ("mix", "average") else 1)
     mix.scalars.requires_grad_(config.layers == "mix")
+    if config.gamma == "learned":
+        nn.init.constant_(mix.gamma, gamma)
     mix.gamma.requires_grad_(config.gamma == "learned")
     return mix
