@@ -94,4 +94,5 @@ def demo_verb(arguments: argparse.Namespace) -> None:
     occurrences = senses.read_occurrences(SENSES)
     print_senses(senses.run(embedder, occurrences))
     print("\nThe same with every sentence read twice, so that either direction knows all of it (--state echo):")
-    print_senses(senses.run(Embedder.load(arguments.model, state="echo"), occurrences))
+    twice = Embedder(embedder.bilm, vocabulary=embedder.vocabulary, state="echo")
+    print_senses(senses.run(twice, occurrences))

@@ -161,7 +161,8 @@ class Embedder:
         if isinstance(sentences, str):
             raise InputError(f"{sentences[:40]!r} is a string; a list of sentences is expected: [text.split()]")
         checked = map(_check_sentence, sentences, range(1 << 62))
-        read = {"carry": self._in_order, "warm": self._warmed}.get(self.state, self._independent)
+        alone = self._independent
+        read = {"reset": alone, "echo": alone, "carry": self._in_order, "warm": self._warmed}[self.state]
         return map(shape, read(checked, select))
 
     def chunks(self, sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:

@@ -12,17 +12,23 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
-from elmo.probes.wsd_readers import Instance, Labelled
+from elmo.probes.wsd_readers import Instance, Labelled, Sentence
 
+NOTHING = Labelled(Sentence((), ()), ())
+"""In the place of a sentence where a text, or a row of the batch, has no more."""
 Vectors = Iterator[tuple[Instance, tuple[str, ...], Float[np.ndarray, "N D"]]]
 
 
 def chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labelled]]:
-    """What the embedder reads together: the same sentences in every run, so that the last bits are the same, too."""
+    """What the embedder reads together, in its order: the same in every run, so that the last bits are the same, too.
+
+    With "carry" texts stand side by side: their first sentences, then their second ones, and so on.
+    """
     if embedder.state == "carry":
         texts = (list(text) for _, text in groupby(corpus, lambda labelled: labelled.sentence.text))
-        while chunk := list(islice(texts, embedder.batch_size)):
-            yield list(chain.from_iterable(chunk))
+        while rows := list(islice(texts, embedder.batch_size)):
+            rows += [[]] * (embedder.batch_size - len(rows))
+            yield list(chain.from_iterable(zip_longest(*rows, fillvalue=NOTHING)))
         return
     waiting: list[Labelled] = []
 
@@ -39,17 +45,7 @@ def chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labe
 
 def instance_vectors(embedder: Embedder, chunk: list[Labelled]) -> Vectors:
     """Every instance of a chunk, its keys, and the mean of its tokens' vectors at every layer."""
-    order = _side_by_side(embedder, chunk) if embedder.state == "carry" else chunk
-    arrays = embedder.embed_stream([() if labelled is None else labelled.sentence.tokens for labelled in order], "all")
-    for labelled, layers in zip(order, arrays, strict=True):
-        if labelled is None:
-            continue
+    arrays = embedder.embed_stream([labelled.sentence.tokens for labelled in chunk], "all")
+    for labelled, layers in zip(chunk, arrays, strict=True):
         for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):
             yield instance, keys, layers[:, instance.begin : instance.end].mean(axis=1)
-
-
-def _side_by_side(embedder: Embedder, chunk: list[Labelled]) -> list[Labelled | None]:
-    """The texts' first sentences, then their second ones, and so on; None where a text, or a row, has no more."""
-    texts = [list(text) for _, text in groupby(chunk, lambda labelled: labelled.sentence.text)]
-    texts += [[]] * (embedder.batch_size - len(texts))
-    return list(chain.from_iterable(zip_longest(*texts)))
