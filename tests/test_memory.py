@@ -3,6 +3,10 @@
 What may grow, up to a bound: the shuffle's buffer of 16 million characters, HDF5's tables, the index of sentences.
 """
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,9 +19,11 @@ from elmo.formats import Model, native
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
+from elmo.ops.products import has_onednn
 
 CONFIG = BiLMConfig(LstmConfig(dim=8, projection_dim=64), CharCnnConfig(embedding_dim=4, filters=((1, 4), (2, 4))))
 MB = 1_000_000
+CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 
 
 def write_lines(path: Path, count: int) -> Path:
@@ -93,3 +99,23 @@ def test_embedding_memory_is_what_was_asked_for(tmp_path):
         for size in (32, 512)
     }  # fmt: skip
     assert 100 * MB < peaks[512] - peaks[32] < 512 * MB  # a bound that means something, and is kept
+
+
+@pytest.mark.skipif(not has_onednn(), reason="products are not oneDNN's here")
+def test_tasks_keep_the_programs_of_few_shapes():
+    """oneDNN tells whether it has made a program or had it: the first of 70 shapes is not kept, the last one is."""
+    code = """import torch
+{}
+from elmo.ops.products import product
+weight = torch.ones(2, 3)
+for rows in (*range(1, 71), 70, 1):
+    product(torch.ones(rows, 3), weight)
+"""
+    calls = ("", "from elmo.training.memory import keep_few_programs; keep_few_programs()")
+    found = []
+    for call in calls:
+        environment = {name: value for name, value in os.environ.items() if name != CAPACITY} | {"ONEDNN_VERBOSE": "2"}
+        command = [sys.executable, "-c", code.format(call)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found.append(re.findall("create:cache_(hit|miss)", done.stdout))
+    assert [made[-2:] for made in found] == [["hit", "hit"], ["hit", "miss"]]

@@ -36,6 +36,7 @@ from elmo.training.disk import write_whole
 from elmo.training.distributed import Fabric, launch
 from elmo.training.epochs import EpochConfig, State, fit_epochs
 from elmo.training.loop import seed_step
+from elmo.training.memory import keep_few_programs
 
 CONFIG, RESULTS = "config.json", "results.json"
 ORIGIN = "origin.json"
@@ -116,6 +117,7 @@ def main(
     config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(config), *config.seeds])))
     left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
     if left:
+        keep_few_programs()
         fabric = launch(config.accelerator, 1, 1, "32-true")
         job = _prepare(task, config, model_config, progress)
         for seed in left:
