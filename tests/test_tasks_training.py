@@ -22,6 +22,7 @@ from elmo.errors import InputError
 from elmo.tasks import batches, train
 from elmo.tasks.batches import BatchConfig
 from elmo.tasks.trained import TrainedTask
+from elmo.training.disk import locked
 from elmo.training.epochs import EpochConfig, State, _after_epoch
 
 
@@ -103,6 +104,16 @@ def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
     train.main(killed, resume=True, quiet=True)
     train.main(config, quiet=True)
     assert weights(tmp_path / "killed" / "seed-1") == weights(tmp_path / "run" / "seed-1")
+
+
+def test_a_run_that_another_process_is_at_is_left_alone(tmp_path: Path) -> None:
+    train.main(run_config(tmp_path), quiet=True)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    run = Path(run_config(tmp_path).output)
+    with locked(run), pytest.raises(InputError, match="another process trains here"):
+        train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
 
 
 def test_seeds_differ_and_are_summed_up(tmp_path: Path) -> None:

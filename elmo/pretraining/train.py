@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +36,7 @@ from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary, count_vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
-from elmo.training.disk import locked, write_whole
+from elmo.training.disk import alone, write_whole
 from elmo.training.distributed import Fabric, launch, processes
 from elmo.training.loop import Carried, LoopConfig, fit, seed_step
 from elmo.training.optim import OptimConfig, build_optimizer
@@ -209,27 +209,18 @@ def _alone(fabric: Fabric, config: TrainConfig, resume: bool) -> Iterator[None]:
     Raises InputError, in all processes of this run, where another one is at work in it, or has been since the folder
     was looked at.
     """
-    folder = Path(config.output)
     problem: InputError | OSError | None = None
     with ExitStack() as stack:
         if fabric.is_global_zero:
             try:
-                folder.mkdir(parents=True, exist_ok=True)
-                if not stack.enter_context(locked(folder)):
-                    raise InputError(
-                        f"{folder}: another process trains here; wait for its end, or name another --output"
-                    )
+                stack.enter_context(alone(Path(config.output)))
                 _check_output(config, resume)
             except (InputError, OSError) as error:
                 problem = error
         problem = fabric.broadcast(problem)
         if problem is not None:
             raise problem
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # of a run that was refused after all nothing is left
-                folder.rmdir()
+        yield
 
 
 def make_plan(config: TrainConfig, counts: Counts) -> Plan:

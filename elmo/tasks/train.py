@@ -32,7 +32,7 @@ from elmo.tasks.source import Source
 from elmo.tasks.task import Task, TaskModel
 from elmo.tasks.trained import RECORD, RESULT, WEIGHTS, build, predict, sizes, tokens_of, write_record
 from elmo.tasks.vectors import StaticVectors
-from elmo.training.disk import write_whole
+from elmo.training.disk import alone, write_whole
 from elmo.training.distributed import Fabric, launch
 from elmo.training.epochs import EpochConfig, State, fit_epochs
 from elmo.training.loop import seed_step
@@ -114,16 +114,18 @@ def main(
     model_config = configs.from_dict(task.Config, config.model, "model.")
     config = dataclasses.replace(config, model=configs.to_dict(model_config))
     check_output(config, resume)
-    config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(config), *config.seeds])))
-    left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
-    if left:
-        keep_few_programs()
-        fabric = launch(config.accelerator, 1, 1, "32-true")
-        job = _prepare(task, config, model_config, progress)
-        for seed in left:
-            _run_seed(fabric, job, seed, quiet)
-    report = _as_json(_report(task, config))
-    write_whole(folder / RESULTS, (json.dumps(report, indent=2) + "\n").encode())
+    with alone(folder):
+        check_output(config, resume)  # again: another process may have been at work here until now
+        config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(config), *config.seeds])))
+        left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
+        if left:
+            keep_few_programs()
+            fabric = launch(config.accelerator, 1, 1, "32-true")
+            job = _prepare(task, config, model_config, progress)
+            for seed in left:
+                _run_seed(fabric, job, seed, quiet)
+        report = _as_json(_report(task, config))
+        write_whole(folder / RESULTS, (json.dumps(report, indent=2) + "\n").encode())
     return report
 
 
@@ -261,7 +263,6 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     seed_step(seed, -1, 0)
     model = build(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
     # Only now: settings with which no network can be built leave no run behind.
-    folder.parent.mkdir(parents=True, exist_ok=True)
     write_whole(folder.parent / CONFIG, configs.to_json(config).encode())
     write_whole(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
     folder.mkdir(exist_ok=True)

@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from elmo.errors import InputError
 
 
 @contextmanager
@@ -75,6 +77,23 @@ def locked(path: Path, wait: bool = False) -> Iterator[bool]:
     finally:
         _HELD.discard(descriptor)
         os.close(descriptor)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """The block has the folder of a run, which is made, for itself; where it leaves it empty, none is left.
+
+    Raises InputError where another process is at work in it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder) as mine:
+        if not mine:
+            raise InputError(f"{folder}: another process trains here; wait for its end, or name another --output")
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 class Appended:
