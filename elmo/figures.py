@@ -176,16 +176,16 @@ def layer_weights(rows: Sequence[MeanRow], dark: bool = False) -> "Figure":
 
     The number is the layer's share; shares below a third are hatched. Beside each line stands the mix's gamma.
     """
-    from matplotlib.colors import LinearSegmentedColormap
-
     if not rows:
         raise InputError("no weights to draw; give runs with ELMo")
     style = style_of(dark)
     places = [place for place in PLACES if any(row.place == place for row in rows)]
     runs = list(dict.fromkeys((row.task, row.run) for row in rows))
     layers = 1 + max(row.layer for row in rows)
-    colours = LinearSegmentedColormap.from_list("shares", [style.low, style.high])
     with _drawing():
+        from matplotlib.colors import LinearSegmentedColormap
+
+        colours = LinearSegmentedColormap.from_list("shares", [style.low, style.high])
         size = 1.6 + len(places) * (0.75 * layers + 0.7), 0.9 + 0.42 * len(runs)
         figure, panels = _axes(*size, style, len(places))
         for place, axes in zip(places, panels, strict=True):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,15 @@ def test_one_place_is_one_panel(tmp_path: Path) -> None:
         figures.layer_weights([])
     with pytest.raises(InputError, match=r"its suffix is '\.pdf'"):
         figures.save(figure, tmp_path / "figure.pdf")
+
+
+def test_a_figure_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    rows = [weights.MeanRow("ner", "run", "input", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(INPUT)]
+    with pytest.raises(InputError, match=r"pip install 'elmo-torch\[probes\]'"):
+        figures.layer_weights(rows)
 
 
 def test_drawing_leaves_settings_as_they_were(tmp_path: Path) -> None:

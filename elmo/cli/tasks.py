@@ -78,7 +78,7 @@ def _add_trained(parser: argparse.ArgumentParser) -> None:
 
 def _add_compare(tasks: Any) -> None:
     compare = add_verb(tasks, "compare", compare_verb, "train a queue of tasks, arms and seeds, and write their table")
-    compare.add_argument("queue", help="a TOML file, or a queue of the package: queue")
+    compare.add_argument("queue", help="a TOML file, or a queue of the package: queue, queue-ensemble")
     compare.add_argument("--output", required=True, metavar="FOLDER", help="where runs and tables go; goes on there")
     compare.add_argument("--data", metavar="FOLDER", help="where the recipes' files are (default: ELMO_DATA)")
     compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
