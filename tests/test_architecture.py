@@ -117,6 +117,13 @@ def test_entrances_load_no_torch(module: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("probe", ["senses", "wsd", "pos"])
+def test_probes_of_frozen_vectors_need_no_extra(probe: str) -> None:
+    program = f"import sys; sys.modules.update(dict.fromkeys({sorted(EXTRAS)!r})); import elmo.probes.{probe}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_no_two_folders_import_one_another() -> None:
     """The table itself is a ladder: whoever is allowed below is not allowed back up."""
     for here, below in MAY_IMPORT.items():

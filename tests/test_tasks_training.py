@@ -19,7 +19,7 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.tasks import batches, train
+from elmo.tasks import batches, files, train
 from elmo.tasks.batches import BatchConfig
 from elmo.tasks.trained import TrainedTask
 from elmo.training.disk import locked
@@ -328,12 +328,12 @@ def test_data_are_found_in_their_folder(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "root" / "ner").mkdir(parents=True)
     here = tmp_path / "root" / "ner" / "x.conll"
     here.touch()
-    assert train.resolve("ner/x.conll", str(tmp_path / "root")) == here
+    assert files.resolve("ner/x.conll", str(tmp_path / "root")) == here
     monkeypatch.setenv("ELMO_DATA", str(tmp_path / "root"))
-    assert train.resolve("ner/x.conll", None) == here
+    assert files.resolve("ner/x.conll", None) == here
     monkeypatch.delenv("ELMO_DATA")
     with pytest.raises(InputError, match="ELMO_DATA"):
-        train.find_file("ner/x.conll", None)
+        files.find_file("ner/x.conll", None)
 
 
 def test_the_penalty_of_the_mix_is_part_of_what_training_makes_small(tmp_path: Path) -> None:

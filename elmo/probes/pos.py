@@ -22,9 +22,9 @@ from elmo.config import ConfigError
 from elmo.errors import InputError
 from elmo.probes.mixing import layer_names, mix_weights, with_mix
 from elmo.tasks.cache import CacheConfig, limit_of
+from elmo.tasks.files import find_file
 from elmo.tasks.readers import numbered_lines, read_conll
 from elmo.tasks.source import Source, layer_cache, open_model
-from elmo.tasks.train import find_file
 from elmo.text.records import kind_of, read_conllu_columns
 
 VERSION = "1"

@@ -27,8 +27,8 @@ from elmo.probes.neighbors import unit
 from elmo.probes.wsd_means import CHECKPOINT, Senses, sums
 from elmo.probes.wsd_readers import Instance, Labelled
 from elmo.probes.wsd_vectors import chunks, instance_vectors
+from elmo.tasks.files import find_file
 from elmo.tasks.source import Source, open_model
-from elmo.tasks.train import find_file
 
 VERSION = "1"
 BASELINE = "mfs"

@@ -24,6 +24,7 @@ from typing import Any
 from elmo import config as configs
 from elmo.tasks import task as tasks
 from elmo.tasks import train, trained
+from elmo.tasks.files import find_file
 from elmo.tasks.queue import Queue, Work, metric_of, pending, trials
 from elmo.tasks.table import TABLE, scores_of, write_tables
 from elmo.training.disk import locked, write_whole
@@ -114,7 +115,7 @@ def _join(work: Work, config: train.TaskConfig) -> dict[str, float]:
     for part in ("dev", "test"):
         path = getattr(config, part)
         if path is not None:
-            examples = tasks.read_examples(members[0].task, train.find_file(path, config.data))
+            examples = tasks.read_examples(members[0].task, find_file(path, config.data))
             report[part] = members[0].task.score(examples, trained.ensemble(members, examples))
     write_whole(work.result, (json.dumps(report, indent=2) + "\n").encode())
     return scores_of(report)

@@ -8,7 +8,6 @@
 import dataclasses
 import hashlib
 import json
-import os
 import random
 import shutil
 import statistics
@@ -27,6 +26,7 @@ from elmo.tasks import batches, source, vectors
 from elmo.tasks import task as tasks
 from elmo.tasks.batches import BatchConfig
 from elmo.tasks.cache import CacheConfig
+from elmo.tasks.files import find_file, resolve
 from elmo.tasks.inputs import Collator, InputConfig, Inputs
 from elmo.tasks.source import Source
 from elmo.tasks.task import Task, TaskModel
@@ -41,8 +41,6 @@ from elmo.training.memory import keep_few_programs
 CONFIG, RESULTS = "config.json", "results.json"
 ORIGIN = "origin.json"
 """What a run is made from and its settings only name: the task's version, the biLM, and hashes of the files."""
-DATA = "ELMO_DATA"
-"""The variable that names the folder of the data, where `data` does not."""
 MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
 """What a run that goes on may set anew: nothing that a seed's result depends on. Of `cache` all but `dtype`."""
 
@@ -144,24 +142,6 @@ def seed_folder(config: TaskConfig, seed: int) -> Path:
 def version_of(folder: Path) -> str:
     """The version of the task that the networks of a run were trained and scored by."""
     return read_json(next(_records(folder)))["version"]
-
-
-def resolve(path: str, data: str | None) -> Path:
-    """The file: as it is named, else in the folder `data`, or in that which ELMO_DATA names."""
-    root = data or os.environ.get(DATA)
-    here = Path(path)
-    if here.exists() or here.is_absolute() or root is None:
-        return here
-    return Path(root) / path
-
-
-def find_file(path: str, data: str | None) -> Path:
-    """As `resolve`. Raises InputError where the file is not there."""
-    found = resolve(path, data)
-    if not found.is_file():
-        remedy = "put it there" if found != Path(path) else f"name the folder of the data with --data, or in {DATA}"
-        raise InputError(f"{found}: no such file; {remedy}, or name another file")
-    return found
 
 
 def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
