@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmo import formats
-from elmo.bench import process
+from elmo.machine import peak_memory
 from elmo.model.bilm import BiLM
 from elmo.model.char_cnn import CharCnn
 from elmo.model.highway import Highway
@@ -48,7 +48,7 @@ def measure(model: str, sentences: Sequence[Sequence[str]], batch: int, rounds: 
             run(bilm, sentences[start : start + batch])
         seconds.append(time.perf_counter() - began)
     tokens = sum(map(len, sentences))
-    return Plain(batch, tokens / statistics.median_low(seconds), seconds, process.peak_memory())
+    return Plain(batch, tokens / statistics.median_low(seconds), seconds, peak_memory())
 
 
 @torch.no_grad()

@@ -1,7 +1,8 @@
-"""What a result was made on: the processor, the libraries, the day."""
+"""What a result was made on: the processor, the libraries, the day; and how much memory that took."""
 
 import os
 import platform
+import sys
 from datetime import date
 from pathlib import Path
 
@@ -26,8 +27,10 @@ def card(device: str = "cpu") -> dict[str, str | int]:
 def processor(device: str = "cpu") -> str:
     """What the device calls itself. Raises InputError where there is no such device."""
     try:
-        if torch.device(device).type != "cpu":
+        kind = torch.device(device).type
+        if kind == "cuda":
             return torch.cuda.get_device_name(device)
+        torch.empty(0, device=device)
     except (RuntimeError, AssertionError, ValueError) as error:  # as torch sees fit
         raise InputError(f"device is {device!r}, which cannot be used ({error}); 'cpu' always can") from error
     try:
@@ -35,4 +38,21 @@ def processor(device: str = "cpu") -> str:
     except OSError:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    name = names[0] if names else platform.processor() or platform.machine()
+    return name if kind == "cpu" else f"{kind} of {name}"
+
+
+def peak_memory() -> int:
+    """Most bytes that this process has had in memory at once; 0 where the system does not say."""
+    # What `getrusage` says of a process begins with the size of the one that started it; Linux's own count does not.
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most

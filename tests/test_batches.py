@@ -1,5 +1,6 @@
 """The reader of training windows: what is in them, resuming, ranks, one pass, errors."""
 
+import copy
 import json
 import multiprocessing
 import random
@@ -247,6 +248,10 @@ def test_a_position_of_another_run_is_refused(paths):
     older = {key: value for key, value in position.items() if key != "order"}
     with pytest.raises(InputError, match="has order None, this run 2"):
         LmReader(paths, VOCABULARY, LINES, CONFIG, older)
+    otherwise = copy.deepcopy(position)
+    otherwise["streams"][0]["offset"] = 99  # as of a tokenizer that made more of the same paragraph
+    with pytest.raises(InputError, match="tokenizer has become another"):
+        LmReader(paths, VOCABULARY, LINES, CONFIG, otherwise)
     paths[0].write_text("oak elm\n")
     with pytest.raises(InputError, match="has corpus") as raised:
         LmReader(paths, VOCABULARY, LINES, CONFIG, position)

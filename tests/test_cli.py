@@ -267,6 +267,7 @@ def test_perplexity_refuses(models, tmp_path, lines):
     refused(run("perplexity", lines, "--model", models / "bare"), "no softmax", "elmo train")
     refused(run("perplexity", empty, "--model", models / "native"), empty, "no text")
     refused(run("perplexity", tmp_path / "*.none", "--model", models / "native"), "*.none", "matches no file")
+    refused(run("perplexity", lines, "--max-words", "0", "--model", models / "native"), "max_words is 0", "at least 1")
 
 
 def test_neighbors(models, tmp_path):

@@ -188,6 +188,17 @@ def test_run_that_cannot_begin_from_a_model_is_refused_before_it_writes(base, tm
     assert not (tmp_path / "run").exists()
 
 
+def test_text_without_a_word_that_comes_again_has_no_vocabulary_to_replace_with(base, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("every word here is another one\n", encoding="utf-8")
+    output = tmp_path / "run"
+    given = ("--train", text, "--init-from", base / "run", "--vocab", "replace", "--output", output)
+    done = run("train", *RUN, *given)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "no word occurs 2 times" in done.stderr
+    assert not output.exists() or not list(output.iterdir())
+
+
 def test_choice_of_a_vocabulary_needs_a_model(base, tmp_path):
     done = run("train", *TINY, "--train", base / "other.txt", "--output", tmp_path / "run", "--vocab", "replace")
     assert done.returncode == 2

@@ -27,7 +27,8 @@ from elmo.model.lstm import LstmConfig
 from elmo.pretraining import train
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, top_layer
-from elmo.pretraining.train import TrainConfig, make_plan, piece_characters
+from elmo.pretraining.settings import TrainConfig, read_record
+from elmo.pretraining.train import make_plan, piece_characters
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary, count_vocabulary
@@ -263,6 +264,7 @@ SENSELESS = {
     "optim.weight_decay=-0.1": "at least 0",
     "optim.initial_accumulator=-1": "at least 0",
     "min_count=100000": "lower min_count",
+    "model.char_cnn.n_characters=261": "at least 262",
 }
 
 
@@ -285,7 +287,7 @@ def test_without_the_extra_the_remedy_is_said(tmp_path, folder):
 
 def test_what_a_second_process_counts_does_not_replace_what_the_first_one_has(tmp_path, trained):
     """It was begun while the folder was still empty, and is refused before it writes anything."""
-    config = train.read_record(trained / "train.json")
+    config = read_record(trained / "train.json")
     config = replace(config, output=str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
     with locked(tmp_path / "run"), pytest.raises(InputError, match="another process trains here"):

@@ -33,7 +33,7 @@ from elmo.cli import probes as probe_verbs
 from elmo.cli import tasks as task_verbs
 from elmo.cli.arguments import RECIPES
 from elmo.errors import InputError
-from elmo.pretraining.train import TrainConfig
+from elmo.pretraining.settings import TrainConfig
 from elmo.probes import ablate, efficiency, record
 from elmo.report import claims, commands, job, paper
 from elmo.report.collect import collect

@@ -12,6 +12,8 @@ import pytest
 from command import Command, run
 from small_run import TINY, last_checkpoint, losses, metrics, model_bytes, texts
 
+from elmo import formats
+
 STEPS = 200
 SETTINGS = (*TINY, f"max_words={STEPS * 20}", "loop.log_steps=3", "loop.evaluate_steps=50", "loop.checkpoint_steps=7")
 
@@ -200,6 +202,32 @@ def test_resume_from_a_damaged_checkpoint_says_how_to_use_the_one_before(whole, 
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (output / "checkpoints").iterdir()) == [before.name, last.name]
     assert metrics(output)[-1]["step"] == 20
+
+
+def test_a_run_that_is_to_end_at_its_checkpoint_ends_with_a_model(whole, tmp_path):
+    """Of a run that was killed before it ever measured: nothing is left to train, but the model is to be written."""
+    output = tmp_path / "run"
+    assert run("train", *flags(whole), "max_words=400", "--output", output).returncode == 0
+    shutil.rmtree(output / "model")
+    shutil.rmtree(output / "checkpoints" / "step-000000020")
+    done = run("train", "--resume", "--output", output, "max_words=280")
+    assert done.returncode == 0, done.stderr
+    card = formats.describe(output).card
+    assert card["words_read"] == 280
+    assert card["perplexity"]
+
+
+def test_a_finished_run_measures_other_held_out_text_and_only_that(whole, tmp_path):
+    output = shutil.copytree(whole, tmp_path / "run")
+    other = tmp_path / "other.txt"
+    shutil.copy(whole.parent / "heldout.txt", other)
+    before = (output / "model" / "config.json").stat().st_mtime_ns
+    assert run("train", "--resume", "--output", output).returncode == 0
+    assert (output / "model" / "config.json").stat().st_mtime_ns == before
+    done = run("train", "--resume", "--output", output, "--heldout", other)
+    assert done.returncode == 0, done.stderr
+    cards = [formats.describe(folder).card for folder in (output, whole)]
+    assert cards[0] == cards[1] | {"heldout": ["other.txt"]}
 
 
 def test_resume_of_a_damaged_record(tmp_path):

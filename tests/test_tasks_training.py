@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -144,6 +145,12 @@ def test_the_best_epoch_is_kept(tmp_path: Path) -> None:
     by_epoch = [line["f1"] for line in scores(folder)]
     assert result["dev"]["f1"] == max(by_epoch)
     assert result["best_epoch"] == 1 + by_epoch.index(max(by_epoch))
+
+
+@pytest.mark.parametrize("minutes", [-1.0, math.nan])
+def test_a_limit_of_time_is_a_number_that_means_something(minutes: float) -> None:
+    with pytest.raises(InputError, match=r"training\.minutes"):
+        EpochConfig(minutes=minutes)
 
 
 def test_early_stopping_and_decay() -> None:

@@ -35,7 +35,7 @@ def test_unknown_words_have_the_id_of_unk():
 
 
 def test_load_reads_the_published_kinds(tmp_path):
-    lines = "<S>\r\n</S>\r\n<UNK>\r\n!!!MAXTERMID\r\nthe\r\na\u2028b\r\n"
+    lines = "\ufeff<S>\r\n</S>\r\n<UNK>\r\n!!!MAXTERMID\r\nthe\r\na\u2028b\r\n"
     (tmp_path / "vocab.txt").write_bytes(lines.encode())
     (tmp_path / "vocab.txt.gz").write_bytes(gzip.compress(lines.encode()))
     plain, packed = Vocabulary.load(tmp_path / "vocab.txt"), Vocabulary.load(tmp_path / "vocab.txt.gz")

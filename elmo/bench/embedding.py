@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from elmo import ops
-from elmo.bench import process
 from elmo.bench.machine import synchronize
 from elmo.embedding.embedder import Embedder, Sentence
+from elmo.machine import peak_memory
 from elmo.model.lstm import LstmConfig
 
 WORD_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
@@ -88,7 +88,7 @@ def measure(
     embedder = Embedder.load(model, precision=precision, device=device)
     fast = throughput(embedder, sentences, rounds, seconds)
     alone = latency(embedder, cut(sentences, 20, 8))
-    memory = process.peak_memory()
+    memory = peak_memory()
     if not compared or precision == "float32":
         return Measured(fast, alone, memory)
     mine = embedder.embed(sentences[:compared])
@@ -156,7 +156,7 @@ def lstm_bytes(config: LstmConfig, tokens: int, precision: ops.Precision) -> int
 
 
 def _projection(config: LstmConfig) -> int:
-    return config.dim * config.projection_dim if config.dim != config.projection_dim else 0
+    return config.dim * config.projection_dim if config.has_projection else 0
 
 
 def _drain(embedder: Embedder, sentences: Sequence[Sentence]) -> None:

@@ -5,7 +5,6 @@ Nothing here imports torch, so that the process that asks stays small and starts
 
 import multiprocessing
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -45,17 +44,6 @@ def in_fresh_process(function: Callable[..., T], *arguments: object) -> T:
         return pool.submit(function, *arguments).result()
 
 
-def peak_memory() -> int:
-    """Most bytes that this process has had in memory at once."""
-    # What `getrusage` says of a process begins with the size of the one that started it; Linux's own count does not.
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    return _bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-
-
 def import_seconds(rounds: int = 5) -> float:
     """Seconds of `import elmo` in a new interpreter, the fastest of `rounds`."""
     command = [sys.executable, "-c", IMPORT]
@@ -83,7 +71,8 @@ def run(command: Sequence[str]) -> Finished:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise subprocess.CalledProcessError(process.returncode, list(command), output)
-    return Finished(seconds, _bytes(usage.ru_maxrss), output)
+    most = usage.ru_maxrss if sys.platform == "darwin" else 1024 * usage.ru_maxrss
+    return Finished(seconds, most, output)
 
 
 def _seconds_to_first_line(command: Sequence[str]) -> float:
@@ -95,7 +84,3 @@ def _seconds_to_first_line(command: Sequence[str]) -> float:
     if not line or process.returncode != 0:
         raise subprocess.CalledProcessError(process.returncode, list(command))
     return seconds
-
-
-def _bytes(maxrss: int) -> int:
-    return maxrss if sys.platform == "darwin" else 1024 * maxrss

@@ -74,8 +74,9 @@ def _add_questions(verbs: Any) -> None:
 def train_verb(arguments: argparse.Namespace) -> None:
     values = _train_values(arguments)
     from elmo.pretraining import train
+    from elmo.pretraining.settings import TrainConfig
 
-    made = config.from_dict(train.TrainConfig, values)
+    made = config.from_dict(TrainConfig, values)
     if arguments.print_config:
         print(config.to_json(made), end="")
         return
@@ -96,9 +97,9 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
         record = Path(arguments.output) / "train.json"
         if not record.is_file():
             raise InputError(f"{record}: no such file, so there is no run to resume; leave --resume out to begin one")
-        from elmo.pretraining import train
+        from elmo.pretraining.settings import read_record
 
-        values = config.to_dict(train.read_record(record))
+        values = config.to_dict(read_record(record))
     if recipe is not None:
         values = config.merge(values, config.load_toml(find_recipe(recipe)))
     given = {name: getattr(arguments, name) for name in ("train", "heldout", "output", "init_from")}

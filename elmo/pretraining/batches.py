@@ -305,6 +305,11 @@ class _Stream:
         """Goes to a position of the first document of the queue."""
         if self._documents:
             self._open(paragraph)
+            if offset > len(self._paragraph.starts):
+                raise InputError(
+                    f"the place to resume from is word {offset} of a paragraph of {len(self._paragraph.starts)}: the"
+                    " tokenizer has become another one; install the version of the first run, or begin a new one"
+                )
             self._offset = offset
             self._starts_document = paragraph == 0 and offset == 0
 

@@ -146,12 +146,12 @@ def _window_sums(
         words = targets[d][there]  # M
         rows = hidden[d].unflatten(1, (len(POLICIES), -1)).transpose(0, 1)[:, there]  # policies M P
         scores = softmax.log_probabilities(rows.flatten(0, 1), words.repeat(len(POLICIES)))
-        scores = scores.double().view(len(POLICIES), -1)
-        known = words != unknown
+        scores = scores.cpu().double().view(len(POLICIES), -1)
+        known = (words != unknown).cpu()
         sums[:, d, 0] = len(words)
         sums[:, d, 1] = int(known.logical_not().sum())
-        sums[:, d, 2] = scores.sum(1).cpu()
-        sums[:, d, 3] = scores[:, known].sum(1).cpu()
+        sums[:, d, 2] = scores.sum(1)
+        sums[:, d, 3] = scores[:, known].sum(1)
 
     both(direction, hidden.device)
     return sums
@@ -188,6 +188,8 @@ def report(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """`elmo perplexity`: the numbers of a stored model under both state policies, with its vocabulary's identity."""
+    if max_words is not None and max_words < 1:
+        raise InputError(f"max_words is {max_words}; at least 1 is expected")
     vocabulary, lm_head = softmax_of(model)
     config = model.config
     heldout = HeldOut(paths, text, vocabulary, config.ids_per_token, max_words, config.n_tokens_vocab is not None)

@@ -7,15 +7,13 @@ The folder holds `model/`, which `elmo.load` opens, and the record of how it was
 import dataclasses
 import json
 import math
-import resource
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,91 +23,25 @@ from elmo.errors import InputError
 from elmo.formats import Model, native
 from elmo.formats import describe as describe_model
 from elmo.formats import load as load_model
-from elmo.model.bilm import BiLMConfig
-from elmo.model.char_cnn import CharCnnConfig
-from elmo.model.lstm import LstmConfig
+from elmo.machine import peak_memory
 from elmo.pretraining.batches import ReaderConfig, prefetch
-from elmo.pretraining.initial import InitVocab, begin_from, check_source, initial_vocabulary, names_of, origin_of
-from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
+from elmo.pretraining.initial import begin_from, check_source, initial_vocabulary, names_of, origin_of
+from elmo.pretraining.objective import LanguageModel
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
+from elmo.pretraining.settings import TrainConfig, check_numbers, fixed, read_record
+from elmo.terminal import Counter
 from elmo.text import corpus
-from elmo.text.tokenizer import TextConfig, Tokenizer
-from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary, count_vocabulary
+from elmo.text.tokenizer import Tokenizer
+from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.disk import alone, write_whole
 from elmo.training.distributed import Fabric, launch, processes
-from elmo.training.loop import Carried, LoopConfig, fit, seed_step
-from elmo.training.optim import OptimConfig, build_optimizer
+from elmo.training.loop import Carried, fit, seed_step
+from elmo.training.optim import build_optimizer
 from elmo.types import LmBatch, LstmState
 
-SMALL = BiLMConfig(
-    LstmConfig(dim=1024, projection_dim=128),
-    CharCnnConfig(filters=((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 256)), n_highway=1),
-)
-"""A size that an ordinary CPU trains in hours."""
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """Everything about a run. Texts are files or patterns; `.gz` and `.xz` are read as they are."""
-
-    train: tuple[str, ...]
-    output: str
-    heldout: tuple[str, ...] = ()
-    init_from: str | None = None
-    """A model whose weights the run begins with; `model` is then its configuration."""
-    init_vocab: InitVocab = "keep"
-    """Of a run with `init_from`: whether the model's vocabulary is kept, replaced or extended; see `initial`."""
-    vocab: str | None = None
-    """A vocabulary file to use; by default it is counted from the training text."""
-    vocab_size: int = 50_000
-    min_count: int = 2
-    text: TextConfig = field(default_factory=TextConfig)
-    model: BiLMConfig = SMALL
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    optim: OptimConfig = field(default_factory=OptimConfig)
-    loop: LoopConfig = field(default_factory=LoopConfig)
-    streams: int = 64
-    """Parallel streams of text, over all processes: the batch."""
-    window: int = 20
-    """Tokens through which the gradient goes back; the state goes on to the next window."""
-    epochs: float = 1.0
-    max_words: int | None = None
-    """Stops earlier than `epochs`, after this many words (sentence ends counted)."""
-    evaluate_words: int | None = 20_000
-    """Of the held-out text, for the perplexities during training; null for all of it."""
-    seed: int = 1
-    precision: Literal["32-true", "bf16-mixed"] = "32-true"
-    accelerator: str = "auto"
-    devices: int = 1
-    nodes: int = 1
-    prefetch: bool = True
-    """Prepare batches in another process."""
-
-
-MOST_EPOCHS = 1_000_000
-"""More is a slip, and numbers that are nearly infinite have no number of steps."""
 PIECES = 8
 """Of a small corpus that every stream is given in an epoch, where its lines are short enough."""
-MAY_CHANGE = {
-    "output",
-    "train",
-    "heldout",
-    "loop",
-    "optim",
-    "epochs",
-    "max_words",
-    "evaluate_words",
-    "precision",
-    "accelerator",
-    "prefetch",
-}
-"""What a resumed run may set anew: nothing that the order of the data or what is in a checkpoint depends on.
-
-The training files may have moved: that they are the same is seen by their fingerprint.
-"""
-
-
 Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
 """The vocabulary, the corpus's counts and `initial.origin_of`, None where the run begins from no model."""
 
@@ -132,7 +64,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     """
     devices, nodes = processes(config.devices, config.nodes)
     config = dataclasses.replace(config, devices=devices, nodes=nodes)
-    _check_numbers(config)
+    check_numbers(config)
     folder = Path(config.output)
     paths, heldout_paths = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
     _check_output(config, resume or dry_run)
@@ -195,6 +127,8 @@ def _train(
 
     if fabric.is_global_zero:
         _write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
+    if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan)):
+        evaluate(plan.steps)  # the end was moved to this step, or other text is to be measured
     fit(
         fabric, model, optimizer, batches, _loss, evaluate, state, folder,
         config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
@@ -261,6 +195,17 @@ def export(
     native.save(stored, folder / "model", overwrite=True)
 
 
+def _is_exported(config: TrainConfig, plan: Plan) -> bool:
+    """Whether the folder's model is that of the last step, measured on this held-out text."""
+    path = Path(config.output) / "model"
+    if not native.recognizes(path):
+        return False
+    card = native.describe(path).card
+    origin = card.get("init_from")
+    words = card["words_read"] - (origin["words_read"] if origin is not None and origin["continues"] else 0)
+    return words == plan.steps * plan.words_a_step and card["heldout"] == names_of(config.heldout)
+
+
 def _loss(model: nn.Module, batch: LmBatch, carried: Carried) -> tuple[Tensor, Carried]:
     return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried)
 
@@ -288,38 +233,6 @@ def piece_characters(counts: Counts, streams: int) -> int:
     if counts.characters is None:
         return corpus.MAX_CHARACTERS
     return max(1, min(corpus.MAX_CHARACTERS, counts.characters // (PIECES * streams)))
-
-
-def _check_numbers(config: TrainConfig) -> None:
-    """Refuses, before anything is counted or written, settings of the right kind that mean nothing."""
-    loop, optim, objective = config.loop, config.optim, config.objective
-    if config.model.char_cnn is None:
-        raise InputError("model.n_tokens_vocab is given; pretraining reads characters: give model.char_cnn instead")
-    given = [name for name in ("max_words", "evaluate_words") if getattr(config, name) is not None]
-    configs.check_range(config, ("streams", "window", "devices", "nodes", *given), 1)
-    configs.check_range(config, ("vocab_size",), 1 + len(SPECIAL))
-    configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
-    configs.check_range(config, ("seed",), 0)
-    configs.check_range(objective, ("negatives",), 0, where="objective.")
-    configs.check_range(optim, ("clip_norm", "lr", "weight_decay", "initial_accumulator"), 0, where="optim.")
-    configs.check_range(loop, ("checkpoint_minutes",), 0, where="loop.")
-    if not 0 < config.epochs <= MOST_EPOCHS:
-        raise InputError(f"epochs is {config.epochs}; a number above 0 and at most {MOST_EPOCHS:,} is expected")
-    if not 0 < objective.loss_scale < math.inf:
-        raise InputError(f"objective.loss_scale is {objective.loss_scale}; a number above 0 is expected")
-    if config.seed >= 2**32:
-        raise InputError(f"seed is {config.seed}; a number below 2**32 is expected")
-    for beta in optim.betas:
-        if not 0 <= beta < 1:
-            raise InputError(f"optim.betas has {beta}; numbers from 0 to below 1 are expected")
-    shares = {"objective.dropout": objective.dropout, "objective.reset_probability": objective.reset_probability}
-    for name, number in (shares | {"optim.decay": optim.decay}).items():
-        if not 0 <= number <= 1:
-            raise InputError(f"{name} is {number}; a number from 0 to 1 is expected")
-    if config.streams % (config.devices * config.nodes):
-        raise InputError(
-            f"streams is {config.streams}; a multiple of the {config.devices * config.nodes} processes is needed"
-        )
 
 
 def _check_heldout(paths: list[Path]) -> None:
@@ -355,7 +268,7 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
         raise InputError(
             f"{config.output}: holds a run ({at}); add --resume to go on with it, or name another --output"
         )
-    old, new = _fixed(read_record(record)), _fixed(config)
+    old, new = fixed(read_record(record)), fixed(config)
     for key in new:
         if new[key] != old[key]:
             was, now = configs.difference(old[key], new[key])
@@ -367,20 +280,6 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
 
 def _write_record(config: TrainConfig) -> None:
     write_whole(Path(config.output) / "train.json", configs.to_json(config).encode())
-
-
-def read_record(record: Path) -> TrainConfig:
-    """The configuration of a run, from its `train.json`."""
-    try:
-        return configs.from_dict(TrainConfig, json.loads(record.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise InputError(f"{record}: not the record of a run ({error}); name another --output") from error
-
-
-def _fixed(config: TrainConfig) -> dict[str, Any]:
-    """The settings that a resumed run has from its beginning."""
-    whole = {key: value for key, value in configs.to_dict(config).items() if key not in MAY_CHANGE}
-    return whole | {"optim.name": config.optim.name, "loop.accumulate": config.loop.accumulate}
 
 
 def _count(
@@ -434,18 +333,15 @@ def _counted(paths: list[Path], fingerprint: str, config: TrainConfig, keep: boo
 
 
 def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[Vocabulary, Counts]:
-    def progress(tokens: int) -> None:
-        if not quiet and sys.stderr.isatty():
-            sys.stderr.write(f"\rcounting words: {tokens:,}")
-
     given = None if config.vocab is None else Vocabulary.load(Path(config.vocab))
     own = None if config.init_from is None else describe_model(config.init_from).vocabulary
     sentences = corpus.sentences(paths, Tokenizer(config.text))
-    vocabulary, counts = count_vocabulary(sentences, config.vocab_size, config.min_count, progress)
-    progress(counts.tokens)
+    with Counter("words counted", quiet) as counter:
+        vocabulary, counts = count_vocabulary(sentences, config.vocab_size, config.min_count, counter.update)
     if counts.tokens == 0:
         raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
-    if given is None and own is None and counts.covered == 0:
+    counted = given is None and (own is None or config.init_vocab == "replace")
+    if counted and counts.covered == 0:
         raise InputError(
             f"{', '.join(config.train)}: no word occurs {config.min_count} times; lower min_count, or give more text"
         )
@@ -471,21 +367,14 @@ def _estimate(
     model_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" not in name)
     softmax_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" in name)
     optimizer_bytes = (8 if config.optim.name == "adamw" else 4) * (model_size + softmax_size)
-    peak = _peak_bytes(fabric.device) + optimizer_bytes
+    on_gpu = fabric.device.type == "cuda"
+    peak = torch.cuda.max_memory_allocated(fabric.device) if on_gpu else peak_memory()
     return {
         "parameters": model_size,
         "softmax parameters": softmax_size,
         "words an epoch": plan.words,
         "steps": plan.steps,
         "words a step": plan.words_a_step,
-        "memory": f"{peak / 2**30:.1f} GiB",
+        "memory": f"{(peak + optimizer_bytes) / 2**30:.1f} GiB" if peak else "unknown",
         "hours": round(seconds / 3600, 2),
     }
-
-
-def _peak_bytes(device: torch.device) -> int:
-    """The most memory in use so far: that of a GPU where it is one, else this process's."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -15,7 +15,7 @@ from typing import Any
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.pretraining.train import TrainConfig
+from elmo.pretraining.settings import TrainConfig
 from elmo.tasks import task as tasks
 from elmo.tasks.train import MAY_CHANGE, TaskConfig
 

@@ -91,7 +91,7 @@ class Vocabulary:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(f"{name}: not a whole gzip file ({error}); fetch or compress it again") from error
         try:
-            text = raw.decode("utf-8")
+            text = raw.decode("utf-8").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             raise InputError(f"{name}: line {line} is not UTF-8 ({error.reason}); convert the file to UTF-8") from error
@@ -136,7 +136,7 @@ class Counts:
     types: int
     """Distinct words; a lower bound where the table had to be pruned."""
     covered: int
-    """Tokens that are in the vocabulary."""
+    """Tokens that are in the vocabulary counted from it."""
     characters: int | None = None
     """Of all tokens, a lower bound as `types` is; None in the record of a run that did not count them."""
 

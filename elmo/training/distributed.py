@@ -3,6 +3,7 @@
 import logging
 import os
 import warnings
+from datetime import timedelta
 from typing import Literal
 
 import torch
@@ -12,9 +13,14 @@ from elmo.training.memory import keep_freed_memory
 
 try:
     from lightning_fabric import Fabric as Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 except ImportError as error:  # pragma: no cover
     raise InputError(f"training needs lightning-fabric ({error}): pip install 'elmo-torch[train]'") from error
+
+
+LONGEST_WAIT = timedelta(days=1)
+"""What a process waits for the others, while the first one counts the words of a large corpus."""
 
 
 def processes(devices: int, nodes: int) -> tuple[int, int]:
@@ -29,7 +35,9 @@ def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-tr
     """A Fabric that runs; one process a device, gradients averaged; of `torchrun` or started here."""
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     keep_freed_memory()
-    strategy = "ddp" if devices * nodes > 1 else "auto"
+    strategy = DDPStrategy(timeout=LONGEST_WAIT) if devices * nodes > 1 else "auto"
+    if accelerator == "auto":  # Fabric's own would take an Apple GPU, which has no float64 and no sparse gradients
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -63,6 +63,8 @@ class EpochConfig:
         numbers = ("patience", "lr", "weight_decay", "clip_norm", "decay", "decay_patience", "checkpoint_minutes")
         check_range(self, numbers, 0, where=where)
         check_range(self, ("betas", "rho"), 0, 1, where)
+        if self.minutes is not None:
+            check_range(self, ("minutes",), 0, where=where)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ class OptimConfig:
     name: Literal["adamw", "adagrad"] = "adamw"
     lr: float = 4e-3
     betas: tuple[float, float] = (0.9, 0.98)
+    """Of AdamW."""
     weight_decay: float = 0.01
+    """Of AdamW."""
     initial_accumulator: float = 1.0
     """Adagrad's sum of squares before the first step."""
     warmup_steps: int = 100

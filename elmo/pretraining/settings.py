@@ -1,0 +1,137 @@
+"""What `elmo train` is asked for: its settings, which of them mean nothing, and which a resumed run keeps."""
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.model.bilm import BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.pretraining.initial import InitVocab
+from elmo.pretraining.objective import ObjectiveConfig
+from elmo.text.characters import PADDING
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import SPECIAL
+from elmo.training.loop import LoopConfig
+from elmo.training.optim import OptimConfig
+
+SMALL = BiLMConfig(
+    LstmConfig(dim=1024, projection_dim=128),
+    CharCnnConfig(filters=((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 256)), n_highway=1),
+)
+"""A size that an ordinary CPU trains in hours."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything about a run. Texts are files or patterns; `.gz` and `.xz` are read as they are."""
+
+    train: tuple[str, ...]
+    output: str
+    heldout: tuple[str, ...] = ()
+    init_from: str | None = None
+    """A model whose weights the run begins with; `model` is then its configuration."""
+    init_vocab: InitVocab = "keep"
+    """Of a run with `init_from`: whether the model's vocabulary is kept, replaced or extended; see `initial`."""
+    vocab: str | None = None
+    """A vocabulary file to use; by default it is counted from the training text."""
+    vocab_size: int = 50_000
+    min_count: int = 2
+    text: TextConfig = field(default_factory=TextConfig)
+    model: BiLMConfig = SMALL
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    streams: int = 64
+    """Parallel streams of text, over all processes: the batch."""
+    window: int = 20
+    """Tokens through which the gradient goes back; the state goes on to the next window."""
+    epochs: float = 1.0
+    max_words: int | None = None
+    """Stops earlier than `epochs`, after this many words (sentence ends counted)."""
+    evaluate_words: int | None = 20_000
+    """Of the held-out text, for the perplexities during training; null for all of it."""
+    seed: int = 1
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    accelerator: str = "auto"
+    devices: int = 1
+    nodes: int = 1
+    prefetch: bool = True
+    """Prepare batches in another process."""
+
+
+MOST_EPOCHS = 1_000_000
+"""More is a slip, and numbers that are nearly infinite have no number of steps."""
+MAY_CHANGE = {
+    "output",
+    "train",
+    "heldout",
+    "loop",
+    "optim",
+    "epochs",
+    "max_words",
+    "evaluate_words",
+    "precision",
+    "accelerator",
+    "prefetch",
+}
+"""What a resumed run may set anew: nothing that the order of the data or what is in a checkpoint depends on.
+
+The training files may have moved: that they are the same is seen by their fingerprint.
+"""
+
+
+def check_numbers(config: TrainConfig) -> None:
+    """Refuses, before anything is counted or written, settings of the right kind that mean nothing."""
+    loop, optim, objective = config.loop, config.optim, config.objective
+    characters = config.model.char_cnn
+    if characters is None:
+        raise InputError(f"the model reads {config.model.reads}; pretraining reads characters: give model.char_cnn")
+    if characters.n_characters <= PADDING:
+        raise InputError(
+            f"model.char_cnn.n_characters is {characters.n_characters}; at least {PADDING + 1} are needed for bytes"
+            " and what marks the ends of words and sentences"
+        )
+    given = [name for name in ("max_words", "evaluate_words") if getattr(config, name) is not None]
+    configs.check_range(config, ("streams", "window", "devices", "nodes", *given), 1)
+    configs.check_range(config, ("vocab_size",), 1 + len(SPECIAL))
+    configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
+    configs.check_range(config, ("seed",), 0)
+    configs.check_range(objective, ("negatives",), 0, where="objective.")
+    configs.check_range(optim, ("clip_norm", "lr", "weight_decay", "initial_accumulator"), 0, where="optim.")
+    configs.check_range(loop, ("checkpoint_minutes",), 0, where="loop.")
+    if not 0 < config.epochs <= MOST_EPOCHS:
+        raise InputError(f"epochs is {config.epochs}; a number above 0 and at most {MOST_EPOCHS:,} is expected")
+    if not 0 < objective.loss_scale < math.inf:
+        raise InputError(f"objective.loss_scale is {objective.loss_scale}; a number above 0 is expected")
+    if config.seed >= 2**32:
+        raise InputError(f"seed is {config.seed}; a number below 2**32 is expected")
+    for beta in optim.betas:
+        if not 0 <= beta < 1:
+            raise InputError(f"optim.betas has {beta}; numbers from 0 to below 1 are expected")
+    shares = {"objective.dropout": objective.dropout, "objective.reset_probability": objective.reset_probability}
+    for name, number in (shares | {"optim.decay": optim.decay}).items():
+        if not 0 <= number <= 1:
+            raise InputError(f"{name} is {number}; a number from 0 to 1 is expected")
+    if config.streams % (config.devices * config.nodes):
+        raise InputError(
+            f"streams is {config.streams}; a multiple of the {config.devices * config.nodes} processes is needed"
+        )
+
+
+def read_record(record: Path) -> TrainConfig:
+    """The configuration of a run, from its `train.json`."""
+    try:
+        return configs.from_dict(TrainConfig, json.loads(record.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise InputError(f"{record}: not the record of a run ({error}); name another --output") from error
+
+
+def fixed(config: TrainConfig) -> dict[str, Any]:
+    """The settings that a resumed run has from its beginning."""
+    whole = {key: value for key, value in configs.to_dict(config).items() if key not in MAY_CHANGE}
+    return whole | {"optim.name": config.optim.name, "loop.accumulate": config.loop.accumulate}
