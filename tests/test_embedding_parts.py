@@ -13,6 +13,7 @@ from elmo.embedding.job import embed_file
 from elmo.embedding.parts import folder_of
 from elmo.embedding.store import read_vectors
 from elmo.errors import InputError
+from elmo.formats.whole import locked
 
 BATCH_TOKENS = 16  # a chunk is 128 tokens, some 15 sentences
 KNOWN_WORDS = 15  # of the table of words, which is emptied now and then
@@ -123,6 +124,29 @@ def test_kept_files_that_are_cut_are_named(text, tmp_path, name, left):
     with pytest.raises(InputError, match=rf"{name}: (damaged|not a whole)") as caught:
         embed_file(embedder(), text, output, resume=True)
     assert "\n" not in str(caught.value)
+
+
+def test_kept_rows_that_are_damaged_inside_are_named(text, tmp_path):
+    """One byte of the numbers is another: the archive opens, and its checksum does not hold."""
+    output = tmp_path / "v.npz"
+    break_off(text, output, 45)
+    part = folder_of(output) / "00000000.npz"
+    data = bytearray(part.read_bytes())
+    data[data.index(b"NUMPY") + 200] ^= 1
+    part.write_bytes(data)
+    with pytest.raises(InputError, match=r"00000000\.npz: damaged .*; remove .* to begin anew"):
+        embed_file(embedder(), text, output, resume=True)
+
+
+def test_one_process_makes_an_output_at_a_time(text, tmp_path):
+    output = tmp_path / "v.npz"
+    break_off(text, output, 45)
+    with locked(folder_of(output), "busy"):
+        before = sorted(folder_of(output).iterdir())
+        with pytest.raises(InputError, match="another process makes this output"):
+            embed_file(embedder(), text, output, resume=True)
+        assert sorted(folder_of(output).iterdir()) == before
+    embed_file(embedder(), text, output, resume=True)
 
 
 @pytest.mark.parametrize("resume", [False, True])

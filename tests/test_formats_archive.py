@@ -150,6 +150,16 @@ def test_the_options_of_an_archive_are_those_it_holds_or_that_are_given(tmp_path
         np.testing.assert_allclose(vectors, expected, rtol=0, atol=TOLERANCE)
 
 
+def test_two_options_files_that_differ_are_refused(tmp_path):
+    other = {**OPTIONS, "lstm": {**OPTIONS["lstm"], "cell_clip": 7}}
+    state = state_dict(random_weights(OPTIONS, 4))
+    same = {"a.options_file": as_json(OPTIONS), "b.options_file": as_json(OPTIONS)}
+    elmo.load(write_tar(tmp_path / "same.tar.gz", archived(state, **same)))
+    path = write_tar(tmp_path / "other.tar.gz", archived(state, **(same | {"b.options_file": as_json(other)})))
+    with pytest.raises(InputError, match="2 options files that differ"):
+        elmo.load(path)
+
+
 def mixed_by_hand(layers: np.ndarray, k: int) -> np.ndarray:
     weights = np.exp([0.3 * j - 0.1 * k for j in range(len(layers))])
     return (1.5 - k) * np.einsum("n,ntd->td", weights / weights.sum(), layers)

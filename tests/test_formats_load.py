@@ -75,3 +75,11 @@ def test_a_path_comes_before_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     native.save(model(), tmp_path / formats.DEFAULT_MODEL)
     assert formats.find(formats.DEFAULT_MODEL) == Path(formats.DEFAULT_MODEL)
+
+
+@pytest.mark.parametrize("usual", [None, "default"])
+def test_the_default_is_the_packaged_model_wherever_one_is(tmp_path, monkeypatch, usual):
+    """A run may have been called by the name of its recipe: elmo train english-small --output english-small."""
+    monkeypatch.chdir(tmp_path)
+    native.save(model(), tmp_path / formats.DEFAULT_MODEL)
+    assert formats.find(usual) == formats.ASSETS / formats.DEFAULT_MODEL

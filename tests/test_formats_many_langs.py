@@ -244,6 +244,9 @@ def test_many_langs_model_that_cannot_be_read_is_named_in_one_line(folder, damag
         ({"characters": {"a": True}}, "characters has an id that is no number"),
         ({"characters": {}}, "the table of characters has no <bos>"),
         ({"words": 3}, "not the ids of words and characters"),
+        ({"max_characters": 4}, "max_characters is 4, and the model's words have 12"),
+        ({"max_characters": None}, "max_characters is None; a number from 3 on"),
+        ({"max_characters": True}, "max_characters is True; a number from 3 on"),
     ],
 )
 def test_native_lexicon_that_cannot_be_read_is_named(tmp_path, change, message):

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import struct
 import tarfile
 import zipfile
@@ -13,6 +14,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import torch
 from bilm_files import as_hdf5, as_json, as_vocabulary, random_weights, write_folder, write_tar, write_zip
 from command import Command, run
 from hypothesis import HealthCheck, given, settings
@@ -80,7 +82,42 @@ def test_a_torch_file_that_is_compressed_is_refused(tmp_path):
     refused(path, r"weights\.th: \S+ is compressed \([\d,]+ bytes for [\d,]+\); torch compresses nothing")
 
 
+def test_a_tensor_that_repeats_few_numbers_is_refused(tmp_path):
+    """Its shape is the writer's choice, whatever the size of the file."""
+    name = next(iter(STATE))
+    repeated = {**STATE, name: torch.zeros(1).expand(STATE[name].shape)}
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": as_torch(repeated)})
+    refused(path, rf"weights\.th: {re.escape(name)} has fewer numbers than its shape")
+
+
 # Places
+
+
+def tar_header(name: bytes, size: bytes, kind: bytes = b"0") -> bytes:
+    """One block of a tar, with numbers as they stand."""
+    head = name.ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + size + b"00000000000\0" + b" " * 8 + kind
+    head = (head + b"\0" * 100 + b"ustar\x0000").ljust(512, b"\0")
+    return head[:148] + b"%06o\0 " % sum(head) + head[156:]
+
+
+def test_a_tar_that_leads_back_into_itself_ends(tmp_path):
+    """A negative size, in the two's complement that tar has for large ones (CVE-2025-8194)."""
+    back = (-512).to_bytes(12, "big", signed=True)
+    path = tmp_path / "model.tar"
+    path.write_bytes(tar_header(b"a", b"00000000000\0") + tar_header(b"b", back) + bytes(1024))
+    refused(path, r"model\.tar: not a whole archive")
+
+
+@pytest.mark.parametrize("field", ["GNU.sparse.map=a,b", "GNU.sparse.size=abc", "GNU.sparse.name=x"])
+def test_a_tar_whose_headers_are_no_numbers_is_refused(tmp_path, field):
+    name, _, value = field.partition("=")
+    path = tmp_path / "model.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo("options.json")
+        info.pax_headers = {name: value, "GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+        info.size = 512
+        archive.addfile(info, io.BytesIO(b"q" * 512))
+    refused(path, r"model\.tar: not a whole archive")
 
 
 @pytest.mark.parametrize("name", ["../options.json", "/tmp/options.json", "a/../../b", "..\\b", "C:\\b"])

@@ -1,5 +1,6 @@
 """The Hub's own mixin loads and saves our native layout, strictly; nothing here reaches for a network."""
 
+import errno
 import json
 import logging
 import os
@@ -99,6 +100,18 @@ def test_saving_again_replaces_our_files_and_no_others(model, saved):
     assert (saved / "notes.txt").read_text() == "mine too"
     assert not (saved / "vocab.txt").exists()
     assert HubModel.from_pretrained(saved).beside.vocabulary is None
+
+
+def test_a_write_that_fails_leaves_the_old_model(model, saved, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(native, "save", fail)
+    with pytest.raises(OSError, match="No space left"):
+        HubModel(CONFIG).save_pretrained(saved)
+    monkeypatch.undo()
+    same(native.load(saved), model)
+    assert {path.name for path in saved.parent.iterdir()} == {"saved"}
 
 
 def edit(folder: Path, change: object) -> None:

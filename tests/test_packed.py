@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -138,6 +140,16 @@ def operators(work) -> set[str]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         work()
     return {event.key for event in profile.key_averages()}
+
+
+def test_a_packed_model_is_not_said_to_have_other_products():
+    packed = model().packed("bfloat16")
+    assert packed.packed("bfloat16") is packed
+    with pytest.raises(InputError, match="is packed for bfloat16 already"):
+        packed.packed("float32")
+    with pytest.raises(InputError, match="is packed for bfloat16 already"):
+        Embedder(packed, device="cpu")
+    assert Embedder(packed, device="cpu", precision="bfloat16").bilm is packed
 
 
 @pytest.mark.skipif(not X86_WITH_ONEDNN, reason="oneDNN is for x86")

@@ -19,19 +19,21 @@ from elmo.errors import InputError
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one verb and exits: 0 done, 1 training could not go on, 2 something that was given cannot be used."""
     parsed = _parse(arguments)
+    # Processes that train together find the same errors, but for those of a machine; one of them says so.
+    is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
     try:
         parsed.run(parsed)
     except BrokenPipeError:  # who reads the output has seen enough; nothing is to be said when Python closes it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except (InputError, OSError) as error:
-        _fail(error, 2)
+        _fail(error, 2, is_one_of_several and not isinstance(error, OSError))
     except KeyboardInterrupt:
-        _fail("interrupted", 130)
+        _fail("interrupted", 130, is_one_of_several)
     except RuntimeError as error:
         if type(error).__name__ != "TrainingError":
             raise
-        _fail(error, 1)
+        _fail(error, 1, is_one_of_several)
     sys.exit(0)
 
 
@@ -47,9 +49,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parsed
 
 
-def _fail(error: BaseException | str, code: int) -> NoReturn:
-    if not is_first_process() and not isinstance(error, OSError):
-        sys.exit(code)  # all processes find the same errors, but for those of a machine
+def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:
+    if silently:
+        sys.exit(code)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         error = f"{error.filename}: {error.strerror}"
     print(f"elmo: error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -49,7 +49,8 @@ def tokenizer_of(text: Any, pretokenized: bool) -> Any:
 
 def is_first_process() -> bool:
     """Of those that train together: the variables are torchrun's and lightning's."""
-    return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0) == 0
+    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or ""
+    return not rank.isdecimal() or int(rank) == 0
 
 
 def find_recipe(name: str, kind: str = "") -> Path:
@@ -62,6 +63,11 @@ def find_recipe(name: str, kind: str = "") -> Path:
                 " --train 'corpus/*.txt'"
             )
         return path
+    return packaged_recipe(name, kind)
+
+
+def packaged_recipe(name: str, kind: str = "") -> Path:
+    """The file of the recipe `name` in the package's folder of recipes, or in its folder `kind`."""
     folder = RECIPES / kind
     packaged = folder / f"{name.removesuffix('.toml')}.toml"
     if packaged.is_file():

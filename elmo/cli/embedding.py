@@ -69,6 +69,7 @@ def _add_allennlp(verbs: Any) -> None:
         allennlp.add_argument(flag, help=argparse.SUPPRESS)
     allennlp.add_argument("--file-friendly-logging", action="store_true", help=argparse.SUPPRESS)
     allennlp.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    allennlp.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def _add_types(verbs: Any) -> None:
@@ -129,14 +130,16 @@ def allennlp_verb(arguments: argparse.Namespace) -> None:
         arguments.cuda_device,
         state=arguments.state,
     )
-    embedder.embed_file(
-        read_lines(arguments.input),
-        arguments.output,
-        arguments.layers,
-        arguments.batch_size,
-        arguments.forget_sentences,
-        arguments.use_sentence_keys,
-    )
+    with Counter("sentences", arguments.quiet) as counter:
+        embedder.embed_file(
+            read_lines(arguments.input),
+            arguments.output,
+            arguments.layers,
+            arguments.batch_size,
+            arguments.forget_sentences,
+            arguments.use_sentence_keys,
+            progress=counter.update,
+        )
     print(f"{arguments.output}: written")
 
 

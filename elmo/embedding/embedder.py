@@ -98,6 +98,8 @@ class Embedder:
         on_cpu = self.device.type == "cpu"
         if precision == "int8" and not on_cpu:
             raise InputError(f"precision int8 is for the CPU, and the device is {self.device}; use bfloat16")
+        if bilm.packed_for is not None and not on_cpu:
+            raise InputError(f"the model is packed for a CPU, and the device is {self.device}; load it again")
         self.bilm = bilm.packed(precision, library, release) if on_cpu else bilm.to(self.device).eval()
         self._bfloat16_on_gpu = precision == "bfloat16" and not on_cpu
         self._words = WordVectors(self.bilm, encoder(bilm.config, vocabulary), self.device)
@@ -245,8 +247,8 @@ def tokens_within(memory: int, bilm: BiLM) -> int:
 def parse_bytes(text: str) -> int:
     """A size as it stands on a command line: `2GB`, `500 MB`, `64kB`, or a number of bytes."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip(), re.IGNORECASE)
-    if found is None:
-        raise InputError(f"{text!r} is no size; give one such as 2GB, 500MB, or a number of bytes")
+    if found is None or len(found[1]) > 20:
+        raise InputError(f"{text[:40]!r} is no size; give one such as 2GB, 500MB, or a number of bytes")
     return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
 
 
@@ -276,7 +278,9 @@ def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
 def usable_device(name: str | torch.device) -> torch.device:
     """The device. Raises InputError where it cannot be used."""
     try:
-        return torch.empty(0, device=name).device
+        device = torch.empty(0, device=name).device
+        torch.zeros(1, device=device).item()  # a "meta" one has no numbers
+        return device
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # as the backends of torch see fit
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"device is {str(name)!r}, which cannot be used ({reason}); 'cpu' always can") from error

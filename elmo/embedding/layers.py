@@ -50,6 +50,11 @@ def selection(layers: Layers, n_layers: int) -> Selection:
         weights = [float(weight) for weight in layers]
         if not all(map(math.isfinite, weights)):
             raise InputError(f"layers is {layers!r}; finite weights are expected")
-        return lambda every: torch.einsum("n,nbtd->btd", every.new_tensor(weights), every)
+        return lambda every: _mixed(every, weights)
     choices = CHOICES.format(last=n_layers - 1, n=n_layers)
     raise InputError(f"layers is {layers!r}; this model has {n_layers} layers of vectors: {choices} are possible")
+
+
+def _mixed(every: Float[Tensor, "N B T D"], weights: list[float]) -> Float[Tensor, "B T D"]:
+    with torch.autocast(every.device.type, enabled=False):  # on a GPU it would make a bfloat16 product of this sum
+        return torch.einsum("n,nbtd->btd", every.new_tensor(weights), every)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, read_vectors, write_vectors
 from elmo.errors import InputError
-from elmo.formats.whole import check_output, whole
+from elmo.formats.whole import check_output, locked, whole
 from elmo.text.records import Record
 
 RUN = "run.json"
@@ -43,8 +44,8 @@ def written_in_parts(
 ) -> Iterator[Path]:
     """Where the output is to be written: in the folder, which is gone when the block ends well, with all in it.
 
-    Raises InputError where rows are kept there that were made with another model or in another way, and OSError where
-    the output exists.
+    Raises InputError where rows are kept there that were made with another model or in another way, or another process
+    is making the output, and OSError where it exists.
     """
     if embedder.state == "carry":
         raise InputError("state carry cannot be resumed: a row depends on all before it; use reset, or do not resume")
@@ -52,11 +53,12 @@ def written_in_parts(
     folder = folder_of(output)
     _check_run(folder, _settings(embedder, layers, pool, dtype))
     written = folder / f"output{output.suffix}"
-    for left in (*folder.glob(".*.partial"), written):  # by a process that was killed
-        left.unlink(missing_ok=True)
-    yield written
-    written.replace(output)
-    shutil.rmtree(folder)
+    with locked(folder, "another process makes this output; wait for it"):
+        for left in (*folder.glob(".*.partial"), written):  # by a process that was killed
+            left.unlink(missing_ok=True)
+        yield written
+        written.replace(output)
+        shutil.rmtree(folder)
 
 
 def embedded_in_parts(
@@ -118,19 +120,23 @@ def _read_words(embedder: Embedder, path: Path) -> None:
 def _read_part(part: Path, records: list[Record]) -> Iterator[tuple[Record, np.ndarray]]:
     with read_vectors(part) as kept:
         for row, record in enumerate(records):
-            if row >= len(kept) or kept.tokens(row) != record.tokens:
+            try:
+                tokens, vectors = (kept.tokens(row), kept[row]) if row < len(kept) else (None, None)
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+                raise _damaged(part, error) from error
+            if vectors is None or tokens != record.tokens:
                 raise InputError(
                     f"{part}: its row {row} is not of the sentence {record.text[:40]!r}: the input has changed"
                     f" since the broken run; remove {part.parent} to begin anew"
                 )
-            yield record, kept[row]
+            yield record, vectors
 
 
 def _settings(embedder: Embedder, layers: Layers, pool: Pool | None, dtype: Dtype) -> dict[str, Any]:
     """What rows depend on."""
     return {
         "model": _mark(embedder),
-        "layers": layers if isinstance(layers, str | int) else list(layers),
+        "layers": layers if isinstance(layers, str) else np.asarray(layers).tolist(),
         "pool": pool,
         "dtype": dtype,
         "state": embedder.state,

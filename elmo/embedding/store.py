@@ -321,7 +321,8 @@ READERS = {
 def read_vectors(path: str | Path) -> Iterator[Vectors]:
     """Opens a file of vectors: `len(vectors)`, `vectors[row]`, `vectors.tokens(row)`.
 
-    Raises InputError where the file is of another kind or is not whole.
+    Raises InputError where the file is of another kind or is cut short. A damaged row raises, when it is asked for,
+    what h5py, numpy, pyarrow or safetensors see fit.
     """
     path = Path(path)
     if not path.is_file():

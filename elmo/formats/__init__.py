@@ -39,7 +39,9 @@ def describe(path: str | Path | None = None, weights: str | Path | None = None) 
 
 def find(path: str | Path | None = None) -> Path:
     """The path that `path` means: a model by its name, packaged or pulled; a training run by its folder."""
-    name = DEFAULT_MODEL if path is None or str(path) == "default" else str(path)
+    if path is None or str(path) == "default":  # whatever lies in the working directory under that model's name
+        return ASSETS / DEFAULT_MODEL
+    name = str(path)
     if native.recognizes(Path(name) / TRAINED):
         return Path(name) / TRAINED
     if Path(name).exists():

@@ -97,7 +97,9 @@ def save(model: Model, path: Path, overwrite: bool = False) -> None:
             " which this format has no place; write it as native"
         )
     if torch.any(model.weights["token_encoder.embedding"][0] != 0):
-        raise ValueError("row 0 of token_encoder.embedding is not zero, and this format has no place for it")
+        raise InputError(
+            f"{path}: the model's padding has a vector, for which this format has no place; write it as native"
+        )
     own = to_options(model.config)
     # A table of words that was made from characters comes with the options of the characters, and replaces them.
     published = model.card.get("options")

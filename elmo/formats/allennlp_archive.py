@@ -19,6 +19,7 @@ from torch import Tensor
 
 from elmo.config import merge
 from elmo.errors import InputError
+from elmo.formats.allennlp import options_in, read_options
 from elmo.formats.allennlp_state import CHARACTERS, state_shapes, to_weights
 from elmo.formats.bilm_layout import character_config, errors_of
 from elmo.formats.files import Source, is_archive, listed, on_disk
@@ -190,16 +191,16 @@ def _config(
     config_file = next(file for file in files if file.name == CONFIG)
     card: dict[str, Any] = {"config": config_file.json()}
     own = sizes(label, state, prefix)
-    options_file = on_disk(given) if given is not None else _options_in(files)
-    if options_file is None:
+    options_files = [on_disk(given)] if given is not None else options_in(files)
+    if options_files:
+        options = card["options"] = read_options(options_files[0])
+        if any(file.json() != options for file in options_files):
+            names = ", ".join(file.label for file in options_files)
+            raise InputError(f"{label}: {len(options_files)} options files that differ ({names}); give one beside it")
+    else:
         options = merge(own, ASSUMED)
         card["assumed"] = ASSUMED
-    else:
-        options = options_file.json()
-        card["options"] = options
-        if not isinstance(options, dict):
-            raise InputError(f"{options_file.label}: no options of a biLM; a table is expected")
-    with errors_of(options_file.label if options_file else label, label):
+    with errors_of(options_files[0].label if options_files else label, label):
         config = character_config(options, own["char_cnn"]["n_characters"], len(state))
     seen = {name.removeprefix(prefix): tuple(tensor.shape) for name, tensor in state.items() if name.startswith(prefix)}
     check_shapes(label, seen, state_shapes(config), REMEDY)
@@ -207,16 +208,3 @@ def _config(
     if config.char_cnn is None or size in (config.lstm.dim, config.char_cnn.n_filters):
         raise InputError(f"{label}: a projection that keeps the size is in it; such a biLM cannot be read")
     return replace(config, lstm=replace(config.lstm, forget_bias=0.0)), card
-
-
-def _options_in(files: list[Source]) -> Source | None:
-    """The options file that the archive holds, where it holds one."""
-    for file in files:
-        if "options" in file.name:
-            try:
-                options = file.json()
-            except InputError:
-                continue
-            if isinstance(options, dict) and isinstance(options.get("lstm"), dict):
-                return file
-    return None

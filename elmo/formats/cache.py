@@ -33,6 +33,11 @@ def folder_of(model: PublishedModel) -> Path:
     return cache_folder() / model.name
 
 
+def path_of(model: PublishedModel) -> Path:
+    """What `elmo.load` opens of a model that is here: its folder, or its file where it is a single one."""
+    return folder_of(model) / model.files[0].name if len(model.files) == 1 else folder_of(model)
+
+
 def is_pulled(model: PublishedModel) -> bool:
     """Whether all files of the model are here."""
     return bool(model.files) and all((folder_of(model) / file.name).is_file() for file in model.files)
@@ -51,7 +56,7 @@ def local(reference: str | Path) -> Path | None:
     model = published.find_model(str(reference))
     if model is not None:
         _require(model, str(reference))
-        return folder_of(model) / model.files[0].name if len(model.files) == 1 else folder_of(model)
+        return path_of(model)
     found = published.find_file(str(reference))
     if found is not None:
         model, file = found

@@ -98,7 +98,9 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
         zipped = file.read(4) in ZIP_START
     try:
         found = _zip_members(path) if zipped else _tar_members(path)
-    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, UnicodeError) as error:
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, ValueError) as error:
         raise InputError(f"{path}: not a whole archive ({size:,} bytes: {error}); fetch or copy it again") from error
     for name, _, _ in found:
         if (
@@ -152,7 +154,12 @@ def _open_zipped(path: Path, info: zipfile.ZipInfo) -> io.BufferedReader:
 
 def _tar_members(path: Path) -> list[Member]:
     with _unpacked_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-        infos = [info for info in archive.getmembers() if info.isreg()]
+        infos = []
+        for info in archive:  # one by one: after a negative size tarfile goes back, and would read for ever
+            if info.size < 0:
+                raise tarfile.ReadError(f"{info.name} has {info.size} bytes")
+            if info.isreg():
+                infos.append(info)
     for info in infos:
         if info.issparse():
             raise InputError(f"{path}/{info.name}: is stored with holes; pack the archive without tar's --sparse")

@@ -57,8 +57,9 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     """Every dataset in the file itself; what only links to other files or places is left out."""
     found: dict[str, h5py.Dataset] = {}
 
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and item.shape is not None:  # a null dataset has none
+    def visit(name: str | bytes, item: Any) -> None:
+        # A name that is no UTF-8 comes as bytes; a null dataset has no shape.
+        if isinstance(name, str) and isinstance(item, h5py.Dataset) and item.shape is not None:
             found[name] = item
 
     file.visititems(visit)

@@ -145,14 +145,27 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
             )
         return cls.of(native.load(folder))
 
-    def _save_pretrained(self, save_directory: Path) -> None:
-        """The files are written beside the folder and moved into it when all are whole."""
-        with tempfile.TemporaryDirectory(dir=save_directory.parent, prefix=f".{save_directory.name}.") as beside:
-            native.save(self.stored(), Path(beside) / "model")
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
+        """Writes a folder that `from_pretrained` and `elmo.load` open; a README that is there stays.
+
+        `options` are the mixin's: `model_card_kwargs`, `push_to_hub` and what that takes. The files are written beside
+        the folder and moved into it when all are whole: the mixin itself would remove the old ones first.
+        """
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as beside:
+            new = Path(beside) / folder.name
+            address = super().save_pretrained(new, **options)
             for name in native.FILES:
-                (save_directory / name).unlink(missing_ok=True)
-            for file in (Path(beside) / "model").iterdir():
-                file.replace(save_directory / file.name)
+                if not (new / name).exists():
+                    (folder / name).unlink(missing_ok=True)
+            for file in new.iterdir():
+                if file.name in native.FILES or not (folder / file.name).exists():
+                    file.replace(folder / file.name)
+        return address
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        native.save(self.stored(), save_directory, overwrite=True)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The README: what can be said of the model without asking."""

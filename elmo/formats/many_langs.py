@@ -26,7 +26,7 @@ from elmo.formats.files import Source, is_archive, listed
 from elmo.formats.stored import Description, Model, Shape, check_counts, check_shapes, weight_shapes
 from elmo.formats.torch_file import read_state_dict, read_state_headers
 from elmo.model.bilm import BiLMConfig
-from elmo.text.lexicon import Lexicon
+from elmo.text.lexicon import LEAST, Lexicon, is_length
 
 FORMAT = "many_langs"
 CONFIG, EMBEDDER, ENCODER = "config.json", "token_embedder.pkl", "encoder.pkl"
@@ -166,6 +166,8 @@ def _config(
             for file, table, dim in ((WORDS, WORD_TABLE, "word_dim"), (CHARACTERS, CHAR_TABLE, "char_dim"))
         }
         cut = None if str(embedder["name"]).lower() == "lstm" else embedder["max_characters_per_token"]
+        if not is_length(cut, may_be_none=tables[CHARACTERS] is None):
+            raise InputError(f"{label}: max_characters_per_token is {cut!r}; a number from {LEAST} on is expected")
         lexicon = _lexicon(files[EMBEDDER], tables[WORDS], tables[CHARACTERS], cut)
         config = from_dict(BiLMConfig, _values(encoder, embedder, lexicon, shapes))
         check_counts(config, arrays, REMEDY)

@@ -191,7 +191,11 @@ def _read_lexicon(file: Path, config: WordCnnConfig) -> Lexicon:
         for part, rows in (("words", config.n_words), ("characters", characters)):
             if not all(type(index) is int and 0 <= index < rows - 1 for index in (values[part] or {}).values()):
                 raise InputError(f"{part} has an id that is no number below {rows - 1}")
-        return Lexicon(values["words"], values["characters"], values["max_characters"])
+        lexicon = Lexicon(values["words"], values["characters"], values["max_characters"])
+        longest = None if config.char_cnn is None else config.char_cnn.max_characters_per_token
+        if longest not in (None, lexicon.max_characters):
+            raise InputError(f"max_characters is {lexicon.max_characters}, and the model's words have {longest}")
+        return lexicon
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{file}: no such file; the model needs the ids of its words and characters") from error
     except InputError as error:

@@ -6,8 +6,7 @@
 import datetime
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from elmo.errors import InputError
 from elmo.formats import cache, published
 from elmo.formats.download import DownloadError, Wanted, download
 from elmo.formats.published import PublishedFile, PublishedModel
-from elmo.formats.whole import whole
+from elmo.formats.whole import locked, whole
 
 Progress = Callable[[str, int, int | None], None]
 """Told a file's name, how many bytes of it there are, and of how many."""
@@ -52,14 +51,12 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
     if missing or not model.files:
         _check_may_download(model, missing)
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
+        with locked(folder, "another process is pulling this model; wait for it"):
             missing = _missing(model, folder)  # another process may have been at it
             for file in missing:
                 _pull_file(model, file, folder, progress)
-    path = cache.local(model.name)
-    assert path is not None, "a published name"
     digests = {file: entry["sha256"] for file, entry in cache.read_record(folder).items() if "sha256" in entry}
-    return Pulled(model, path, tuple(file.name for file in missing), digests)
+    return Pulled(model, cache.path_of(model), tuple(file.name for file in missing), digests)
 
 
 def _missing(model: PublishedModel, folder: Path) -> list[PublishedFile]:
@@ -95,21 +92,3 @@ def _record(folder: Path, name: str, entry: dict[str, Any]) -> None:
     files = cache.read_record(folder) | {name: entry | {"date": today}}
     with whole(folder / cache.RECORD, overwrite=True) as temporary:
         temporary.write_text(json.dumps({"files": files}, indent=2) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keeps a second process from writing the same files; where the system has no such locks, nothing does."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"{folder}: another process is pulling this model; wait for it") from error
-        except OSError:  # a file system without locks, such as some of networks
-            pass
-        yield

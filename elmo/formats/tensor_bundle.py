@@ -25,6 +25,8 @@ TRAILER = 5
 """After a block: how it is compressed, and its checksum."""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 """TensorFlow's numbers for the types of numbers that are read."""
+MOST_KEY = 10_000
+"""Bytes of a variable's name. A key takes over what it shares with the one before: a small file can have huge ones."""
 DAMAGED = "fetch or copy it again"
 
 Value = int | bytes
@@ -163,6 +165,8 @@ def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[by
         shared, place = _varint(block, place)
         own, place = _varint(block, place)
         length, place = _varint(block, place)
+        if shared + own > MOST_KEY:
+            raise InputError(f"{path}: has a name of {shared + own:,} bytes; no variable is called so; {DAMAGED}")
         key = key[:shared] + block[place : place + own]
         place += own
         yield key, block[place : place + length]

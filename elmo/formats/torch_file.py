@@ -52,6 +52,11 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
     for name, tensor in found.items():
         if tensor.layout is not torch.strided:
             raise InputError(f"{source.label}: {name} is a sparse tensor; dense ones are expected: save it as such")
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise InputError(
+                f"{source.label}: {name} has fewer numbers than its shape {tuple(tensor.shape)} says; save it with"
+                " all of them"
+            )
     return dict(found)
 
 

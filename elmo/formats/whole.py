@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
+from elmo.errors import InputError
+
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -66,6 +68,27 @@ def put_whole(finished: Path, path: Path) -> None:
     """Moves a finished file or folder to its place, in place of what was there; until then it stays where it is."""
     _sync(finished)
     _move(finished, path.resolve())
+
+
+@contextmanager
+def locked(folder: Path, busy: str) -> Iterator[None]:
+    """Keeps a second process from writing the same files; where the system has no such locks, nothing does.
+
+    Raises InputError, which says `busy`, where another process has the folder.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{folder}: {busy}") from error
+        except OSError:  # a file system without locks, such as some of networks
+            pass
+        yield
 
 
 def _sync(path: Path) -> None:

@@ -10,7 +10,7 @@ every sentence starts from zero; `state="carry"` does what AllenNLP did.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -101,8 +101,8 @@ class Elmo(nn.Module):
             word_inputs = None
         outer = _outer_shape(inputs, word_inputs)
         output = self._elmo_lstm(
-            None if inputs is None else inputs.reshape(-1, *inputs.shape[-2:]),
-            None if word_inputs is None else word_inputs.reshape(-1, word_inputs.shape[-1]),
+            None if inputs is None else inputs.flatten(0, -3),
+            None if word_inputs is None else word_inputs.flatten(0, -2),
         )
         layers, mask = torch.stack(list(output["activations"])), output["mask"] > 0
         mixed = [mix(layers, mask) * mask[:, :, None] for mix in self._mixes]
@@ -278,12 +278,14 @@ class ElmoEmbedder:
         batch_size: int = DEFAULT_BATCH_SIZE,
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
+        *,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         """Writes the vectors of every line (tokens between spaces) to an HDF5 file, which is replaced if it exists.
 
         `output_format` is "all", "top" or "average". A line's dataset is called by its number, or with
         `use_sentence_keys` by the line itself; `sentence_to_index` maps lines to numbers, unless `forget_sentences`.
-        An empty line has an empty dataset.
+        An empty line has an empty dataset. `progress` is told how many lines are written.
         Raises InputError where two lines are the same and `use_sentence_keys` is asked for.
         """
         if output_format not in ("all", "top", "average"):
@@ -304,6 +306,8 @@ class ElmoEmbedder:
                         " lines (without --use-sentence-keys)"
                     ) from error
                 output.check()
+                if progress is not None:
+                    progress(number + 1)
             if not (forget_sentences or use_sentence_keys):
                 index = json.dumps({sentence: str(number) for number, sentence in enumerate(sentences)})
                 output.file.create_dataset("sentence_to_index", data=[index])

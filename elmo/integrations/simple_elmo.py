@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from elmo.embedding.embedder import Embedder
+from elmo.embedding.pooling import Pool
 from elmo.errors import InputError
 
 CHOICES = ("average", "top", "all")
@@ -60,17 +61,13 @@ class ElmoModel:
 
         Zero for an empty sentence. The arguments are those of `get_elmo_vectors`.
         """
-        arrays = self._embed(texts, layers)
-        vectors = np.zeros((len(arrays), *self._shape(layers)), np.float32)
-        for row, array in zip(vectors, arrays, strict=True):
-            if array.shape[-2]:
-                row[...] = array.mean(axis=-2)
-        return vectors
+        arrays = self._embed(texts, layers, "mean")
+        return np.stack(arrays) if arrays else np.zeros((0, *self._shape(layers)), np.float32)
 
-    def _embed(self, texts: Sequence[Sequence[str]], layers: str) -> list[np.ndarray]:
+    def _embed(self, texts: Sequence[Sequence[str]], layers: str, pool: Pool | None = None) -> list[np.ndarray]:
         if layers not in CHOICES:
             raise InputError(f"layers is {layers!r}; one of {', '.join(CHOICES)} is expected")
-        return self._loaded.embed(texts, layers)
+        return self._loaded.embed(texts, layers, pool)
 
     def _shape(self, layers: str, *tokens: int) -> tuple[int, ...]:
         every = (self._loaded.n_layers,) if layers == "all" else ()

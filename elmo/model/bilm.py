@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from elmo import ops
 from elmo.config import ConfigError
+from elmo.errors import InputError
 from elmo.model.char_cnn import CharCnn, CharCnnConfig, PackedCharCnn
 from elmo.model.lstm import BiLstmLayer, LstmConfig, PackedBiLstmLayer
 from elmo.model.word_cnn import PackedWordCnn, WordCnn, WordCnnConfig
@@ -70,6 +71,8 @@ class BiLM(nn.Module):
         self.config = config
         self.token_encoder: TokenEncoder = _token_encoder(config)
         self.layers = nn.ModuleList(BiLstmLayer(config.lstm) for _ in range(config.lstm.n_layers))
+        self.packed_for: tuple[ops.Precision, ops.Library | None] | None = None
+        """Precision and library of the products of a packed model."""
 
     def packed(
         self, precision: ops.Precision = "float32", library: ops.Library | None = None, release: bool = False
@@ -77,12 +80,18 @@ class BiLM(nn.Module):
         """This model for use only: its weights packed for the products that are fastest on this CPU, no gradients.
 
         `library` forces one. With `release` every part's own weights are given up when it is packed: half the memory,
-        and this model is of no use any more.
+        and this model is of no use any more. A packed model gives itself; raises InputError where it was packed for
+        other products.
         """
-        if isinstance(self.layers[0], PackedBiLstmLayer):
+        if self.packed_for is not None:
+            if precision != self.packed_for[0] or library not in (None, self.packed_for[1]):
+                raise InputError(
+                    f"the model is packed for {self.packed_for[0]} already; load it again for other products"
+                )
             return self
         with torch.device("meta"):
             packed = BiLM(self.config)
+        packed.packed_for = precision, library
         packed.token_encoder = _packed_encoder(self.token_encoder, precision, library)
         if release and packed.token_encoder is not self.token_encoder:
             self.token_encoder.to("meta")

@@ -25,6 +25,17 @@ NEEDED_CHARACTERS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN, PADDING, "<bow>", "<
 NEEDED_WORDS = (UNKNOWN, PADDING)
 
 
+LEAST = 3
+"""Characters of a word: one, and both marks."""
+
+
+def is_length(max_characters: object, may_be_none: bool) -> bool:
+    """Whether words can be that long at most."""
+    if max_characters is None:
+        return may_be_none
+    return type(max_characters) is int and max_characters >= LEAST
+
+
 @dataclass(frozen=True)
 class Lexicon:
     """The ids of words and of characters, from 0; one of the two may be absent."""
@@ -42,6 +53,8 @@ class Lexicon:
             missing = [form for form in needed if table is not None and form not in table]
             if missing:
                 raise InputError(f"the table of {what} has no {' and no '.join(missing)}")
+        if not is_length(self.max_characters, self.characters is None):
+            raise InputError(f"max_characters is {self.max_characters!r}; a number from {LEAST} on is expected")
 
     def encode(self, words: Sequence[str]) -> Int[np.ndarray, "W C"]:
         """Every word as a row: its own id where there are words, then its characters' where there are such; all + 1.
