@@ -101,9 +101,19 @@ def test_a_mix_of_one_layer_is_left_out(queue: Path) -> None:
     assert {row.run for row in rows} == {"sst-9/input", "sst-10/both"}
     assert left_out == ["sst-9/top, seed 1, input", "sst-9/top, seed 1, output"]
     done = run("probe", "weights", queue)
-    assert done.stdout.splitlines()[-1].endswith("one layer and mix nothing: 2 of 7 mixes")
+    assert done.stdout.splitlines()[-1].endswith("learn no weights of layers: 2 of 7 mixes")
     with pytest.raises(InputError, match="no network with ELMo's layers mixed in it"):
         weights.run(weights.Config((str(top),)))
+
+
+def test_a_mean_of_all_layers_is_no_mix_that_was_learned(queue: Path) -> None:
+    """`inputs.layers=average`: its weights are equal from the beginning to the end."""
+    mean = write_run(queue / "sst-9" / "mean", "sst5", {1: {"input": mix([1 / 3] * 3, 0.5)}})
+    (mean / "config.json").write_text(json.dumps({"task": "sst5", "inputs": {"layers": "average"}}))
+    left_out: list[str] = []
+    rows = weights.run(weights.Config((str(queue),)), left_out.append)
+    assert {row.run for row in rows} == {"sst-9/input", "sst-10/both"}
+    assert left_out == ["sst-9/mean, seed 1, input"]
 
 
 def test_a_tuned_arm_is_its_best_trial(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from elmo.cli import tasks as task_verbs
 from elmo.cli.arguments import RECIPES
 from elmo.errors import InputError
 from elmo.pretraining.settings import TrainConfig
-from elmo.probes import ablate, efficiency, record
+from elmo.probes import ablate, efficiency, pos, record, wsd
 from elmo.report import claims, commands, job, paper
 from elmo.report.collect import collect
 from elmo.report.document import Table
@@ -163,6 +163,28 @@ def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_
     table = written(tmp_path, tmp_path).tables[1]
     assert table[2][:6] == ["a", "dev accuracy", "71.00", "-", "1", "+1.00"]
     assert [row[-2] for row in table[3:]] == ["", ""]  # nothing to compare with, so no difference
+
+
+def test_files_of_one_name_with_other_content_are_not_compared(tmp_path: Path) -> None:
+    """As of two folders of data, or of two versions of the task; nothing is claimed of such runs."""
+    made = {"a": ("none", "1", "d1"), "b": ("input", "1", "d1"), "c": ("input", "1", "d2"), "d": ("none", "1", "d2")}
+    made["e"] = ("input", "2", "d1")
+    for name, (arm, version, digest) in made.items():
+        plant(tmp_path / name, "ner-wnut17", 50.0, 40.0, settings=[f"inputs.elmo={arm}"])
+        origin = {"version": version, "bilm": None, "data": {"train": digest}}
+        (tmp_path / name / "origin.json").write_text(json.dumps(origin), encoding="utf-8")
+    results = collect([tmp_path])
+    assert [[run.folder.name for run in each.runs] for each in results.comparisons] == [["a", "b"], ["d", "c"]]
+    assert [run.folder.name for run in results.runs] == ["e"]
+    assert len({each.title for each in results.comparisons}) == 2
+
+
+def test_parts_of_speech_without_test_data_are_drawn_by_development_data(tmp_path: Path) -> None:
+    for words, gain in ((2_000_000, 3.0), (1_000_000, 0.0)):
+        rows = [pos.Row(name, score + gain, None, 3) for name, score in (("0", 50.0), ("1", 60.0))]
+        record.write(tmp_path / f"pos-{words}", "pos", "1", NoConfig(), rows, {"model": "m", "words_read": words})
+    _, *rows = written(tmp_path, tmp_path).tables[-2]
+    assert rows == [["1,000,000", "50.00", "60.00"], ["2,000,000", "53.00", "63.00"]]
 
 
 def test_probes_of_models_that_read_more_or_less_are_drawn_together(tmp_path: Path) -> None:
@@ -378,6 +400,7 @@ def task_config(command: str) -> TaskConfig:
         [],
         ["inputs.elmo=both", "inputs.model=a b", "training.minutes=7.5", "batch.examples=7", "seeds=[4, 2]"],
         ["train=x y.conll", "dev=2", "test=3.txt", "inputs.vectors=glove.txt", "inputs.static=false"],
+        ["train=mine", "cache.dtype=float32"],
     ],
 )
 def test_a_command_makes_the_run_again(recipe: str, settings: list[str]) -> None:
@@ -419,14 +442,19 @@ def test_what_cannot_be_said_has_no_command() -> None:
     [
         (ablate, {"analyses": ["types"], "seeds": [1, 2], "vectors": "v.txt", "settings": ["training.minutes=3"]}),
         (efficiency, {"fractions": [0.5, 1.0], "recipes": ["sst5"], "small_settings": ["training.epochs=4"]}),
+        (pos, configs.load_toml(RECIPES / "probes" / "pos.toml") | {"train": "a", "dev": "b"}),
+        (pos, configs.load_toml(RECIPES / "probes" / "pos.toml") | {"cache": {"dtype": "float32"}}),
+        (wsd, configs.load_toml(RECIPES / "probes" / "wsd.toml") | {"train": "a", "tests": ["semeval2007.data.xml"]}),
     ],
 )
 def test_a_command_makes_the_probe_again(probe: Any, values: dict[str, Any]) -> None:
-    config = configs.from_dict(probe.Config, values | {"output": "out"})
-    command = commands.of_probe(probe.NAME, configs.to_dict(config), "out")
+    name = probe.__name__.rpartition(".")[2]
+    values |= {"output": "out"} if probe in (ablate, efficiency) else {}
+    config = configs.from_dict(probe.Config, values)
+    command = commands.of_probe(name, configs.to_dict(config), "out")
     assert command is not None
     arguments = build_parser().parse_args(shlex.split(command)[1:])
-    made = probe_verbs.values_of(arguments, probe.NAME, {"output": arguments.output})
+    made = probe_verbs.values_of(arguments, name, {"output": "out"} if "output" in values else {})
     assert configs.from_dict(probe.Config, made) == config
 
 

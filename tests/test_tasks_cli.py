@@ -54,6 +54,36 @@ def test_train_writes_results(trained: Path) -> None:
     assert report["bilm"]["model"] == str(trained / "bilm")
 
 
+def test_seeds_are_added_to_those_of_a_run_done_or_not(trained: Path) -> None:
+    flags = ["--output", trained / "run", "--resume", "--seeds", "3,1", "--print-config"]
+    assert json.loads(run("task", "train", "ner", *flags).stdout)["seeds"] == [1, 2, 3]
+
+
+def test_the_configuration_that_is_shown_is_whole_and_right(tmp_path: Path) -> None:
+    flags = ["--train", "a", "--dev", "b", "--output", tmp_path / "run", "--print-config"]
+    assert json.loads(run("task", "train", "sst5", *flags).stdout)["model"].keys() > {"head_dropout", "pieces"}
+    refused = run("task", "train", "sst5", *flags, "model.foo=1")
+    assert (refused.returncode, "unknown key 'model.foo'" in refused.stderr) == (2, True)
+
+
+def test_a_training_that_its_limit_of_time_ended_says_so(tmp_path: Path) -> None:
+    path = write_small(tmp_path, "ner")
+    files = ("--train", path, "--dev", path, "--output", tmp_path / "run")
+    done = run("task", "train", "ner", *files, *SMALL, "training.minutes=0.00001", "seeds=[1]")
+    assert done.returncode == 0, done.stderr
+    assert "seed 1 was ended by its limit of time, in epoch 1 of at most 2" in done.stdout
+
+
+def test_a_network_that_cannot_be_is_refused_before_the_bilm_reads(trained: Path, tmp_path: Path) -> None:
+    path, cache = trained / "small.conll", tmp_path / "cache"
+    files = ("--train", path, "--dev", path, "--output", tmp_path / "run", "--model", trained / "bilm", "elmo=input")
+    wide = ("inputs.characters.filters=[[20,8]]", "inputs.characters.max_characters=10")
+    refused = run("task", "train", "ner", *files, f"cache.folder={cache}", *wide)
+    assert refused.returncode == 2
+    assert "inputs.characters.max_characters is 10; at least 20 is expected" in refused.stderr
+    assert not cache.exists()
+
+
 def test_sentences_are_written_once_each_and_without_labels(trained: Path, tmp_path: Path) -> None:
     done = run("task", "sentences", "ner", trained / "small.conll", tmp_path / "text.txt")
     assert done.returncode == 0, done.stderr

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from small_tasks import run_config
+from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.tasks import compare, train
+from elmo.tasks import compare, ner, train
 from elmo.tasks.queue import read_queue
 from elmo.tasks.table import write_tables
 from elmo.tasks.trained import TrainedTask, ensemble
@@ -54,17 +55,20 @@ def compared(tmp_path: Path, recipe: Path, text: str, show: Any = lambda line: N
 
 def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:
     shown: list[str] = []
+    rest: list[str] = []
 
     def stopping(line: str) -> None:
         shown.append(line)
-        if len(shown) == 5:  # a third run is about to begin
+        if len(shown) == 6:  # a third run is about to begin
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         compared(tmp_path, recipe, QUEUE, stopping)
     done = ["small, none, seed 1", "small, input, seed 1", "small, none, seed 2"]
-    assert [line.partition(":")[0] for line in shown[::2]] == done
-    rest: list[str] = []
+    assert [line for line in shown if ": " not in line] == done
+    read = [line.partition(" of ")[2] for line in shown if "the biLM has read" in line]
+    tokens = sum(map(len, {tuple(example.tokens) for example in ner.read(tmp_path / "small.conll")}))
+    assert read == [f"{tokens} tokens"], "by the second run, once for all"
     compared(tmp_path, recipe, QUEUE, rest.append)
     assert [line.partition(":")[0] for line in rest[::2]] == ["small, none, seed 2", "small, input, seed 2"]
     rows = compared(tmp_path, recipe, QUEUE, rest.append)
@@ -76,6 +80,36 @@ def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:
     assert rows[1]["absolute"] == pytest.approx(ours - base)
     assert rows[1]["relative_error_reduction"] == pytest.approx(100 * (ours - base) / (100 - base))
     assert "| NER, small | ner 1 | test f1 | input |" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("changed", ["small.conll", "bilm"])
+def test_arms_of_other_data_of_the_same_name_are_not_compared(tmp_path: Path, recipe: Path, changed: str) -> None:
+    """The first arm is done when the file, or the biLM, is replaced: the other would be of something else."""
+
+    def stopping(line: str) -> None:
+        if line.startswith("small, other, seed 1"):
+            raise KeyboardInterrupt
+
+    text = QUEUE.replace("none = [", "elmo = [] , other = [").replace('"inputs.elmo=none"', '"training.lr=0.1"')
+    with pytest.raises(KeyboardInterrupt):
+        compared(tmp_path, recipe, text, stopping)
+    if changed == "bilm":
+        shutil.rmtree(tmp_path / "bilm")
+        write_tiny(tmp_path / "bilm", seed=5)
+    else:
+        data = tmp_path / changed
+        data.write_text(data.read_text(encoding="utf-8") * 2, encoding="utf-8")
+    with pytest.raises(InputError, match=r"elmo/origin\.json: sha256 of the .* was .*, now it is .*; results of both"):
+        compared(tmp_path, recipe, text)
+    assert not (tmp_path / "out" / "small" / "other").exists()
+
+
+@pytest.mark.parametrize("damaged", ['{"a": 1}', "[3]", '[{"row": "x"}]', "{"])
+def test_a_damaged_table_is_made_anew(tmp_path: Path, recipe: Path, damaged: str) -> None:
+    rows = compared(tmp_path, recipe, QUEUE.replace("[1, 2]", "[1]"))
+    (tmp_path / "out" / "table.json").write_text(damaged, encoding="utf-8")
+    again = compared(tmp_path, recipe, QUEUE)
+    assert [row["scores"][:1] for row in again] == [row["scores"] for row in rows]
 
 
 def test_every_arm_is_tried_with_all_settings_and_goes_on_with_the_best(tmp_path: Path, recipe: Path) -> None:

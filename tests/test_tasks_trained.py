@@ -116,6 +116,17 @@ def test_a_record_that_is_damaged_is_named(folder: Path, damaged: str) -> None:
         TrainedTask.load(folder / "run")
 
 
+@pytest.mark.parametrize("key", ["bilm", "cache_dtype", "words"])
+def test_a_record_that_lacks_something_is_named(folder: Path, key: str) -> None:
+    trained(folder, "run")
+    record = folder / "run" / "seed-1" / "task.json"
+    values = json.loads(record.read_text(encoding="utf-8"))
+    del values[key]
+    record.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(InputError, match=rf"task\.json: has no {key}; train the task again"):
+        TrainedTask.load(folder / "run")
+
+
 def test_token_lists_are_examples_without_labels(folder: Path) -> None:
     network = trained(folder, "run")
     tokens = ["Nora", "met", "Ivo"]

@@ -303,7 +303,7 @@ def test_a_network_that_cannot_be_built_leaves_no_run_behind(tmp_path: Path, mon
     class Failed(Exception):
         pass
 
-    def failing(*arguments: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise Failed
 
     with monkeypatch.context() as patch:

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from elmo.cli.arguments import (
     add_model,
     add_verb,
     find_recipe,
+    packaged_recipe,
     recipe_and_overrides,
     run_in,
 )
@@ -22,11 +24,6 @@ from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
 SENSES = DEMO_TEXT.with_name("senses.tsv")
-GOES_WITH = {
-    "pos": {"test": {"train", "dev"}},
-    "wsd": {"inventory": {"train", "tests"}, "choose": {"tests"}},
-}
-"""What of a probe's recipe belongs to its data, and is left out where all of these are given."""
 BY_SEED = {"dev_scores", "test_scores"}
 
 
@@ -70,8 +67,9 @@ def values_of(arguments: argparse.Namespace, name: str, flags: Mapping[str, Any]
     """Recipe, then flags that were given, then overrides: the later wins."""
     recipe, overrides = recipe_and_overrides(arguments)
     changes = config.parse_overrides(overrides)
-    values = config.load_toml(find_recipe(recipe or name, "probes"))
-    left_out = {key for key, given in GOES_WITH.get(name, {}).items() if given <= set(changes)}
+    values = config.load_toml(find_recipe(recipe, "probes") if recipe else packaged_recipe(name, "probes"))
+    goes_with = getattr(import_module(f"elmo.probes.{name}"), "GOES_WITH", {})
+    left_out = {key for key, given in goes_with.items() if given <= set(changes)}
     values = {key: value for key, value in values.items() if key not in left_out}
     values |= {key: value for key, value in flags.items() if value is not None}
     return config.merge(values, changes)
@@ -237,7 +235,7 @@ def weights_verb(arguments: argparse.Namespace) -> None:
         record.write(output, "weights", weights.VERSION, config, rows)
     print_rows(rows if arguments.json else mean, arguments.json)
     if left_out and not arguments.json:
-        print(f"left out, since they read one layer and mix nothing: {len(left_out)} of {len(left_out) + mixes} mixes")
+        print(f"left out, since they learn no weights of layers: {len(left_out)} of {len(left_out) + mixes} mixes")
 
 
 def _add_queues(probes: Any) -> None:

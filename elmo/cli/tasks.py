@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import add_verb, find_recipe, recipe_and_overrides, run_in
+from elmo.cli.arguments import add_verb, find_recipe, packaged_recipe, recipe_and_overrides, run_in
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
@@ -103,7 +103,7 @@ def list_verb(arguments: argparse.Namespace) -> None:
 def train_verb(arguments: argparse.Namespace) -> None:
     from elmo.tasks import train
 
-    made = config.from_dict(train.TaskConfig, _train_values(arguments))
+    made = train.completed(config.from_dict(train.TaskConfig, _train_values(arguments)))
     if arguments.print_config:
         print(config.to_json(made), end="")
         return
@@ -119,6 +119,10 @@ def train_verb(arguments: argparse.Namespace) -> None:
         for name, numbers in scores.items()
     ]
     print_table(["data", "score", "mean", "std", "seeds"], rows)
+    for result in report["seeds"]:
+        if result["stopped"] == "minutes":
+            where = f"in epoch {result['epochs']} of at most {made.training.epochs}"
+            print(f"seed {result['seed']} was ended by its limit of time, {where}; none is training.minutes=none")
 
 
 def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -132,21 +136,23 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
         if record is None or not record.is_file():
             raise InputError("--resume needs --output, the folder of a run to go on with; leave it out to begin one")
         values = train.read_json(record)
-    elif recipe is None:
-        recipe = arguments.task
-    if recipe is not None:
-        of_recipe = config.load_toml(find_recipe(recipe, "tasks"))
+    found = None if recipe is None else find_recipe(recipe, "tasks")
+    if found is None and not arguments.resume:
+        found = packaged_recipe(arguments.task, "tasks")
+    if found is not None:
+        of_recipe = config.load_toml(found)
         if arguments.train is not None:  # then the recipe's other files are of other data
             of_recipe = {key: value for key, value in of_recipe.items() if key not in ("train", "dev", "test")}
         values = config.merge(values, of_recipe)
     if values.setdefault("task", arguments.task) != arguments.task:
-        raise InputError(f"{recipe or record}: is of the task {values['task']}, and {arguments.task} is to be trained")
+        raise InputError(f"{found or record}: is of the task {values['task']}, and {arguments.task} is to be trained")
     names = ("train", "dev", "test", "output", "data")
     flags: dict[str, Any] = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     inputs = {"vectors": arguments.vectors, "model": arguments.model}
     flags["inputs"] = {name: value for name, value in inputs.items() if value is not None}
     if arguments.seeds is not None:
-        flags["seeds"] = _numbers(arguments.seeds)
+        begun = values.get("seeds", []) if arguments.resume else []  # none of which is to be forgotten
+        flags["seeds"] = list(dict.fromkeys([*begun, *_numbers(arguments.seeds)]))
     values = config.merge(config.merge(values, flags), config.parse_overrides(map(_spelled_out, overrides)))
     for name in ("train", "dev", "output"):
         if name not in values:
@@ -180,7 +186,8 @@ def _predictions(members: list[Any], examples: list[Any]) -> list[Any]:
     for problem in dict.fromkeys(member.look_up(examples) for member in members):
         if problem is not None:
             print(f"{problem} (--vectors names their file)", file=sys.stderr)
-    return trained.ensemble(members, examples)
+    with Counter("examples", quiet=False) as counter:
+        return trained.ensemble(members, examples, counter.update)
 
 
 def eval_verb(arguments: argparse.Namespace) -> None:

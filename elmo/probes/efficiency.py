@@ -273,4 +273,4 @@ def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.D
 
 def _folder(arm: str, fraction: float) -> str:
     """The name of an arm's runs: none-0.01, elmo-1."""
-    return f"{arm}-{fraction:g}"
+    return f"{arm}-{fraction:.12g}"

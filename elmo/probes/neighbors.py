@@ -107,7 +107,9 @@ def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
     Where the file has not the word as it is spelled it is looked up in lower case. The file is read twice, so memory
     does not grow with it. Raises InputError where the word is not in it, and as `elmo.tasks.vectors.entries`.
     """
-    spelled = dict(entries(path, {word, word.lower()}))
+    spelled: dict[str, np.ndarray] = {}
+    for spelling, vector in entries(path, {word, word.lower()}):
+        spelled.setdefault(spelling, vector)
     if not spelled:
         raise InputError(f"{path}: {word!r} has no vector in it; give other vectors or another word")
     found = word if word in spelled else word.lower()

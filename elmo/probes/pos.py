@@ -38,6 +38,8 @@ BATCH = 32
 
 Layers = Callable[[Sequence[Sequence[str]]], Sequence[Float[np.ndarray, "N T D"]]]
 Progress = Callable[[int, int], object]
+GOES_WITH = {"test": {"train", "dev"}}
+"""What of the recipe belongs to its data, and is left out where all of these are given."""
 
 
 @dataclass(frozen=True)

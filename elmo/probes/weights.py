@@ -2,11 +2,11 @@
 
 - reads what `elmo task train` and `elmo task compare` left: `seed-N/result.json` at any depth of the folders
 - a row a layer: its share in the mix (softmax over the layers) and the mix's gamma
-- runs without ELMo have no mix and no row; nor has a mix of one layer (`inputs.layers=top`), which mixes nothing
+- runs without ELMo have no mix and no row; nor has a mix of one layer (`inputs.layers=top`), which mixes nothing, or
+  the mean of all (`inputs.layers=average`), which is not learned
 - of an arm that was tuned there is the trial that is best on dev
 """
 
-import json
 import os
 import re
 import statistics
@@ -18,7 +18,7 @@ from typing import Any
 from elmo.errors import InputError
 from elmo.tasks import task as tasks
 from elmo.tasks.queue import TRIAL
-from elmo.tasks.train import CONFIG
+from elmo.tasks.train import CONFIG, read_json
 from elmo.tasks.trained import RECORD, RESULT
 
 VERSION = "1"
@@ -69,7 +69,7 @@ class MeanRow:
 def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) -> list[Row]:
     """The rows of all runs: by run, place and layer in the order of the names and numbers, then by seed.
 
-    `left_out` is told of every mix of one layer: run, seed and place. Raises InputError where a folder holds no
+    `left_out` is told of every mix that is not learned: run, seed and place. Raises InputError where a folder holds no
     network that mixes layers, or a result is damaged.
     """
     if not config.runs:
@@ -133,9 +133,9 @@ def _arms(root: Path) -> dict[Path, list[Path]]:
 def _on_dev(files: Sequence[Path]) -> float:
     """The score of a trial by the first seed of its run, as the queue judges it."""
     config = files[0].parent.parent / CONFIG
-    seeds = (_json(config).get("seeds") if config.is_file() else None) or ()
+    seeds = (read_json(config).get("seeds") if config.is_file() else None) or ()
     first = next((file for seed in seeds[:1] for file in files if file.parent.name == f"seed-{seed}"), files[0])
-    result, task = _json(first), tasks.find(_task(first.parent))
+    result, task = read_json(first), tasks.find(_said(first.parent)["task"])
     try:
         return float(result["dev"][task.METRIC])
     except (KeyError, TypeError, ValueError) as error:
@@ -143,7 +143,7 @@ def _on_dev(files: Sequence[Path]) -> float:
 
 
 def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[Row]:
-    result = _json(file)
+    result = read_json(file)
     try:
         mixes, seed = result["mixes"], int(result["seed"])
         unknown = set(mixes) - set(PLACES)
@@ -152,13 +152,15 @@ def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[
         raise _no_result(file, error) from error
     if unknown:
         raise InputError(f"{file}: has a mix at {', '.join(sorted(unknown))}; input and output are known")
-    task = _task(file.parent) if values else ""
+    said = _said(file.parent) if values else {}
+    inputs = said.get("inputs")
+    is_mean = isinstance(inputs, dict) and inputs.get("layers") == "average"
     for place, (shares, gamma) in values.items():
-        if len(shares) == 1:
+        if is_mean or len(shares) == 1:
             left_out(f"{name}, seed {seed}, {place}")
             continue
         for layer, weight in enumerate(shares):
-            yield Row(task, name, seed, place, layer, weight, gamma)
+            yield Row(said["task"], name, seed, place, layer, weight, gamma)
 
 
 def _no_result(file: Path, error: Exception) -> InputError:
@@ -170,21 +172,11 @@ def _name(run: Path, base: Path) -> str:
     return run.relative_to(base).as_posix() if base in run.parents else run.name
 
 
-def _task(folder: Path) -> str:
-    """The task of a network: said by the configuration of its run, or beside it."""
+def _said(folder: Path) -> dict[str, Any]:
+    """What the configuration of its run, or else the record beside it, says of a network: its task at least."""
     for file in (folder.parent / CONFIG, folder / RECORD):
         if file.is_file():
-            task = _json(file).get("task")
-            if isinstance(task, str):
-                return task
+            said = read_json(file)
+            if isinstance(said.get("task"), str):
+                return said
     raise InputError(f"{folder}: neither {CONFIG} of its run nor {RECORD} says its task; give a whole run")
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{file}: not JSON ({error}); train it again") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{file}: not a table of JSON; train it again")
-    return values

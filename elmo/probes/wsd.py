@@ -9,7 +9,6 @@
 The vectors are plain means: neither the instances nor the layers are normalised.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from jaxtyping import Float
 from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
+from elmo.formats.download import sha256_of
 from elmo.ops import Precision
 from elmo.probes import wsd_readers as readers
 from elmo.probes.mixing import layer_names, mix_weights, with_mix
@@ -36,6 +36,8 @@ TIE = 1e-6
 """Cosines closer than this are one: of the means of equal vectors only the last bits differ."""
 MAY_CHANGE = {"data", "checkpoint_minutes"}
 """What a run that goes on may set anew: no result depends on it."""
+GOES_WITH = {"inventory": {"train", "tests"}, "choose": {"tests"}}
+"""What of the recipe belongs to its data, and is left out where all of these are given."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def run(
         checkpoint.unlink(missing_ok=True)
     settings = {key: value for key, value in asdict(config).items() if key not in MAY_CHANGE}
     settings |= {"bilm": source.sha256, "batch_tokens": embedder.batch_tokens}
-    settings |= {"train's content": _digest(train), "its keys' content": _digest(readers.keys_of(train))}
+    settings |= {"train's content": sha256_of(train), "its keys' content": sha256_of(readers.keys_of(train))}
     corpus = readers.read_labelled(train, config.limit)
     totals = sums(embedder, corpus, senses, checkpoint, settings, config.checkpoint_minutes, progress)
     return score(embedder, tests, senses, totals, inventory, weights, config.choose)
@@ -244,8 +246,3 @@ def _row(
         backed_off=len(new),
         unanswered=sum(word not in inventory for word in new),
     )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

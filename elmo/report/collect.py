@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from elmo import config as configs
 from elmo.errors import InputError
 from elmo.probes import record
 from elmo.report import shapes
@@ -44,6 +45,8 @@ class TaskRun:
     """Of an arm that was tuned every trial with its score on dev; the run is the best of them."""
     wanted: int = 0
     """Seeds that the run, or the queue that it is of, is to have."""
+    data: dict[str, str] = field(default_factory=dict)
+    """The sha256 of its files by the part of the data; empty where it is not known."""
 
     @property
     def task(self) -> str:
@@ -263,12 +266,24 @@ def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
     if "task" not in config or not files:
         return None
     config.setdefault("inputs", {})
+    config = _completed(config)
     metric = tasks.find(config["task"]).METRIC
     results = [shapes.read(file, _scored(shapes.RESULT, metric)) for file in files]
     summary = shapes.read(folder / train.RESULTS, shapes.SUMMARY) if (folder / train.RESULTS).is_file() else {}
+    origin = shapes.read(folder / train.ORIGIN, shapes.ORIGIN) if (folder / train.ORIGIN).is_file() else {}
     joined = shapes.read(folder / ENSEMBLE, _scored(shapes.ENSEMBLE, metric)) if (folder / ENSEMBLE).is_file() else None
     wanted = len(config.get("seeds") or ())
-    return TaskRun(name, folder, config, results, summary.get("version", ""), joined, wanted=wanted)
+    version = origin.get("version") or summary.get("version", "")
+    return TaskRun(name, folder, config, results, version, joined, wanted=wanted, data=origin.get("data", {}))
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    """With what settings were by default that did not exist then; as it is where it is of a later version."""
+    try:
+        made = train.completed(configs.from_dict(train.TaskConfig, config))
+    except InputError:
+        return config
+    return json.loads(json.dumps(configs.to_dict(made)))
 
 
 def _scored(shape: dict[str, Any], metric: str) -> dict[str, Any]:
@@ -316,15 +331,16 @@ def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
             said = f"{said}, {name}" if len(beside) > 1 else name
         found.append(Comparison(name, said, tuple(arms), has_baseline))
     titles = [each.title for each in found]
-    for each in found:
-        is_double = titles.count(each.title) > 1
-        results.comparisons.append(replace(each, title=f"{each.title}, {each.name}") if is_double else each)
+    named = [f"{each.title}, {each.name}" if titles.count(each.title) > 1 else each.title for each in found]
+    for number, (each, title) in enumerate(zip(found, named, strict=True)):
+        earlier = named[:number].count(title)  # other data of the same name, or another version of the task
+        results.comparisons.append(replace(each, title=f"{title} ({earlier + 1})" if earlier else title))
 
 
 def _data(run: TaskRun) -> str:
-    """What tells whether runs of a task learned from the same examples and were scored on the same."""
-    parts = [run.config.get(part) for part in ("train", "dev", "test", "max_train")]
-    return json.dumps([*parts, run.config.get("train_fraction", 1.0)])
+    """What tells whether runs of a task learned from the same examples and were scored on the same, by one version."""
+    parts = [[run.config.get(part), run.data.get(part)] for part in ("train", "dev", "test")]
+    return json.dumps([parts, run.config.get("max_train"), run.config.get("train_fraction", 1.0), run.version])
 
 
 def _said(run: TaskRun) -> str:

@@ -3,7 +3,6 @@
 A configuration is said as the recipe of the package that is nearest to it, and the settings that differ.
 """
 
-import dataclasses
 import json
 import shlex
 import tomllib
@@ -16,8 +15,7 @@ from typing import Any
 from elmo import config as configs
 from elmo.errors import InputError
 from elmo.pretraining.settings import TrainConfig
-from elmo.tasks import task as tasks
-from elmo.tasks.train import MAY_CHANGE, TaskConfig
+from elmo.tasks.train import MAY_CHANGE, TaskConfig, completed
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 FLAGS = {
@@ -33,15 +31,16 @@ def of_task(values: Mapping[str, Any], seeds: Sequence[int], output: str) -> str
     name = str(values.get("task"))
 
     def complete(given: Mapping[str, Any]) -> dict[str, Any]:
-        config = configs.from_dict(TaskConfig, given)
-        model = configs.from_dict(tasks.find(name).Config, config.model, "model.")
-        return configs.to_dict(dataclasses.replace(config, model=configs.to_dict(model)))
+        return configs.to_dict(completed(configs.from_dict(TaskConfig, given)))
 
     recipes = {each: recipe for each, recipe in _recipes("tasks").items() if recipe.get("task") == name}
     found = _nearest(recipes, values, complete, ("train", "dev"), MAY_CHANGE)
     if found is None:
         return None
     recipe, settings = found
+    if "train" in dict(settings):  # with which a recipe's other files are left out
+        settings = [each for each in settings if each[0] not in ("dev", "test")]
+        settings += [(part, values[part]) for part in ("dev", "test") if values.get(part) is not None]
     at_home = values.get("data") or not {key for key, _ in settings} & {"train", "dev"}
     words = ["elmo", "task", "train", name, recipe, *_words(settings, FLAGS)]
     words += [*(["--data", "DATA"] if at_home else []), "--seeds", ",".join(map(str, seeds)), "--output", output]
@@ -52,7 +51,8 @@ def of_probe(name: str, values: Mapping[str, Any], output: str) -> str | None:
     """`elmo probe ...` of a probe that has a recipe and a `Config`; None where it has none."""
     if not name.isidentifier() or find_spec(f"elmo.probes.{name}") is None:
         return None
-    kind = getattr(import_module(f"elmo.probes.{name}"), "Config", None)
+    probe = import_module(f"elmo.probes.{name}")
+    kind = getattr(probe, "Config", None)
     recipes = {each: recipe for each, recipe in _recipes("probes").items() if each == name}
     if kind is None or not recipes:
         return None
@@ -61,7 +61,11 @@ def of_probe(name: str, values: Mapping[str, Any], output: str) -> str | None:
     )
     if found is None:
         return None
-    words = ["elmo", "probe", name, *_words(found[1], {})]
+    settings, given = dict(found[1]), {key for key, _ in found[1]}
+    for key, others in getattr(probe, "GOES_WITH", {}).items():
+        if others <= given and values.get(key) is not None:
+            settings[key] = values[key]  # also where the recipe has the same, which it leaves out then
+    words = ["elmo", "probe", name, *_words(list(settings.items()), {})]
     return shlex.join([*words, *(["--data", "DATA"] if "data" in values else []), "--output", output])
 
 
@@ -78,6 +82,12 @@ def of_pretraining(values: Mapping[str, Any], output: str) -> str | None:
         return None
     recipe, settings = found
     return shlex.join(["elmo", "train", *([recipe] if recipe else []), *_words(settings, {}), "--output", output])
+
+
+def cached(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What results depend on of the settings of a cache: how its numbers are rounded."""
+    dtype = (values.get("cache") or {}).get("dtype")
+    return {} if dtype is None else {"cache": {"dtype": dtype}}
 
 
 def shown(value: Any) -> Any:
@@ -112,7 +122,7 @@ def _nearest(
         except (InputError, KeyError):
             continue
         base |= {key: None for key in required if key not in recipe}
-        kept = {key: value for key, value in wanted.items() if key not in left_out}
+        kept = {key: value for key, value in wanted.items() if key not in left_out} | cached(wanted)
         settings = list(_settings(base, kept))
         found.append((name, settings))
     return min(found, key=lambda each: len(each[1])) if found else None

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from elmo import figures
-from elmo.report import alike
+from elmo.report import alike, probing
 from elmo.report.collect import Probe
 from elmo.report.document import Figure, Figures, Section, Table, slug, table
-from elmo.report.probing import BY_LAYER, TITLES
 
 
 @dataclass(frozen=True)
@@ -25,9 +24,9 @@ class Point:
 def sections(probes: Sequence[Probe]) -> Iterator[Section]:
     """One section, with a figure and a table for every kind of probe that was asked of two models of a size or more."""
     blocks = []
-    for kind, (column, what) in BY_LAYER.items():
+    for kind, (_, what) in probing.BY_LAYER.items():
         known = alike.pretrained([probe for probe in probes if probe.probe == kind])
-        found = [_points(group, column) for group in alike.groups(known)]
+        found = [_points(group, probing.column_of(group)) for group in alike.groups(known)]
         points = next((points for points in found if _curves(points)), None)
         if points is not None:
             blocks += [_drawn(kind, what, points), _listed(points)]
@@ -60,7 +59,7 @@ def _rows(points: Sequence[Point]) -> list[str]:
 def _drawn(kind: str, what: str, points: Sequence[Point]) -> Figures:
     """A figure a size."""
     drawings = tuple(_curve(kind, what, models) for models in _curves(points))
-    return Figures(drawings, f"{TITLES[kind]}: {what} against the words that the model was trained on.")
+    return Figures(drawings, f"{probing.TITLES[kind]}: {what} against the words that the model was trained on.")
 
 
 def _curve(kind: str, what: str, models: Sequence[Point]) -> Figure:

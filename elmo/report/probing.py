@@ -71,6 +71,13 @@ NOTES = {
 }
 
 
+def column_of(probes: Sequence[Probe]) -> str:
+    """The column that is drawn of probes of a kind with a row a layer; of `pos` the data that all were scored on."""
+    if probes[0].probe == "pos":
+        return part_of(row for probe in probes for row in probe.rows)
+    return BY_LAYER[probes[0].probe][0]
+
+
 def sections(probes: Sequence[Probe]) -> Iterator[Section]:
     """A section a probe; where there are several of a kind, their titles have their folders."""
     kinds = [probe.probe for probe in probes]
@@ -318,9 +325,7 @@ def _by_layer(probe: Probe) -> Figures | None:
     """The score of every layer as a line, that of a mix or a baseline as a dashed one; None where it is not known."""
     if probe.probe not in BY_LAYER:
         return None
-    column, what = BY_LAYER[probe.probe]
-    if probe.probe == "pos":
-        column = part_of(probe.rows)
+    column, what = column_of([probe]), BY_LAYER[probe.probe][1]
     scores = {str(row["layer"]): float(row[column]) for row in probe.rows if row.get(column) is not None}
     layers = {name: score for name, score in scores.items() if name.isdecimal()}
     if len(layers) < 2:

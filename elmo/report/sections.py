@@ -20,7 +20,7 @@ from elmo.report.document import (
     slug,
     table,
 )
-from elmo.tasks.table import counted
+from elmo.tasks.table import counted, error_reduction
 
 TASKS_NOTE = (
     "Mean and standard deviation over the seeds, in percent. Error reduction is the difference over what the first arm"
@@ -105,7 +105,7 @@ def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
         gain = reduction = published = ""
         if baseline is not None and run is not comparison.runs[0]:
             gain = f"{score[0] - baseline[0]:+.2f}"
-            reduction = f"{100 * (score[0] - baseline[0]) / max(1e-9, 100 - baseline[0]):+.1f} %"
+            reduction = f"{error_reduction(score[0], baseline[0]):+.1f} %"
             published = paper.cell("error reduction", run.task, form="{:+.1f} %") if run.elmo != "none" else ""
         yield (
             comparison.title, run.folder.name, f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run),
@@ -192,9 +192,9 @@ def _seed_numbers(run: TaskRun) -> list[int]:
 
 def settings(values: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Code:
     """A configuration, or what differs from that of `base`, but for what says where something is."""
-    left_out = {"output", "cache", "seeds"}
     old = probing.lines(base or {})
-    kept = {key: value for key, value in values.items() if key not in left_out}
+    kept = {key: value for key, value in values.items() if key not in {"output", "cache", "seeds"}}
+    kept |= commands.cached(values)
     return Code("\n".join(line for line in probing.lines(kept) if line not in old))
 
 

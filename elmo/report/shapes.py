@@ -29,6 +29,7 @@ RUN = {
 }  # fmt: skip
 RESULT = {"seed": float, "seconds": float, "dev": SCORES, "test?": SCORES, "bilm?": (BILM, None), "machine?": MACHINE}
 SUMMARY = {"version?": str}
+ORIGIN = {"version?": str, "data?": {"*": str}}
 ENSEMBLE = {"members": float, "dev": SCORES, "test?": SCORES}
 TABLE = [{"row?": str, "title?": str, "arm?": str, "seeds_wanted?": float}]
 POINT = {"step": float, "tokens?": float, "carry_mean?": float, "reset_mean?": float, "tokens_per_s?": float}

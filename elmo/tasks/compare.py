@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +58,11 @@ def work_off(
     """Does what is not done yet, and gives each thing when it is.
 
     `given` are values for all runs, over those of the recipes and under the arms'. Raises InputError where a run that
-    is there was made with other settings.
+    is there was made with other settings, or from other data, word vectors or biLM of the same name.
     """
-    for row in queue.rows:
-        for work in (trial for arm in row.arms for trial in trials(row, arm, output)):
-            train.check_output(_config(work, find_recipe, given), resume=True)
+    first = [trial for row in queue.rows for arm in row.arms for trial in trials(row, arm, output)]
+    for work in first:
+        train.check_output(_config(work, find_recipe, given), resume=True)
     while works := list(pending(queue, output)):
         for work in works:
             with locked(work.folder.with_name(f"{work.folder.name}.lock")) as mine:
@@ -70,7 +70,10 @@ def work_off(
                     continue
                 show(str(work))
                 config = _config(work, find_recipe, given)
-                scores = _join(work, config) if work.seed is None else _train(config, quiet)
+                if work.seed is None:
+                    scores = _join(work, config)
+                else:
+                    scores = _train(config, [each.folder for each in first], quiet, partial(_tell, show, str(work)))
                 metric = metric_of(work.folder)
                 show(f"{work}: {metric} {scores[metric]:.2f}")
             yield work
@@ -90,9 +93,7 @@ def config_of(
     """What a run is trained with: the recipe, then `given`, then the settings of its arm."""
     values = configs.merge(configs.merge(configs.load_toml(recipe), given), configs.parse_overrides(settings))
     values |= {"output": str(folder), "seeds": list(seeds)}
-    config = configs.from_dict(train.TaskConfig, values)
-    model = configs.from_dict(tasks.find(config.task).Config, config.model, "model.")
-    return replace(config, model=configs.to_dict(model))
+    return train.completed(configs.from_dict(train.TaskConfig, values))
 
 
 def _config(work: Work, find_recipe: Callable[[str], Path], given: Mapping[str, Any]) -> train.TaskConfig:
@@ -101,10 +102,17 @@ def _config(work: Work, find_recipe: Callable[[str], Path], given: Mapping[str, 
     return config_of(find_recipe(row.recipe), given, [*row.arms[work.arm], *work.settings], work.folder, seeds)
 
 
-def _train(config: train.TaskConfig, quiet: bool) -> dict[str, float]:
+def _train(
+    config: train.TaskConfig, beside: Sequence[Path], quiet: bool, progress: Callable[[int, int], object]
+) -> dict[str, float]:
     """Trains the last seed, or goes on with it; its scores."""
     begun = (Path(config.output) / train.CONFIG).is_file()
-    return scores_of(train.main(config, resume=begun, quiet=quiet)["seeds"][-1])
+    return scores_of(train.main(config, begun, quiet, progress, beside)["seeds"][-1])
+
+
+def _tell(show: Callable[[str], object], work: str, done: int, total: int) -> None:
+    """Of a biLM that reads for long, how far it is."""
+    show(f"{work}: the biLM has read {done:,} of {total:,} tokens")
 
 
 def _join(work: Work, config: train.TaskConfig) -> dict[str, float]:

@@ -29,7 +29,7 @@ PADDING, UNKNOWN = 0, 1
 
 @dataclass(frozen=True)
 class CharactersConfig:
-    """The task's own character CNN; the defaults are those of the paper's NER model (supplement, sec. A.6)."""
+    """The task's own character CNN; the defaults are those of the paper's NER model (supplement, sec. A.7)."""
 
     embedding_dim: int = 16
     filters: tuple[tuple[int, int], ...] = ((3, 128),)
@@ -37,6 +37,20 @@ class CharactersConfig:
     n_highway: int = 0
     max_characters: int = 50
     """Of a word, its two marks included; a longer word is cut."""
+
+    def __post_init__(self) -> None:
+        try:
+            self.cnn()
+        except ConfigError as error:
+            raise ConfigError(f"inputs.characters.{error}".replace("_per_token", "")) from error
+
+    def cnn(self) -> CharCnnConfig | None:
+        """The same by the names of a biLM's; None where there is none."""
+        if not self.filters:
+            return None
+        return CharCnnConfig(
+            self.embedding_dim, self.filters, self.n_highway, max_characters_per_token=self.max_characters
+        )
 
 
 @dataclass(frozen=True)
@@ -284,12 +298,8 @@ class Inputs(nn.Module):
 
 
 def _characters(config: CharactersConfig | None) -> CharCnn | None:
-    if config is None or not config.filters:
-        return None
-    cnn = CharCnnConfig(
-        config.embedding_dim, config.filters, config.n_highway, max_characters_per_token=config.max_characters
-    )
-    return CharCnn(cnn, cnn.n_filters)
+    cnn = None if config is None else config.cnn()
+    return None if cnn is None else CharCnn(cnn, cnn.n_filters)
 
 
 def _mix(config: InputConfig, bilm: BiLMConfig, gamma: float = 1.0) -> ScalarMix:

@@ -39,9 +39,9 @@ def _earlier(output: Path) -> list[dict[str, Any]]:
     """The rows of the folder's table whose runs are there; none where it is damaged, for it is made anew."""
     try:
         rows = json.loads((output / f"{TABLE}.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        return [row for row in rows if (output / row["row"] / row["arm"]).is_dir()]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return []
-    return [row for row in rows if (output / row["row"] / row["arm"]).is_dir()]
 
 
 def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:
@@ -53,8 +53,12 @@ def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:
 
 
 def _gains(mean: float, baseline: float) -> dict[str, float]:
-    gain = mean - baseline
-    return {"absolute": gain, "relative_error_reduction": 100 * gain / max(1e-9, 100 - baseline)}
+    return {"absolute": mean - baseline, "relative_error_reduction": error_reduction(mean, baseline)}
+
+
+def error_reduction(score: float, baseline: float) -> float:
+    """The difference in percent of what the baseline leaves to 100, as in the paper's Table 1."""
+    return 100 * (score - baseline) / max(1e-9, 100 - baseline)
 
 
 def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:

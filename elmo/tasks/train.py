@@ -6,7 +6,6 @@
 """
 
 import dataclasses
-import hashlib
 import json
 import random
 import shutil
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from elmo import __version__, machine
 from elmo import config as configs
 from elmo.errors import InputError
+from elmo.formats.download import sha256_of
 from elmo.tasks import batches, source, vectors
 from elmo.tasks import task as tasks
 from elmo.tasks.batches import BatchConfig
@@ -41,6 +41,8 @@ from elmo.training.memory import keep_few_programs
 CONFIG, RESULTS = "config.json", "results.json"
 ORIGIN = "origin.json"
 """What a run is made from and its settings only name: the task's version, the biLM, and hashes of the files."""
+TASK, BILM, FILE = "version of the task", "sha256 of the biLM", "sha256 of the file of {}"
+"""What errors call these."""
 MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
 """What a run that goes on may set anew: nothing that a seed's result depends on. Of `cache` all but `dtype`."""
 
@@ -101,16 +103,16 @@ def main(
     resume: bool = False,
     quiet: bool = False,
     progress: Callable[[int, int], object] | None = None,
+    beside: Sequence[Path] = (),
 ) -> dict[str, Any]:
     """Trains every seed that is not done yet; returns what is in `results.json`.
 
-    `progress` is told how many tokens the biLM has read, and of how many. Raises InputError where data or settings
-    cannot be used, or where the output holds another run.
+    `progress` is told how many tokens the biLM has read, and of how many; `beside` are the folders of the runs that
+    this one is compared with. Raises InputError where data or settings cannot be used, where the output holds another
+    run, or where a run beside it was made from something else of the same name.
     """
     folder = Path(config.output)
-    task = tasks.find(config.task)
-    model_config = configs.from_dict(task.Config, config.model, "model.")
-    config = dataclasses.replace(config, model=configs.to_dict(model_config))
+    task, config = tasks.find(config.task), completed(config)
     check_output(config, resume)
     with alone(folder):
         check_output(config, resume)  # again: another process may have been at work here until now
@@ -119,7 +121,7 @@ def main(
         if left:
             keep_few_programs()
             fabric = launch(config.accelerator, 1, 1, "32-true")
-            job = _prepare(task, config, model_config, progress)
+            job = _prepare(task, config, progress, beside)
             for seed in left:
                 _run_seed(fabric, job, seed, quiet)
         report = _as_json(_report(task, config))
@@ -159,8 +161,17 @@ def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str
     }
 
 
-def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callable[[int, int], object] | None) -> _Job:
+def completed(config: TaskConfig) -> TaskConfig:
+    """With all settings of the network, the defaults where none is given. Raises ConfigError where one is no such."""
+    model = configs.from_dict(tasks.find(config.task).Config, config.model, "model.")
+    return dataclasses.replace(config, model=configs.to_dict(model))
+
+
+def _prepare(
+    task: Task, config: TaskConfig, progress: Callable[[int, int], object] | None, beside: Sequence[Path]
+) -> _Job:
     """Reads everything, and computes the biLM's layers that are not there yet."""
+    model_config = configs.from_dict(task.Config, config.model, "model.")
     named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
     files = {part: find_file(path, config.data) for part, path in named.items()}
     examples = {part: tasks.read_examples(task, path) for part, path in files.items()}
@@ -179,36 +190,36 @@ def _prepare(task: Task, config: TaskConfig, model_config: Any, progress: Callab
     found = source.open_source(inputs)
     read = {} if inputs.vectors is None or not inputs.static else {"vectors": Path(inputs.vectors)}
     origin = _origin(task, found, files | read)
-    _check_origin(Path(config.output), origin)
+    _check_origin(config, origin, beside)
     collate = source.collator(inputs, words.words, found, config.cache)
+    build(task, inputs, model_config, labels, words, found, load_bilm=False)  # refuses, before hours of reading
     source.compute(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
     return _Job(task, config, model_config, examples, labels, words, found, collate, origin)
 
 
 def _origin(task: Task, found: Source | None, files: dict[str, Path]) -> dict[str, Any]:
     """What the seeds of a run have in common, by hashes: plain JSON values."""
-    hashes = {}
-    for part, path in files.items():
-        with path.open("rb") as file:
-            hashes[part] = hashlib.file_digest(file, "sha256").hexdigest()
+    hashes = {part: sha256_of(path) for part, path in files.items()}
     return {"version": task.VERSION, "bilm": None if found is None else found.card(), "data": hashes}
 
 
-def _check_origin(folder: Path, origin: dict[str, Any]) -> None:
-    """Refuses to go on with seeds that were made from something else of the same name.
+def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[Path]) -> None:
+    """Refuses to go on with a run, or to compare it with others, that were made from something else of the same name.
 
     Records of older versions say less: what both say is compared.
     """
-    new = _comparable(origin)
-    for file in _records(folder):
-        old = _comparable(read_json(file))
-        changed = [what for what in old if what in new and old[what] != new[what]]
-        if changed:
-            was, now = (each[changed[0]][:12] for each in (old, new))
-            raise InputError(
-                f"{file}: {changed[0]} was {was}, now it is {now}; seeds of both do not make one run: give what it was"
-                " begun with, or name another --output"
-            )
+    new, names = _comparable(origin), _names(config)
+    own = Path(config.output)
+    for folder in (own, *(each for each in beside if each != own and (each / CONFIG).is_file())):
+        old_names = names if folder == own else _names(read_config(folder / CONFIG))
+        for file in _records(folder):
+            old = _comparable(read_json(file))
+            for what in (what for what in old if what in new and old_names[what] == names[what]):
+                if old[what] != new[what]:
+                    raise InputError(
+                        f"{file}: {what} was {old[what][:12]}, now it is {new[what][:12]}; results of both are not of"
+                        " one kind: give what it was begun with, or name another --output"
+                    )
 
 
 def _records(folder: Path) -> Iterator[Path]:
@@ -221,9 +232,15 @@ def _records(folder: Path) -> Iterator[Path]:
 
 def _comparable(record: dict[str, Any]) -> dict[str, str]:
     """What `origin.json`, or a seed's record, says of where the results come from, by the name of the thing."""
-    bilm = {"sha256 of the biLM": record["bilm"]["sha256"]} if record.get("bilm") else {}
-    data = {f"sha256 of the file of {part}": sha256 for part, sha256 in record.get("data", {}).items()}
-    return {"version of the task": record["version"]} | bilm | data
+    bilm = {BILM: record["bilm"]["sha256"]} if record.get("bilm") else {}
+    data = {FILE.format(part): sha256 for part, sha256 in record.get("data", {}).items()}
+    return {TASK: record["version"]} | bilm | data
+
+
+def _names(config: TaskConfig) -> dict[str, str | None]:
+    """What the settings call these things."""
+    files = {"train": config.train, "dev": config.dev, "test": config.test, "vectors": config.inputs.vectors}
+    return {TASK: config.task, BILM: config.inputs.model} | {FILE.format(part): name for part, name in files.items()}
 
 
 def _subset(examples: list[Any], config: TaskConfig) -> list[Any]:

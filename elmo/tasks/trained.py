@@ -6,7 +6,7 @@ built from; and `result.json`. A frozen biLM is not in it: it is named, with a h
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -104,15 +104,16 @@ class TrainedTask:
             origin=_origin(record, inputs, words, vectors),
         )
 
-    def __call__(self, examples: Sequence[Any]) -> list[Any]:
+    def __call__(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
         """One prediction for every example, in order; gold labels, where there are any, are not looked at.
 
         An example may also be a list of tokens or, where the task's have several sentences, a list of such lists.
+        `progress` is told how many predictions there are.
         """
         examples = [_example(self.task, each) for each in examples]
         if problem := self.look_up(examples):
             warnings.warn(problem, stacklevel=2)
-        return predict(self.task, self.model, self.collate, examples, self.batch, self.device)
+        return predict(self.task, self.model, self.collate, examples, self.batch, self.device, progress)
 
     def look_up(self, examples: Sequence[Any]) -> str | None:
         """Takes up the static vectors of words that are new, from the file that training read; a call does so itself.
@@ -143,17 +144,27 @@ class TrainedTask:
 
 
 def predict(
-    task: Task, model: nn.Module, collate: Collator, examples: Sequence[Any], batch: BatchConfig, device: torch.device
+    task: Task,
+    model: nn.Module,
+    collate: Collator,
+    examples: Sequence[Any],
+    batch: BatchConfig,
+    device: torch.device,
+    progress: Callable[[int], object] | None = None,
 ) -> list[Any]:
     """One prediction for every example, in order, read in batches of similar length; `model` is in evaluation mode."""
     network = cast(TaskModel, model)
     predictions: list[Any] = [None] * len(examples)
+    done = 0
     with torch.inference_mode():
         for numbers in by_length(sizes(task, examples), batch):
             members = [examples[number] for number in numbers]
             found = network.decode(tokens_of(task, collate, members, device), members)
             for number, prediction in zip(numbers, found, strict=True):
                 predictions[number] = prediction
+            done += len(numbers)
+            if progress is not None:
+                progress(done)
     return predictions
 
 
@@ -168,11 +179,23 @@ def sizes(task: Task, examples: Sequence[Any]) -> list[int]:
     return [len(each) * max(each, default=0) for each in lengths]
 
 
-def ensemble(members: Sequence[TrainedTask], examples: Sequence[Any]) -> list[Any]:
-    """The predictions of several networks of one task, joined: the mean of probabilities, or the majority."""
+def ensemble(
+    members: Sequence[TrainedTask],
+    examples: Sequence[Any],
+    progress: Callable[[int, int], object] = lambda done, total: None,
+) -> list[Any]:
+    """The predictions of several networks of one task, joined: the mean of probabilities, or the majority.
+
+    `progress` is told how many predictions of single networks there are, and how many there will be.
+    """
     if len({member.task.NAME for member in members}) != 1:
         raise InputError(f"an ensemble of {len(members)} networks of different tasks; give networks of one task")
-    return members[0].task.combine([member(examples) for member in members])
+    total = len(members) * len(examples)
+
+    def predictions(number: int) -> list[Any]:
+        return members[number](examples, lambda done: progress(number * len(examples) + done, total))
+
+    return members[0].task.combine([predictions(number) for number in range(len(members))])
 
 
 def read_text(task: Task, path: str) -> list[Any]:
@@ -277,7 +300,8 @@ def _read_record(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder / RECORD}: not JSON ({error}); train the task again") from error
     if not isinstance(record, dict):
         raise InputError(f"{folder / RECORD}: not a table of JSON; train the task again")
-    missing = [key for key in ("task", "version", "inputs", "model", "labels", "words") if key not in record]
+    needed = ("task", "version", "inputs", "model", "labels", "words", "bilm", "cache_dtype")
+    missing = [key for key in needed if key not in record]
     if missing:
         raise InputError(f"{folder / RECORD}: has no {', '.join(missing)}; train the task again")
     return record
