@@ -1,5 +1,7 @@
 """The same sentence gives the same vectors; boundaries, order, layers and state are what they are said to be."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -217,6 +219,7 @@ def test_batch_follows_from_memory(bilm):
     a_token = 4 * 16 * (1 + 2 * 2 + 9 * 3) * 5 // 3
     assert Embedder(bilm, memory=100 * a_token).batch_tokens == 100
     assert Embedder(bilm, memory=100 * a_token, batch_tokens=7).batch_tokens == 7
+    assert Embedder(bilm, memory="1MB").batch_tokens == Embedder(bilm, memory=1_000_000).batch_tokens
     assert Embedder(bilm).batch_tokens == 8192  # of so small a model; more is no faster
     assert tokens_within(256_000_000, BiLM(BiLMConfig(LstmConfig(8, 512), CONFIG.char_cnn))) > 1000
     with pytest.raises(InputError, match=r"memory is 2,000 bytes; one token of this model takes 3,413"):
@@ -243,3 +246,8 @@ def test_what_is_no_size_is_refused(text):
 )
 def test_parse_layers(text, layers):
     assert parse_layers(text) == layers
+
+
+def test_an_embedder_is_made_in_each_process(bilm):
+    with pytest.raises(TypeError, match=r"load the model in each: elmo\.load"):
+        pickle.dumps(Embedder(bilm))

@@ -1,5 +1,6 @@
 """What a path holds is told by its content; what it does not hold is said in one line."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,13 @@ def test_load_does_not_import_the_compiler_of_torch(tmp_path):
 def test_load_says_that_a_folder_is_empty(tmp_path):
     with pytest.raises(InputError, match="seen: nothing"):
         formats.load(tmp_path)
+
+
+def test_an_archive_of_the_native_format_is_to_be_unpacked(tmp_path):
+    native.save(model(), tmp_path / "model")
+    path = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "model"))
+    with pytest.raises(InputError, match=r"packed\.zip: an archive of .*; unpack it, and give the folder"):
+        formats.load(path)
 
 
 def test_load_of_what_does_not_exist_names_the_packaged_models():

@@ -165,6 +165,23 @@ def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_
     assert [row[-2] for row in table[3:]] == ["", ""]  # nothing to compare with, so no difference
 
 
+@pytest.mark.parametrize("content", ['{"a": 1}', '{"text": ["te', "reading\n{}", "[]"])
+def test_a_file_that_was_named_and_has_no_results_is_an_error(tmp_path: Path, content: str) -> None:
+    plant(tmp_path / "run", "snli", 70.0, 69.0)
+    (tmp_path / "cut.json").write_text(content, encoding="utf-8")
+    assert collect([tmp_path]).runs
+    with pytest.raises(InputError, match=r"cut\.json: no results in it"):
+        collect([tmp_path / "run", tmp_path / "cut.json"])
+
+
+def test_of_a_baseline_without_an_error_there_is_no_reduction(tmp_path: Path) -> None:
+    plant(tmp_path / "a", "snli", 100.0, None)
+    plant(tmp_path / "b", "snli", 97.3, None, settings=["inputs.elmo=input"])
+    head, *rows = written(tmp_path, tmp_path).tables[1]
+    assert "error reduction" not in head  # a column with nothing in it
+    assert rows[1][5] == "-2.70"
+
+
 def test_files_of_one_name_with_other_content_are_not_compared(tmp_path: Path) -> None:
     """As of two folders of data, or of two versions of the task; nothing is claimed of such runs."""
     made = {"a": ("none", "1", "d1"), "b": ("input", "1", "d1"), "c": ("input", "1", "d2"), "d": ("none", "1", "d2")}

@@ -230,6 +230,26 @@ def test_a_finished_run_measures_other_held_out_text_and_only_that(whole, tmp_pa
     assert cards[0] == cards[1] | {"heldout": ["other.txt"]}
 
 
+def test_a_model_whose_checkpoints_are_gone_is_not_begun_anew(whole, tmp_path):
+    """To save room they were removed: a run from the beginning would replace the model."""
+    output = shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(output / "checkpoints")
+    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    for flag in ((), ("--resume",)):
+        done = run("train", *(flags(whole) if not flag else ()), *flag, "--output", output)
+        assert done.returncode == 2
+        assert_one_line(done.stderr, str(output), "has a model and no checkpoint", "--init-from")
+    assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_that_never_leaves_its_warmup_says_so(whole, tmp_path):
+    few = (*flags(whole), "max_words=100", "optim.warmup_steps=100")
+    for more in (("--dry-run",), ("--output", tmp_path / "run")):
+        done = run("train", *few, *more, *(("--output", tmp_path / "none") if "--dry-run" in more else ()))
+        assert done.returncode == 0, done.stderr
+        assert "the rate rises for 100 steps, and there are 5" in done.stdout
+
+
 def test_resume_of_a_damaged_record(tmp_path):
     (tmp_path / "train.json").write_text('{"train": ["a.txt"], "outp', encoding="utf-8")
     done = run("train", "--resume", "--output", tmp_path)

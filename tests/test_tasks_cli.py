@@ -84,6 +84,22 @@ def test_a_network_that_cannot_be_is_refused_before_the_bilm_reads(trained: Path
     assert not cache.exists()
 
 
+def test_a_queue_finds_the_recipes_beside_it_and_says_which_is_wrong(tmp_path: Path) -> None:
+    data = write_small(tmp_path, "ner")
+    arms = '{ a = [], b = ["training.lr=0.1"] }'
+    row = f'[[rows]]\nname = "mine"\nrecipe = "my-ner.toml"\narms = {arms}\n'
+    (tmp_path / "queue.toml").write_text(row, encoding="utf-8")
+    recipe = f'task = "ner"\ndev = "{data}"\n[model]\nhidden_dims = [4]\n[training]\nepochs = 1\n'
+    (tmp_path / "my-ner.toml").write_text(recipe, encoding="utf-8")
+    refused = run("task", "compare", tmp_path / "queue.toml", "--output", tmp_path / "out")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "row 'mine', arm 'a', recipe 'my-ner.toml': missing key 'train'" in refused.stderr
+    (tmp_path / "my-ner.toml").write_text(f'train = "{data}"\n' + recipe, encoding="utf-8")
+    done = run("task", "compare", tmp_path / "queue.toml", "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path}/out/mine/b, seed 1: step " in done.stderr
+
+
 def test_sentences_are_written_once_each_and_without_labels(trained: Path, tmp_path: Path) -> None:
     done = run("task", "sentences", "ner", trained / "small.conll", tmp_path / "text.txt")
     assert done.returncode == 0, done.stderr

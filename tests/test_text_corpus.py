@@ -206,3 +206,11 @@ def test_sentences_and_fingerprint(tmp_path):
     assert corpus.fingerprint([path]) == before
     path.write_text("a b\n")
     assert corpus.fingerprint([path]) != before
+
+
+@pytest.mark.parametrize(("encoding", "said"), [("utf-16", "utf-16"), ("latin1", "latin1")])
+def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
+    path = tmp_path / "text.txt"
+    path.write_bytes("süß\n".encode(encoding))
+    with pytest.raises(InputError, match=rf"iconv -f {said} -t utf-8"):
+        list(corpus.lines(path))

@@ -60,6 +60,12 @@ def test_conllu_gives_words_and_where_they_stand():
     assert [second.text[begin:end] for begin, end in second.offsets] == ["viết văn", "x"]
 
 
+@pytest.mark.parametrize("name", ["a.conll", "b.CONLLX.gz"])
+def test_columns_of_an_unknown_kind_are_not_read_as_prose(name):
+    with pytest.raises(InputError, match="say --kind conllu, or --kind text"):
+        kind_of(name)
+
+
 def test_conllu_without_the_last_empty_line_is_whole():
     assert [record.tokens for record in read_conllu(["1\ta", "", "", "1\tb"])] == [["a"], ["b"]]
 

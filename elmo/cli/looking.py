@@ -25,7 +25,7 @@ def add_verbs(verbs: Any) -> None:
     bench.add_argument("--json", action="store_true", help="print JSON")
 
     demo = add_verb(verbs, "demo", demo_verb, "a tour of a model on a small text")
-    demo.add_argument("--output", default="demo.hdf5", help="where the vectors go")
+    demo.add_argument("--output", metavar="FILE", help="write the vectors, too (.hdf5, .npz, .parquet or .safetensors)")
     demo.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_model(demo)
 
@@ -82,10 +82,13 @@ def demo_verb(arguments: argparse.Namespace) -> None:
 
     embedder = Embedder.load(arguments.model)
     tokenizer = tokenizer_of(embedder.text, pretokenized=True)
-    done = embed_file(embedder, DEMO_TEXT, arguments.output, tokenizer=tokenizer, overwrite=arguments.overwrite)
-    shape = f"{embedder.n_layers} layers of {embedder.dim} numbers for each of {done.tokens:,} tokens"
-    print(f"Vectors of {done.rows} sentences are in {done.path}: {shape}.\n")
     sentences = [tokenizer.tokens(line) for line in read_lines(DEMO_TEXT)]
+    shape = f"{embedder.n_layers} layers of {embedder.dim} numbers for each of {sum(map(len, sentences)):,} tokens"
+    if arguments.output is None:
+        print(f"{len(sentences)} sentences: {shape} (--output FILE keeps them).\n")
+    else:
+        done = embed_file(embedder, DEMO_TEXT, arguments.output, tokenizer=tokenizer, overwrite=arguments.overwrite)
+        print(f"Vectors of {done.rows} sentences are in {done.path}: {shape}.\n")
     print("A word in its sentence, then the occurrences that the top layer takes for the most alike:\n")
     for word in ("play", "bank", "spring"):
         queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, word)[:DEMO_QUERIES]]

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,8 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
     static = []
     if arguments.vectors is not None:
         static = neighbors.static_neighbors(Path(arguments.vectors), word, arguments.k)
+        if not static:
+            print(f"{arguments.vectors}: {word!r} has no vector in it", file=sys.stderr)
     if arguments.json:
         _print_json(word, static, queries, found, layer)
         return
@@ -125,7 +128,10 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     else:
         queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, arguments.word)]
     if not queries:
-        raise InputError(f"{text}: {arguments.word!r} does not occur in it; a word is looked up as it is spelled")
+        which = "" if arguments.text else " (the demo's text; --text or --index names yours)"
+        raise InputError(
+            f"{text}: {arguments.word!r} does not occur in it{which}; words are looked up as they are spelled"
+        )
     shown = queries[: arguments.queries]
     asked = (arguments.layer, arguments.k, not arguments.any_word)
     with Counter("sentences", arguments.quiet) as counter:

@@ -241,7 +241,8 @@ def compare_verb(arguments: argparse.Namespace) -> None:
     from elmo.tasks.queue import read_queue
     from elmo.tasks.table import write_tables
 
-    queue = read_queue(find_recipe(arguments.queue, "tasks"))
+    path = find_recipe(arguments.queue, "tasks")
+    queue = read_queue(path)
     if arguments.jobs > 1 and not arguments.table:
         run_in(arguments.jobs)
     inputs = {"vectors": arguments.vectors, "model": arguments.model}
@@ -253,8 +254,12 @@ def compare_verb(arguments: argparse.Namespace) -> None:
         if not arguments.quiet:
             print(line, file=sys.stderr)
 
+    def recipe_of(name: str) -> Path:
+        beside = path.parent / name
+        return beside if beside.suffix == ".toml" and beside.is_file() else find_recipe(name, "tasks")
+
     output = Path(arguments.output)
     if not arguments.table:
-        compare.run(queue, output, lambda name: find_recipe(name, "tasks"), given, arguments.quiet, show)
+        compare.run(queue, output, recipe_of, given, arguments.quiet, show)
     with compare.writing(output):
         print(write_tables(queue, output), end="")

@@ -65,10 +65,11 @@ class Embedder:
 
     `precision` is that of the matrix products. On a CPU the weights are packed for them; `library` forces one.
 
-    `memory` is how many bytes the vectors in work may take; besides them there are the model, 32 MB of known words,
-    what the encoder needs for 128 words, and the array of a long sentence. `batch_tokens` is worked out from it unless
-    it is given: the tokens that are read at once; a longer sentence is read in parts. With `release` the weights of
-    `bilm` are given up while they are packed for a CPU: half the memory, and `bilm` is of no use any more.
+    `memory` is how many bytes the vectors in work may take, as a number or as "500MB"; besides them there are the
+    model, 32 MB of known words, what the encoder needs for 128 words, and the array of a long sentence. `batch_tokens`
+    is worked out from it unless it is given: the tokens that are read at once; a longer sentence is read in parts. With
+    `release` the weights of `bilm` are given up while they are packed for a CPU: half the memory, and `bilm` is of no
+    use any more.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Embedder:
         library: ops.Library | None = None,
         state: StatePolicy = "reset",
         batch_tokens: int | None = None,
-        memory: int = MEMORY,
+        memory: int | str = MEMORY,
         batch_size: int = 32,
         keep_state: bool = False,
         warm_text: Sequence[str] = NEUTRAL_TEXT,
@@ -90,6 +91,7 @@ class Embedder:
     ) -> None:
         _check_choice("state", state, get_args(StatePolicy))
         _check_choice("precision", precision, get_args(ops.Precision))
+        memory = parse_bytes(memory) if isinstance(memory, str) else memory
         batch_tokens = tokens_within(memory, bilm) if batch_tokens is None else batch_tokens
         for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
             if value < 1:
@@ -124,6 +126,9 @@ class Embedder:
         bilm, text, vocabulary = model.bilm(), model.text, model.inputs
         del model  # or it would hold the weights that are released
         return cls(bilm, text=text, vocabulary=vocabulary, release=True, **options)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an Embedder is packed for its process; load the model in each: elmo.load(path)")
 
     @property
     def n_layers(self) -> int:

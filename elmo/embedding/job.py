@@ -140,6 +140,6 @@ def read_lines(source: str | Path) -> Iterator[str]:
             byte = raw[error.start]
             raise InputError(
                 f"standard input: line {number} is not UTF-8 ({error.reason}, byte 0x{byte:02x}); convert it, for"
-                " example with `iconv -f latin1 -t utf-8`"
+                f" example with `iconv -f {corpus.encoding_of(error)} -t utf-8`"
             ) from error
         yield line.removeprefix("\ufeff") if number == 1 else line

@@ -79,6 +79,8 @@ def _format_of(path: Path) -> ModuleType:
     for format_ in FORMATS:
         if format_.recognizes(path):
             return format_
+    if is_archive(path) and {native.CONFIG, native.WEIGHTS} <= {file.name for file in listed(path)}:
+        raise InputError(f"{path}: an archive of {native.CONFIG} and {native.WEIGHTS}; unpack it, and give the folder")
     raise InputError(
         f"{path}: not a known model; known are a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
         f" of an options file (JSON) with an HDF5 file of weights, one of {many_langs.EMBEDDER} and"

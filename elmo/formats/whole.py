@@ -19,6 +19,8 @@ def check_output(path: Path, overwrite: bool = False, holds: Sequence[str] = ())
     `holds` are the names, or patterns of names, of what is in an output that is a folder; none for a file. A folder
     that has anything else in it is never replaced.
     """
+    if str(path) == "-":
+        raise InputError("the output is '-', and standard output is none here; name a file")
     if path.exists() and not overwrite:
         raise FileExistsError(
             errno.EEXIST,

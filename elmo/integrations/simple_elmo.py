@@ -57,12 +57,25 @@ class ElmoModel:
         layers: str = "average",
         session: Any = None,
     ) -> np.ndarray:
-        """The mean of every sentence's vectors: (sentences, D); for layers "all", (sentences, N, D).
+        """The mean of every sentence's vectors at length 1: (sentences, D); for layers "all", (sentences, N, D).
 
-        Zero for an empty sentence. The arguments are those of `get_elmo_vectors`.
+        Of all layers the whole matrix has length 1. Zero for an empty sentence. The arguments are those of
+        `get_elmo_vectors`.
         """
-        arrays = self._embed(texts, layers, "mean")
-        return np.stack(arrays) if arrays else np.zeros((0, *self._shape(layers)), np.float32)
+        means = self._embed(texts, layers, "mean")
+        lengths = [float(np.linalg.norm(mean)) or 1.0 for mean in means]
+        units = [mean / length for mean, length in zip(means, lengths, strict=True)]
+        return np.stack(units) if units else np.zeros((0, *self._shape(layers)), np.float32)
+
+    @property
+    def vector_size(self) -> int:
+        """D."""
+        return self._loaded.dim
+
+    @property
+    def n_layers(self) -> int:
+        """N."""
+        return self._loaded.n_layers
 
     def _embed(self, texts: Sequence[Sequence[str]], layers: str, pool: Pool | None = None) -> list[np.ndarray]:
         if layers not in CHOICES:

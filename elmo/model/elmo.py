@@ -19,6 +19,10 @@ class Elmo(nn.Module):
         self, bilm: BiLM, n_mixes: int = 1, dropout: float = 0.5, layer_norm: bool = False, frozen: bool = True
     ) -> None:
         super().__init__()
+        if not isinstance(bilm, BiLM):
+            raise TypeError(
+                f"the biLM is {bilm!r}; of a model by its path elmo.formats.load(path).elmo() makes an Elmo"
+            )
         if not frozen and not any(True for _ in bilm.parameters()):
             raise InputError(
                 "the biLM has no weights to train: it was packed for embedding; take"
@@ -33,6 +37,8 @@ class Elmo(nn.Module):
         self, batch: Batch, state: LstmState | None = None
     ) -> tuple[list[Float[Tensor, "B T D"]], Bool[Tensor, "B T"]]:
         """The k mixes, boundaries `<S>` and `</S>` included, and the mask of real tokens."""
+        if not isinstance(batch, Batch):
+            raise TypeError(f"the batch is of {type(batch).__name__}; elmo.to_batch(sentences) makes one")
         output = self.bilm(batch, state)
         return [self.dropout(mix(output.layers, output.mask)) for mix in self.mixes], output.mask
 

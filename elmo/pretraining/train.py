@@ -133,7 +133,19 @@ def _train(
         fabric, model, optimizer, batches, _loss, evaluate, state, folder,
         config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
     )  # fmt: skip
-    return {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
+    done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
+    return done | _remark(plan, config)
+
+
+def _remark(plan: Plan, config: TrainConfig) -> dict[str, str]:
+    """What is amiss with a run of so few steps that its rate never comes to what was asked for."""
+    warmup = config.optim.warmup_steps
+    if plan.steps >= warmup:
+        return {}
+    return {
+        "remark": f"the rate rises for {warmup:,} steps, and there are {plan.steps:,}: take fewer streams, more epochs"
+        " or a smaller optim.warmup_steps"
+    }
 
 
 @contextmanager
@@ -262,8 +274,13 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
         if folder.exists() and any(path.suffix != ".part" for path in folder.iterdir()):
             raise InputError(f"{folder}: the folder exists and holds no run; name another --output, or empty it")
         return
+    checkpoint = newest_checkpoint(folder / "checkpoints")
+    if checkpoint is None and native.recognizes(folder / "model"):  # which a run from the beginning would replace
+        raise InputError(
+            f"{config.output}: has a model and no checkpoint to go on from; begin with the model: --init-from"
+            f" {config.output} and another --output"
+        )
     if not may_exist:
-        checkpoint = newest_checkpoint(folder / "checkpoints")
         at = f"at {checkpoint.name}" if checkpoint else "without a checkpoint"
         raise InputError(
             f"{config.output}: holds a run ({at}); add --resume to go on with it, or name another --output"
@@ -377,4 +394,4 @@ def _estimate(
         "words a step": plan.words_a_step,
         "memory": f"{(peak + optimizer_bytes) / 2**30:.1f} GiB" if peak else "unknown",
         "hours": round(seconds / 3600, 2),
-    }
+    } | _remark(plan, config)

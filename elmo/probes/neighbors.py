@@ -104,14 +104,14 @@ def run_many(
 def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
     """The `k` nearest words to `word` by cosine of the vectors in a file of GloVe's text format, nearest first.
 
-    Where the file has not the word as it is spelled it is looked up in lower case. The file is read twice, so memory
-    does not grow with it. Raises InputError where the word is not in it, and as `elmo.tasks.vectors.entries`.
+    Where the file has not the word as it is spelled it is looked up in lower case; none where it has neither. The file
+    is read twice, so memory does not grow with it. Raises InputError as `elmo.tasks.vectors.entries`.
     """
     spelled: dict[str, np.ndarray] = {}
     for spelling, vector in entries(path, {word, word.lower()}):
         spelled.setdefault(spelling, vector)
     if not spelled:
-        raise InputError(f"{path}: {word!r} has no vector in it; give other vectors or another word")
+        return []
     found = word if word in spelled else word.lower()
     target = unit(spelled[found][None])[0]
     best: list[StaticNeighbor] = []

@@ -172,8 +172,8 @@ def collect(paths: Sequence[Path]) -> Results:
         if not path.exists():
             raise InputError(f"{path}: no such folder; give folders of results, such as those of elmo task train")
     for root, name in _named([path.absolute() for path in paths]).items():
-        if root.is_file():
-            _add_file(results, root, name)
+        if root.is_file() and not _add_file(results, root, name):
+            raise InputError(f"{root}: no results in it; give what elmo perplexity or elmo task eval said with --json")
         for folder, inside, files in os.walk(root):
             inside[:] = sorted(each for each in inside if each not in SKIPPED and not each.startswith("."))
             if folder in seen:
@@ -240,22 +240,25 @@ def _percent(fractions: Mapping[str, float]) -> dict[str, float]:
     return {name: 100 * fraction for name, fraction in fractions.items()}
 
 
-def _add_file(results: Results, path: Path, name: str) -> None:
-    """Adds a file that a command's output was sent to; other files are none of ours."""
+def _add_file(results: Results, path: Path, name: str) -> bool:
+    """Adds a file that a command's output was sent to; False of another, which is none of ours."""
     if path.suffix != ".json" or not path.is_file() or path.stat().st_size > LARGEST:
-        return
+        return False
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        return
+        return False
     if not isinstance(values, dict):
-        return
+        return False
     if {"text", "vocabulary", "perplexity"} <= set(values):
         shapes.check(values, shapes.PERPLEXITY, str(path))
         results.perplexities.append(Scored(name, values))
     elif {"task", "version", "examples", "members"} <= set(values):
         shapes.check(values, shapes.EVALUATION, str(path))
         results.evaluations.append(Scored(name, values))
+    else:
+        return False
+    return True
 
 
 def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:

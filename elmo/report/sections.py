@@ -20,7 +20,7 @@ from elmo.report.document import (
     slug,
     table,
 )
-from elmo.tasks.table import counted, error_reduction
+from elmo.tasks.table import counted, error_reduction, percent
 
 TASKS_NOTE = (
     "Mean and standard deviation over the seeds, in percent. Error reduction is the difference over what the first arm"
@@ -105,7 +105,7 @@ def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
         gain = reduction = published = ""
         if baseline is not None and run is not comparison.runs[0]:
             gain = f"{score[0] - baseline[0]:+.2f}"
-            reduction = f"{error_reduction(score[0], baseline[0]):+.1f} %"
+            reduction = percent(error_reduction(score[0], baseline[0]))
             published = paper.cell("error reduction", run.task, form="{:+.1f} %") if run.elmo != "none" else ""
         yield (
             comparison.title, run.folder.name, f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run),

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
+from elmo.errors import InputError
 from elmo.tasks import task as tasks
 from elmo.tasks import train, trained
 from elmo.tasks.files import find_file
@@ -99,7 +100,10 @@ def config_of(
 def _config(work: Work, find_recipe: Callable[[str], Path], given: Mapping[str, Any]) -> train.TaskConfig:
     row = work.row
     seeds = row.seeds if work.seed is None else row.seeds[: row.seeds.index(work.seed) + 1]
-    return config_of(find_recipe(row.recipe), given, [*row.arms[work.arm], *work.settings], work.folder, seeds)
+    try:
+        return config_of(find_recipe(row.recipe), given, [*row.arms[work.arm], *work.settings], work.folder, seeds)
+    except configs.ConfigError as error:
+        raise InputError(f"row {row.name!r}, arm {work.arm!r}, recipe {row.recipe!r}: {error}") from error
 
 
 def _train(

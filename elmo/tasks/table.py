@@ -52,13 +52,18 @@ def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:
     return [row if row["arm"] == first else row | _gains(row["mean"], baseline) for row in rows]
 
 
-def _gains(mean: float, baseline: float) -> dict[str, float]:
+def _gains(mean: float, baseline: float) -> dict[str, float | None]:
     return {"absolute": mean - baseline, "relative_error_reduction": error_reduction(mean, baseline)}
 
 
-def error_reduction(score: float, baseline: float) -> float:
-    """The difference in percent of what the baseline leaves to 100, as in the paper's Table 1."""
-    return 100 * (score - baseline) / max(1e-9, 100 - baseline)
+def error_reduction(score: float, baseline: float) -> float | None:
+    """The difference in percent of what the baseline leaves to 100, as in the paper's Table 1; None where that is 0."""
+    return None if baseline >= 100 else 100 * (score - baseline) / (100 - baseline)
+
+
+def percent(number: float | None) -> str:
+    """With its sign; empty where there is none."""
+    return "" if number is None else f"{number:+.1f} %"
 
 
 def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
@@ -118,7 +123,7 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         gains = ["", ""]
         if "absolute" in row:
-            gains = [f"{row['absolute']:+.2f}", f"{row['relative_error_reduction']:+.1f} %"]
+            gains = [f"{row['absolute']:+.2f}", percent(row["relative_error_reduction"])]
         what = [row["title"], f"{row['task']} {row['version']}", f"{row['data']} {row['metric']}"]
         seeds = counted(len(row["seeds"]), row.get("seeds_wanted", 0))
         numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", seeds, *gains, f"{row['minutes']:.1f}"]

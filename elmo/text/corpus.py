@@ -74,6 +74,11 @@ def open_text(path: Path) -> TextIOWrapper:
     return path.open(encoding="utf-8", newline="\n")
 
 
+def encoding_of(error: UnicodeDecodeError) -> str:
+    """What the text may be in that is not UTF-8."""
+    return "utf-16" if error.object[error.start : error.start + 2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
+
+
 def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
     """The lines of a file, without their ends; one of `max_characters` or more is cut at white space where it can be.
 
@@ -92,7 +97,7 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}: line {_invalid_line(path)} is not UTF-8 ({error.reason}, byte 0x{error.object[error.start]:02x});"
-            " convert the file, for example with `iconv -f latin1 -t utf-8`"
+            f" convert the file, for example with `iconv -f {encoding_of(error)} -t utf-8`"
         ) from error
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: the compressed file is damaged or cut ({error}); fetch it again") from error

@@ -16,6 +16,7 @@ from elmo.text.tokenizer import Tokenizer
 
 Kind = Literal["text", "conllu", "fasta"]
 SUFFIXES: dict[str, Kind] = {".conllu": "conllu", ".fasta": "fasta", ".fa": "fasta", ".faa": "fasta"}
+UNTOLD = (".conll", ".conllx")
 COMPRESSED = (".gz", ".xz")
 CONLLU_ID = re.compile(r"\d+([-.]\d+)?")
 Span = tuple[int, int]
@@ -34,9 +35,11 @@ class Record:
 
 
 def kind_of(path: str | Path) -> Kind:
-    """What the name of a file says that it holds."""
+    """What the name of a file says that it holds. Raises InputError where it may hold several things."""
     name = Path(path)
     suffix = Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
+    if suffix.lower() in UNTOLD:
+        raise InputError(f"{path}: {suffix} is the name of columns of several kinds; say --kind conllu, or --kind text")
     return SUFFIXES.get(suffix.lower(), "text")
 
 

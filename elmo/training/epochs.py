@@ -102,6 +102,7 @@ def fit_epochs(
     config: EpochConfig,
     seed: int,
     quiet: bool = False,
+    label: str = "",
 ) -> State:
     """Trains `model`, which is on the fabric's device, from where `folder` has a checkpoint or from the beginning.
 
@@ -113,7 +114,7 @@ def fit_epochs(
     saver = _Saver(fabric, model, optimizer, folder / "checkpoints", config.checkpoint_minutes)
     total = config.epochs * len(batches_of(0))
     # The line of an epoch that was not over is written again, also where all its steps were done.
-    with Monitor(folder, total, state.step, quiet, kept_step=state.step - state.batch) as monitor:
+    with Monitor(folder, total, state.step, quiet, state.step - state.batch, label) as monitor:
         while not state.stopped:
             for batch in batches_of(state.epoch)[state.batch :]:
                 if config.schedule == "linear":

@@ -18,7 +18,8 @@ class Monitor:
     """Writes `metrics.jsonl` and TensorBoard events in `folder` and shows a progress bar; a context manager.
 
     Of an interrupted run that goes on from `first_step`, metrics of later steps are dropped first: of those after
-    `kept_step` where that is given. Without a folder it does nothing: of several processes one has it.
+    `kept_step` where that is given. `label` says whose progress is shown. Without a folder it does nothing: of several
+    processes one has it.
     """
 
     def __init__(
@@ -28,22 +29,24 @@ class Monitor:
         first_step: int = 0,
         quiet: bool = False,
         kept_step: int | None = None,
+        label: str = "",
     ) -> None:
         quiet = quiet or folder is None
         kept_step = first_step if kept_step is None else kept_step
         self._console = Console(file=sys.stderr, quiet=quiet)
+        self._label = f"{label}: " if label else ""
         self._quiet = quiet
         self._lines = None if folder is None else _lines_after(folder / "metrics.jsonl", kept_step)
         self._events = None if folder is None else _Events.open(folder / "tensorboard", kept_step)
         self._bar = Progress(
-            TextColumn("step {task.completed}/{task.total}"),
+            TextColumn("{task.description}step {task.completed}/{task.total}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[status]}"),
             TimeRemainingColumn(),
             console=self._console,
             disable=quiet or not self._console.is_terminal,
         )
-        self._task = self._bar.add_task("train", total=total_steps, completed=first_step, status="")
+        self._task = self._bar.add_task(self._label, total=total_steps, completed=first_step, status="")
         self._total, self._first, self._began = total_steps, first_step, time.monotonic()
 
     def __enter__(self) -> Self:
@@ -75,7 +78,8 @@ class Monitor:
             return
         done = step - self._first
         left = (time.monotonic() - self._began) / max(1, done) * (self._total - step)
-        self._console.print(f"step {step}/{self._total}  {status}  {left / 60:.0f} min left", soft_wrap=True)
+        line = f"{self._label}step {step}/{self._total}  {status}  {left / 60:.0f} min left"
+        self._console.print(line, soft_wrap=True, markup=False)
 
 
 def _lines_after(path: Path, step: int) -> Appended:
