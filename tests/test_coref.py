@@ -114,6 +114,33 @@ def test_marginal_likelihood_by_enumeration() -> None:
     assert float(found) == pytest.approx(math.log(good / sum(weight for weight, _ in weights)))
 
 
+@torch.no_grad()
+def test_the_loss_is_minus_the_likelihood_of_the_gold_antecedents() -> None:
+    """By hand from the network's own scores: the dummy has 0, and is right where no antecedent is."""
+    model, collate = toy()
+    model.eval()
+    ranking = next(iter(model._rankings(collate([NEWS]), [coref._all_of(NEWS)])))
+    pairs, gold, expected = ranking.spans.pairs(), NEWS.clusters[0], 0.0
+    for place, span in enumerate(pairs):
+        options: dict[Span | None, float] = {None: 1.0}
+        for score, row, there in zip(ranking.scores[place], ranking.rows[place], ranking.mask[place], strict=True):
+            if there:
+                options[pairs[int(row)]] = math.exp(float(score))
+        right = [other for other in options if other in gold] if span in gold else []
+        good = sum(options[other] for other in right or [None])
+        expected -= math.log(good / sum(options.values()))
+    assert float(model.loss(collate([NEWS]), [NEWS])) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(("share", "antecedents"), [(0.4, 3), (1.0, 2)])
+def test_spans_and_antecedents_are_limited(share: float, antecedents: int) -> None:
+    config = replace(SMALL, spans_per_token=share, max_antecedents=antecedents)
+    model, collate = toy(config=config)
+    ranking = next(iter(model.eval()._rankings(collate([FABLE]), [coref._all_of(FABLE)])))
+    assert len(ranking.spans.pairs()) == int(share * sum(map(len, TEXT)))
+    assert ranking.scores.shape[1] == antecedents
+
+
 def test_best_antecedents() -> None:
     rows, mask = spans.antecedents(3, 2)
     scores = torch.tensor([[9.0, 9.0], [-1.0, 9.0], [0.5, 2.0]])

@@ -141,6 +141,16 @@ def test_carry_begins_anew_with_every_call_unless_told(bilm):
     np.testing.assert_array_equal(keeping.embed(sentences)[0], first[0])
 
 
+def test_rows_that_a_short_batch_leaves_out_keep_their_state(bilm):
+    keeping = Embedder(bilm, state="carry", batch_size=2, keep_state=True)
+    keeping.embed([["the", "cat"], ["a", "dog", "ran"], ["on"]])
+    (_, second) = keeping.embed([["sat"], ["the", "mat"]])
+    with torch.no_grad():
+        state = bilm(to_batch([["a", "dog", "ran"]])).state
+        expected = bilm(to_batch([["the", "mat"]]), state).layers[:, 0, 1:-1].numpy()
+    np.testing.assert_allclose(second, expected, rtol=0, atol=1e-5)
+
+
 def test_warm_is_the_state_after_the_neutral_text_for_every_sentence(bilm):
     text = ["the cat sat .", "a dog ran ."]
     state = bilm.initial_state(1)

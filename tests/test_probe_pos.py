@@ -71,6 +71,28 @@ def test_a_layer_that_has_the_tag_is_read_and_one_that_has_the_word_is_not() -> 
     assert not mix.chosen
 
 
+def test_the_layer_is_chosen_on_dev_and_is_a_layer() -> None:
+    """Layer 0 has the tags of dev, layer 1 those of test; their sum, in the mix, has both."""
+    inside = {part: {each.tokens for each in PARTS[part]} for part in ("dev", "test")}
+
+    def divided(texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        found = []
+        for text, layers in zip(texts, Planted(PARTS)(texts), strict=True):
+            tags = layers[1]
+            shown = [tuple(text) not in inside["test"], tuple(text) not in inside["dev"]]
+            found.append(np.stack([tags if there else 0 * tags for there in shown]))
+        return found
+
+    parts = {"train": PARTS["train"], **{part: sorted(set(PARTS[part]), key=str) for part in ("dev", "test")}}
+    known = inside["dev"] & inside["test"]
+    parts |= {part: [each for each in parts[part] if each.tokens not in known] for part in ("dev", "test")}
+    parts["train"] = [each for each in parts["train"] if each.tokens not in inside["dev"] | inside["test"]]
+    first, second, mix, _ = pos.rows(divided, parts, config())
+    assert first.dev == second.test == 100.0
+    assert max(first.test or 0, second.dev) < 90
+    assert [row.chosen for row in (first, second, mix)] == [True, False, False]
+
+
 def test_rows_learn_as_if_they_were_alone_and_the_same_again() -> None:
     """What the other layers hold changes nothing; the scale of a layer hardly does."""
     rows = pos.rows(Planted(PARTS), PARTS, config(epochs=2))

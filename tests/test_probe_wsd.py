@@ -104,6 +104,18 @@ def test_a_layer_that_sees_the_context_finds_the_sense_and_one_that_does_not_tak
     assert (usual.instances, usual.backed_off, usual.unanswered) == (6, 2, 1)
 
 
+def test_the_layer_is_chosen_on_the_set_that_is_named_and_is_a_layer() -> None:
+    """Layer 1 is right on the larger set, layer 0 on the one that chooses; the mix is right on both."""
+    tests = {"few": TESTS["wet"][:1], "many": [TESTS["dry"][0]] * 5}
+    answers = iter([[1, 0, 1], *[[1, 0, 0]] * 5])  # by layer and mix: 0 is money, 1 is river
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wsd, "_nearest", lambda means, vector: next(answers))
+        first, second, mix, _ = rows_of(Streamed(muddy), CORPUS, tests, INVENTORY, choose="few")
+    assert (first.f1, second.f1) == ({"few": 100.0, "many": 0.0}, {"few": 0.0, "many": 100.0})
+    assert mix.f1 == {"few": 100.0, "many": 100.0}
+    assert [row.chosen for row in (first, second, mix)] == [True, False, False]
+
+
 def test_only_senses_of_the_same_lemma_and_part_of_speech_compete() -> None:
     verb = labelled("they rich bank", ("bank", "bank", "trust"), pos="VERB")
     tests = {"t": [labelled("the muddy bank", ("bank", "bank", "trust"), pos="VERB")]}

@@ -51,6 +51,12 @@ def test_the_predicate_is_seen() -> None:
     assert not torch.allclose(logits[0], logits[1])
 
 
+def test_the_mark_is_on_the_predicate() -> None:
+    _, collate = toy()
+    marks = srl._marks(collate(EXAMPLES), EXAMPLES)
+    assert marks.nonzero().tolist() == [[0, 2], [1, 7], [2, 0], [3, 0]]
+
+
 def test_batch_mates_do_not_matter() -> None:
     model, collate = toy("both")
     model.eval()
@@ -74,8 +80,11 @@ def test_loss_is_the_likelihood_of_the_tags() -> None:
 def test_decode_is_the_best_sequence_that_keeps_the_rules() -> None:
     """Against every sequence of three tokens, for a network that knows nothing yet."""
     model, collate = toy()
+    torch.manual_seed(1)
     torch.nn.init.normal_(model.output.weight, std=3.0)
     tags = model.labels.tags
+    with torch.no_grad():
+        model.output.bias[tags.index("I-ARG0")] = 5.0  # which alone may not stand first
     example = Example(("Sleep", "now", "Rain"), 0)
     logits = model.eval()(collate([example]), [example])[0].detach()
 
@@ -88,7 +97,7 @@ def test_decode_is_the_best_sequence_that_keeps_the_rules() -> None:
 
     best = max(filter(keeps_rules, itertools.product(tags, repeat=3)), key=value)
     assert model.decode(collate([example]), [example]) == [Prediction(best)]
-    assert not keeps_rules(("O", "I-ARG0", "O"))
+    assert not keeps_rules(tuple(tags[best] for best in logits.argmax(-1)))
 
 
 def test_nothing_and_one_token() -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_results import plant
 from small_tasks import run_config
 from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
 from elmo.tasks import compare, ner, train
-from elmo.tasks.queue import read_queue
+from elmo.tasks.queue import Queue, Row, chosen, read_queue
 from elmo.tasks.table import write_tables
 from elmo.tasks.trained import TrainedTask, ensemble
 from elmo.training.disk import locked
@@ -110,6 +111,26 @@ def test_a_damaged_table_is_made_anew(tmp_path: Path, recipe: Path, damaged: str
     (tmp_path / "out" / "table.json").write_text(damaged, encoding="utf-8")
     again = compared(tmp_path, recipe, QUEUE)
     assert [row["scores"][:1] for row in again] == [row["scores"] for row in rows]
+
+
+def test_trials_are_chosen_on_dev_and_the_table_is_of_test(tmp_path: Path) -> None:
+    """The first trial is better on dev, the second on test; of two seeds the spread is that of a sample."""
+    row = Row("x", "ner-wnut17", {"none": [], "input": ["inputs.elmo=input"]}, (1, 2), tuning=((), ("training.lr=1",)))
+    arm = tmp_path / "x" / "none"
+    plant(arm / "trial-1", "ner-wnut17", 50.0, 40.0, 1)
+    plant(arm / "trial-1", "ner-wnut17", 10.0, 42.0, 2)
+    plant(arm / "trial-2", "ner-wnut17", 45.0, 90.0, 1)
+    for trial in (1, 2):
+        origin = {"version": "1", "bilm": None, "data": {}}
+        (arm / f"trial-{trial}" / "origin.json").write_text(json.dumps(origin), encoding="utf-8")
+    best = chosen(row, "none", tmp_path)
+    assert best is not None
+    assert best.folder == arm / "trial-1"
+    write_tables(Queue((row,)), tmp_path)
+    (measured,) = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))
+    assert (measured["data"], measured["scores"], measured["mean"]) == ("test", [40.0, 42.0], 41.0)
+    assert measured["std"] == pytest.approx(2**0.5)
+    assert measured["minutes"] == 1.5
 
 
 def test_every_arm_is_tried_with_all_settings_and_goes_on_with_the_best(tmp_path: Path, recipe: Path) -> None:

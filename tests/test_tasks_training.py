@@ -20,7 +20,7 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.tasks import batches, files, train
+from elmo.tasks import batches, files, ner, train
 from elmo.tasks.batches import BatchConfig
 from elmo.tasks.trained import TrainedTask
 from elmo.training.disk import locked
@@ -136,6 +136,66 @@ def test_seeds_that_are_added_are_summed_up_with_those_that_are_done(tmp_path: P
     assert [seed["seed"] for seed in more["seeds"]] == [2, 3]
     assert more["seeds"][0] == alone["seeds"][0]
     assert train.read_config(tmp_path / "run" / "config.json").seeds == (2, 3)
+
+
+def split_config(folder: Path, **values: object) -> train.TaskConfig:
+    """A run whose dev and test data are others than those that it learns from."""
+    config = run_config(folder, **values)
+    lines = Path(config.train).read_text(encoding="utf-8").split("\n\n")
+    (folder / "dev.conll").write_text("\n\n".join(lines[:5]) + "\n", encoding="utf-8")
+    test = "\n\n".join(lines[5:]).replace("B-person", "B-place")
+    (folder / "test.conll").write_text(test, encoding="utf-8")
+    return dataclasses.replace(config, dev=str(folder / "dev.conll"), test=str(folder / "test.conll"))
+
+
+def test_dev_chooses_the_epoch_whose_weights_are_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On dev the second epoch is the best, on test the third would be."""
+    config = split_config(tmp_path, training={"epochs": 3, "patience": 0})
+    sizes = {5: "dev", 3: "test"}
+    script = {"dev": iter([10.0, 30.0, 20.0, 30.0]), "test": iter([77.0])}
+    seen: list[tuple[str, bytes]] = []
+    real = train.predict
+
+    def watching(task: Any, model: Any, collate: Any, examples: Any, *rest: Any) -> list[Any]:
+        weights = b"".join(each.numpy().tobytes() for each in model.state_dict().values())
+        seen.append((sizes[len(examples)], weights))
+        return real(task, model, collate, examples, *rest)
+
+    monkeypatch.setattr(train, "predict", watching)
+    monkeypatch.setattr(ner, "score", lambda examples, found: {"f1": next(script[sizes[len(examples)]])})
+    (result,) = train.main(config, quiet=True)["seeds"]
+    assert (result["best_epoch"], result["dev"]["f1"], result["test"]["f1"]) == (2, 30.0, 77.0)
+    assert [part for part, _ in seen] == ["dev", "dev", "dev", "dev", "test"]
+    assert seen[3][1] == seen[4][1] == seen[1][1] != seen[2][1]
+
+
+def test_the_scores_of_a_run_are_those_of_its_network_on_its_files(tmp_path: Path) -> None:
+    rest = {"inputs": {"dropout": 0.0, "elmo_dropout": 0.0}, "model": {"hidden_dims": [12], "dropout": 0.0}}
+    config = split_config(tmp_path, training={"epochs": 40, "patience": 0, "lr": 0.03}, **rest)
+    (result,) = train.main(config, quiet=True)["seeds"]
+    network = TrainedTask.load(tmp_path / "run")
+    assert result["dev"] == network.score(ner.read(tmp_path / "dev.conll"))
+    assert result["test"] == network.score(ner.read(tmp_path / "test.conll"))
+    assert result["dev"] != result["test"]
+
+
+def test_seeds_have_other_networks_orders_and_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[bytes, Any, Any, int]] = []
+
+    def begin(fabric: Any, model: Any, batches_of: Any, *rest: Any) -> State:
+        weights = b"".join(each.detach().numpy().tobytes() for each in model.parameters())
+        begun.append((weights, batches_of(0), batches_of(1), rest[5]))
+        raise Killed
+
+    monkeypatch.setattr(train, "fit_epochs", begin)
+    for seed in (1, 2):
+        with pytest.raises(Killed):
+            train.main(run_config(tmp_path, f"run-{seed}", seeds=[seed]), quiet=True)
+    (weights, first, second, seed), (other_weights, other_first, _, other_seed) = begun
+    assert weights != other_weights
+    assert first != second
+    assert first != other_first
+    assert (seed, other_seed) == (1, 2)
 
 
 def test_the_best_epoch_is_kept(tmp_path: Path) -> None:

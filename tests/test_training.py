@@ -180,6 +180,59 @@ def test_gradient_is_clipped_and_its_norm_before_that_is_recorded(tmp_path):
     assert run.metrics()[0]["norm"] == pytest.approx(float(norm), rel=1e-5)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_gradients_of_looked_up_rows_are_clipped_with_the_others(tmp_path, sparse):
+    """A row that a batch has twice has one gradient, the sum; as in the sampled softmax of one process."""
+
+    class Looked(nn.Module):
+        def __init__(self, sparse: bool) -> None:
+            super().__init__()
+            torch.manual_seed(3)
+            self.table, self.linear = nn.Embedding(6, 3, sparse=sparse), nn.Linear(3, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.linear(self.table(torch.tensor([2, 2, 4])) * x[:3]).sum()
+
+    optim = OptimConfig("adagrad", lr=1e6, initial_accumulator=1e12, warmup_steps=0, decay=0.0, clip_norm=0.25)
+    run = Run(tmp_path, optim, loss=lambda model, batch, carried: (model(batch.x), carried))
+    run.network = Looked(sparse)
+    optimizer = build_optimizer(run.network.linear.parameters(), optim, run.network.table.parameters())
+    run.model, run.optimizer = run.fabric.setup(run.network, optimizer)
+    before = run.weights()
+    run.fit(1, batches=[rows(0)])
+    twin = Looked(sparse=False)
+    twin(rows(0).x).backward()
+    norm = nn.utils.clip_grad_norm_(twin.parameters(), 0.25)
+    assert norm > 0.25
+    assert run.metrics()[0]["norm"] == pytest.approx(float(norm), rel=1e-5)
+    expected = [weight - each.grad for weight, each in zip(before, twin.parameters(), strict=True)]
+    torch.testing.assert_close(run.weights(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_every_step_has_the_rate_of_the_schedule(tmp_path):
+    """A gradient that is always the same, and an accumulator that divides all alike: what moves is the rate."""
+    optim = OptimConfig("adagrad", lr=1e6, initial_accumulator=1e12, warmup_steps=4, decay=0.5, clip_norm=0.0)
+    seen: list[Tensor] = []
+
+    def total(model: nn.Module, batch: Rows, carried: Any) -> tuple[Tensor, Any]:
+        seen.append(run.network.bias.detach().clone())
+        return model(torch.ones(1, 3)).sum(), carried
+
+    run = Run(tmp_path, optim, loss=total)
+    run.fit(12)
+    moved = [float(a - b) for a, b in zip(seen, [*seen[1:], run.network.bias.detach()], strict=True)]
+    assert moved == pytest.approx([learning_rate(optim, step, 12) / 1e6 for step in range(12)], rel=1e-4)
+    assert len({round(each, 6) for each in moved}) > 6
+
+
+def test_networks_are_measured_as_they_are_used(tmp_path):
+    run = Run(tmp_path, config=LoopConfig(log_steps=1, evaluate_steps=1))
+    run.evaluate = lambda step: {"training": float(run.model.training)}  # type: ignore[method-assign]
+    run.fit(2)
+    assert [line["training"] for line in run.metrics() if "training" in line] == [0.0, 0.0]
+    assert run.model.training
+
+
 def test_rate_warms_up_stays_and_falls():
     optim = OptimConfig(lr=1.0, warmup_steps=10, decay=0.4)
     rates = [learning_rate(optim, step, 100) for step in range(100)]
@@ -188,6 +241,7 @@ def test_rate_warms_up_stays_and_falls():
     assert rates[61:] == pytest.approx([(100 - step) / 40 for step in range(61, 100)])
     assert [learning_rate(optim, step, 1000) for step in range(600)] == [*rates[:60], *[1.0] * 540]
     assert learning_rate(OptimConfig(lr=1.0, warmup_steps=0, decay=0.0), 99, 100) == 1.0
+    assert learning_rate(OptimConfig(lr=1.0, warmup_steps=0, decay=0.4), 999, 1000) == 0.01  # and no lower
 
 
 def test_random_numbers_are_a_function_of_seed_step_and_rank():
@@ -217,10 +271,10 @@ def test_metrics_are_means_of_the_steps_since_the_last_record(tmp_path):
     assert third.evaluations == [4, 8]
 
 
-@pytest.mark.parametrize("stopped", range(1, 10))
-def test_resumed_run_is_the_run_that_was_not_interrupted(tmp_path, stopped):
+@pytest.mark.parametrize(("stopped", "accumulate"), [*((after, 1) for after in range(1, 10)), (2, 2), (7, 2), (12, 3)])
+def test_resumed_run_is_the_run_that_was_not_interrupted(tmp_path, stopped, accumulate):
     """Also where the checkpoint lies between two records; losses, weights and optimizer bit for bit."""
-    config = LoopConfig(log_steps=3, evaluate_steps=4, checkpoint_steps=1)
+    config = LoopConfig(accumulate, log_steps=3, evaluate_steps=4, checkpoint_steps=1)
     whole = Run(tmp_path / "whole", config=config)
     whole.fit(10)
     first = Run(tmp_path / "parts", config=config)

@@ -1,0 +1,115 @@
+"""Training by epochs, on a network of one layer: rates, clipping and optimizers against a loop of torch's own parts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from elmo.training.distributed import launch
+from elmo.training.epochs import BEST, EpochConfig, fit_epochs
+
+BATCHES = [torch.randn(6, 4, generator=torch.Generator().manual_seed(number)) for number in range(3)]
+STEEP = 10.0
+"""So that the gradients are larger than what they are clipped to."""
+
+
+def squared(network: nn.Module, batch: Tensor) -> Tensor:
+    return STEEP * ((network(batch[:, :3]) - batch[:, 3:]) ** 2).mean()
+
+
+def fresh() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(3, 1)
+
+
+@dataclass
+class Trained:
+    """A run, and what it was seen to do."""
+
+    folder: Path
+    config: EpochConfig
+    scores: Sequence[float]
+    seed: int = 1
+    network: nn.Linear = field(default_factory=fresh)
+    after_epochs: list[dict[str, Tensor]] = field(default_factory=list)
+    drawn: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        def loss(batch: Tensor) -> Tensor:
+            self.drawn.append(float(torch.rand(())))
+            return squared(self.network, batch)
+
+        def evaluate() -> dict[str, float]:
+            assert not self.network.training
+            self.after_epochs.append({name: each.clone() for name, each in self.network.state_dict().items()})
+            return {"score": self.scores[len(self.after_epochs) - 1]}
+
+        self.folder.mkdir(exist_ok=True)
+        fabric = launch("cpu", 1, 1, "32-true")
+        given = (self.folder, self.config, self.seed, True)
+        fit_epochs(fabric, self.network, lambda epoch: BATCHES, loss, evaluate, "score", *given)
+
+
+def by_hand(make: Callable[[Any], torch.optim.Optimizer], rates: Sequence[float], clip_norm: float) -> nn.Linear:
+    """As many steps as there are rates."""
+    network = fresh()
+    optimizer = make(network.parameters())
+    for step, rate in enumerate(rates):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad()
+        squared(network, BATCHES[step % len(BATCHES)]).backward()
+        norm = nn.utils.clip_grad_norm_(network.parameters(), clip_norm)
+        assert norm > clip_norm or clip_norm > 1e6, "else it would not be seen"
+        optimizer.step()
+    return network
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "adam": lambda own: torch.optim.Adam(own, betas=(0.7, 0.9), weight_decay=0.3),
+    "adamw": lambda own: torch.optim.AdamW(own, betas=(0.7, 0.9), weight_decay=0.3),
+    "adadelta": lambda own: torch.optim.Adadelta(own, rho=0.6, weight_decay=0.3),
+    "adagrad": lambda own: torch.optim.Adagrad(own, weight_decay=0.3),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_are_those_of_torch(tmp_path: Path, name: Any) -> None:
+    config = EpochConfig(
+        epochs=4, patience=0, optimizer=name, lr=0.05, betas=(0.7, 0.9), rho=0.6, weight_decay=0.3, clip_norm=0.5
+    )
+    run = Trained(tmp_path, config, [1.0, 2.0, 3.0, 4.0])
+    twin = by_hand(OPTIMIZERS[name], [0.05] * 12, clip_norm=0.5)
+    torch.testing.assert_close(run.network.state_dict(), twin.state_dict(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "plateau"])
+def test_the_rate_is_that_of_the_schedule(tmp_path: Path, schedule: Any) -> None:
+    """Falling evenly over all steps; or halved after an epoch that is no better."""
+    config = EpochConfig(
+        epochs=4, patience=0, lr=0.08, weight_decay=0.0, clip_norm=0.0, schedule=schedule, decay=0.5, decay_patience=1
+    )
+    run = Trained(tmp_path, config, [3.0, 2.0, 5.0, 1.0])
+    even = [0.08 * (1 - step / 12) for step in range(12)]
+    rates = even if schedule == "linear" else [0.08] * 6 + [0.04] * 6
+    twin = by_hand(lambda own: torch.optim.Adam(own), rates, clip_norm=1e9)
+    torch.testing.assert_close(run.network.state_dict(), twin.state_dict(), rtol=1e-4, atol=1e-6)
+
+
+def test_the_weights_of_the_best_epoch_are_kept(tmp_path: Path) -> None:
+    run = Trained(tmp_path, EpochConfig(epochs=3, patience=0), [10.0, 30.0, 20.0])
+    kept = load_file(tmp_path / BEST)
+    assert all(torch.equal(kept[name], run.after_epochs[1][name]) for name in kept)
+    assert not torch.equal(kept["weight"], run.after_epochs[2]["weight"])
+
+
+def test_random_numbers_are_of_the_seed_and_the_step(tmp_path: Path) -> None:
+    config = EpochConfig(epochs=2, patience=0)
+    one, again, other = (Trained(tmp_path / str(n), config, [1.0, 2.0], seed) for n, seed in enumerate((1, 1, 2)))
+    assert one.drawn == again.drawn
+    assert len({*one.drawn, *other.drawn}) == 12
