@@ -18,7 +18,9 @@ from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnn, CharCnnConfig
-from elmo.model.lstm import LstmConfig
+from elmo.model.highway import Highway
+from elmo.model.lstm import BiLstmLayer, LstmConfig, recurrence
+from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.text.batching import to_batch
 from elmo.types import Batch, LstmState
 
@@ -29,6 +31,52 @@ WORDS = st.one_of(
     st.text(max_size=12),
 )
 SENTENCES = st.lists(st.lists(WORDS, max_size=7), min_size=1, max_size=4)
+
+
+# In training
+
+
+def test_dropout_is_of_the_input_of_every_layer_and_the_skip_passes_what_the_layer_saw(monkeypatch) -> None:
+    """With a dropout that multiplies by 3, 5 and 7, which shows where it was."""
+    factors = iter([3.0, 5.0, 7.0])
+    monkeypatch.setattr(nn.functional, "dropout", lambda x, p: x * next(factors))
+    torch.manual_seed(2)
+    config = LstmConfig(dim=6, projection_dim=4, n_layers=3)
+    bilm = BiLM(BiLMConfig(config, CharCnnConfig(embedding_dim=3, filters=((1, 4),))))
+    inputs, state = torch.randn(2, 5, 2, 4), bilm.initial_state(2)
+    outputs, _ = bilm.read(inputs, state, dropout=0.5)
+    expected, below = [], inputs
+    for depth, factor in enumerate((3.0, 5.0, 7.0)):
+        seen = factor * below
+        below, _, _ = recurrence(bilm.layers[depth], seen, state.hidden[depth], state.cell[depth])
+        below = below + seen if depth else below
+        expected.append(below)
+    torch.testing.assert_close(outputs, torch.stack(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_training_drops_the_input_of_every_layer_and_of_the_softmax(monkeypatch) -> None:
+    shares: list[float] = []
+    monkeypatch.setattr(nn.functional, "dropout", lambda x, p: shares.append(p) or x)
+    lstm = LstmConfig(dim=6, projection_dim=4, n_layers=2)
+    config = BiLMConfig(lstm, CharCnnConfig(embedding_dim=3, filters=((1, 4),)))
+    model = LanguageModel(config, 9, ObjectiveConfig(dropout=0.25, negatives=0))
+    words, inputs = torch.ones(3, 50, dtype=torch.long), torch.zeros(2, 2, 5, dtype=torch.long)
+    flags = torch.ones(2, 2, 5, dtype=torch.bool)
+    model(words, inputs, inputs, flags, flags, model.bilm.initial_state(2))
+    assert shares == [0.25] * 3
+
+
+def test_networks_begin_as_the_published_ones() -> None:
+    """Highways mostly pass their input on; weights of the LSTMs fill the bounds of Glorot and Bengio."""
+    torch.manual_seed(0)
+    highway, layer = Highway(40), BiLstmLayer(LstmConfig(dim=30, projection_dim=10))
+    assert torch.equal(highway.carry.bias, torch.full((40,), -2.0))
+    assert float(highway.carry.weight.detach().std()) == pytest.approx(40**-0.5, rel=0.1)
+    bounds = {"weight_input": 6 / 140, "weight_state": 6 / 140, "weight_projection": 6 / 40}
+    for name, square in bounds.items():
+        largest = float(getattr(layer, name).detach().abs().max())
+        assert 0.97 * square**0.5 < largest <= square**0.5 + 1e-6
+    assert not layer.bias.any()
 
 
 # Against the twin

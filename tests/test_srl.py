@@ -137,6 +137,7 @@ def test_combine() -> None:
     assert combined[1] == Prediction(())
     assert combined[0].tags in [("B-A", "I-A", "O"), ("B-B", "I-B", "O")]  # token by token it were B-B I-A
     assert srl.combine(members[:2])[0].tags == votes[0]
+    assert srl.combine(members[1::-1])[0].tags == votes[1]  # of a tie the first member's, not the first in the alphabet
     assert srl.combine([*members[1:2], *members[1:2], *members[:1]])[0].tags == votes[1]
 
 

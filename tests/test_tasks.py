@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -15,8 +16,8 @@ from torch import nn
 from elmo import config as configs
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
+from elmo.tasks import ner, train, vectors
 from elmo.tasks import task as tasks
-from elmo.tasks import train, vectors
 from elmo.tasks.batches import BatchConfig
 from elmo.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
 from elmo.tasks.task import Task, TaskModel
@@ -45,6 +46,25 @@ def network(name: str, examples: Sequence[Any], **inputs: Any) -> tuple[Task, Ta
     model = task.Model(config, read, task.labels_of(examples))
     layers_of = None if settings.elmo == "none" else Embedder(bilm, device="cpu").embed
     return task, cast(TaskModel, model), Collator(settings, words.words, layers_of, to_batch)
+
+
+def test_tags_of_entities_keep_the_rules_of_bio(tmp_path: Path) -> None:
+    """A network that would rather begin with I-place: no such tag without its B-place before it."""
+    examples = ner.read(write_small(tmp_path, "ner"))
+    task, model, collate = network("ner", examples)
+    with torch.no_grad():
+        model.scores.bias[task.labels_of(examples).tags.index("I-place")] = 10.0  # type: ignore[attr-defined]
+    found = predict(task, cast(nn.Module, model).eval(), collate, examples, BatchConfig(), CPU)
+    for prediction in found:
+        for before, tag in pairwise(("O", *prediction.tags)):
+            assert tag[0] != "I" or before in (f"B{tag[1:]}", tag)
+    assert any("I-place" in prediction.tags for prediction in found)
+
+
+def test_of_a_tie_between_two_members_the_first_ones_entities_stay() -> None:
+    one, other = ner.Prediction(("B-place", "O")), ner.Prediction(("O", "B-person"))
+    assert ner.combine([[one], [other]]) == [one]
+    assert ner.combine([[other], [one]]) == [other]
 
 
 def steps(task: Task, model: TaskModel, collate: Collator, examples: list[Any], n: int, rate: float) -> list[float]:

@@ -290,6 +290,19 @@ def test_models_have_caches_of_their_own(tmp_path: Path, embedder: Embedder) -> 
     assert len(folders) == 4
 
 
+def test_dropout_of_the_other_inputs_is_not_of_elmo(embedder: Embedder) -> None:
+    read, collate = inputs(embedder, InputConfig(elmo="both", vectors_dim=5, dropout=0.5, elmo_dropout=0.0))
+    tokens = collate(SENTENCES * 20)
+    own = read.dim - DIM
+    plain, beside = read.eval()(tokens)
+    dropped, dropped_beside = read.train()(tokens)
+    torch.testing.assert_close(dropped[..., own:], plain[..., own:])
+    torch.testing.assert_close(dropped_beside, beside)
+    with_dropout, without = dropped[..., :own], plain[..., :own]
+    assert 0.4 < (with_dropout[without != 0] != 0).float().mean() < 0.6
+    torch.testing.assert_close(with_dropout[with_dropout != 0], 2 * without[with_dropout != 0])
+
+
 def test_dropout_of_elmo_is_of_elmo_alone(embedder: Embedder) -> None:
     read, collate = inputs(embedder, InputConfig(elmo="both", vectors_dim=5, dropout=0.0, elmo_dropout=0.5))
     tokens = collate(SENTENCES * 20)
