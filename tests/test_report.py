@@ -36,7 +36,7 @@ from elmo.errors import InputError
 from elmo.pretraining.settings import TrainConfig
 from elmo.probes import ablate, efficiency, pos, record, wsd
 from elmo.report import claims, commands, job, paper
-from elmo.report.collect import collect
+from elmo.report.collect import Probe, collect
 from elmo.report.document import Table
 from elmo.tasks.train import MAY_CHANGE, TaskConfig
 
@@ -547,6 +547,31 @@ def test_a_claim_holds_beyond_the_spread_only() -> None:
         assert claims.verdict(claims.Score(better, 1.0, 3), claims.Score(worse, 1.0, 3)) == said
     assert claims.verdict(claims.Score(70.0), claims.Score(69.9)) == "holds"
     assert claims.verdict(claims.Score(70.0), claims.Score(70.0)) == "undecided"
+
+
+@pytest.mark.parametrize(("std", "said"), [(0.5, "holds"), (1.5, "undecided")])
+def test_the_spread_of_ablations_and_of_gains_counts(std: float, said: str) -> None:
+    """Arms two points apart; of what ELMo adds, the spreads of both arms of both parts of the data."""
+    analysis, better, worse, _, _ = claims.ABLATIONS[0]
+    common = {"recipe": "srl", "task": "srl", "seeds": [1, 2], "dev_std": std}
+    rows = [common | {"analysis": analysis, "arm": arm, "dev": dev} for arm, dev in ((better, 82.0), (worse, 80.0))]
+    probe = Probe("ablate", "ablate", {}, rows)
+    assert [row[1] for row in claims._ablations(probe)] == [said]
+    scores = {("none", 0.1): 60.0, ("elmo", 0.1): 65.0, ("none", 1.0): 80.0, ("elmo", 1.0): 82.0}
+    rows = [
+        {
+            "kind": "score",
+            "recipe": "srl",
+            "arm": arm,
+            "fraction": part,
+            "test": test,
+            "test_std": std / 2,
+            "seeds": [1, 2],
+        }
+        for (arm, part), test in scores.items()
+    ]
+    gains = claims._gains(rows)
+    assert [(gain.value, gain.std) for gain in gains.values()] == [(5.0, std), (2.0, std)]
 
 
 def claimed(*paths: Path) -> list[tuple[str, ...]]:
