@@ -244,6 +244,18 @@ def test_text_without_a_sentence_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_text_that_is_refused_before_a_chunk_is_whole_leaves_nothing(tmp_path: Path) -> None:
+    """Else the next text would be refused as another than the one that was begun with."""
+
+    def damaged() -> Iterator[list[str]]:
+        yield ["oak"]
+        raise InputError("t.txt: line 2 is not UTF-8")
+
+    with pytest.raises(InputError, match="not UTF-8"):
+        index.build(Planted(), damaged(), tmp_path / "index", RECORD)
+    assert not list(tmp_path.iterdir())
+
+
 def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--dtype float32"):
         index.build(Planted(noise=1e6), text(5), tmp_path / "index", RECORD)

@@ -115,18 +115,22 @@ def build(
         tables = _tables(lancedb.connect(str(part)), record, embedder.dim)
         for table in tables:
             table.delete(f"sentence >= {record.sentences}")  # what was written after the last whole chunk
-    for chunk in in_parts(left, CHUNK_TOKENS):
-        rows = _rows(embedder, chunk, record)
-        with _writing(part):
-            for table, new in zip(tables, rows, strict=True):
-                table.add(new)
-        record = replace(record, sentences=record.sentences + len(chunk), tokens=record.tokens + len(rows[0]))
-        _write(part, record)
-        if progress is not None:
-            progress(record.tokens)
-    if not record.sentences:
-        shutil.rmtree(part)
-        raise InputError(f"{', '.join(record.texts)}: no sentence in it; give a text")
+    try:
+        for chunk in in_parts(left, CHUNK_TOKENS):
+            rows = _rows(embedder, chunk, record)
+            with _writing(part):
+                for table, new in zip(tables, rows, strict=True):
+                    table.add(new)
+            record = replace(record, sentences=record.sentences + len(chunk), tokens=record.tokens + len(rows[0]))
+            _write(part, record)
+            if progress is not None:
+                progress(record.tokens)
+        if not record.sentences:
+            raise InputError(f"{', '.join(record.texts)}: no sentence in it; give a text")
+    except InputError:
+        if not record.sentences:  # nothing to go on with
+            shutil.rmtree(part)
+        raise
     with _writing(part):
         _train(tables, record)
     put_whole(part, output)
