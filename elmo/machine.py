@@ -24,15 +24,22 @@ def card(device: str = "cpu") -> dict[str, str | int]:
     }
 
 
+def usable_device(name: str | torch.device) -> torch.device:
+    """The device. Raises InputError where it cannot be used."""
+    try:
+        device = torch.empty(0, device=name).device
+        torch.zeros(1, device=device).item()  # a "meta" one has no numbers
+        return device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # as the backends of torch see fit
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"device is {str(name)!r}, which cannot be used ({reason}); 'cpu' always can") from error
+
+
 def processor(device: str = "cpu") -> str:
     """What the device calls itself. Raises InputError where there is no such device."""
-    try:
-        kind = torch.device(device).type
-        if kind == "cuda":
-            return torch.cuda.get_device_name(device)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, ValueError) as error:  # as torch sees fit
-        raise InputError(f"device is {device!r}, which cannot be used ({error}); 'cpu' always can") from error
+    kind = usable_device(device).type
+    if kind == "cuda":
+        return torch.cuda.get_device_name(device)
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -290,29 +290,21 @@ def test_models_have_caches_of_their_own(tmp_path: Path, embedder: Embedder) -> 
     assert len(folders) == 4
 
 
-def test_dropout_of_the_other_inputs_is_not_of_elmo(embedder: Embedder) -> None:
-    read, collate = inputs(embedder, InputConfig(elmo="both", vectors_dim=5, dropout=0.5, elmo_dropout=0.0))
-    tokens = collate(SENTENCES * 20)
-    own = read.dim - DIM
-    plain, beside = read.eval()(tokens)
-    dropped, dropped_beside = read.train()(tokens)
-    torch.testing.assert_close(dropped[..., own:], plain[..., own:])
-    torch.testing.assert_close(dropped_beside, beside)
-    with_dropout, without = dropped[..., :own], plain[..., :own]
-    assert 0.4 < (with_dropout[without != 0] != 0).float().mean() < 0.6
-    torch.testing.assert_close(with_dropout[with_dropout != 0], 2 * without[with_dropout != 0])
-
-
-def test_dropout_of_elmo_is_of_elmo_alone(embedder: Embedder) -> None:
-    read, collate = inputs(embedder, InputConfig(elmo="both", vectors_dim=5, dropout=0.0, elmo_dropout=0.5))
+@pytest.mark.parametrize("of_elmo", [True, False])
+def test_dropout_of_elmo_and_that_of_the_other_inputs_are_two(embedder: Embedder, of_elmo: bool) -> None:
+    rates = {"dropout": 0.0, "elmo_dropout": 0.5} if of_elmo else {"dropout": 0.5, "elmo_dropout": 0.0}
+    read, collate = inputs(embedder, InputConfig(elmo="both", vectors_dim=5, **rates))
     tokens = collate(SENTENCES * 20)
     own = read.dim - DIM
     plain, beside = read.eval()(tokens)
     dropped, dropped_beside = read.train()(tokens)
     assert beside is not None
     assert dropped_beside is not None
-    torch.testing.assert_close(dropped[..., :own], plain[..., :own])
-    for with_dropout, without in ((dropped[..., own:], plain[..., own:]), (dropped_beside, beside)):
+    others = [(dropped[..., :own], plain[..., :own])]
+    elmo = [(dropped[..., own:], plain[..., own:]), (dropped_beside, beside)]
+    for left_alone, without in others if of_elmo else elmo:
+        torch.testing.assert_close(left_alone, without)
+    for with_dropout, without in elmo if of_elmo else others:
         kept = with_dropout[without != 0] != 0
         assert 0.4 < kept.float().mean() < 0.6
         torch.testing.assert_close(with_dropout[with_dropout != 0], 2 * without[with_dropout != 0])

@@ -20,6 +20,7 @@ from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.reading import read_independent, read_sentences
 from elmo.embedding.words import WordVectors, encoder
 from elmo.errors import InputError
+from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
 from elmo.text.batching import by_length
 from elmo.text.lexicon import Lexicon
@@ -278,17 +279,6 @@ def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
         if budget <= 0:
             break
     return chunk
-
-
-def usable_device(name: str | torch.device) -> torch.device:
-    """The device. Raises InputError where it cannot be used."""
-    try:
-        device = torch.empty(0, device=name).device
-        torch.zeros(1, device=device).item()  # a "meta" one has no numbers
-        return device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # as the backends of torch see fit
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"device is {str(name)!r}, which cannot be used ({reason}); 'cpu' always can") from error
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -127,7 +127,7 @@ def _train(
 
     if fabric.is_global_zero:
         _write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
-    if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan)):
+    if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan, origin)):
         evaluate(plan.steps)  # the end was moved to this step, or other text is to be measured
     fit(
         fabric, model, optimizer, batches, _loss, evaluate, state, folder,
@@ -187,14 +187,11 @@ def export(
     origin: dict[str, Any] | None,
     fingerprint: str,
 ) -> None:
-    """Writes `folder/model`, with a card that says how it was made; `origin` as `initial.origin_of` has it.
-
-    `words_read` are those of this text, with what the first model had read of it where the run goes on with that.
-    """
+    """Writes `folder/model`, with a card that says how it was made; `origin` as `initial.origin_of` has it."""
     card = {
         "made_by": "elmo train",
         "date": datetime.now(UTC).date().isoformat(),
-        "words_read": words + (origin["words_read"] if origin is not None and origin["continues"] else 0),
+        "words_read": _words_read(words, origin),
         "train": names_of(config.train),
         "fingerprint": fingerprint,
         "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},
@@ -207,15 +204,19 @@ def export(
     native.save(stored, folder / "model", overwrite=True)
 
 
-def _is_exported(config: TrainConfig, plan: Plan) -> bool:
+def _words_read(words: int, origin: dict[str, Any] | None) -> int:
+    """Those of this text, with what the first model had read of it where the run goes on with that."""
+    return words + (origin["words_read"] if origin is not None and origin["continues"] else 0)
+
+
+def _is_exported(config: TrainConfig, plan: Plan, origin: dict[str, Any] | None) -> bool:
     """Whether the folder's model is that of the last step, measured on this held-out text."""
     path = Path(config.output) / "model"
     if not native.recognizes(path):
         return False
     card = native.describe(path).card
-    origin = card.get("init_from")
-    words = card["words_read"] - (origin["words_read"] if origin is not None and origin["continues"] else 0)
-    return words == plan.steps * plan.words_a_step and card["heldout"] == names_of(config.heldout)
+    words = _words_read(plan.steps * plan.words_a_step, origin)
+    return card["words_read"] == words and card["heldout"] == names_of(config.heldout)
 
 
 def _loss(model: nn.Module, batch: LmBatch, carried: Carried) -> tuple[Tensor, Carried]:

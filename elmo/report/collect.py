@@ -286,7 +286,7 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
         made = train.completed(configs.from_dict(train.TaskConfig, config))
     except InputError:
         return config
-    return json.loads(json.dumps(configs.to_dict(made)))
+    return json.loads(configs.to_json(made))
 
 
 def _scored(shape: dict[str, Any], metric: str) -> dict[str, Any]:

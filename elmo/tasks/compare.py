@@ -64,6 +64,7 @@ def work_off(
     first = [trial for row in queue.rows for arm in row.arms for trial in trials(row, arm, output)]
     for work in first:
         train.check_output(_config(work, find_recipe, given), resume=True)
+    folders = [work.folder for work in first]
     while works := list(pending(queue, output)):
         for work in works:
             with locked(work.folder.with_name(f"{work.folder.name}.lock")) as mine:
@@ -74,7 +75,7 @@ def work_off(
                 if work.seed is None:
                     scores = _join(work, config)
                 else:
-                    scores = _train(config, [each.folder for each in first], quiet, partial(_tell, show, str(work)))
+                    scores = _train(config, folders, quiet, partial(_tell, show, str(work)))
                 metric = metric_of(work.folder)
                 show(f"{work}: {metric} {scores[metric]:.2f}")
             yield work
