@@ -57,8 +57,7 @@ def main() -> None:
     for domain, own in DOMAINS.items():
         tune(output / domain, arguments.model, own, arguments.settings)
     queue = output / "queue.toml"
-    model = arguments.model if arguments.model == "default" else Path(arguments.model).absolute()
-    queue.write_text(QUEUE.format(model=model, tuned=(output / "snli" / "run").absolute()), encoding="utf-8")
+    queue.write_text(QUEUE.format(model=arguments.model, tuned=output / "snli" / "run"), encoding="utf-8")
     common = ("--data", arguments.data, "--vectors", arguments.vectors, "--jobs", arguments.jobs)
     elmo("task", "compare", queue, "--output", output / "tasks", *common)
 
