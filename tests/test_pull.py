@@ -171,6 +171,13 @@ def test_name_never_downloads_by_itself(server, tiny, table, home):
     assert not home.exists()
 
 
+def test_cache_that_cannot_be_written_says_the_remedy(server, tiny, table, tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    table(rows_of(server, tiny))
+    with pytest.raises(OSError, match=r"cannot be written \(.+\); name another folder in ELMO_CACHE: '.+tiny'"):
+        pull("tiny")
+
+
 @pytest.mark.parametrize("value", ["1", "true"])
 def test_offline(server, tiny, table, home, monkeypatch, value):
     table(rows_of(server, tiny))

@@ -244,6 +244,14 @@ def test_what_is_too_much_is_refused_before_it_is_computed(tmp_path: Path) -> No
     assert limit_of(configs.from_dict(CacheConfig, configs.parse_overrides(["limit=100"]))) == 100
 
 
+def test_cache_that_cannot_be_written_says_the_remedy(tmp_path: Path, embedder: Embedder) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        OSError, match=r"cannot be written .* by cache\.folder, or set cache\.enabled=false: '.+layers'"
+    ):
+        LayerCache(tmp_path / "file" / "layers", embedder).add(SENTENCES, 10**9)
+
+
 def test_a_broken_write_leaves_nothing(tmp_path: Path, embedder: Embedder) -> None:
     layers = LayerCache(tmp_path, embedder)
     layers._rounded = lambda array: 1 / 0  # type: ignore[method-assign, assignment, return-value]

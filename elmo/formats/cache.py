@@ -4,6 +4,7 @@
 `pulled.json`, which says where each came from and what its sha256 was then. Nothing here reaches for a network.
 """
 
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -26,6 +27,17 @@ def cache_folder() -> Path:
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification: a relative path is to be ignored.
     return (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "elmo"
+
+
+def make_folder(folder: Path, remedy: str = "name another folder in ELMO_CACHE") -> None:
+    """Makes a folder that a cache is written to. Raises OSError, which says the remedy, where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        problem = f"the cache cannot be written ({error.strerror}); {remedy}"
+        raise OSError(error.errno, problem, str(folder)) from error
 
 
 def folder_of(model: PublishedModel) -> Path:

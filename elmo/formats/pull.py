@@ -50,7 +50,7 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
     missing = _missing(model, folder)
     if missing or not model.files:
         _check_may_download(model, missing)
-        folder.mkdir(parents=True, exist_ok=True)
+        cache.make_folder(folder)
         with locked(folder, "another process is pulling this model; wait for it"):
             missing = _missing(model, folder)  # another process may have been at it
             for file in missing:

@@ -92,11 +92,12 @@ class LayerCache:
         """Computes the sentences that are not on disk, shard by shard, and returns how many tokens these were.
 
         `progress` is told tokens done and tokens in all. Raises InputError before anything is computed where the
-        model's layers would take more than `limit` bytes or more than the disk has.
+        model's layers would take more than `limit` bytes or more than the disk has, OSError where it cannot be written.
         """
         if not (new := self.missing(sentences)):
             return 0
         self._check_room(self.bytes_for(new), limit)
+        cache.make_folder(self.folder, "name another by cache.folder, or set cache.enabled=false")
         with locked(self.folder / "adding.lock", wait=True):  # or two runs would compute the same
             self._read_shards()
             return self._write_shards(self.missing(new), progress)
@@ -150,7 +151,6 @@ class LayerCache:
             begin += length
 
     def _write_shard(self, sentences: Sequence[Sentence]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._remove_abandoned()
         lengths = [len(sentence) for sentence in sentences]
         shape = (sum(lengths), self._embedder.n_layers, self._embedder.dim)
