@@ -4,8 +4,8 @@
 
 Two domains: speeches (`lm/un.train`, the last twentieth of the documents held out) and the sentences of SNLI (labels
 ignored, those of dev that are not in training held out). Of each the full-softmax perplexity of the held-out text
-before and after, under the model's own vocabulary; then SNLI with both models, three seeds. Everything is done by
-commands of elmo, goes on where it was stopped, and is shown by `elmo report tuning/`. What is given as
+before and after, under the model's own vocabulary; then SNLI without ELMo and with both models, three seeds. Everything
+is done by commands of elmo, goes on where it was stopped, and is shown by `elmo report tuning/`. What is given as
 `section.key=value` goes to `elmo train`.
 """
 
@@ -26,11 +26,12 @@ HELD_OUT = 0.05
 QUEUE = """
 [[rows]]
 name = "snli"
-title = "SNLI, the biLM as it is and fine-tuned"
+title = "SNLI, biLM fine-tuned"
 recipe = "snli"
 seeds = [1, 2, 3]
 
 [rows.arms]
+none = ["inputs.elmo=none"]
 as-it-is = ["inputs.elmo=both", "inputs.model={model}"]
 fine-tuned = ["inputs.elmo=both", "inputs.model={tuned}"]
 """
@@ -98,16 +99,16 @@ def documents(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 def tune(folder: Path, model: str, own: list[str], settings: tuple[str, ...]) -> None:
-    """Fine-tunes on `train.txt`; `before.json` and `after.json` have the perplexities of `heldout.txt`."""
+    """Fine-tunes on `train.txt`; `as-it-is.json` and `fine-tuned.json` have the perplexities of `heldout.txt`."""
     how = [each for each in own if each.startswith("--")]
     texts = ("--train", folder / "train.txt", "--heldout", folder / "heldout.txt", *own)
     run = folder / "run"
-    perplexity(folder / "heldout.txt", model, how, folder / "before.json")
-    if not (folder / "after.json").exists():
+    perplexity(folder / "heldout.txt", model, how, folder / "as-it-is.json")
+    if not (folder / "fine-tuned.json").exists():
         begun = (run / "train.json").exists()
         begin = ("--resume",) if begun else ("--init-from", model, *texts, *settings)
         elmo("train", *begin, "--output", run)
-    perplexity(folder / "heldout.txt", str(run), how, folder / "after.json")
+    perplexity(folder / "heldout.txt", str(run), how, folder / "fine-tuned.json")
 
 
 def perplexity(text: Path, model: str, how: list[str], output: Path) -> None:
