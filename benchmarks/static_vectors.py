@@ -6,7 +6,7 @@
 
 Skip-gram with negative sampling (Mikolov et al. 2013), gensim's. The text is tokenised as the biLM's was, once, into a
 file beside the output, and a finished one is used again. With one worker and a seed the numbers repeat, and where
-OpenBLAS is told for which processor to compute they do not depend on it: 15 minutes for 59M words.
+OpenBLAS is told for which processor to compute they should not depend on it: 15 minutes for 59M words.
 """
 
 import argparse
