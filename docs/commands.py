@@ -26,6 +26,7 @@ COMMANDS = (
     ("probe", "senses"),
     ("probe", "wsd"),
     ("probe", "pos"),
+    ("probe", "neighbors"),
     ("probe", "weights"),
     ("probe", "ablate"),
     ("probe", "efficiency"),

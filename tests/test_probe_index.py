@@ -18,7 +18,7 @@ from tiny import write_tiny
 from elmo.cli import main
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.probes import index, neighbors
+from elmo.probes import index, nearest
 from elmo.probes.index import Index, Query, Record
 
 CARD = {"model": "planted", "sha256": "5e" * 32}
@@ -72,7 +72,7 @@ def brute(
     return {places[i]: cosines[i] for i in sorted(allowed, key=lambda i: -cosines[i])[:k]}
 
 
-def places(found: Iterable[neighbors.Neighbor]) -> list[tuple[int, int]]:
+def places(found: Iterable[nearest.Neighbor]) -> list[tuple[int, int]]:
     return [(neighbor.sentence_index, neighbor.token_index) for neighbor in found]
 
 
@@ -108,7 +108,8 @@ def test_small_index_gives_the_rows_of_the_search_without_one(tmp_path: Path) ->
     sentences = text(40)
     index.build(Planted(), sentences, tmp_path / "index", replace(RECORD, dtype="float32"))
     for same_word in (True, False):
-        exact = neighbors.run(Planted(), sentences, sentences[5], 3, 1, 6, same_word)
+        ((found_anew,),) = nearest.search(Planted(), sentences, [(sentences[5], 3)], [1], 6, same_word)
+        exact = found_anew.neighbors
         found = Index(tmp_path / "index").nearest(query_of(sentences[5], 3), 1, 6, same_word)
         assert [replace(neighbor, similarity=0.0) for neighbor in found] == [replace(n, similarity=0.0) for n in exact]
         assert [n.similarity for n in found] == pytest.approx([n.similarity for n in exact], abs=1e-5)
@@ -146,7 +147,7 @@ def test_senses_of_a_word_part_where_its_context_is_seen(tmp_path: Path) -> None
 def test_occurrences_come_in_the_order_of_the_text(small: Path) -> None:
     sentences = text(60)
     found, count = Index(small).occurrences("w2", 1, 5)
-    expected = neighbors.occurrences(sentences, "w2")
+    expected = nearest.occurrences(sentences, "w2")
     assert count == len(expected)
     assert [(list(query.sentence), query.index) for query in found] == [(sentences[s], t) for s, t in expected[:5]]
     kept = [Planted().embed([sentences[s]])[0][1, t].astype(np.float16) for s, t in expected[:5]]
@@ -417,14 +418,14 @@ def test_command_refuses_in_one_line(
 
 
 def test_static_neighbors_are_those_of_brute_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbors, "STATIC_CHUNK", 7)
+    monkeypatch.setattr(nearest, "STATIC_CHUNK", 7)
     vectors = np.random.default_rng(5).normal(size=(50, 6)).round(4)
     path = tmp_path / "vectors.txt"
     path.write_text("".join(f"w{n} {' '.join(map(str, row))}\n" for n, row in enumerate(vectors)), encoding="utf-8")
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     best = [n for n in np.argsort(-unit @ unit[11]) if n != 11][:5]
     for word in ("w11", "W11"):  # the file is in lower case
-        found = neighbors.static_neighbors(path, word, 5)
+        found = nearest.static_neighbors(path, word, 5)
         assert [neighbor.word for neighbor in found] == [f"w{n}" for n in best]
         assert [neighbor.similarity for neighbor in found] == pytest.approx(list(unit[best] @ unit[11]), abs=1e-6)
-    assert neighbors.static_neighbors(path, "w50") == []
+    assert nearest.static_neighbors(path, "w50") == []

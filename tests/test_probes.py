@@ -12,7 +12,7 @@ from tiny import CONFIG, tiny_model
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.probes import neighbors, senses
+from elmo.probes import nearest, senses
 from elmo.probes.senses import Occurrence
 from elmo.tasks.source import Source
 
@@ -25,6 +25,10 @@ class Written(Embedder):
     def __init__(self, context: Callable[[str, Sequence[str]], Sequence[float]]) -> None:
         self.context = context
         self.sentences = 0
+
+    @property
+    def n_layers(self) -> int:
+        return 2
 
     def embed(self, sentences: Sequence[Sequence[str]], layers: Any = "all") -> list[np.ndarray]:
         assert layers == "all"
@@ -75,8 +79,8 @@ def test_senses_compare_only_the_same_word() -> None:
 def test_senses_and_neighbors_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
     senses.run(Written(angle), BANKS[:3], lambda done, total: told.append((done, total)))
-    monkeypatch.setattr(neighbors, "CHUNK", 2)
-    neighbors.run_many(Written(angle), TEXT, [(["bank"], 0)], progress=told.append)
+    monkeypatch.setattr(nearest, "CHUNK", 2)
+    nearest.search(Written(angle), TEXT, [(["bank"], 0)], progress=told.append)
     assert told == [(1, 3), (2, 3), (3, 3), 3, 5]
 
 
@@ -130,57 +134,64 @@ def angle(token: str, sentence: Sequence[str]) -> list[float]:
     return [1.0, 0.1 * len(sentence)] if "x" in sentence else [0.0, 1.0]
 
 
+def found(query: Sequence[str], index: int, layer: int = 1, k: int = 5, same_word: bool = True) -> list[Any]:
+    """The neighbours in TEXT of one query at one layer."""
+    ((only,),) = nearest.search(Written(angle), TEXT, [(query, index)], [layer], k, same_word)
+    return only.neighbors
+
+
+def places(neighbors: Sequence[nearest.Neighbor]) -> list[tuple[int, int]]:
+    return [(neighbor.sentence_index, neighbor.token_index) for neighbor in neighbors]
+
+
 def test_neighbors_are_the_same_word_nearest_first() -> None:
     embedder = Written(angle)
-    found = neighbors.run(embedder, iter(TEXT), ["bank", "x"], 0, layer=1, k=3)
-    assert [(n.sentence_index, n.token_index) for n in found] == [(0, 1), (4, 0), (4, 2)]
-    assert found[0].sentence == ("a", "bank", "x")
-    assert found[0].similarity == pytest.approx(1.0, abs=0.01)
+    ((only,),) = nearest.search(embedder, iter(TEXT), [(["bank", "x"], 0)], [1], k=3)
+    assert places(only.neighbors) == [(0, 1), (4, 0), (4, 2)]
+    assert only.candidates == 4
+    assert only.neighbors[0].sentence == ("a", "bank", "x")
+    assert only.neighbors[0].similarity == pytest.approx(1.0, abs=0.01)
     assert embedder.sentences == 1 + 3  # sentences without the word are never embedded
-    (last,) = neighbors.run(embedder, TEXT, ["bank", "y", "y"], 0, layer=-1, k=1)
-    assert (last.sentence_index, last.token_index) == (2, 0)
+    assert places(found(["bank", "y", "y"], 0, layer=-1, k=1)) == [(2, 0)]
 
 
-def test_neighbors_of_many_queries_are_those_of_each() -> None:
+def test_neighbors_of_many_queries_and_layers_are_those_of_each() -> None:
     queries = [(["bank", "x"], 0), (["bank", "y", "y"], 0), (["x"], 0)]
-    together = neighbors.run_many(Written(angle), iter(TEXT), queries, layer=1, k=2)
-    assert together == [neighbors.run(Written(angle), TEXT, *query, layer=1, k=2) for query in queries]
-    assert [neighbor.token_index for neighbor in together[2]] == [2, 1]
+    together = nearest.search(Written(angle), iter(TEXT), queries, layers=[1, 0], k=2)
+    for layer, of_layer in zip([1, 0], together, strict=True):
+        alone = [found(*query, layer, k=2) for query in queries]
+        assert [each.neighbors for each in of_layer] == alone
+    assert [neighbor.token_index for neighbor in together[0][2].neighbors] == [2, 1]
+    assert [each.candidates for each in together[0]] == [4, 4, 2]
 
 
 def test_neighbors_need_a_query() -> None:
     with pytest.raises(InputError, match="no query"):
-        neighbors.run_many(Written(angle), TEXT, [])
+        nearest.search(Written(angle), TEXT, [])
 
 
 def test_neighbors_leave_the_query_itself_out() -> None:
-    found = neighbors.run(Written(angle), TEXT, TEXT[4], 0, layer=1, k=10)
-    assert [(n.sentence_index, n.token_index) for n in found] == [
-        (0, 1),
-        (4, 2),
-        (2, 0),
-    ]  # a tie keeps the order of the text
+    assert places(found(TEXT[4], 0, k=10)) == [(0, 1), (4, 2), (2, 0)]  # a tie keeps the order of the text
 
 
 def test_neighbors_among_all_words() -> None:
-    found = neighbors.run(Written(angle), TEXT, ["q"], 0, layer=1, k=3, same_word=False)
-    assert [(n.sentence_index, n.token_index) for n in found] == [(0, 0), (0, 2), (2, 1)]
+    assert places(found(["q"], 0, k=3, same_word=False)) == [(0, 0), (0, 2), (2, 1)]
 
 
 def test_neighbors_in_chunks_are_those_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = neighbors.run(Written(angle), TEXT, ["bank", "x"], 0, layer=1, k=4, same_word=False)
-    monkeypatch.setattr(neighbors, "CHUNK", 1)
-    assert neighbors.run(Written(angle), TEXT, ["bank", "x"], 0, layer=1, k=4, same_word=False) == whole
+    whole = found(["bank", "x"], 0, k=4, same_word=False)
+    monkeypatch.setattr(nearest, "CHUNK", 1)
+    assert found(["bank", "x"], 0, k=4, same_word=False) == whole
 
 
 @pytest.mark.parametrize(("index", "layer", "said"), [(2, 1, "token 2"), (-1, 1, "token -1"), (0, 2, "layers 0 to 1")])
 def test_neighbors_refuse_a_place_that_is_not_there(index: int, layer: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        neighbors.run(Written(angle), TEXT, ["bank", "x"], index, layer=layer)
+        found(["bank", "x"], index, layer)
 
 
 def test_occurrences_finds_every_place() -> None:
-    assert neighbors.occurrences(TEXT, "bank") == [(0, 1), (2, 0), (4, 0), (4, 2)]
+    assert nearest.occurrences(TEXT, "bank") == [(0, 1), (2, 0), (4, 0), (4, 2)]
 
 
 # What a record says of the model

@@ -34,7 +34,7 @@ from elmo.cli import tasks as task_verbs
 from elmo.cli.arguments import RECIPES
 from elmo.errors import InputError
 from elmo.pretraining.settings import TrainConfig
-from elmo.probes import ablate, efficiency, pos, record, wsd
+from elmo.probes import ablate, efficiency, neighbors, pos, record, wsd
 from elmo.report import claims, commands, job, paper
 from elmo.report.collect import Probe, collect
 from elmo.report.document import Table
@@ -459,6 +459,8 @@ def test_what_cannot_be_said_has_no_command() -> None:
     [
         (ablate, {"analyses": ["types"], "seeds": [1, 2], "vectors": "v.txt", "settings": ["training.minutes=3"]}),
         (efficiency, {"fractions": [0.5, 1.0], "recipes": ["sst5"], "small_settings": ["training.epochs=4"]}),
+        (neighbors, configs.load_toml(RECIPES / "probes" / "neighbors.toml") | {"vectors": "v.txt", "layers": [2]}),
+        (neighbors, {"text": "a.txt", "queries": [{"sentence": 'it \'s "play"', "word": "it"}]}),
         (pos, configs.load_toml(RECIPES / "probes" / "pos.toml") | {"train": "a", "dev": "b"}),
         (pos, configs.load_toml(RECIPES / "probes" / "pos.toml") | {"cache": {"dtype": "float32"}}),
         (wsd, configs.load_toml(RECIPES / "probes" / "wsd.toml") | {"train": "a", "tests": ["semeval2007.data.xml"]}),

@@ -78,7 +78,7 @@ def _print_bench(measured: Any) -> None:
 def demo_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import embed_file, read_lines
-    from elmo.probes import neighbors, senses
+    from elmo.probes import nearest, senses
 
     embedder = Embedder.load(arguments.model)
     tokenizer = tokenizer_of(embedder.text, pretokenized=True)
@@ -91,8 +91,9 @@ def demo_verb(arguments: argparse.Namespace) -> None:
         print(f"Vectors of {done.rows} sentences are in {done.path}: {shape}.\n")
     print("A word in its sentence, then the occurrences that the top layer takes for the most alike:\n")
     for word in ("play", "bank", "spring"):
-        queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, word)[:DEMO_QUERIES]]
-        print_neighbors(queries, neighbors.run_many(embedder, sentences, queries, k=2))
+        queries = [(sentences[s], t) for s, t in nearest.occurrences(sentences, word)[:DEMO_QUERIES]]
+        (found,) = nearest.search(embedder, sentences, queries, k=2)
+        print_neighbors(queries, [each.neighbors for each in found])
         print()
     occurrences = senses.read_occurrences(SENSES)
     print_senses(senses.run(embedder, occurrences))

@@ -82,7 +82,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
 
 
 def neighbors_verb(arguments: argparse.Namespace) -> None:
-    from elmo.probes import neighbors
+    from elmo.probes import nearest
 
     for flag, value in (("-k", arguments.k), ("--queries", arguments.queries)):
         if value < 1:
@@ -98,7 +98,7 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
     word = arguments.query or arguments.word
     static = []
     if arguments.vectors is not None:
-        static = neighbors.static_neighbors(Path(arguments.vectors), word, arguments.k)
+        static = nearest.static_neighbors(Path(arguments.vectors), word, arguments.k)
         if not static:
             print(f"{arguments.vectors}: {word!r} has no vector in it", file=sys.stderr)
     if arguments.json:
@@ -117,7 +117,7 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     """Queries, their neighbours, how many queries there could be, and the layer: the text is compared anew."""
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
-    from elmo.probes import neighbors
+    from elmo.probes import nearest
 
     embedder = Embedder.load(arguments.model, state=arguments.state or "reset")
     tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None)
@@ -126,22 +126,22 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     if arguments.query is not None:
         queries: list[tuple[Sequence[str], int]] = [(given, given.index(arguments.query))]
     else:
-        queries = [(sentences[s], t) for s, t in neighbors.occurrences(sentences, arguments.word)]
+        queries = [(sentences[s], t) for s, t in nearest.occurrences(sentences, arguments.word)]
     if not queries:
         which = "" if arguments.text else " (the demo's text; --text or --index names yours)"
         raise InputError(
             f"{text}: {arguments.word!r} does not occur in it{which}; words are looked up as they are spelled"
         )
     shown = queries[: arguments.queries]
-    asked = (arguments.layer, arguments.k, not arguments.any_word)
+    asked = ([arguments.layer], arguments.k, not arguments.any_word)
     with Counter("sentences", arguments.quiet) as counter:
-        found = neighbors.run_many(embedder, sentences, shown, *asked, progress=counter.update)
-    return shown, found, len(queries), arguments.layer % embedder.n_layers
+        (found,) = nearest.search(embedder, sentences, shown, *asked, progress=counter.update)
+    return shown, [each.neighbors for each in found], len(queries), arguments.layer % embedder.n_layers
 
 
 def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[Any], list[Any], int, int]:
     """The same from an index; a model is opened only where a sentence is given, or its name."""
-    from elmo.probes import neighbors
+    from elmo.probes import nearest
     from elmo.probes.index import Index, Query
 
     index = Index(Path(arguments.index))
@@ -157,7 +157,7 @@ def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list
         index.check_model(card)
     if arguments.query is not None and opened is not None:
         place = given.index(arguments.query)
-        vector = neighbors.targets(opened, [(given, place)], layer)[0]
+        vector = nearest.targets(opened, [(given, place)], [layer])[0, 0]
         queries, count = [Query(tuple(given), place, vector)], 1
     else:
         queries, count = index.occurrences(arguments.word, layer, arguments.queries)
@@ -186,8 +186,8 @@ def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found:
     """A line a neighbour, with what it is one of: `static` vectors of a word, or a `token` in its sentence."""
     for neighbor in static:
         print(json.dumps({"of": "static", "query": word, **vars(neighbor)}, ensure_ascii=False))
-    for (sentence, index), nearest in zip(queries, found, strict=True):
-        for neighbor in nearest:
+    for (sentence, index), neighbors in zip(queries, found, strict=True):
+        for neighbor in neighbors:
             asked = {"of": "token", "layer": layer, "query": list(sentence), "query_index": index}
             print(json.dumps(asked | vars(neighbor), ensure_ascii=False))
 
@@ -196,13 +196,11 @@ def print_neighbors(
     queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]], what: str = "occurrence"
 ) -> None:
     """Every query, its token between brackets, and below it its neighbours, or that there is no other of `what`."""
-    for (sentence, index), nearest in zip(queries, found, strict=True):
-        print(_marked(sentence, index))
-        for neighbor in nearest:
-            print(f"    {neighbor.similarity:.3f}  {_marked(neighbor.sentence, neighbor.token_index)}")
-        if not nearest:
+    from elmo.probes.nearest import marked
+
+    for (sentence, index), neighbors in zip(queries, found, strict=True):
+        print(marked(sentence, index))
+        for neighbor in neighbors:
+            print(f"    {neighbor.similarity:.3f}  {marked(neighbor.sentence, neighbor.token_index)}")
+        if not neighbors:
             print(f"    (no other {what})")
-
-
-def _marked(sentence: Sequence[str], index: int) -> str:
-    return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))

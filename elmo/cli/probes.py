@@ -44,7 +44,11 @@ def add_verbs(verbs: Any) -> None:
     wsd = add_probe(probes, "wsd", wsd_verb, "word sense disambiguation by the nearest average of a sense")
     wsd.add_argument("--resume", action="store_true", help="go on with the run in --output, exactly")
     pos = add_probe(probes, "pos", pos_verb, "parts of speech by a linear classifier of each layer")
-    for parser in (senses, wsd, pos):
+    neighbors = add_probe(
+        probes, "neighbors", neighbors_verb, "the uses of a word that are nearest to given ones, by layer"
+    )
+    neighbors.add_argument("--vectors", metavar="FILE", help="static vectors (GloVe's text format), beside the layers")
+    for parser in (senses, wsd, pos, neighbors):
         parser.add_argument("--overwrite", action="store_true", help="replace what the output holds")
     _add_weights(probes)
     _add_queues(probes)
@@ -185,6 +189,39 @@ def pos_verb(arguments: argparse.Namespace) -> None:
     if folder is not None:
         record.write(folder, "pos", pos.VERSION, made, rows, source.card(), time.monotonic() - began)
     print_rows(rows, arguments.json)
+
+
+def neighbors_verb(arguments: argparse.Namespace) -> None:
+    from elmo.probes import neighbors, record
+    from elmo.tasks.source import open_model
+
+    flags = _given(arguments) | {"vectors": arguments.vectors}
+    made = config.from_dict(neighbors.Config, values_of(arguments, "neighbors", flags))
+    folder = _output(arguments)
+    source, began = open_model(made.model), time.monotonic()
+    with Counter("sentences", arguments.quiet) as counter:
+        rows = neighbors.run(made, counter.update, source=source)
+    if folder is not None:
+        record.write(folder, "neighbors", neighbors.VERSION, made, rows, source.card(), time.monotonic() - began)
+    if arguments.json:
+        print_rows(rows, as_json=True)
+    else:
+        print_neighbor_rows(rows)
+
+
+def print_neighbor_rows(rows: Sequence[Any]) -> None:
+    """Every query, and below it its neighbours by layer; a star marks what was published."""
+    query = layer = None
+    for row in rows:
+        if row.query != query:
+            print(row.query)
+            query, layer = row.query, None
+        if row.layer != layer:
+            print(f"  layer {row.layer}, of {row.candidates:,}" if row.candidates else "  static vectors")
+            layer = row.layer
+        print(f"  {'*' if row.published else ' '}{row.rank:4}  {row.similarity:.3f}  {row.neighbor}")
+    if any(row.published for row in rows):
+        print("* the published neighbour")
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, Any]:

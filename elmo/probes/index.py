@@ -24,7 +24,7 @@ from elmo import config as configs
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.formats.whole import check_output, put_whole
-from elmo.probes.neighbors import Neighbor, unit
+from elmo.probes.nearest import Neighbor, unit
 from elmo.text.batching import in_parts
 from elmo.text.tokenizer import TextConfig
 from elmo.training.disk import write_whole

@@ -1,154 +1,180 @@
-"""Neighbors: where in a text is a word used as it is used here? (Peters et al. 2018, Table 4)
+"""Neighbors: which uses of a word lie nearest to one that is given, at each layer? (Peters et al. 2018, Table 4)
 
-- the query is a token in its sentence, from the text or not
-- candidates are the same word's other occurrences, or every token
-- exact cosine at one layer; the text is read in chunks, so memory does not grow with it (`elmo.probes.index` keeps
-  the vectors instead)
-- beside it the nearest words by static vectors, which know no context
+- a query is a word in a sentence; candidates are the same word's other occurrences in a text, or every token of it
+- beside the layers the nearest words by static vectors, which know no sentence
+- where a neighbour of the query is published, the rank that it has here
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
+from typing import Literal
 
-import numpy as np
-from jaxtyping import Float
-
+from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.tasks.vectors import entries
+from elmo.probes import wsd_readers
+from elmo.probes.nearest import Found, marked, search, static_neighbors
+from elmo.tasks.files import find_file
+from elmo.tasks.readers import numbered_lines
+from elmo.tasks.source import Source, open_model
+from elmo.text import corpus
+from elmo.text.records import kind_of, read_conllu
+from elmo.text.tokenizer import TextConfig, Tokenizer
 
-CHUNK = 256
-"""Sentences whose vectors are held at a time."""
-STATIC_CHUNK = 10_000
-"""Static vectors that are held at a time."""
-
-
-@dataclass(frozen=True)
-class Neighbor:
-    """A token of the text and how near it is to the query."""
-
-    similarity: float
-    """Cosine, -1 to 1."""
-    sentence_index: int
-    token_index: int
-    sentence: tuple[str, ...]
+VERSION = "1"
+STATIC = "static"
+DEPTH = 1000
+"""Among so many of the nearest a published neighbour is looked for."""
 
 
 @dataclass(frozen=True)
-class StaticNeighbor:
-    """A word and how near its static vector is to that of another."""
+class Asked:
+    """A word in its sentence."""
 
-    similarity: float
+    sentence: str
+    """Tokens between spaces."""
     word: str
+    """One of them; where it comes several times the first is meant."""
+    published: str | None = None
+    """The sentence, as it is tokenised in the text, that somebody else found."""
+
+    def __post_init__(self) -> None:
+        if self.word not in self.sentence.split():
+            raise ConfigError(
+                f"{self.word!r} is not a token of the query {self.sentence!r}; tokens stand between spaces"
+            )
+
+    @property
+    def place(self) -> tuple[tuple[str, ...], int]:
+        """The tokens, and which of them is meant."""
+        tokens = tuple(self.sentence.split())
+        return tokens, tokens.index(self.word)
 
 
-def occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int, int]]:
-    """Every (sentence index, token index) of `word`, as it is spelled, in the order of the text."""
-    return [(s, t) for s, sentence in enumerate(sentences) for t, token in enumerate(sentence) if token == word]
+@dataclass(frozen=True)
+class Config:
+    """What is asked, and where it is looked for."""
+
+    text: str
+    """A text (.gz, .xz), CoNLL-U (`.conllu`), or the sentences of a `NAME.data.xml`."""
+    queries: tuple[Asked, ...]
+    k: int = 3
+    any_word: bool = False
+    """Candidates are all tokens, not only the same word."""
+    layers: tuple[int, ...] | None = None
+    """By default those above layer 0, to which a word is the same everywhere."""
+    vectors: str | None = None
+    """Static vectors in GloVe's text format."""
+    pretokenized: bool = False
+    """A text has a sentence a line, its tokens between white space; else the model's tokenizer splits it."""
+    data: str | None = None
+    """The folder in which files are looked for where they are not here."""
+    model: str = "default"
+    """The biLM: a path or a name, as for `elmo embed`."""
+    state: Literal["reset", "echo"] = "reset"
+    """Of the LSTMs when a sentence begins."""
+
+    def __post_init__(self) -> None:
+        if not self.queries:
+            raise ConfigError(
+                "queries is empty; give at least one, such as {sentence='They play chess .', word='play'}"
+            )
+        if self.layers == ():
+            raise ConfigError("layers is empty; name at least one, or leave it out")
+        if self.k < 1:
+            raise ConfigError(f"k is {self.k}; at least 1 is expected")
 
 
-def run(
-    embedder: Embedder,
-    sentences: Iterable[Sequence[str]],
-    query: Sequence[str],
-    index: int,
-    layer: int = -1,
-    k: int = 5,
-    same_word: bool = True,
-) -> list[Neighbor]:
-    """The `k` nearest tokens of `sentences` to token `index` of the sentence `query`, nearest first: see `run_many`."""
-    return run_many(embedder, sentences, [(query, index)], layer, k, same_word)[0]
+@dataclass(frozen=True)
+class Row:
+    """A neighbour of a query."""
+
+    query: str
+    """The sentence, its word between brackets; the word alone beside static vectors."""
+    layer: str
+    """Its number, or `static`."""
+    rank: int
+    """From 1, the nearest."""
+    similarity: float
+    """Cosine."""
+    neighbor: str
+    """The sentence, its word between brackets; a word beside static vectors."""
+    sentence_index: int | None
+    """Of the text, from 0; None of a static vector."""
+    token_index: int | None
+    published: bool
+    """Whether the neighbour is the one that somebody else found."""
+    candidates: int | None
+    """Tokens that were compared; None of static vectors."""
 
 
-def run_many(
-    embedder: Embedder,
-    sentences: Iterable[Sequence[str]],
-    queries: Sequence[tuple[Sequence[str], int]],
-    layer: int = -1,
-    k: int = 5,
-    same_word: bool = True,
-    progress: Callable[[int], object] | None = None,
-) -> list[list[Neighbor]]:
-    """For every query (a sentence and the place of a token in it) its `k` nearest tokens, nearest first.
+def run(config: Config, progress: Callable[[int], object] | None = None, *, source: Source | None = None) -> list[Row]:
+    """The `k` nearest of every query at every layer, nearest first, and the published one, if it is among `DEPTH`.
 
-    `layer` counts from 0 (the word without its context); -1 is the top. With `same_word` only occurrences of the
-    query's word are candidates. The query itself (the same sentence and place) is never one. Ties keep the order of
-    the text, which is read once, whatever the number of queries. `progress` is told the sentences so far.
+    Static neighbours come first, once a word. `source` is the biLM where it is open already. `progress` is told the
+    sentences so far. Raises InputError where text, vectors or settings cannot be used, or there is nothing to compare.
     """
-    vectors_of_queries = targets(embedder, queries, layer)
-    words = {sentence[index] for sentence, index in queries} if same_word else None
-    best: list[list[Neighbor]] = [[] for _ in queries]
-    for chunk in _chunks(enumerate(map(tuple, sentences)), words):
-        embedded = embedder.embed([list(tokens) for _, tokens in chunk], layers="all")
-        vectors = np.concatenate([array[layer] for array in embedded])
-        places = [(number, t, tokens) for number, tokens in chunk for t in range(len(tokens))]
-        similarities = vectors_of_queries @ unit(vectors).T  # queries, tokens of the chunk
-        for (sentence, index), row, found in zip(queries, similarities, best, strict=True):
-            itself = (index, tuple(sentence))
-            allowed = [
-                i
-                for i, (_, t, tokens) in enumerate(places)
-                if (not same_word or tokens[t] == sentence[index]) and (t, tokens) != itself
-            ]
-            nearest = [allowed[i] for i in np.argsort(-row[allowed], kind="stable")[:k]]
-            found += [Neighbor(float(row[i]), *places[i]) for i in nearest]
-            found.sort(key=lambda neighbor: -neighbor.similarity)
-            del found[k:]
-        if progress is not None:
-            progress(chunk[-1][0] + 1)
-    return best
+    text = find_file(config.text, config.data)
+    found = static_rows(config, None if config.vectors is None else find_file(config.vectors, config.data))
+    source = source or open_model(config.model)
+    model = source.model
+    embedder = Embedder(model.bilm(), vocabulary=model.inputs, state=config.state)
+    return [*found, *rows(embedder, sentences(text, config, model.text), config, progress)]
 
 
-def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
-    """The `k` nearest words to `word` by cosine of the vectors in a file of GloVe's text format, nearest first.
-
-    Where the file has not the word as it is spelled it is looked up in lower case; none where it has neither. The file
-    is read twice, so memory does not grow with it. Raises InputError as `elmo.tasks.vectors.entries`.
-    """
-    spelled: dict[str, np.ndarray] = {}
-    for spelling, vector in entries(path, {word, word.lower()}):
-        spelled.setdefault(spelling, vector)
-    if not spelled:
+def static_rows(config: Config, path: Path | None) -> list[Row]:
+    """The `k` words that are nearest to each word of the queries. Raises InputError where a word has no vector."""
+    if path is None:
         return []
-    found = word if word in spelled else word.lower()
-    target = unit(spelled[found][None])[0]
-    best: list[StaticNeighbor] = []
-    others = (entry for entry in entries(path) if entry[0] != found)
-    while chunk := list(islice(others, STATIC_CHUNK)):
-        similarities = unit(np.stack([vector for _, vector in chunk])) @ target
-        best += [StaticNeighbor(float(similarities[i]), chunk[i][0]) for i in np.argsort(-similarities)[:k]]
-        best = sorted(best, key=lambda neighbor: (-neighbor.similarity, neighbor.word))[:k]
-    return best
+    rows: list[Row] = []
+    for word in dict.fromkeys(asked.word for asked in config.queries):
+        found = static_neighbors(path, word, config.k)
+        if not found:
+            raise InputError(f"{path}: {word!r} has no vector in it; give other vectors, or leave them out")
+        rows += [
+            Row(word, STATIC, rank, each.similarity, each.word, None, None, False, None)
+            for rank, each in enumerate(found, 1)
+        ]
+    return rows
 
 
-def targets(
-    embedder: Embedder, queries: Sequence[tuple[Sequence[str], int]], layer: int
-) -> Float[np.ndarray, "queries D"]:
-    """The unit vector of every query's token at one layer."""
-    for sentence, index in queries:
-        if not 0 <= index < len(sentence):
-            raise InputError(f"token {index} is asked for, and the query has {len(sentence)} tokens; count from 0")
-    if not queries:
-        raise InputError("no query; give at least one sentence and the place of a token in it")
-    embedded = embedder.embed([list(sentence) for sentence, _ in queries], layers="all")
-    layers = len(embedded[0])
-    if not -layers <= layer < layers:
-        raise InputError(f"layer {layer} is asked for, and the model has layers 0 to {layers - 1}")
-    return unit(np.stack([array[layer, index] for array, (_, index) in zip(embedded, queries, strict=True)]))
+def sentences(path: Path, config: Config, text: TextConfig | None) -> Iterator[Sequence[str]]:
+    """The tokens of the text's sentences, one at a time; `text` is how the model reads raw text."""
+    if wsd_readers.DATA in path.name:
+        return (sentence.tokens for sentence in wsd_readers.read_sentences(path))
+    if kind_of(path) == "conllu":
+        return (record.tokens for record in read_conllu((line for _, line in numbered_lines(path)), path))
+    tokenizer = Tokenizer(TextConfig("whitespace", "line") if config.pretokenized else text or TextConfig())
+    return corpus.sentences([path], tokenizer)
 
 
-def _chunks(
-    numbered: Iterator[tuple[int, tuple[str, ...]]], words: set[str] | None
-) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
-    """Up to `CHUNK` numbered sentences at a time: those with one of `words`, or all that have a token."""
-    wanted = (pair for pair in numbered if (pair[1] if words is None else words.intersection(pair[1])))
-    while chunk := list(islice(wanted, CHUNK)):
-        yield chunk
+def rows(
+    embedder: Embedder,
+    text: Iterable[Sequence[str]],
+    config: Config,
+    progress: Callable[[int], object] | None = None,
+) -> list[Row]:
+    """The rows of the layers, from the text's sentences."""
+    layers = tuple(range(1, embedder.n_layers)) if config.layers is None else config.layers
+    places = [asked.place for asked in config.queries]
+    found = search(embedder, text, places, layers, max(config.k, DEPTH), not config.any_word, progress)
+    for asked, each in zip(config.queries, found[0], strict=True):
+        if not each.candidates:
+            raise InputError(f"{config.text}: has no other {asked.word!r}, as it is spelled; give a text that has some")
+    return [
+        row
+        for number, asked in enumerate(config.queries)
+        for layer, of_layer in zip(layers, found, strict=True)
+        for row in _rows(asked, str(layer % embedder.n_layers), of_layer[number], config.k)
+    ]
 
 
-def unit(vectors: Float[np.ndarray, "... D"]) -> Float[np.ndarray, "... D"]:
-    """The vectors at length 1, in float64; zero stays zero."""
-    vectors = vectors.astype(np.float64)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True).clip(min=1e-12)
+def _rows(asked: Asked, layer: str, found: Found, k: int) -> Iterator[Row]:
+    """The first k neighbours, and the published one."""
+    for rank, each in enumerate(found.neighbors, 1):
+        published = asked.published is not None and list(each.sentence) == asked.published.split()
+        if rank <= k or published:
+            neighbor = marked(each.sentence, each.token_index)
+            place = each.sentence_index, each.token_index
+            yield Row(marked(*asked.place), layer, rank, each.similarity, neighbor, *place, published, found.candidates)

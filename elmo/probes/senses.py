@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
-from elmo.probes.neighbors import unit
+from elmo.probes.nearest import unit
 from elmo.tasks.readers import numbered_lines
 
 VERSION = "1"

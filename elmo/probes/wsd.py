@@ -23,7 +23,7 @@ from elmo.formats.download import sha256_of
 from elmo.ops import Precision
 from elmo.probes import wsd_readers as readers
 from elmo.probes.mixing import layer_names, mix_weights, with_mix
-from elmo.probes.neighbors import unit
+from elmo.probes.nearest import unit
 from elmo.probes.wsd_means import CHECKPOINT, Senses, sums
 from elmo.probes.wsd_readers import Instance, Labelled
 from elmo.probes.wsd_vectors import chunks, instance_vectors

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from elmo import config as configs
 from elmo.probes import weights
 from elmo.probes.wsd import BASELINE
 from elmo.report import alike, probing
 from elmo.report.collect import Comparison, Probe, Results, part_of
+from elmo.report.commands import RECIPES
 from elmo.report.document import Section, Text, table
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
@@ -54,6 +56,7 @@ def section(results: Results) -> Iterator[Section]:
         *_tasks(results.comparisons),
         *_of("wsd", _senses, results, latest=True),
         *_of("pos", _tags, results, latest=True),
+        *_of("neighbors", _neighbors, results),
         *_of("ablate", _ablations, results),
         *_of("efficiency", _efficiency, results),
         *_of("weights", _weights, results),
@@ -102,8 +105,13 @@ def _latest(probes: Sequence[Probe]) -> Iterator[Probe]:
         yield max(groups[0], key=alike.words_read)
 
 
+def _how(probe: Probe) -> str:
+    """The state of the LSTMs, where it is not the usual one."""
+    return "" if alike.state(probe) == alike.USUAL_STATE else f" (state {alike.state(probe)})"
+
+
 def _senses(probe: Probe) -> Iterator[Row]:
-    how = "" if alike.state(probe) == alike.USUAL_STATE else f" (state {alike.state(probe)})"
+    how = _how(probe)
     scores = {str(row["layer"]): Score(float(row["all"])) for row in probe.rows}
     layers = {name: score for name, score in scores.items() if name.isdecimal()}
     if {"1", "2"} <= set(layers):
@@ -123,6 +131,20 @@ def _tags(probe: Probe) -> Iterator[Row]:
     if {"1", "2"} <= set(scores):
         claim = "Layer 1 knows parts of speech better than layer 2"
         yield _row(claim, "Table 6", ("1:", scores["1"]), ("2:", scores["2"]))
+
+
+def _neighbors(probe: Probe) -> Iterator[Row]:
+    """Of the paper's own queries: whether what it found is the nearest here."""
+    asked = (probe.record.get("config") or {}).get("queries")
+    rows = [row for row in probe.rows if row["layer"].isdecimal()]
+    if not rows or asked != configs.load_toml(RECIPES / "probes" / "neighbors.toml")["queries"]:
+        return
+    top = max((row["layer"] for row in rows), key=int)
+    ranks = [row["rank"] for row in rows if row["layer"] == top and row["published"]]
+    if ranks:
+        claim, found = f"The paper's neighbours are the nearest{_how(probe)}", set(ranks) == {1}
+        numbers = f"{' and '.join(map(str, ranks))} of {probing.cell(rows[0]['candidates'])} at layer {top}"
+        yield (claim, HOLDS if found else FAILS, numbers, "Table 4")
 
 
 def _ablations(probe: Probe) -> Iterator[Row]:

@@ -153,12 +153,21 @@ def _words(settings: Settings, flags: Mapping[str, str]) -> Iterator[str]:
 def _spelled(value: Any) -> str:
     """As an override has it: TOML, or text that is no TOML."""
     if not isinstance(value, str):
-        return json.dumps(value)
+        return _toml(value)
     try:
         tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
         return value
-    return json.dumps(value)
+    return _toml(value)
+
+
+def _toml(value: Any) -> str:
+    """A value of TOML, which has no null: the text "none" stands for it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}={_toml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps("none" if value is None else value, ensure_ascii=False)
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

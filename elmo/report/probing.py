@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from elmo import figures
@@ -30,6 +30,7 @@ MOST_ROWS = 100
 TITLES = {
     "ablate": "Ablations",
     "efficiency": "Sample efficiency",
+    "neighbors": "Nearest uses of a word, by layer (Table 4)",
     "pos": "Parts of speech, layer by layer",
     "senses": "Nearest neighbours' senses, layer by layer",
     "weights": "What the tasks read: weights of the layers",
@@ -82,7 +83,7 @@ def sections(probes: Sequence[Probe]) -> Iterator[Section]:
     """A section a probe; where there are several of a kind, their titles have their folders."""
     kinds = [probe.probe for probe in probes]
     for probe in probes:
-        made = {"ablate": _ablations, "efficiency": _efficiency, "weights": _weights}.get(probe.probe, _rows)
+        made = MADE.get(probe.probe, _rows)
         title = TITLES.get(probe.probe, f"Probe {probe.probe}")
         title += f": {probe.name}" if kinds.count(probe.probe) > 1 else ""
         yield Section(title, (*made(probe), _provenance(probe)))
@@ -269,6 +270,24 @@ def weight_rows(probe: Probe) -> list[weights.Row]:
     return [weights.Row(**{name: row[name] for name in names}) for row in probe.rows]
 
 
+def _neighbors(probe: Probe) -> Iterator[Block]:
+    """Table 4: every query, and its neighbours below it."""
+    for query in dict.fromkeys(row["query"] for row in probe.rows):
+        mine = [row for row in probe.rows if row["query"] == query]
+        yield Text(query)
+        yield table(("layer", "rank", "cosine", "nearest", "published"), [_neighbor(row) for row in mine], groups=True)
+    counts = [f"{count:,}" for count in dict.fromkeys(row["candidates"] for row in probe.rows) if count is not None]
+    if counts:
+        yield Text(
+            f"Of {' and '.join(counts)} candidates the nearest of every query, and at its rank the neighbour that is"
+            " published (the paper's Table 4, by its own biLM, where the queries are the recipe's)."
+        )
+
+
+def _neighbor(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (row["layer"], cell(row["rank"]), f"{row['similarity']:.3f}", row["neighbor"], cell(row["published"]))
+
+
 def _rows(probe: Probe) -> Iterator[Block]:
     """Any probe: a figure where it has a row a layer, and its rows."""
     drawn = _by_layer(probe)
@@ -345,3 +364,12 @@ def _by_layer(probe: Probe) -> Figures | None:
         lambda dark: figures.lines(series, "layer", what, dark, {place: f"{place:g}" for place in places}),
     )
     return Figures((figure,), f"{probe.name}: {what} of every layer.")
+
+
+MADE: dict[str, Callable[[Probe], Iterator[Block]]] = {
+    "ablate": _ablations,
+    "efficiency": _efficiency,
+    "neighbors": _neighbors,
+    "weights": _weights,
+}
+"""By the probe, what is not a table of its rows."""

@@ -54,6 +54,10 @@ MEASURED = {
 }  # fmt: skip
 PROBED: Mapping[str, dict[str, Any]] = {
     "ablate": {**MEASURED, "analysis": str, "dev_difference": NUMBER, "test_difference": NUMBER},
+    "neighbors": {
+        "query": str, "layer": str, "rank": float, "similarity": float, "neighbor": str, "published": bool,
+        "candidates": NUMBER,
+    },
     "pos": {"layer": LAYER, "dev": float, "test?": NUMBER},
     "senses": {"layer": LAYER, "accuracy": float, "occurrences?": float, "by_word?": SCORES},
     "weights": {
