@@ -18,6 +18,7 @@ from elmo.cli.probes import print_rows
 from elmo.errors import InputError
 from elmo.probes import ablate, efficiency, queues, record
 from elmo.probes.efficiency import Point, Score
+from elmo.tasks import compare
 from elmo.tasks.trained import RESULT
 
 # Ablations
@@ -39,6 +40,18 @@ def test_equal_settings_are_one_run() -> None:
         assert len(alone.rows[0].arms) == len(arms)
     both = ablate.plan(ablate.Config("out", ("snli",), place="both"), recipe_of, {})[1]
     assert both["snli", "layers", "lambda-0.001"] == "both"
+
+
+def test_a_recipe_may_have_settings_of_its_own_over_those_of_all() -> None:
+    own = (ablate.Own("srl", ("training.lr=0.5", "inputs.dropout=0.25")), ablate.Own("sst5", ("training.lr=0.1",)))
+    config = ablate.Config("out", ("snli", "srl"), ("types",), settings=("training.lr=0.125",), own_settings=own)
+    given = queues.given(config.settings, None, None, None)
+    queue, _ = ablate.plan(config, recipe_of, given)
+    for row, lr in zip(queue.rows, (0.125, 0.5), strict=True):
+        assert set(row.arms) == {"none", "layer-0", "elmo", "input"}
+        for settings in row.arms.values():
+            made = compare.config_of(recipe_of(row.recipe), given, settings, Path(), row.seeds)
+            assert (made.training.lr, made.inputs.dropout == 0.25) == (lr, lr == 0.5)
 
 
 def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:

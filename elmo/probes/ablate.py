@@ -54,6 +54,15 @@ Runs = Mapping[tuple[str, Analysis, str], str]
 
 
 @dataclass(frozen=True)
+class Own:
+    """Settings of the runs of one recipe, over those of all."""
+
+    recipe: str
+    """As `Config.recipes` names it."""
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Config:
     """Which analyses, of which tasks, and what all runs have in common."""
 
@@ -67,6 +76,7 @@ class Config:
     """Where ELMo stands in `layers` and `gamma`."""
     settings: tuple[str, ...] = ()
     """Of all runs (`section.key=value`), over those of the recipes."""
+    own_settings: tuple[Own, ...] = ()
     data: str | None = None
     """The folder of the recipes' files."""
     vectors: str | None = None
@@ -141,7 +151,9 @@ def plan(
     for recipe in config.recipes:
         arms: dict[str, list[str]] = {}
         known: list[tuple[train.TaskConfig, str]] = []
-        for analysis, arm, settings in _arms(config.place):
+        own = [setting for each in config.own_settings if each.recipe == recipe for setting in each.settings]
+        for analysis, arm, of_arm in _arms(config.place):
+            settings = own + of_arm
             made = compare.config_of(find_recipe(recipe), given, settings, Path(), config.seeds)
             name = next((name for other, name in known if other == made), arm)
             known.append((made, name))

@@ -274,7 +274,7 @@ def _neighbors(probe: Probe) -> Iterator[Block]:
     """Table 4: every query, and its neighbours below it."""
     for query in dict.fromkeys(row["query"] for row in probe.rows):
         mine = [row for row in probe.rows if row["query"] == query]
-        yield Text(query)
+        yield Text(f"Nearest to: {query}")
         yield table(("layer", "rank", "cosine", "nearest", "published"), [_neighbor(row) for row in mine], groups=True)
     counts = [f"{count:,}" for count in dict.fromkeys(row["candidates"] for row in probe.rows) if count is not None]
     if counts:
