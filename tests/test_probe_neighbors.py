@@ -116,6 +116,7 @@ def test_settings_that_cannot_be_used(values: dict[str, Any], said: str) -> None
     [
         ("a.txt", "They play chess .\n\nA play , and a play .\n", ("pretokenized=true",)),
         ("a.txt", "They play chess. A play, and a play.\n", ()),
+        ("a.fasta", ">one\nPLAY\n>two\nAA\n", ("queries=[{sentence='L A', word='A'}]",)),
         ("a.conllu", "1\tA\n2\tplay\n\n1\tThey\n2\tplay\n3\tchess\n\n1\tto\n2\tplay\n", ()),
         (
             "a.data.xml",

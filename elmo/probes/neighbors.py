@@ -19,7 +19,7 @@ from elmo.tasks.files import find_file
 from elmo.tasks.readers import numbered_lines
 from elmo.tasks.source import Source, open_model
 from elmo.text import corpus
-from elmo.text.records import kind_of, read_conllu
+from elmo.text.records import kind_of, read_records
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 VERSION = "1"
@@ -57,7 +57,7 @@ class Config:
     """What is asked, and where it is looked for."""
 
     text: str
-    """A text (.gz, .xz), CoNLL-U (`.conllu`), or the sentences of a `NAME.data.xml`."""
+    """A text (.gz, .xz), CoNLL-U (`.conllu`), FASTA (`.fasta`), or the sentences of a `NAME.data.xml`."""
     queries: tuple[Asked, ...]
     k: int = 3
     any_word: bool = False
@@ -143,8 +143,9 @@ def sentences(path: Path, config: Config, text: TextConfig | None) -> Iterator[S
     """The tokens of the text's sentences, one at a time; `text` is how the model reads raw text."""
     if wsd_readers.DATA in path.name:
         return (sentence.tokens for sentence in wsd_readers.read_sentences(path))
-    if kind_of(path) == "conllu":
-        return (record.tokens for record in read_conllu((line for _, line in numbered_lines(path)), path))
+    kind = kind_of(path)
+    if kind != "text":
+        return (record.tokens for record in read_records((line for _, line in numbered_lines(path)), kind, None, path))
     tokenizer = Tokenizer(TextConfig("whitespace", "line") if config.pretokenized else text or TextConfig())
     return corpus.sentences([path], tokenizer)
 
