@@ -25,7 +25,7 @@ from elmo.tasks.cache import CacheConfig, limit_of
 from elmo.tasks.files import find_file
 from elmo.tasks.readers import numbered_lines, read_conll
 from elmo.tasks.source import Source, layer_cache, open_model
-from elmo.text.records import kind_of, read_conllu_columns
+from elmo.text.records import read_conllu_columns, suffix_of
 
 VERSION = "1"
 BASELINE = "word"
@@ -120,7 +120,7 @@ def run(config: Config, progress: Progress | None = None, *, source: Source | No
 
 def read_tagged(path: Path, config: Config) -> list[Tagged]:
     """The sentences of a file of CoNLL-U (.conllu), or of columns."""
-    if kind_of(path) == "conllu":
+    if suffix_of(path) == ".conllu":
         lines = (line for _, line in numbered_lines(path))
         columns = (FORM, TAGS[config.tags])
         found = [Tagged(*zip(*words, strict=True)) for words in read_conllu_columns(lines, columns, path)]
@@ -134,6 +134,11 @@ def read_tagged(path: Path, config: Config) -> list[Tagged]:
             raise InputError(
                 f"{path}: the tags are the tokens: token_column={config.token_column} and tag_column="
                 f"{config.tag_column} are the same column; choose others, of a file that has both"
+            )
+        if found and all(list(each.tokens) == [str(n + 1) for n in range(len(each.tokens))] for each in found):
+            raise InputError(
+                f"{path}: the tokens are 1, 2, 3 ...: column {config.token_column} numbers them; give token_column, the"
+                " words', and tag_column"
             )
     if not found:
         raise InputError(f"{path}: no sentence in it; give a file of CoNLL-U, or of a token and its tag a line")

@@ -36,11 +36,19 @@ class Record:
 
 def kind_of(path: str | Path) -> Kind:
     """What the name of a file says that it holds. Raises InputError where it may hold several things."""
+    suffix = suffix_of(path)
+    if suffix in UNTOLD:
+        raise InputError(
+            f"{path}: {suffix} is the name of columns of several kinds; say --kind conllu, or --kind text, or where"
+            " there is no --kind rename it .conllu, or .txt"
+        )
+    return SUFFIXES.get(suffix, "text")
+
+
+def suffix_of(path: str | Path) -> str:
+    """The last part of a file's name, with its dot, in small letters; that of a compression does not count."""
     name = Path(path)
-    suffix = Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
-    if suffix.lower() in UNTOLD:
-        raise InputError(f"{path}: {suffix} is the name of columns of several kinds; say --kind conllu, or --kind text")
-    return SUFFIXES.get(suffix.lower(), "text")
+    return (Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix).lower()
 
 
 def read_records(
