@@ -4,8 +4,10 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +115,16 @@ def _shown(value: Any) -> str:
 
 def senses_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.embedder import Embedder
-    from elmo.probes import record, senses
-    from elmo.tasks.source import open_model
+    from elmo.probes import senses
 
     made = senses.Config(arguments.data, arguments.model, arguments.state)
     folder, occurrences = _output(arguments), senses.read_occurrences(Path(made.data or SENSES))
-    source, began = open_model(made.model), time.monotonic()
-    embedder = Embedder(source.model.bilm(), vocabulary=source.model.inputs, state=made.state)
-    with Counter("sentences", arguments.quiet) as counter:
-        rows = senses.run(embedder, occurrences, counter.update)
-    if folder is not None:
-        record.write(folder, "senses", senses.VERSION, made, rows, source.card(), time.monotonic() - began)
+
+    def run(made: senses.Config, progress: Any, *, source: Any) -> list[Any]:
+        embedder = Embedder(source.model.bilm(), vocabulary=source.model.inputs, state=made.state)
+        return senses.run(embedder, occurrences, progress)
+
+    rows = _probed(arguments, "senses", made, folder, "sentences", run)
     if arguments.json:
         print_rows(rows, as_json=True)
     else:
@@ -143,16 +144,13 @@ def print_senses(rows: Sequence[Any]) -> None:
 
 
 def wsd_verb(arguments: argparse.Namespace) -> None:
-    from elmo.probes import record, wsd
-    from elmo.tasks.source import open_model
+    from elmo.probes import wsd
 
     made = config.from_dict(wsd.Config, values_of(arguments, "wsd", _given(arguments)))
     folder = _output(arguments, arguments.resume, wsd.CHECKPOINT)
-    source, began = open_model(made.model), time.monotonic()
-    with Counter("sentences", arguments.quiet) as counter:
-        rows = wsd.run(made, counter.update, source=source, folder=folder, resume=arguments.resume)
+    run = partial(wsd.run, folder=folder, resume=arguments.resume)
+    rows = _probed(arguments, "wsd", made, folder, "sentences", run)
     if folder is not None:
-        record.write(folder, "wsd", wsd.VERSION, made, rows, source.card(), time.monotonic() - began)
         (folder / wsd.CHECKPOINT).unlink(missing_ok=True)
     if arguments.json:
         print_rows(rows, as_json=True)
@@ -178,31 +176,18 @@ def print_wsd(rows: Sequence[Any], choose: str | None) -> None:
 
 
 def pos_verb(arguments: argparse.Namespace) -> None:
-    from elmo.probes import pos, record
-    from elmo.tasks.source import open_model
+    from elmo.probes import pos
 
     made = config.from_dict(pos.Config, values_of(arguments, "pos", _given(arguments)))
-    folder = _output(arguments)
-    source, began = open_model(made.model), time.monotonic()
-    with Counter("tokens", arguments.quiet) as counter:
-        rows = pos.run(made, counter.update, source=source)
-    if folder is not None:
-        record.write(folder, "pos", pos.VERSION, made, rows, source.card(), time.monotonic() - began)
-    print_rows(rows, arguments.json)
+    print_rows(_probed(arguments, "pos", made, _output(arguments), "tokens", pos.run), arguments.json)
 
 
 def neighbors_verb(arguments: argparse.Namespace) -> None:
-    from elmo.probes import neighbors, record
-    from elmo.tasks.source import open_model
+    from elmo.probes import neighbors
 
     flags = _given(arguments) | {"vectors": arguments.vectors}
     made = config.from_dict(neighbors.Config, values_of(arguments, "neighbors", flags))
-    folder = _output(arguments)
-    source, began = open_model(made.model), time.monotonic()
-    with Counter("sentences", arguments.quiet) as counter:
-        rows = neighbors.run(made, counter.update, source=source)
-    if folder is not None:
-        record.write(folder, "neighbors", neighbors.VERSION, made, rows, source.card(), time.monotonic() - began)
+    rows = _probed(arguments, "neighbors", made, _output(arguments), "sentences", neighbors.run)
     if arguments.json:
         print_rows(rows, as_json=True)
     else:
@@ -211,17 +196,33 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
 
 def print_neighbor_rows(rows: Sequence[Any]) -> None:
     """Every query, and below it its neighbours by layer; a star marks what was published."""
-    query = layer = None
-    for row in rows:
-        if row.query != query:
-            print(row.query)
-            query, layer = row.query, None
-        if row.layer != layer:
-            print(f"  layer {row.layer}, of {row.candidates:,}" if row.candidates else "  static vectors")
-            layer = row.layer
-        print(f"  {'*' if row.published else ' '}{row.rank:4}  {row.similarity:.3f}  {row.neighbor}")
+    for query, of_query in groupby(rows, key=lambda row: row.query):
+        print(query)
+        for (layer, candidates), found in groupby(of_query, key=lambda row: (row.layer, row.candidates)):
+            print(f"  layer {layer}, of {candidates:,}" if candidates else "  static vectors")
+            for row in found:
+                print(f"  {'*' if row.published else ' '}{row.rank:4}  {row.similarity:.3f}  {row.neighbor}")
     if any(row.published for row in rows):
         print("* the published neighbour")
+
+
+def _probed(
+    arguments: argparse.Namespace, name: str, made: Any, folder: Path | None, units: str, run: Callable[..., list[Any]]
+) -> list[Any]:
+    """The rows of a probe with the settings `made`, which `folder` gets with their record.
+
+    `run` is called as the probes' own are: with the settings, what is to be told how many `units` are done, the biLM.
+    """
+    from elmo.probes import record
+    from elmo.tasks.source import open_model
+
+    source, began = open_model(made.model), time.monotonic()
+    with Counter(units, arguments.quiet) as counter:
+        rows = run(made, counter.update, source=source)
+    if folder is not None:
+        version = import_module(f"elmo.probes.{name}").VERSION
+        record.write(folder, name, version, made, rows, source.card(), time.monotonic() - began)
+    return rows
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, Any]:
