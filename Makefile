@@ -8,7 +8,9 @@ EXTRAS := text,train,store,tasks,probes,hub,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: setup demo test lint types docs commands models results format clean
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+.PHONY: setup demo test test-cpus test-emulated lint types docs commands models results format clean
 
 setup: $(SETUP)
 
@@ -34,7 +36,19 @@ demo: $(SETUP)
 	@$(BIN)/elmo demo --output build/demo.hdf5 --overwrite
 
 test: lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(PYTEST)
+
+# What depends on the processor's instructions, with some of them left out: AVX-512, then all but SSE 4.1 (FBGEMM needs AVX2).
+PROCESSORS := tests/test_processors.py tests/test_int8.py tests/test_packed.py
+PRODUCTS := $(PROCESSORS) $(addprefix tests/test_,ops.py highway_lstm.py embedding_embedder.py embedding_reading.py perplexity.py resume.py)
+test-cpus: test-emulated
+	ONEDNN_MAX_CPU_ISA=AVX2 FBGEMM_ENABLE_INSTRUCTIONS=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PYTEST) $(PRODUCTS)
+	ONEDNN_MAX_CPU_ISA=SSE41 FBGEMM_ENABLE_INSTRUCTIONS=AVX2 ATEN_CPU_CAPABILITY=default $(PYTEST) $(PRODUCTS)
+
+# The same on whole processors that are emulated: one with AVX2, one with SSE 4.2.
+test-emulated: $(SETUP)
+	@command -v qemu-x86_64 >/dev/null || { echo "test-emulated needs qemu-x86_64: apt-get install qemu-user" >&2; exit 1; }
+	for cpu in Haswell Nehalem; do OMP_NUM_THREADS=1 qemu-x86_64 -cpu $$cpu $(BIN)/python -m pytest -p no:xdist $(PROCESSORS) || exit 1; done
 
 lint: $(SETUP)
 	$(BIN)/ruff check

@@ -1,4 +1,4 @@
-"""Packed models: every library and precision against the readable path, and none that quietly takes another."""
+"""Packed models: every library and precision against the readable path, and none that silently uses another."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
-from elmo.ops import products
+from elmo.ops import packing, products
 from elmo.text.batching import to_batch
 
 SENTENCES = [
@@ -33,7 +33,19 @@ SENTENCES = [
         ".",
     ],
 ]
-LIBRARIES = ["torch", pytest.param("onednn", marks=pytest.mark.skipif(not products.has_onednn(), reason="no oneDNN"))]
+LIBRARIES = packing.support("float32").libraries
+
+
+FRESH, HAS_ONEDNN = packing.support.__wrapped__, products.has_onednn
+"""What `packing.support` finds now, not what it found first; and the function before a test replaces it."""
+
+
+def pretend(monkeypatch, **found: packing.Support) -> None:
+    """Makes this CPU one with other products."""
+    true = packing.support
+    supported = lambda precision: found.get(precision) or true(precision)  # noqa: E731
+    monkeypatch.setattr(packing, "support", supported)
+    monkeypatch.setattr("elmo.ops.support", supported)
 
 
 def model(projection: bool = True, highways: int = 1, activation: str = "relu") -> BiLM:
@@ -63,36 +75,25 @@ def test_packed_float32_equals_the_model(library, projection, highways, activati
 
 @pytest.mark.parametrize(("precision", "cosine"), [("bfloat16", 0.999), ("int8", 0.995)])
 def test_lower_precisions_keep_their_direction(precision, cosine):
+    """By every library that this CPU has; bfloat16 also where it is done in software."""
     bilm = model()
     batch = to_batch(SENTENCES)
     with torch.inference_mode():
         expected = bilm(batch).layers
-        seen = bilm.packed(precision)(batch).layers
-    assert not torch.equal(seen, expected)
     real = expected.abs().sum(-1) > 0
-    assert torch.cosine_similarity(seen, expected, dim=-1)[real].min() > cosine
-
-
-def test_int8_of_a_row_does_not_depend_on_its_batch_mates():
-    torch.manual_seed(0)
-    product = products.Int8Product(torch.randn(40, 16))
-    rows = torch.randn(5, 16) * torch.tensor([0.01, 1.0, 100.0, 1.0, 0.0])[:, None]
-    assert torch.equal(product(rows), torch.cat([product(row[None]) for row in rows]))
-
-
-def test_int8_product_is_near_the_exact_one():
-    torch.manual_seed(0)
-    weight, x = torch.randn(64, 128), torch.randn(9, 128)
-    exact = x @ weight.T
-    assert float((products.Int8Product(weight)(x) - exact).norm() / exact.norm()) < 0.02
+    for library in packing.support(precision).libraries:
+        with torch.inference_mode():
+            seen = bilm.packed(precision, library)(batch).layers
+        assert not torch.equal(seen, expected)
+        assert torch.cosine_similarity(seen, expected, dim=-1)[real].min() > cosine
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_library_that_is_asked_for_is_the_one_that_runs(precision):
     weight = torch.randn(8, 4)
-    assert type(products.pack(weight, precision, "torch")) is products.TorchProduct
-    assert type(products.pack(weight, precision, "onednn")) is products.OneDnnProduct
-    assert type(products.pack(weight, "int8")) is products.Int8Product
+    assert type(packing.pack(weight, precision, "torch")) is products.TorchProduct
+    if "onednn" in packing.support(precision).libraries:
+        assert type(packing.pack(weight, precision, "onednn")) is products.OneDnnProduct
 
 
 def test_onednn_is_found_where_torch_has_it():
@@ -101,16 +102,19 @@ def test_onednn_is_found_where_torch_has_it():
 
 
 def test_without_onednn_torch_is_taken(monkeypatch):
-    monkeypatch.setattr(products, "has_onednn", lambda: False)
-    assert products.default_library() == "torch"
+    for module in (products, packing):
+        monkeypatch.setattr(module, "has_onednn", lambda dtype=torch.float32: False)
+    assert FRESH("float32").libraries == ("torch",)
+    assert FRESH("bfloat16").libraries == ("torch",)
     torch.testing.assert_close(products.product(torch.eye(3), torch.ones(2, 3)), torch.ones(3, 2))
 
 
 def test_finding_onednn_draws_no_random_number():
     """It would be missing from the numbers of a training step: a resumed run would not be the run."""
-    products.has_onednn.cache_clear()
     before = torch.get_rng_state()
-    products.has_onednn()
+    HAS_ONEDNN.__wrapped__()
+    for precision in ("float32", "bfloat16", "int8"):
+        FRESH(precision)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -120,7 +124,7 @@ def test_products_of_any_number_of_rows(precision, rows):
     """oneDNN is given few different numbers of rows; nobody sees that."""
     torch.manual_seed(rows)
     weight, x = torch.randn(8, 4), torch.randn(rows, 4)
-    result = products.pack(weight, precision)(x)
+    result = packing.pack(weight, precision)(x)
     torch.testing.assert_close(result, x @ weight.T, rtol=0, atol=1e-5 if precision == "float32" else 0.1)
 
 
@@ -132,7 +136,7 @@ def test_a_packed_model_reads_many_words_in_parts(monkeypatch):
         torch.testing.assert_close(bilm.packed()(batch).layers, bilm(batch).layers, rtol=0, atol=1e-5)
 
 
-X86_WITH_ONEDNN = products.default_library() == "onednn"
+X86_WITH_ONEDNN = packing.support("float32").libraries[0] == "onednn"
 
 
 def operators(work) -> set[str]:
@@ -142,14 +146,63 @@ def operators(work) -> set[str]:
     return {event.key for event in profile.key_averages()}
 
 
+WITHOUT_BFLOAT16 = packing.Support(("torch",), "this CPU has no bfloat16 instructions, so float32 is faster")
+
+
+def test_a_processor_without_bfloat16_uses_float32_and_says_so(monkeypatch):
+    pretend(monkeypatch, bfloat16=WITHOUT_BFLOAT16)
+    with pytest.warns(UserWarning, match="precision bfloat16: this CPU has no bfloat16 .* using float32$"):
+        embedder = Embedder(model(), device="cpu", precision="bfloat16")
+    assert embedder.precision == "float32"
+    expected = Embedder(model(), device="cpu").embed(SENTENCES)
+    assert all((a == b).all() for a, b in zip(embedder.embed(SENTENCES), expected, strict=True))
+    with pytest.warns(UserWarning, match="using float32"):
+        assert Embedder(embedder.bilm, device="cpu", precision="bfloat16").bilm is embedder.bilm
+    assert Embedder(model(), device="cpu", precision="bfloat16", library="torch").precision == "bfloat16"
+
+
+def test_a_precision_or_library_that_is_not_there_is_refused(monkeypatch):
+    pretend(monkeypatch, bfloat16=WITHOUT_BFLOAT16, int8=packing.Support((), "no library multiplies"))
+    with pytest.raises(InputError, match="precision int8 is not available: no library multiplies; use float32"):
+        Embedder(model(), device="cpu", precision="int8")
+    with pytest.raises(InputError, match="onednn has no bfloat16 products on this CPU; torch can be used"):
+        Embedder(model(), device="cpu", precision="bfloat16", library="onednn")
+    with pytest.raises(InputError, match="fbgemm has no float32 products on this CPU"):
+        Embedder(model(), device="cpu", library="fbgemm")
+
+
+def test_bfloat16_is_refused_where_onednn_refuses_it(monkeypatch):
+    """As on a processor with AVX2 alone."""
+
+    def refuse(*_):
+        raise RuntimeError("mkldnn_reorder_linear_weight: bf16 path needs the cpu support avx_ne_convert or ...")
+
+    monkeypatch.setattr(products.OneDnnProduct, "__init__", refuse)
+    for module in (products, packing):
+        monkeypatch.setattr(module, "has_onednn", HAS_ONEDNN.__wrapped__)
+    assert FRESH("bfloat16").problem
+    assert FRESH("float32").libraries == ("torch",)
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "arm64"])
+def test_other_processors_take_the_products_of_torch(monkeypatch, machine):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert FRESH("float32").libraries == ("torch",)
+    assert FRESH("bfloat16").libraries == ("torch",)
+    bilm, batch = model(), to_batch(SENTENCES)
+    monkeypatch.setattr(packing, "support", FRESH)
+    with torch.inference_mode():
+        torch.testing.assert_close(bilm.packed()(batch).layers, bilm(batch).layers, rtol=0, atol=1e-5)
+
+
 def test_a_packed_model_is_not_said_to_have_other_products():
-    packed = model().packed("bfloat16")
-    assert packed.packed("bfloat16") is packed
+    packed = model().packed("bfloat16", "torch")
+    assert packed.packed("bfloat16", "torch") is packed
     with pytest.raises(InputError, match="is packed for bfloat16 already"):
         packed.packed("float32")
     with pytest.raises(InputError, match="is packed for bfloat16 already"):
         Embedder(packed, device="cpu")
-    assert Embedder(packed, device="cpu", precision="bfloat16").bilm is packed
+    assert Embedder(packed, device="cpu", precision="bfloat16", library="torch").bilm is packed
 
 
 @pytest.mark.skipif(not X86_WITH_ONEDNN, reason="oneDNN is for x86")
@@ -158,10 +211,12 @@ def test_a_packed_model_is_not_said_to_have_other_products():
     [
         ("float32", "mkldnn::_linear_pointwise"),
         ("bfloat16", "mkldnn::_linear_pointwise"),
-        ("int8", "onednn::qlinear_pointwise"),
+        ("int8", "quantized::linear_with_input_q_dq_qweight_dq_output_fp32"),
     ],
 )
 def test_no_product_of_a_packed_model_falls_back(precision, expected):
+    if packing.support(precision).libraries[0] != {"int8": "fbgemm"}.get(precision, "onednn"):
+        pytest.skip(f"{precision} has another library on this CPU")
     packed = model().packed(precision)
     batch = to_batch(SENTENCES)
     with torch.inference_mode():

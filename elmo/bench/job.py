@@ -64,6 +64,8 @@ class Bench:
     first_vector_seconds: float
     """From the start of a process to the first vector of the model in float32."""
     rows: list[Row]
+    not_measured: dict[str, str]
+    """Precisions that this device has no use for, and why."""
 
 
 def run(
@@ -77,7 +79,7 @@ def run(
 ) -> Bench:
     """Measures a model on a text, given by its name and its sentences; `progress` is told what comes next.
 
-    The text is embedded `rounds` times, and at least for `seconds`. int8 is left out where the device is no CPU.
+    The text is embedded `rounds` times, and at least for `seconds`. Precisions that are not available are left out.
     """
     name, sentences = text
     lstm = formats.describe(model).config.lstm
@@ -87,8 +89,10 @@ def run(
     import_seconds = process.import_seconds()
     first_vector_seconds = process.first_vector_seconds(model, "float32", device)
     rows = []
+    problems = {precision: _problem(precision, device) for precision in precisions}
+    not_measured = {precision: problem for precision, problem in problems.items() if problem}
     for precision in precisions:
-        if precision == "int8" and not device.startswith("cpu"):
+        if precision in not_measured:
             continue
         progress(precision)
         arguments = (model, precision, sentences, device, rounds, seconds, COMPARED)
@@ -105,6 +109,7 @@ def run(
         import_seconds,
         first_vector_seconds,
         rows,
+        dict(not_measured),
     )
 
 
@@ -121,6 +126,12 @@ def beginning(path: Path, tokenizer: Tokenizer, tokens: int) -> list[list[str]]:
     if not chosen:
         raise InputError(f"{path}: there is no word in it; a text with some sentences is expected")
     return chosen
+
+
+def _problem(precision: ops.Precision, device: str) -> str:
+    if device.startswith("cpu"):
+        return ops.support(precision).problem
+    return "for the CPU only" if precision == "int8" else ""
 
 
 def _row(precision: ops.Precision, measured: embedding.Measured, lstm: LstmConfig, limits: machine.Limits) -> Row:

@@ -16,14 +16,13 @@ from elmo import ops
 from elmo.machine import processor
 from elmo.model.lstm import LstmConfig
 from elmo.ops.parallel import both
-from elmo.ops.products import has_onednn
 
 ROWS = (128, 256, 1024)
 """Rows of the products that are tried: steps of a batch times its sentences."""
 STREAM_BYTES = 256_000_000
 """Read again and again; more than a processor's caches hold."""
 
-Way = Literal["torch", "onednn", "_int_mm"]
+Way = Literal["torch", "onednn", "fbgemm", "_int_mm"]
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,13 @@ def synchronize(device: str | torch.device) -> None:
 
 
 def _ways(device: str) -> list[tuple[ops.Precision, Way]]:
-    ways: list[tuple[ops.Precision, Way]] = [("float32", "torch"), ("bfloat16", "torch")]
-    if torch.device(device).type == "cpu":
-        if has_onednn():
-            ways.extend([("float32", "onednn"), ("bfloat16", "onednn"), ("int8", "onednn")])
-        ways.append(("int8", "_int_mm"))
-    return ways
+    if torch.device(device).type != "cpu":
+        return [("float32", "torch"), ("bfloat16", "torch")]
+    precisions: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8")
+    ways: list[tuple[ops.Precision, Way]] = [
+        (precision, library) for precision in precisions for library in ops.support(precision).libraries
+    ]
+    return [*ways, ("int8", "_int_mm")]
 
 
 def _peak(precision: ops.Precision, way: Way, config: LstmConfig, device: str, seconds: float) -> Peak:

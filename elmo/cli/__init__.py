@@ -7,6 +7,7 @@ torch. Errors of the user are one line and exit code 2.
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ from elmo.errors import InputError
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one verb and exits: 0 done, 1 training could not go on, 2 something that was given cannot be used."""
     parsed = _parse(arguments)
+    warnings.showwarning = _show_warning
     # Processes that train together find the same errors, but for those of a machine; one of them says so.
     is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
     try:
@@ -47,6 +49,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if rest:
         parsed.overrides = [*parsed.overrides, *rest]
     return parsed
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"elmo: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:

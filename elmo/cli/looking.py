@@ -73,6 +73,8 @@ def _print_bench(measured: Any) -> None:
     ]
     head = ["precision", "tokens/s", "20 tokens, ms", "LSTM GFLOP/s", "of the most", "memory, MB", "smallest cosine"]
     print_table(head, rows)
+    for precision, problem in measured.not_measured.items():
+        print(f"{precision}: not measured, {problem}")
 
 
 def demo_verb(arguments: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from elmo import config
 from elmo.cli.arguments import (
@@ -57,7 +57,10 @@ def info_verb(arguments: argparse.Namespace) -> None:
         "vector size": 2 * found.config.lstm.projection_dim,
         "layers of vectors": found.config.lstm.n_layers + 1,
         "vocabulary": None if found.vocabulary is None else len(found.vocabulary),
-        "CPU products": ops.default_library(),
+        "CPU products": {
+            precision: f"not used: {found.problem}" if found.problem else found.libraries[0]
+            for precision, found in ((name, ops.support(name)) for name in get_args(ops.Precision))
+        },
         "model": config.to_dict(found.config),
         "text": None if found.text is None else config.to_dict(found.text),
         "learned mixes": ", ".join(found.mixes) or None,

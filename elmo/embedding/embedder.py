@@ -64,7 +64,8 @@ class Embedder:
     `vocabulary` is needed where the model reads words: the lines of its table (other words are its `<UNK>`), or the
     lexicon of one that reads words and code points.
 
-    `precision` is that of the matrix products. On a CPU the weights are packed for them; `library` forces one.
+    `precision` is that of the matrix products. On a CPU the weights are packed for them by the library that is fastest;
+    `library` forces one. A CPU without bfloat16 instructions uses float32, with a warning.
 
     `memory` is how many bytes the vectors in work may take, as a number or as "500MB"; besides them there are the
     model, 32 MB of known words, what the encoder needs for 128 words, and the array of a long sentence. `batch_tokens`
@@ -109,7 +110,7 @@ class Embedder:
         self.text = text
         self.vocabulary = vocabulary
         self.state: StatePolicy = state
-        self.precision: ops.Precision = precision
+        self.precision: ops.Precision = self.bilm.packed_for[0] if self.bilm.packed_for else precision
         self.batch_tokens = batch_tokens
         self.batch_size = batch_size
         self.keep_state = keep_state

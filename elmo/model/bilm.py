@@ -5,6 +5,7 @@
 - state in, state out; sentences of any order and length in a batch
 """
 
+import warnings
 from dataclasses import dataclass, field
 
 import torch
@@ -79,10 +80,14 @@ class BiLM(nn.Module):
     ) -> "BiLM":
         """This model for use only: its weights packed for the products that are fastest on this CPU, no gradients.
 
-        `library` forces one. With `release` every part's own weights are given up when it is packed: half the memory,
-        and this model is of no use any more. A packed model gives itself; raises InputError where it was packed for
-        other products.
+        `library` forces one. With `release` every part's own weights are freed as soon as it is packed: half the
+        memory, but this model cannot be used afterwards. A packed model returns itself.
+
+        Where this CPU multiplies bfloat16 in software only, float32 is faster: it is used, with a warning, unless
+        `library` asks for the slow products. Raises InputError where the precision or the library is not available, or
+        where the model is packed for others.
         """
+        precision = _available(precision, library)
         if self.packed_for is not None:
             if precision != self.packed_for[0] or library not in (None, self.packed_for[1]):
                 raise InputError(
@@ -167,6 +172,20 @@ class BiLM(nn.Module):
             hiddens.append(hidden)
             cells.append(cell)
         return torch.stack(outputs), LstmState(torch.stack(hiddens), torch.stack(cells))
+
+
+def _available(precision: ops.Precision, library: ops.Library | None) -> ops.Precision:
+    """The precision to pack for: the one asked for, or float32 where that is faster."""
+    found = ops.support(precision)
+    if library is not None and library not in found.libraries:
+        others = f"; {' and '.join(found.libraries)} can be used" if found.libraries else ""
+        raise InputError(f"library {library} has no {precision} products on this CPU{others}")
+    if not found.libraries:
+        raise InputError(f"precision {precision} is not available: {found.problem}; use float32")
+    if found.problem and library is None:
+        warnings.warn(f"precision {precision}: {found.problem}; using float32", stacklevel=4)
+        return "float32"
+    return precision
 
 
 def _token_encoder(config: BiLMConfig) -> TokenEncoder:

@@ -13,10 +13,11 @@ from elmo.ops.lstm import PackedLstm as PackedLstm
 from elmo.ops.lstm import bi_lstm as bi_lstm
 from elmo.ops.lstm import pack_lstm as pack_lstm
 from elmo.ops.lstm import packed_bi_lstm as packed_bi_lstm
+from elmo.ops.packing import Precision as Precision
+from elmo.ops.packing import Support as Support
+from elmo.ops.packing import pack as pack
+from elmo.ops.packing import support as support
 from elmo.ops.pairs import multiplied_pairs as multiplied_pairs
 from elmo.ops.products import Library as Library
-from elmo.ops.products import Precision as Precision
 from elmo.ops.products import Product as Product
-from elmo.ops.products import default_library as default_library
-from elmo.ops.products import pack as pack
 from elmo.ops.softmax import softmax_loss as softmax_loss

@@ -14,9 +14,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmo.ops.packing import Precision, pack
 from elmo.ops.parallel import both
 from elmo.ops.precision import product_dtype
-from elmo.ops.products import Library, Precision, Product, TorchProduct, pack, product
+from elmo.ops.products import Library, Product, TorchProduct, product
 
 READ_AT_ONCE, TRAINED_AT_ONCE = 128, 256
 """Rows of the input product taken at once: they stay in the cache until they are used."""
@@ -117,7 +118,7 @@ def pack_lstm(
     precision: Precision,
     library: Library | None = None,
 ) -> PackedLstm:
-    """One direction's weights, packed: see `elmo.ops.products.pack`."""
+    """One direction's weights, packed: see `elmo.ops.packing.pack`."""
     return PackedLstm(
         pack(_ready(to_input), precision, library),
         pack(_ready(to_state), precision, library),

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmo.ops.products import pack
+from elmo.ops.packing import pack
 
 ROWS_AT_ONCE = WORDS_AT_ONCE = 512
 """Logits that are computed at once: 1 MB, which stays in the cache."""

@@ -3,8 +3,8 @@
 - `TorchProduct`: what `torch.mm` does; on a CPU in float32 that is MKL
 - `OneDnnProduct`: oneDNN with the weights in its own layout, float32 or bfloat16; two to three times MKL's speed on
   some CPUs. Its operators are those that torch's compiler emits, and not public: they are probed for, never assumed.
-- `Int8Product`: 8-bit integers with one scale for each row of the input and for each output, so that the result of a
-  row does not depend on its batch mates
+
+Those of 8-bit integers are in `elmo.ops.int8`; which product is taken, in `elmo.ops.packing`.
 """
 
 import platform
@@ -15,8 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Precision = Literal["float32", "bfloat16", "int8"]
-Library = Literal["torch", "onednn"]
+Library = Literal["torch", "onednn", "fbgemm"]
 
 ROWS = 128
 """Rows of an input that the layout of packed weights is chosen for; any number can be multiplied."""
@@ -51,37 +50,11 @@ class OneDnnProduct:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
 
     def __call__(self, x: Float[Tensor, "M K"]) -> Float[Tensor, "M size"]:
-        rows = _few_sizes(x.to(self._dtype))
+        rows = few_sizes(x.to(self._dtype))
         return torch.ops.mkldnn._linear_pointwise(rows, self._weight, None, "none", [], "")[: len(x)]
 
 
-class Int8Product:
-    """A product of 8-bit integers by oneDNN; the result is float32.
-
-    An input row is scaled by its largest value, which is then 127; the weights of every output likewise.
-    """
-
-    def __init__(self, weight: Float[Tensor, "size K"]) -> None:
-        self.size = len(weight)
-        scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
-        self._scales = scales / 127  # those of the inputs are put in here, too
-        self._zero = torch.tensor(128.5)
-        self._zeros = torch.zeros(len(weight), dtype=torch.long)
-        integers = (weight / scales[:, None]).round_().to(torch.int8)
-        self._weight = torch.ops.onednn.qlinear_prepack(integers, [ROWS, weight.shape[1]])
-
-    def __call__(self, x: Float[Tensor, "M K"]) -> Float[Tensor, "M size"]:
-        largest = torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True).clamp_(min=1e-12)
-        # Unsigned, with 128 for zero: oneDNN's fast product takes unsigned inputs. The half rounds what is cut off.
-        integers = torch.addcmul(self._zero, x, 127 / largest).to(torch.uint8)
-        weight = (self._weight, self._scales, self._zeros)
-        result = torch.ops.onednn.qlinear_pointwise(
-            _few_sizes(integers), 1.0, 128, *weight, None, 1.0, 0, torch.float32, "none", [], ""
-        )
-        return result[: len(x)].mul_(largest)
-
-
-def _few_sizes(x: Tensor) -> Tensor:
+def few_sizes(x: Tensor) -> Tensor:
     """Rows of zeros added up to two leading binary digits of their number: 16, 24, 32, 48, 64, 96 ...
 
     oneDNN keeps a program and working memory for every number of rows that it has seen, up to a thousand of them.
@@ -103,29 +76,25 @@ def product(x: Float[Tensor, "*D M K"], weight: Float[Tensor, "*D N K"]) -> Floa
     return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
 
 
-def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
-    """The product with `weight`; `library` is `default_library()` unless it is given. CPU only."""
-    if precision == "int8":
-        return Int8Product(weight)
-    weight = weight.to(getattr(torch, precision))
-    library = library or default_library()
-    return OneDnnProduct(weight) if library == "onednn" else TorchProduct(weight)
-
-
 def default_library() -> Library:
     """oneDNN on x86 where it is found: never slower there, and up to three times as fast. Not chosen by a trial: a
     trial that came out otherwise would change the last bit of a run."""
-    return "onednn" if platform.machine().lower() in ("x86_64", "amd64") and has_onednn() else "torch"
+    return "onednn" if is_x86() and has_onednn() else "torch"
+
+
+def is_x86() -> bool:
+    """Whether this is the kind of processor that oneDNN's own products are written for."""
+    return platform.machine().lower() in ("x86_64", "amd64")
 
 
 @cache
-def has_onednn() -> bool:
+def has_onednn(dtype: torch.dtype = torch.float32) -> bool:
     """Whether oneDNN's product can be called from here and gives the right numbers."""
     if not torch.backends.mkldnn.is_available():
         return False
-    # Not random: numbers drawn here would be missing from those of a training step.
+    # Not random: numbers drawn here would be missing from those of a training step. Integers are exact in bfloat16.
     weight, x = torch.arange(32.0).view(8, 4), torch.arange(12.0).view(3, 4)
     try:
-        return torch.allclose(OneDnnProduct(weight)(x), x @ weight.T)
+        return torch.allclose(OneDnnProduct(weight.to(dtype))(x).float(), x @ weight.T, rtol=0.01)
     except (AttributeError, RuntimeError, TypeError):
         return False

@@ -8,17 +8,19 @@ import dataclasses
 import json
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from elmo import config as configs
+from elmo import ops
 from elmo.errors import InputError
 from elmo.formats import Model, native
 from elmo.formats import describe as describe_model
@@ -63,7 +65,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     Raises InputError where configuration or text cannot be used, or where the output holds another run.
     """
     devices, nodes = processes(config.devices, config.nodes)
-    config = dataclasses.replace(config, devices=devices, nodes=nodes)
+    config = dataclasses.replace(config, devices=devices, nodes=nodes, precision=_usable_precision(config))
     check_numbers(config)
     folder = Path(config.output)
     paths, heldout_paths = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
@@ -135,6 +137,16 @@ def _train(
     )  # fmt: skip
     done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
     return done | _remark(plan, config)
+
+
+def _usable_precision(config: TrainConfig) -> Literal["32-true", "bf16-mixed"]:
+    """The precision asked for, or float32 where the CPU has no bfloat16 instructions: several times faster there."""
+    on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
+    problem = ops.support("bfloat16").problem
+    if config.precision == "32-true" or on_gpu or not problem:
+        return config.precision
+    warnings.warn(f"precision bf16-mixed: {problem}; training with precision=32-true", stacklevel=3)
+    return "32-true"
 
 
 def _remark(plan: Plan, config: TrainConfig) -> dict[str, str]:

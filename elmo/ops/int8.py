@@ -1,0 +1,79 @@
+"""Matrix products of 8-bit integers, the same on every processor.
+
+- a row of the input and an output's weights have a scale of their own, so a row does not depend on its batch mates
+- x86 processors without VNNI add the products of two neighbouring inputs in 16 bits, which saturate. So the weights of
+  such a pair are scaled to add up to at most 127: no sum is cut off anywhere, and no processor has other integers. The
+  price is an eighth more of the error than with every weight up to 127 (docs/log.md, 2026-11-23)
+"""
+
+import warnings
+
+import torch
+from jaxtyping import Float, Int8
+from torch import Tensor
+
+from elmo.ops.products import ROWS, few_sizes
+
+LIMIT = 127
+ZERO = 128
+"""Inputs are unsigned, as the fast products want them: -127 to 127 are 1 to 255."""
+
+
+def quantized(weight: Float[Tensor, "size K"]) -> tuple[Int8[Tensor, "size K"], Float[Tensor, " size"]]:
+    """Integers and the scale of every output: `weight` is about `integers * scales[:, None]`."""
+    pairs = torch.nn.functional.pad(weight.abs(), (0, weight.shape[1] % 2)).unflatten(1, (-1, 2)).sum(2)
+    scales = pairs.amax(dim=1).clamp(min=1e-12) / LIMIT
+    # Rounding may make a pair 128, and 255 * 128 is still below 2 ** 15.
+    return (weight / scales[:, None]).round().to(torch.int8), scales
+
+
+class FbgemmInt8Product:
+    """A product of 8-bit integers by FBGEMM; the result is float32.
+
+    Its operators are on torch's list of what will go away, so they are probed for, never assumed.
+    """
+
+    def __init__(self, weight: Float[Tensor, "size K"]) -> None:
+        self.size = len(weight)
+        integers, scales = quantized(weight)
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        engine = torch.backends.quantized.engine
+        try:
+            torch.backends.quantized.engine = "fbgemm"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                rows = torch._make_per_channel_quantized_tensor(integers, scales.double(), zeros, 0)  # pyright: ignore[reportPrivateImportUsage]
+                self._weight = torch.ops.quantized.linear_prepack(rows, None)
+        finally:
+            torch.backends.quantized.engine = engine
+
+    def __call__(self, x: Float[Tensor, "M K"]) -> Float[Tensor, "M size"]:
+        largest = _largest(x)
+        product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+        return product(x * (LIMIT / largest), 1.0, ZERO, self._weight).mul_(largest / LIMIT)
+
+
+class OneDnnInt8Product:
+    """A product of 8-bit integers by oneDNN; the result is float32."""
+
+    def __init__(self, weight: Float[Tensor, "size K"]) -> None:
+        self.size = len(weight)
+        integers, scales = quantized(weight)
+        self._scales = scales / LIMIT  # those of the inputs are put in here, too
+        self._zero = torch.tensor(ZERO + 0.5)
+        self._zeros = torch.zeros(len(weight), dtype=torch.long)
+        self._weight = torch.ops.onednn.qlinear_prepack(integers, [ROWS, weight.shape[1]])
+
+    def __call__(self, x: Float[Tensor, "M K"]) -> Float[Tensor, "M size"]:
+        largest = _largest(x)
+        integers = torch.addcmul(self._zero, x, LIMIT / largest).to(torch.uint8)  # the half rounds what is cut off
+        weight = (self._weight, self._scales, self._zeros)
+        result = torch.ops.onednn.qlinear_pointwise(
+            few_sizes(integers), 1.0, ZERO, *weight, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        return result[: len(x)].mul_(largest)
+
+
+def _largest(x: Float[Tensor, "M K"]) -> Float[Tensor, "M 1"]:
+    """The largest number of every row, which becomes 127."""
+    return torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True).clamp_(min=1e-12)

@@ -1,0 +1,82 @@
+"""Chooses the products of this CPU: each precision and library is tried once, on numbers that would show its faults.
+
+Neither the processor's name nor a timing decides: a timing may come out differently next time, and change the last bits
+of a run.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from elmo.ops.int8 import FbgemmInt8Product, OneDnnInt8Product
+from elmo.ops.products import Library, OneDnnProduct, Product, TorchProduct, default_library, has_onednn, is_x86
+
+Precision = Literal["float32", "bfloat16", "int8"]
+
+
+@dataclass(frozen=True)
+class Support:
+    """Which libraries multiply in one precision on this CPU."""
+
+    libraries: tuple[Library, ...]
+    """Those with the right numbers, the fastest first; empty where the precision is not available."""
+    problem: str = ""
+    """Why the precision is not available, or why float32 is the better choice; empty where neither holds."""
+
+
+@cache
+def support(precision: Precision) -> Support:
+    """The libraries for `precision` on this CPU, found by running them."""
+    if precision == "float32":
+        return Support(("onednn", "torch") if default_library() == "onednn" else ("torch",))
+    if precision == "int8":
+        found: tuple[Library, ...] = tuple(library for library in INT8 if _is_exact(library))
+        return Support(found, "" if found else "no library of this torch multiplies 8-bit integers exactly on this CPU")
+    onednn = is_x86() and has_onednn(torch.bfloat16)
+    if not _multiplies_bfloat16() or (is_x86() and not onednn):
+        return Support(("torch",), "this CPU has no bfloat16 instructions, so float32 is faster")
+    return Support(("onednn", "torch") if onednn else ("torch",))
+
+
+def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
+    """The product with `weight`, by a library of `support(precision)`: the first one, unless one is given. CPU only."""
+    library = library or support(precision).libraries[0]
+    if precision == "int8":
+        return INT8[library](weight)
+    weight = weight.to(getattr(torch, precision))
+    return OneDnnProduct(weight) if library == "onednn" else TorchProduct(weight)
+
+
+INT8: dict[Library, type[FbgemmInt8Product] | type[OneDnnInt8Product]] = {
+    "fbgemm": FbgemmInt8Product,
+    "onednn": OneDnnInt8Product,
+}
+"""In the order of their speed; see docs/speed.md."""
+
+
+def _is_exact(library: Library) -> bool:
+    """Whether a library adds up integers at their extremes without cutting any sum off.
+
+    Inputs are 255, the largest; the weights of a pair are at their limit, and pairs of other neighbours beyond it.
+    """
+    patterns = torch.tensor([[1.0, 0, 1, 0], [1, 0, 0, 1], [0, 1, 1, 0], [0.5, 0.5, 0.5, 0.5]])
+    weight = torch.cat([patterns, -patterns]).repeat(4, 16)
+    x = torch.stack([torch.ones(64), -torch.ones(64)])
+    try:
+        return torch.allclose(INT8[library](weight)(x), x @ weight.T, rtol=0, atol=0.5)
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+
+
+def _multiplies_bfloat16() -> bool:
+    """Whether the processor has instructions for products of bfloat16; without them it is several times slower."""
+    if is_x86():
+        return any(getattr(torch.cpu, name, bool)() for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    try:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    except (AttributeError, RuntimeError):
+        return False

@@ -1,0 +1,104 @@
+"""Products of 8-bit integers: exact on every processor, also where sums of two products saturate at 16 bits."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.ops import int8, packing
+
+LIBRARIES = packing.support("int8").libraries
+KERNELS = [packing.INT8[library] for library in LIBRARIES]
+
+
+@pytest.mark.skipif(not packing.is_x86(), reason="for x86")
+def test_int8_is_available_on_x86():
+    """Fails when torch drops the operators: int8 is then refused, and should be mended."""
+    assert LIBRARIES
+
+
+def by_integers(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """The same product with integers of 64 bits, rounded half to even."""
+    integers, scales = int8.quantized(weight)
+    largest = x.abs().amax(1, keepdim=True).clamp(min=1e-12)
+    rows = (x * (127 / largest)).round().long()
+    return (rows @ integers.long().T).float() * scales * (largest / 127)
+
+
+ones = torch.ones(64, 128)
+EXTREME = {
+    "all at the largest": ones,
+    "all at the smallest": -ones,
+    "signs in turn": ones * torch.tensor([1.0, -1.0]).repeat(64),
+    "pairs of one sign": ones * torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(32),
+    "one of each pair": ones * torch.tensor([1.0, 0.0]).repeat(64),
+    "the other of each pair": ones * torch.tensor([0.0, 1.0, 1.0, 0.0]).repeat(32),
+    "one alone": torch.eye(64, 128),
+    "none": 0 * ones,
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", EXTREME)
+def test_extreme_weights_lose_nothing(name, kernel):
+    weight = EXTREME[name]
+    x = torch.cat([torch.ones(1, 128), -torch.ones(1, 128), weight.sign()[:1], -weight.sign()[:1], torch.eye(3, 128)])
+    expected = by_integers(x, weight)
+    torch.testing.assert_close(kernel(weight)(x), expected, rtol=1e-5, atol=1e-4)
+    half_a_unit = int8.quantized(weight)[1] / 2
+    assert ((expected - x @ weight.T).abs() <= x.abs().sum(1, keepdim=True) * half_a_unit + 1e-4).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@given(seed=st.integers(0, 10**6), rows=st.integers(1, 40), inputs=st.integers(1, 70), outputs=st.integers(1, 50))
+def test_equal_exact_integers(kernel, seed, rows, inputs, outputs):
+    draw = torch.Generator().manual_seed(seed)
+    weight = torch.randn(outputs, inputs, generator=draw) ** 3  # heavy tails: many small, few large
+    x = torch.randn(rows, inputs, generator=draw)
+    expected = by_integers(x, weight)
+    # An input half-way between two integers may be rounded to either.
+    unit = (x.abs().amax(1) / 127)[:, None] * weight.abs().amax(1)
+    assert ((kernel(weight)(x) - expected).abs() <= 1.001 * unit + 1e-5).all()
+
+
+def test_libraries_agree():
+    """So a model embeds alike whatever processor and library it is on."""
+    torch.manual_seed(0)
+    weight, x = torch.randn(40, 96), torch.randn(7, 96)
+    for kernel in KERNELS:
+        torch.testing.assert_close(kernel(weight)(x), by_integers(x, weight), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_row_does_not_depend_on_its_batch_mates(kernel):
+    torch.manual_seed(0)
+    product = kernel(torch.randn(40, 16))
+    rows = torch.randn(5, 16) * torch.tensor([0.01, 1.0, 100.0, 1.0, 0.0])[:, None]
+    assert torch.equal(product(rows), torch.cat([product(row[None]) for row in rows]))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_near_the_product_of_floats(kernel):
+    torch.manual_seed(0)
+    weight, x = torch.randn(64, 128), torch.randn(9, 128)
+    exact = x @ weight.T
+    assert float((kernel(weight)(x) - exact).norm() / exact.norm()) < 0.02
+
+
+def test_a_kernel_that_saturates_is_not_taken(monkeypatch):
+    """As one would that adds the products of other neighbours in 16 bits."""
+
+    def saturating(weight):
+        integers, scales = int8.quantized(weight)
+
+        def product(x):
+            rows = (127 * x).round().long() + 128
+            fours = (rows[:, None] * integers.long()).unflatten(2, (-1, 4))
+            sums = (fours[..., :2] + fours[..., 2:]).clamp(-(2**15), 2**15 - 1).sum((2, 3))
+            return (sums - 128 * integers.long().sum(1)).float() * scales / 127
+
+        return product
+
+    monkeypatch.setattr(packing, "INT8", {"onednn": saturating})
+    found = packing.support.__wrapped__("int8")
+    assert found == packing.Support((), "no library of this torch multiplies 8-bit integers exactly on this CPU")
