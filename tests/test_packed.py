@@ -177,6 +177,7 @@ def test_bfloat16_is_refused_where_onednn_refuses_it(monkeypatch):
     def refuse(*_):
         raise RuntimeError("mkldnn_reorder_linear_weight: bf16 path needs the cpu support avx_ne_convert or ...")
 
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr(products.OneDnnProduct, "__init__", refuse)
     for module in (products, packing):
         monkeypatch.setattr(module, "has_onednn", HAS_ONEDNN.__wrapped__)
