@@ -532,22 +532,27 @@ def test_claims_of_the_paper_are_decided_by_the_numbers(page: Path) -> None:
         "Table 1",
         "results/table/ner-wnut17",
     ]
-    assert claims["ELMo improves SNLI"][:2] == ["holds", "both 76.00, none 70.00, seeds: 1"]
+    assert claims["ELMo improves SNLI"][:2] == ["one seed: +6.00", "both 76.00, none 70.00, seeds: 1"]
     best = claims["The best layer is above the most frequent sense"]
     assert best == ["holds", "2 (chosen): 68.50, mfs: 65.00", "Table 5", "results/layers/wsd"]
     assert claims["Layer 1 knows parts of speech better than layer 2"][1] == "1: 95.50, 2: 94.50"
-    assert claims["ELMo stands best at both places: snli"][:2] == ["holds", "both 83.00, input 82.00, seeds: 1"]
+    assert claims["ELMo stands best at both places: snli"][:2] == [
+        "one seed: +1.00",
+        "both 83.00, input 82.00, seeds: 1",
+    ]
     assert claims["ELMo helps the more, the fewer the examples: srl"][1] == (
         "gain with 1 % 20.00, gain with 100 % 5.00, seeds: 1"
     )
     assert claims["At the input layer 1 weighs most: srl/input"][1] == "1: 0.60, 0: 0.30, seeds: 1"
-    assert {row[0] for row in claims.values()} == {"holds"}
+    assert {row[0] for row in claims.values() if "one seed" not in row[0]} == {"holds"}
+    assert {row[0].split(":")[0] for row in claims.values() if row[1].endswith("seeds: 1")} == {"one seed"}
 
 
 def test_a_claim_holds_beyond_the_spread_only() -> None:
     for better, worse, said in ((70.0, 67.0, "holds"), (70.0, 68.5, "undecided"), (67.0, 70.0, "does not hold")):
         assert claims.verdict(claims.Score(better, 1.0, 3), claims.Score(worse, 1.0, 3)) == said
     assert claims.verdict(claims.Score(70.0), claims.Score(69.9)) == "holds"
+    assert claims.verdict(claims.Score(70.0, 0.0, 1), claims.Score(60.0, 1.0, 3)) == "one seed: +10.00"
     assert claims.verdict(claims.Score(70.0), claims.Score(70.0)) == "undecided"
 
 
@@ -608,7 +613,7 @@ def test_claims_that_do_not_hold(tmp_path: Path) -> None:
             plant(tmp_path / "efficiency" / "srl" / f"{arm}-{fraction:g}", "srl", test, test)
     efficiency.write(config, efficiency.plan(config))
     said = [row[1] for row in claimed(tmp_path)]
-    assert said == ["does not hold", "does not hold", "holds", "does not hold"]
+    assert said == ["does not hold", "does not hold", "one seed: +6.00", "one seed: not reached"]
 
 
 @pytest.mark.parametrize(
@@ -618,8 +623,8 @@ def test_claims_that_do_not_hold(tmp_path: Path) -> None:
         ({"value": 0.5, "reached": 1, "seeds": 3, "std": None}, "undecided"),
         ({"value": 0.9, "reached": 3, "seeds": 3, "std": 0.2}, "undecided"),
         ({"value": None, "reached": 0, "seeds": 3, "std": None}, "does not hold"),
-        ({"value": 1.0, "reached": 1, "seeds": 1, "std": None, "at_most": True}, "undecided"),
-        ({"value": 1.5, "reached": 1, "seeds": 1, "std": None, "at_most": True}, "undecided"),
+        ({"value": 1.0, "reached": 1, "seeds": 1, "std": None, "at_most": True}, "one seed: at most 100 %"),
+        ({"value": 1.5, "reached": 1, "seeds": 1, "std": None, "at_most": True}, "one seed: at most 150 %"),
         ({"value": 1.5, "reached": 3, "seeds": 3, "std": 0.2}, "does not hold"),
         ({"value": 0.5, "reached": None, "seeds": None, "std": None}, "undecided"),
         ({"value": 0.5}, "undecided"),  # of a record that does not say with how many of its three seeds

@@ -15,9 +15,9 @@ from elmo.report.document import Section, Text, table
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
 NOTE = (
     "A claim holds where the difference that it speaks of is larger than the standard deviations over the seeds of"
-    " both sides together, and does not where the opposite one is; else it is undecided. One seed has no deviation:"
-    " there any difference counts, so that its verdicts are the weaker ones. Ablations are of development data, as in"
-    " the paper. Arms and layers are chosen on development data; an oracle is what is best on the test data itself."
+    " both sides together, and does not where the opposite one is; else it is undecided. One seed has no deviation and"
+    " decides nothing: the difference is given instead of a verdict. Ablations are of development data, as in the"
+    " paper. Arms and layers are chosen on development data; an oracle is what is best on the test data itself."
 )
 PLACES = {"snli": "both", "squad": "both", "srl": "input"}
 """Where ELMo stands best in the paper (Table 3)."""
@@ -67,8 +67,10 @@ def section(results: Results) -> Iterator[Section]:
 
 
 def verdict(better: Score, worse: Score) -> str:
-    """Whether what should be better is."""
+    """Whether what should be better is; of one seed, by how much."""
     difference, spread = better.value - worse.value, better.std + worse.std
+    if 1 in (better.seeds, worse.seeds):
+        return f"one seed: {difference:+.2f}"
     return HOLDS if difference > spread else FAILS if -difference > spread else OPEN
 
 
@@ -186,6 +188,9 @@ def _sooner(row: Mapping[str, Any], seeds: int) -> str:
     Such a record does not say either with how many of them the score was reached: with one, that is sure.
     """
     value, std = row["value"], row.get("std") or 0.0
+    if (row.get("seeds") or seeds) == 1:
+        limit = "at most " if row["at_most"] else ""
+        return "one seed: not reached" if value is None else f"one seed: {limit}{100 * value:.0f} %"
     if value is None:
         return FAILS
     if (row.get("reached") or 1) < (row.get("seeds") or seeds):
