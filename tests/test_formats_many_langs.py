@@ -215,7 +215,7 @@ class Malicious:
         (truncate, r"encoder\.pkl: not a whole state dict of torch"),
         (
             lambda f: (f / "encoder.pkl").write_bytes(pickle.dumps(Malicious(f / "was here"))),
-            r"encoder\.pkl: .*(asks for|not a whole)",
+            r"encoder\.pkl: .*(asks for|has instructions|not a whole)",
         ),
         (lambda f: torch.save(torch.zeros(3), f / "encoder.pkl"), r"encoder\.pkl: holds \w*Tensor, no tensors by name"),
         (

@@ -74,6 +74,49 @@ def test_a_malicious_pickle_is_not_run(tmp_path, legacy, how):
     assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "")
 
 
+def pickled(instructions: bytes) -> bytes:
+    """A file of torch whose pickle has these instructions."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(as_torch(STATE))) as whole, zipfile.ZipFile(file, "w") as crafted:
+        for name in whole.namelist():
+            crafted.writestr(name, instructions if name.endswith("data.pkl") else whole.read(name))
+    return file.getvalue()
+
+
+def text(value: str) -> bytes:
+    return b"X" + len(value).to_bytes(4, "little") + value.encode()
+
+
+INSTRUCTIONS = {
+    "GLOBAL and REDUCE": b"\x80\x02cos\nmkdir\n%s\x85R.",
+    "STACK_GLOBAL": b"\x80\x04\x8c\x02os\x8c\x05mkdir\x93%s\x85R.",
+    "INST": b"\x80\x02(%sios\nmkdir\n.",
+    "OBJ": b"\x80\x02(cos\nmkdir\n%so.",
+    "NEWOBJ": b"\x80\x02cos\nmkdir\n%s\x85\x81.",
+    "REDUCE of a string": b"\x80\x02" + text("os.mkdir") + b"%s\x85R.",
+    "REDUCE of what torch has": b"\x80\x02ctorch\nload\n%s\x85R.",
+    "REDUCE of what is allowed": b"\x80\x02ctorch\nSize\n%s\x85R.",
+    "BUILD": b"\x80\x02ccollections\nOrderedDict\n)R}" + text("__class__") + b"%ssb.",
+    "PERSID": b"\x80\x02Pfoo\n.",
+    "BINPERSID": b"\x80\x02%sQ.",
+    "EXT1": b"\x80\x02\x82\x01.",
+    "getattr": b"\x80\x02cbuiltins\ngetattr\n%s\x85R.",
+}
+
+
+@pytest.mark.parametrize("kind", INSTRUCTIONS)
+def test_no_instruction_is_followed_and_no_advice_to_follow_it_repeated(tmp_path, kind):
+    instructions = INSTRUCTIONS[kind].replace(b"%s", text(str(tmp_path / "run")))
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": pickled(instructions)})
+    for read in (elmo.load, formats.describe):
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert "weights_only" not in str(caught.value)
+        assert "torch.load" not in str(caught.value) or kind == "REDUCE of what torch has"
+        assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_torch_file_that_is_compressed_is_refused(tmp_path):
     with zipfile.ZipFile(io.BytesIO(as_torch(STATE))) as whole:
         members = {name: whole.read(name) for name in whole.namelist()}

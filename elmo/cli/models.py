@@ -19,6 +19,7 @@ def add_verbs(verbs: Any) -> None:
     info = add_verb(verbs, "info", info_verb, "what a model is, from its headers alone")
     info.add_argument("model", nargs="?", default="default")
     add_weights(info)
+    info.add_argument("--check", action="store_true", help="also read the weights: are all numbers finite?")
     info.add_argument("--json", action="store_true", help="print JSON")
 
     convert = add_verb(verbs, "convert", convert_verb, "write a model in another format")
@@ -46,6 +47,8 @@ def info_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats, ops
 
     found = formats.describe(arguments.model, arguments.weights)
+    if arguments.check:
+        formats.load(arguments.model, arguments.weights)
     values = {
         "path": str(found.path),
         "format": found.format,
@@ -54,6 +57,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
         "stored as": found.dtype,
         "bytes on disk": found.bytes_on_disk,
         "bytes in memory": found.bytes_in_memory,
+        "numbers": "all finite" if arguments.check else "not read (--check reads them)",
         "vector size": 2 * found.config.lstm.projection_dim,
         "layers of vectors": found.config.lstm.n_layers + 1,
         "vocabulary": None if found.vocabulary is None else len(found.vocabulary),

@@ -12,6 +12,7 @@ from elmo.formats.files import is_archive, listed, on_disk
 from elmo.formats.stored import Description as Description
 from elmo.formats.stored import Mix as Mix
 from elmo.formats.stored import Model as Model
+from elmo.formats.stored import check_finite
 
 FORMATS = (native, many_langs, allennlp_archive, allennlp, tensorflow)
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -25,10 +26,13 @@ def load(path: str | Path | None = None, weights: str | Path | None = None) -> M
 
     A name is that of a packaged model, or of a published one that `elmo pull` has brought here. `weights` is for an
     options file whose weights are elsewhere.
-    Raises FileNotFoundError where there is nothing, InputError where it is not a model or is damaged; one line each.
+    Raises FileNotFoundError where there is nothing, InputError where it is not a model, is damaged, or holds numbers
+    that are not finite; one line each.
     """
     format_, paths = _which(path, weights)
-    return format_.load(*paths)
+    model = format_.load(*paths)
+    check_finite(paths[-1], model)
+    return model
 
 
 def describe(path: str | Path | None = None, weights: str | Path | None = None) -> Description:

@@ -15,7 +15,7 @@ import torch
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.formats.pull import is_offline
-from elmo.formats.stored import Model
+from elmo.formats.stored import Model, check_finite
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig
@@ -143,7 +143,9 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
                 f"{model_id}: {native.CONFIG} of the format {native.FORMAT!r} is expected in it; models of other"
                 " formats are read from files: elmo.load, elmo convert"
             )
-        return cls.of(native.load(folder))
+        model = native.load(folder)
+        check_finite(model_id, model)
+        return cls.of(model)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """Writes a folder that `from_pretrained` and `elmo.load` open; a README that is there stays.

@@ -104,6 +104,10 @@ def save(
         for part, (weights, kind) in parts.items()
         for name, weight in weights.items()
     }
+    for name, weight in stored.items():
+        if weight.dtype == torch.float16 and weight.isinf().any():
+            most = f"{torch.finfo(torch.float16).max:,.0f}"
+            raise InputError(f"{path}: {name} has numbers beyond {most}, the largest of float16; store float32")
     with whole(path, overwrite, FILES) as folder:
         folder.mkdir()
         (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

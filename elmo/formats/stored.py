@@ -18,6 +18,8 @@ from elmo.text.vocabulary import Vocabulary
 
 Shape = tuple[int, ...]
 MOST_CHARACTERS_PER_TOKEN = 10_000
+LARGEST = 1e6
+"""Of a biLM's weights. Training does not lead there, and products of larger ones could overflow on their way."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,26 @@ def check_shapes(file: Path | str, seen: Mapping[str, Shape], expected: Mapping[
             raise InputError(f"{file}: {name} is missing; shape {shape} is expected; {remedy}")
         if seen[name] != shape:
             raise InputError(f"{file}: {name} has shape {seen[name]}; {shape} is expected; {remedy}")
+
+
+def check_finite(path: Path | str, model: Model) -> None:
+    """Raises InputError that names the first weight of `model`, read from `path`, with which vectors could be NaN.
+
+    That is one with a number that is not finite or, in the biLM, larger than `LARGEST`.
+    """
+    mixes = {f"mix {mix.name}": torch.tensor([*mix.scalars, mix.gamma]) for mix in model.mixes}
+    softmax = {f"softmax {name}": weight for name, weight in (model.lm_head or {}).items()}
+    largest = torch.finfo(torch.float32).max
+    for weights, limit in ((model.weights, LARGEST), (softmax | mixes, largest)):
+        for name, weight in weights.items():
+            low, high = torch.aminmax(weight)  # NaN where there is one
+            if not (low >= -limit and high <= limit):
+                count = int((~(weight.abs() <= limit)).sum())
+                beyond = "NaN or infinite" if limit == largest else f"NaN, infinite or beyond {limit:,.0f}"
+                raise InputError(
+                    f"{path}: {name} has {count:,} of {weight.numel():,} numbers that are {beyond}; the file is damaged"
+                    " or its training diverged: copy it again, or use an earlier checkpoint"
+                )
 
 
 def _size(shape: Shape) -> int:

@@ -62,10 +62,11 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
 
 def _refusal(source: Source, error: Exception) -> InputError:
     code = re.search(r"GLOBAL ([\w.]+)", str(error))
-    if code:
+    if code or "weights_only" in str(error):  # torch advises to load the file all the same: not repeated
+        asked = f"asks for {code[1]}" if code else "has instructions that no state dict has"
         return InputError(
-            f"{source.label}: asks for {code[1]}, which could run a program; only tensors are loaded: get the weights"
-            " from where they were made"
+            f"{source.label}: {asked}, which could run a program; only tensors are loaded: get the weights from where"
+            " they were made"
         )
     reason = str(error).strip().partition("\n")[0][:200] or type(error).__name__
     return InputError(f"{source.label}: not a whole state dict of torch ({reason}); fetch or copy it again")
