@@ -4,10 +4,14 @@ import os
 import shutil
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
+import typechecker
 from browser import Browser
 from hypothesis import settings
+
+jaxtyping.jaxtyped = typechecker.sparing(jaxtyping.jaxtyped)  # by that name its hook decorates what is imported
 
 settings.register_profile("local", deadline=None, max_examples=25)
 settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True, database=None)
@@ -49,6 +53,11 @@ def chromium() -> Browser:
     if program is None:
         pytest.skip("chromium is not installed: pages are not opened")
     return Browser(program)
+
+
+def pytest_runtest_logstart() -> None:
+    """Every test checks annotations anew, those of its fixtures included."""
+    typechecker.calls.clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

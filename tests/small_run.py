@@ -20,6 +20,8 @@ TINY = (
     "optim.warmup_steps=10",
     "epochs=100",
 )
+LEARNS = ("streams=16", "window=10", "max_words=16000", "optim.lr=0.05")
+"""After `TINY`: 100 steps, after which it has learned much. More rows of a step cost next to nothing, more steps do."""
 UNTIMED = ("time", "tokens_per_s")
 
 

@@ -7,6 +7,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,9 +66,21 @@ def names(node: ast.stmt, path: Path) -> list[str]:
     return [node.module or ""]
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def calls(path: Path) -> tuple[tuple[ast.Call, str], ...]:
+    """Every call of a file, and what is called."""
+    found = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+    return tuple((node, ast.unparse(node.func)) for node in found)
+
+
 def imports(path: Path, top_level: bool = False) -> Iterator[tuple[int, str]]:
     """(line, module) of every import of a file, or only of those that run when it is imported."""
-    pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    pending: list[ast.AST] = [parsed(path)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -117,9 +130,9 @@ def test_entrances_load_no_torch(module: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("probe", ["senses", "wsd", "pos"])
-def test_probes_of_frozen_vectors_need_no_extra(probe: str) -> None:
-    program = f"import sys; sys.modules.update(dict.fromkeys({sorted(EXTRAS)!r})); import elmo.probes.{probe}"
+def test_probes_of_frozen_vectors_need_no_extra() -> None:
+    probes = "import elmo.probes.senses, elmo.probes.wsd, elmo.probes.pos"
+    program = f"import sys; sys.modules.update(dict.fromkeys({sorted(EXTRAS)!r})); {probes}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -133,9 +146,8 @@ def test_no_two_folders_import_one_another() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_are_short(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= LONGEST_FILE
-    for node in ast.walk(ast.parse(text)):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             length = node.end_lineno - node.lineno + 1
@@ -146,10 +158,9 @@ def test_files_and_functions_are_short(path: Path) -> None:
 def test_library_neither_prints_nor_exits(path: Path) -> None:
     if unit(path) in {"cli", "__main__"}:
         return
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            assert called not in {"print", "exit", "quit", "sys.exit", "os._exit"}, f"{path}:{node.lineno}: {called}()"
+    for node, called in calls(path):
+        assert called not in {"print", "exit", "quit", "sys.exit", "os._exit"}, f"{path}:{node.lineno}: {called}()"
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Raise) and node.exc is not None:
             assert not ast.unparse(node.exc).startswith("SystemExit"), f"{path}:{node.lineno}: SystemExit"
 
@@ -159,8 +170,8 @@ def test_nothing_is_unpickled(path: Path) -> None:
     """Weights come from strangers: `pickle` is not imported, and `torch.load` is told to load tensors only."""
     for line, name in imports(path):
         assert name.partition(".")[0] not in {"pickle", "dill", "cloudpickle", "joblib"}, f"{path}:{line}: {name}"
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
+    for node, called in calls(path):
+        if called == "torch.load":
             keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
             assert keywords.get("weights_only") == "True", f"{path}:{node.lineno}: torch.load without weights_only=True"
 

@@ -21,7 +21,8 @@ from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.ops.products import has_onednn
 
-CONFIG = BiLMConfig(LstmConfig(dim=8, projection_dim=64), CharCnnConfig(embedding_dim=4, filters=((1, 4), (2, 4))))
+CONFIG = BiLMConfig(LstmConfig(dim=8, projection_dim=512), CharCnnConfig(embedding_dim=4, filters=((1, 4), (2, 4))))
+"""Wide vectors of a quick model, so that they are what takes memory: 12 kB a token."""
 MB = 1_000_000
 CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 
@@ -36,6 +37,14 @@ def write_lines(path: Path, count: int) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("model")
+    native.save(Model(CONFIG, BiLM(CONFIG).state_dict()), folder / "model")
+    return folder / "model"
+
+
 def peak(*arguments: object) -> int:
     command = Command(*arguments)
     done = command.wait()
@@ -43,7 +52,6 @@ def peak(*arguments: object) -> int:
     return command.peak
 
 
-@pytest.mark.slow
 def test_training_memory_does_not_grow_with_the_corpus(tmp_path):
     """As lists of tokens the larger corpus would take 100 MB. The words to count are bounded by pruning, not here."""
     peaks = []
@@ -53,48 +61,35 @@ def test_training_memory_does_not_grow_with_the_corpus(tmp_path):
     assert peaks[1] - peaks[0] < 40 * MB
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["hdf5", "npz", "parquet"])
-def test_embedding_memory_does_not_grow_with_the_text(tmp_path, suffix):
-    """The vectors of the larger text are 97 MB more. HDF5's own tables grow with the first rows only."""
-    torch.manual_seed(0)
-    native.save(Model(CONFIG, BiLM(CONFIG).state_dict()), tmp_path / "model")
+def test_embedding_memory_does_not_grow_with_the_text(model, tmp_path, suffix):
+    """The vectors of the larger text are 118 MB more. HDF5's own tables grow with the first rows only."""
     peaks = []
-    for count in (3_000, 12_000):
+    for count in (600, 1_800):
         text, output = write_lines(tmp_path / f"{count}.txt", count), tmp_path / f"{count}.{suffix}"
-        peaks.append(peak("embed", text, output, "--model", tmp_path / "model", "--pretokenized", "--memory", "32MB"))
+        peaks.append(peak("embed", text, output, "--model", model, "--pretokenized", "--memory", "32MB"))
     assert peaks[1] - peaks[0] < 40 * MB
 
 
-@pytest.mark.slow
-def test_embedding_memory_of_a_long_line_is_that_of_its_vectors(tmp_path):
-    """Read as one piece the longer one would take 300 MB."""
-    torch.manual_seed(0)
-    native.save(Model(CONFIG, BiLM(CONFIG).state_dict()), tmp_path / "model")
+def test_embedding_memory_of_a_long_line_is_that_of_its_vectors(model, tmp_path):
+    """Read as one piece the longer one would take 160 MB more."""
     peaks = []
-    for count in (10_000, 70_000):
+    for count in (1_000, 8_000):
         text, output = tmp_path / f"{count}.txt", tmp_path / f"{count}.hdf5"
-        text.write_text(" ".join(f"w{number % 5000}" for number in range(count)) + "\n")
+        text.write_text(" ".join(f"w{number % 1000}" for number in range(count)) + "\n")
         options = ("--pretokenized", "--layers", "top", "--memory", "32MB")
-        peaks.append(peak("embed", text, output, "--model", tmp_path / "model", *options))
+        peaks.append(peak("embed", text, output, "--model", model, *options))
         with read_vectors(output) as vectors:
-            assert vectors[0].shape == (count, 128)
-    vectors_and_tokens = 60_000 * (4 * 128 + 200)
+            assert vectors[0].shape == (count, 1024)
+    vectors_and_tokens = 7_000 * (4 * 1024 + 200)
     assert peaks[1] - peaks[0] < vectors_and_tokens + 40 * MB
 
 
-@pytest.mark.slow
-def test_embedding_memory_is_what_was_asked_for(tmp_path):
-    """Wide vectors of a quick model, so that they are what takes memory.
-
-    To `.npz`: HDF5's tables lie scattered, and keep what is freed between them from going back to the system.
-    """
-    torch.manual_seed(0)
-    config = BiLMConfig(LstmConfig(dim=8, projection_dim=512), CONFIG.char_cnn)
-    native.save(Model(config, BiLM(config).state_dict()), tmp_path / "model")
-    text = write_lines(tmp_path / "text.txt", 6_000)
+def test_embedding_memory_is_what_was_asked_for(model, tmp_path):
+    """To `.npz`: HDF5's tables lie scattered, and keep what is freed between them from going back to the system."""
+    text = write_lines(tmp_path / "text.txt", 2_000)
     peaks = {
-        size: peak("embed", text, tmp_path / f"{size}.npz", "--model", tmp_path / "model", "--pretokenized",
+        size: peak("embed", text, tmp_path / f"{size}.npz", "--model", model, "--pretokenized",
                    "--layers", "all", "--memory", f"{size}MB")
         for size in (32, 512)
     }  # fmt: skip

@@ -15,7 +15,7 @@ import pytest
 import torch
 from command import run
 from small_corpus import write_corpus
-from small_run import TINY, losses, metrics, texts
+from small_run import LEARNS, TINY, losses, metrics, texts
 
 from elmo import config as configs
 from elmo.cli.arguments import RECIPES
@@ -149,8 +149,8 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(folder) -> Path:
-    settings = ("max_words=12000", "optim.lr=0.03", "loop.log_steps=100", "loop.evaluate_steps=200")
-    done = run("train", *texts(folder), *TINY, *settings, "--output", folder / "run")
+    settings = ("loop.log_steps=25", "loop.evaluate_steps=40")
+    done = run("train", *texts(folder), *TINY, *LEARNS, *settings, "--output", folder / "run")
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -159,11 +159,11 @@ def test_training_brings_loss_and_perplexity_down(trained):
     found = losses(trained)
     assert found[-1] < 0.7 * found[0]
     evaluations = [line for line in metrics(trained) if "carry_mean" in line]
-    assert [line["step"] for line in evaluations] == [200, 400, 600]
+    assert [line["step"] for line in evaluations] == [40, 80, 100]
     for policy in ("carry", "reset"):
-        means = [line[f"{policy}_mean"] for line in evaluations]
-        assert means == sorted(means, reverse=True)
-        assert means[-1] < 6  # of 27 words
+        first, _, last = (line[f"{policy}_mean"] for line in evaluations)
+        assert last < 0.7 * first
+        assert last < 12  # of 27 words
 
 
 def test_run_leaves_a_model_that_loads_and_its_record(trained, folder):
@@ -177,12 +177,12 @@ def test_run_leaves_a_model_that_loads_and_its_record(trained, folder):
     assert model.vocabulary.words == tuple((trained / "vocab.txt").read_text().splitlines())
     assert set(model.vocabulary.words[3:]) == {word for line in lines for word in line}
     card = model.card
-    assert card["words_read"] == 12000
+    assert card["words_read"] == 16000
     assert card["train"] == ["train.txt"]
     assert card["vocabulary"] == {"size": len(model.vocabulary), "sha256": model.vocabulary.sha256}
     last = [line for line in metrics(trained) if "carry_mean" in line][-1]
     assert card["perplexity"]["reset"]["mean"] == last["reset_mean"]
-    assert configs.from_dict(TrainConfig, json.loads((trained / "train.json").read_text())).streams == 4
+    assert configs.from_dict(TrainConfig, json.loads((trained / "train.json").read_text())).streams == 16
 
 
 def test_recorded_perplexity_is_that_of_the_command(trained, folder):

@@ -4,6 +4,7 @@ import html.parser
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -787,6 +788,21 @@ SENSES = {"layer": "1", "all": 60.0}
 WEIGHT = {"task": "snli", "run": "r", "seed": 1, "place": "input", "layer": 0, "weight": 0.5, "gamma": 1.0}
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of which nothing is damaged: they make a page."""
+    folder = tmp_path_factory.mktemp("sound") / "results"
+    for arm in ("none", "input"):
+        plant(folder / "all" / "run" / arm, "srl", 60.0, 59.0, settings=[f"inputs.elmo={arm}"])
+    plant(folder / "all" / "run", "srl", 60.0, 59.0)
+    plant_probe(folder / "all" / "wsd", "wsd", [SENSES])
+    plant_probe(folder / "all" / "weights", "weights", [WEIGHT | {"version": 2}])
+    plant_probe(folder / "all" / "efficiency", "efficiency", [])
+    plant_pretraining(folder / "all" / "biLM")
+    job.write([folder], folder.parent / "whole.html")
+    return folder
+
+
 @pytest.mark.parametrize(
     ("file", "values", "said"),
     [
@@ -814,17 +830,9 @@ WEIGHT = {"task": "snli", "run": "r", "seed": 1, "place": "input", "layer": 0, "
         ("foreign.json", {"text": [], "vocabulary": None, "perplexity": 3.5}, "perplexity is 3.5 where an object"),
     ],
 )
-def test_damaged_files_are_named(tmp_path: Path, file: str, values: Any, said: str) -> None:
+def test_damaged_files_are_named(sound: Path, tmp_path: Path, file: str, values: Any, said: str) -> None:
     """Valid JSON of another shape: one line with the file and what is wrong with it."""
-    folder = tmp_path / "results"
-    for arm in ("none", "input"):
-        plant(folder / "all" / "run" / arm, "srl", 60.0, 59.0, settings=[f"inputs.elmo={arm}"])
-    plant(folder / "all" / "run", "srl", 60.0, 59.0)
-    plant_probe(folder / "all" / "wsd", "wsd", [SENSES])
-    plant_probe(folder / "all" / "weights", "weights", [WEIGHT | {"version": 2}])
-    plant_probe(folder / "all" / "efficiency", "efficiency", [])
-    plant_pretraining(folder / "all" / "biLM")
-    job.write([folder], tmp_path / "whole.html")
+    folder = shutil.copytree(sound, tmp_path / "results")
     (folder / "all" / file).write_text(json.dumps(values) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=said) as caught:
         job.write([folder], tmp_path / "page.html")

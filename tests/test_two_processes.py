@@ -11,11 +11,10 @@ import pytest
 import torch
 from command import TIMEOUT, run
 from safetensors.torch import load_file
-from small_run import TINY, losses, metrics, texts
+from small_run import LEARNS, TINY, losses, metrics, texts
 
 EXACT = ("objective.negatives=0", "objective.dropout=0.0", "objective.reset_probability=0.0")
 SETTINGS = (*TINY, "max_words=800", "loop.log_steps=1", "loop.evaluate_steps=20", "loop.checkpoint_steps=15")
-NOISY = ("objective.negatives=8", "objective.dropout=0.1", "objective.reset_probability=0.5")
 
 
 @pytest.fixture(scope="module")
@@ -71,24 +70,14 @@ def check_curve(one: Path, other: Path) -> None:
         torch.testing.assert_close(weight, weights(other)[name], rtol=1e-3, atol=2e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["elmo", "torchrun"])
-def test_two_processes_have_the_loss_curve_of_one(corpus, single, tmp_path, launcher):
-    devices = ["devices=2"] if launcher == "elmo" else []
-    arguments = (*corpus, *SETTINGS, *EXACT, *devices, "--output", tmp_path / "run")
-    code, printed, errors = finish(start(*arguments, launcher=launcher))
-    assert code == 0, errors
+def check_printed(printed: str, errors: str) -> None:
     assert printed.count("steps") == 1  # one of the two speaks
     assert "Warning" not in errors
     assert "Traceback" not in errors
-    check_curve(tmp_path / "run", single)
-    newest = max((tmp_path / "run" / "checkpoints").iterdir())
-    assert {path.name for path in newest.iterdir()} >= {f"rank-{r}.{kind}" for r in (0, 1) for kind in ("json",)}
-    assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 1
 
 
 @pytest.mark.slow
-def test_two_processes_killed_and_resumed(corpus, single, tmp_path):
+def test_two_processes_have_the_loss_curve_of_one_also_killed_and_resumed(corpus, single, tmp_path):
     """Begun by torchrun, killed after a checkpoint, gone on with by the command alone."""
     output = tmp_path / "run"
     process = start(*corpus, *SETTINGS, *EXACT, "--output", output, launcher="torchrun")
@@ -97,27 +86,29 @@ def test_two_processes_killed_and_resumed(corpus, single, tmp_path):
         time.sleep(0.01)
     kill(process)
     process.communicate()
-    code, _, errors = finish(start("--resume", "--output", output))
+    code, printed, errors = finish(start("--resume", "--output", output))
     assert code == 0, errors
+    check_printed(printed, errors)
     check_curve(output, single)
     steps = [line["step"] for line in metrics(output) if "loss" in line]
     assert steps == list(range(1, 41))
+    newest = max((output / "checkpoints").iterdir())
+    assert {path.name for path in newest.iterdir()} >= {f"rank-{r}.{kind}" for r in (0, 1) for kind in ("json",)}
 
 
 @pytest.mark.slow
 def test_two_processes_train_as_well_as_one_with_sampling_and_dropout(corpus, tmp_path):
-    """Other random numbers, the same quality: the perplexities of three seeds of one process bound the noise."""
-    settings = (*SETTINGS, *NOISY, "max_words=12000", "optim.lr=0.03", "loop.log_steps=100", "loop.evaluate_steps=600")
-    found = []
-    for seed in (1, 2, 3):
-        output = tmp_path / f"one-{seed}"
-        assert run("train", *corpus, *settings, f"seed={seed}", "--output", output).returncode == 0
-        found.append(metrics(output)[-1]["reset_mean"])
-    code, _, errors = finish(start(*corpus, *settings, "devices=2", "--output", tmp_path / "two"))
+    """Other random numbers, the same quality: the perplexity falls from 28, that of chance, to about the same."""
+    noisy = ("objective.negatives=8", "objective.dropout=0.1", "objective.reset_probability=0.5")
+    settings = (*noisy, *LEARNS, "loop.evaluate_steps=100")
+    assert run("train", *corpus, *TINY, *settings, "--output", tmp_path / "one").returncode == 0
+    arguments = (*corpus, *TINY, *settings, "--output", tmp_path / "two")
+    code, printed, errors = finish(start(*arguments, launcher="torchrun"))
     assert code == 0, errors
-    both = metrics(tmp_path / "two")[-1]["reset_mean"]
-    noise = max(found) - min(found)
-    assert min(found) - noise <= both <= max(found) + noise
+    check_printed(printed, errors)
+    assert len(list((tmp_path / "two" / "tensorboard").iterdir())) == 1
+    one, two = (metrics(tmp_path / name)[-1]["reset_mean"] for name in ("one", "two"))
+    assert two == pytest.approx(one, rel=0.5)
 
 
 @pytest.mark.slow

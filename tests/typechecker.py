@@ -1,10 +1,46 @@
-"""The checker of annotations that jaxtyping's import hook uses in the tests (named in pyproject.toml).
+"""The checker of annotations that jaxtyping's import hook uses in the tests (named in pyproject.toml), and how often.
 
 beartype, which by itself refuses `Self` in a method that is decorated before its class is.
 """
 
+from collections import Counter
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any, Self
 
 from beartype import BeartypeConf, FrozenDict, beartype
 
 check = beartype(conf=BeartypeConf(hint_overrides=FrozenDict({Self: Any})))
+
+CHECKED = 20
+"""Calls of a function that are checked in each test: of a loop over tokens the first ones say what all of them do."""
+
+calls: Counter[Callable[..., Any]] = Counter()
+"""In this test."""
+
+
+def sparing(jaxtyped: Callable[..., Any]) -> Callable[..., Any]:
+    """jaxtyping's decorator, for the first calls of each test: a check takes longer than a step of a small LSTM."""
+
+    def decorator(what: Any = None, *, typechecker: Any) -> Any:
+        if what is None:
+            return partial(decorator, typechecker=typechecker)
+        if not isinstance(what, type):
+            return _at_first(jaxtyped(what, typechecker=typechecker), what)
+        plain = what.__init__
+        jaxtyped(what, typechecker=typechecker)
+        if what.__init__ is not plain:  # of a dataclass
+            what.__init__ = _at_first(what.__init__, plain)
+        return what
+
+    return decorator
+
+
+def _at_first(checked: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(plain)
+    def function(*arguments: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        calls[plain] += 1
+        return (checked if calls[plain] <= CHECKED else plain)(*arguments, **named)
+
+    return function
