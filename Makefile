@@ -8,7 +8,7 @@ EXTRAS := text,train,store,tasks,probes,hub,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: setup demo test lint types docs commands models results format clean
+.PHONY: setup demo test test-systems lint types docs commands models results format clean
 
 setup: $(SETUP)
 
@@ -46,6 +46,11 @@ types: $(SETUP)
 docs: $(DOCS)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+# Whether everything that is called is there on other systems, too.
+test-systems: $(SETUP)
+	$(BIN)/pyright --pythonplatform Darwin
+	$(BIN)/pyright --pythonplatform Windows
 
 commands: $(SETUP)
 	$(BIN)/python docs/commands.py
