@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 2
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: setup demo test test-cpus test-emulated lint types docs commands models results format clean
+.PHONY: setup demo test test-cpus test-emulated test-systems lint types docs commands models results format clean
 
 setup: $(SETUP)
 
@@ -60,6 +60,11 @@ types: $(SETUP)
 docs: $(DOCS)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+# Whether everything that is called is there on other systems, too.
+test-systems: $(SETUP)
+	$(BIN)/pyright --pythonplatform Darwin
+	$(BIN)/pyright --pythonplatform Windows
 
 commands: $(SETUP)
 	$(BIN)/python docs/commands.py

@@ -34,7 +34,9 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     measured = {name: train(name, recipe, arguments) for name, recipe in RECIPES.items()}
-    (arguments.output / "recipes.json").write_text(json.dumps({"settings": arguments.settings, **measured}, indent=1))
+    (arguments.output / "recipes.json").write_text(
+        json.dumps({"settings": arguments.settings, **measured}, indent=1), encoding="utf-8"
+    )
     print(table(measured))
 
 

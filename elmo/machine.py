@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 import sys
 from datetime import date
 from pathlib import Path
@@ -41,12 +42,25 @@ def processor(device: str = "cpu") -> str:
     if kind == "cuda":
         return torch.cuda.get_device_name(device)
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = _processor_name()
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    name = names[0] if names else platform.processor() or platform.machine()
+        name = ""
+    name = name or platform.processor() or platform.machine()
     return name if kind == "cpu" else f"{kind} of {name}"
+
+
+def _processor_name() -> str:
+    """What the system says that the processor is called; nothing where it does not say."""
+    if sys.platform == "win32":
+        import winreg
+
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, r"HARDWARE\DESCRIPTION\System\CentralProcessor\0") as key:
+            return str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=False).stdout.strip()
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def peak_memory() -> int:
@@ -57,9 +71,9 @@ def peak_memory() -> int:
         for line in status.read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return 1024 * int(line.split()[1])
-    try:
-        import resource
-    except ImportError:  # on Windows
+    if sys.platform == "win32":
         return 0
+    import resource
+
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most

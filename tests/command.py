@@ -91,4 +91,5 @@ def _run(arguments: list[str], printed: Path, variables: dict[str, str]) -> None
         main(arguments)
     finally:
         peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        (printed / "peak").write_text(str(max(peaks) * 1024), encoding="utf-8")
+        unit = 1 if sys.platform == "darwin" else 1024
+        (printed / "peak").write_text(str(max(peaks) * unit), encoding="utf-8")

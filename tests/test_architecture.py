@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 100
 
-BASE = {"config", "errors", "machine", "types", "metrics", "terminal"}
+BASE = {"config", "errors", "locks", "machine", "types", "metrics", "terminal"}
 """Files at the root that know only the standard library and third parties (and one another)."""
 JOBS = {"integrations", "server", "bench", "figures", "report"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -174,6 +174,17 @@ def test_nothing_is_unpickled(path: Path) -> None:
         if called == "torch.load":
             keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
             assert keywords.get("weights_only") == "True", f"{path}:{node.lineno}: torch.load without weights_only=True"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_have_the_same_line_ends_on_every_system(path: Path) -> None:
+    """Windows would write others, and the same model or report would be other bytes."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        named = {keyword.arg for keyword in node.keywords} if isinstance(node, ast.Call) else set()
+        if isinstance(node, ast.Call) and "encoding" in named:
+            called, modes = ast.unparse(node.func).rpartition(".")[2], {ast.unparse(each) for each in node.args}
+            writes = called in {"write_text", "TextIOWrapper"} or (called == "open" and modes & {"'w'", "'wt'", "'a'"})
+            assert not writes or "newline" in named, f"{path}:{node.lineno}: {called} without newline"
 
 
 def test_folders_hold_one_level() -> None:

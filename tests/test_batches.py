@@ -271,6 +271,19 @@ def test_prefetch_gives_the_same_batches(paths, workers):
     assert len(list(prefetch(paths, VOCABULARY, LINES, replace(CONFIG, epochs=1), workers=workers))) > 10
 
 
+def test_prefetch_gives_the_same_batches_where_no_process_is_forked(paths):
+    """macOS and Windows start each anew, and send it what it needs; so does Python itself from 3.14 on."""
+    before = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("spawn", force=True)
+    try:
+        batches = prefetch(paths, VOCABULARY, LINES, CONFIG)
+        for expected in islice(LmReader(paths, VOCABULARY, LINES, CONFIG), 3):
+            assert same(next(batches), expected)
+        batches.close()
+    finally:
+        multiprocessing.set_start_method(before, force=True)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_prefetch_raises_errors_of_the_user_as_they_are(tmp_path, workers):
     path = tmp_path / "latin.txt"

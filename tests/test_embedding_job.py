@@ -77,11 +77,11 @@ def test_compressed_text(tmp_path, embedder, suffix, compress):
 def test_lines_and_standard_input(tmp_path, embedder, monkeypatch):
     embed_file(embedder, LINES, tmp_path / "lines.h5")
     check_rows(tmp_path / "lines.h5", embedder)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode()), encoding="utf-8"))
     embed_file(embedder, "-", tmp_path / "stdin.h5")
     check_rows(tmp_path / "stdin.h5", embedder)
     marked = codecs.BOM_UTF8 + "\n".join(LINES).encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(marked)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(marked), encoding="utf-8"))
     embed_file(embedder, "-", tmp_path / "marked.h5")
     check_rows(tmp_path / "marked.h5", embedder)
 
@@ -140,7 +140,7 @@ def test_invalid_utf8_is_named_with_its_line(tmp_path, embedder):
 
 
 def test_invalid_utf8_in_standard_input_is_named_with_its_line(tmp_path, embedder, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"fine\ncaf\xe9\n")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"fine\ncaf\xe9\n"), encoding="utf-8"))
     check_refused(tmp_path, embedder, "-", InputError, r"standard input: line 2 is not UTF-8")
 
 

@@ -43,12 +43,12 @@ def folder(tmp_path) -> Path:
 
 
 def edit(file: Path, section: str | None = None, **changes: Any) -> None:
-    values = json.loads(file.read_text())
+    values = json.loads(file.read_text(encoding="utf-8"))
     table = values if section is None else values[section]
     table |= changes
     for key in [key for key, value in table.items() if value == "absent"]:
         del table[key]
-    file.write_text(json.dumps(values))
+    file.write_text(json.dumps(values), encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -134,7 +134,7 @@ def test_tensorflow_command_line(tmp_path):
 
 
 def edit(file: Path, **changes: Any) -> None:
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes), encoding="utf-8")
 
 
 def flip(file: Path, place: int) -> None:

@@ -44,6 +44,15 @@ def queue(tmp_path: Path) -> Path:
     return folder
 
 
+def test_runs_on_several_drives_go_by_their_last_names(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(paths: object) -> str:
+        raise ValueError("Paths don't have the same drive")
+
+    monkeypatch.setattr(weights.os.path, "commonpath", refuse)
+    rows = weights.run(weights.Config((str(queue / "sst-10"), str(queue / "sst-9"))))
+    assert {row.run for row in rows} == {"input", "both"}
+
+
 def test_rows_are_those_of_the_results_in_order(queue: Path) -> None:
     rows = weights.run(weights.Config((str(queue),)))
     assert [(r.run, r.place, r.layer, r.seed) for r in rows] == [

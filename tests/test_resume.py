@@ -84,7 +84,9 @@ def test_killed_run_leaves_no_process_behind(whole, tmp_path):
     deadline = time.monotonic() + 60
     while not steps_done(tmp_path / "run") and time.monotonic() < deadline:
         time.sleep(0.01)
-    (child,) = Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children").read_text().split()
+    (child,) = (
+        Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children").read_text(encoding="utf-8").split()
+    )
     command.kill()
     deadline = time.monotonic() + 10
     while is_running(child) and time.monotonic() < deadline:
@@ -94,7 +96,7 @@ def test_killed_run_leaves_no_process_behind(whole, tmp_path):
 
 def is_running(pid: str) -> bool:
     try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
         return False
 

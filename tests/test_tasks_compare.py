@@ -259,6 +259,7 @@ def test_a_run_that_another_process_begins_meanwhile_is_one(tmp_path: Path, monk
     ("change", "said"),
     [
         ("arms = { none = [] }", "two at least are compared"),
+        ("arms = { none = [], None = [] }", "in more than upper and lower case"),
         ('arms = { none = [], input = "x" }', "a list of settings is expected"),
         ("arms = { none = [], input = [] }\nseeds = []", "seeds of 'small' are .*one at least"),
         ("arms = { none = [], input = [] }\nseeds = [1, 1]", "seeds of 'small' are .*different numbers"),

@@ -357,6 +357,16 @@ def test_checkpoint_written_before_losses_were_kept_in_it_is_read(tmp_path):
     assert begin == Progress(3, {"next": 3}, ())
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks Linux for the files that are open")
+def test_a_resumed_run_keeps_no_file_of_its_checkpoint(tmp_path):
+    """Windows could not remove it later; and it would take room until the end, though removed."""
+    Run(tmp_path, OptimConfig(name="adamw")).fit(3)
+    run = Run(tmp_path, OptimConfig(name="adamw"))
+    found = load_checkpoint(tmp_path / "checkpoints" / "step-000000003", run.fabric, run.network, run.optimizer)
+    assert run.optimizer.state
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text(encoding="utf-8"), found
+
+
 def test_resuming_a_finished_run_does_nothing(tmp_path):
     run = Run(tmp_path)
     run.fit(3)

@@ -31,7 +31,7 @@ class Finished:
 
     seconds: float
     peak_bytes: int
-    """Most memory in use at once, of the command or of the largest process that it started.
+    """Most memory in use at once, of the command or of the largest process that it started; 0 on Windows.
 
     The system counts from the size of the process that asked: a smaller command seems as large as that.
     """
@@ -66,13 +66,21 @@ def run(command: Sequence[str]) -> Finished:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         output = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
+        most = _wait(process)
         seconds = time.perf_counter() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise subprocess.CalledProcessError(process.returncode, list(command), output)
-    most = usage.ru_maxrss if sys.platform == "darwin" else 1024 * usage.ru_maxrss
     return Finished(seconds, most, output)
+
+
+def _wait(process: "subprocess.Popen[str]") -> int:
+    """Waits for the end of a process, and returns the most memory that it had; 0 where the system does not say."""
+    if sys.platform == "win32":
+        process.wait()
+        return 0
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_maxrss if sys.platform == "darwin" else 1024 * usage.ru_maxrss
 
 
 def _seconds_to_first_line(command: Sequence[str]) -> float:

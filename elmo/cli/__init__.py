@@ -5,11 +5,13 @@ torch. Errors of the user are one line and exit code 2.
 """
 
 import argparse
+import errno
 import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from io import TextIOWrapper
+from typing import Any, NoReturn
 
 import elmo
 from elmo.cli import embedding, looking, models, neighbors, pretraining, probes, report, tasks
@@ -19,16 +21,18 @@ from elmo.errors import InputError
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one verb and exits: 0 done, 1 training could not go on, 2 something that was given cannot be used."""
+    for stream in (sys.stdout, sys.stderr):
+        _make_printable(stream)
     parsed = _parse(arguments)
     warnings.showwarning = _show_warning
     # Processes that train together find the same errors, but for those of a machine; one of them says so.
     is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
     try:
         parsed.run(parsed)
-    except BrokenPipeError:  # who reads the output has seen enough; nothing is to be said when Python closes it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except (InputError, OSError) as error:
+        if _is_broken_pipe(error):  # who reads the output has seen enough; nothing is to be said when Python closes it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
         _fail(error, 2, is_one_of_several and not isinstance(error, OSError))
     except KeyboardInterrupt:
         _fail("interrupted", 130, is_one_of_several)
@@ -53,6 +57,27 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _show_warning(message: Warning | str, *_: object) -> None:
     print(f"elmo: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def _make_printable(stream: Any) -> None:
+    """Lets any token be printed: what the stream has no code for is escaped.
+
+    On Windows files and pipes have the encoding of the country and other line ends; here they get those of the other
+    systems, but for a user's own PYTHONIOENCODING.
+    """
+    if not isinstance(stream, TextIOWrapper):
+        return
+    if sys.platform == "win32" and not stream.isatty() and "PYTHONIOENCODING" not in os.environ:
+        stream.reconfigure(encoding="utf-8", newline="\n")
+    if stream.errors == "strict":
+        stream.reconfigure(errors="backslashreplace")
+
+
+def _is_broken_pipe(error: Exception) -> bool:
+    """Whether nobody reads what is printed any more, which Windows calls an invalid argument."""
+    if sys.platform == "win32" and isinstance(error, OSError) and error.errno == errno.EINVAL:
+        return error.filename is None
+    return isinstance(error, BrokenPipeError)
 
 
 def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:

@@ -66,7 +66,7 @@ def _print_bench(measured: Any) -> None:
             f"{row.sentence_new_ms:.1f}",
             f"{row.lstm_gflops:,.0f}",
             f"{row.lstm_of_peak:.0%}",
-            f"{row.peak_bytes / 1e6:,.0f}",
+            f"{row.peak_bytes / 1e6:,.0f}" if row.peak_bytes else "unknown",
             "" if row.smallest_cosine is None else f"{row.smallest_cosine:.6f}",
         ]
         for row in measured.rows

@@ -114,7 +114,7 @@ def _embedded(
 @contextmanager
 def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, Record], None]]:
     """A function that writes what a row is."""
-    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
 
         def note(row: int, record: Record) -> None:
             entry = {"row": row, "text": record.text, "tokens": record.tokens, "offsets": record.offsets}

@@ -160,7 +160,7 @@ def _check_run(folder: Path, settings: dict[str, Any]) -> None:
     if not file.is_file():
         with whole(folder, overwrite=True, holds=("*",)) as new:
             new.mkdir()
-            (new / RUN).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            (new / RUN).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8", newline="\n")
         return
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))

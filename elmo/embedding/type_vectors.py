@@ -83,7 +83,7 @@ def write_word2vec(types: Types, path: Path, min_count: int = 1, overwrite: bool
     order = [row for row in order if types.counts[row] >= min_count and types.words[row]]
     if not order:
         raise InputError(f"no word occurs {min_count} times; the most frequent occurs {max(types.counts)} times")
-    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(order)} {types.dim}\n")
         for row in order:
             numbers = " ".join(map(str, types.means[row]))

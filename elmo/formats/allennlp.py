@@ -108,7 +108,7 @@ def save(model: Model, path: Path, overwrite: bool = False) -> None:
     options = merge(known, own)
     with whole(path, overwrite, (OPTIONS, WEIGHTS, VOCABULARY)) as folder:
         folder.mkdir()
-        (folder / OPTIONS).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+        (folder / OPTIONS).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8", newline="\n")
         if model.config.char_cnn is None and model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
         with Hdf5Output(folder / WEIGHTS) as output:

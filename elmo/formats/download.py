@@ -110,7 +110,7 @@ class _Part:
         self.path.unlink(missing_ok=True)
         etag = headers.get("ETag", "")
         validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
-        self._record.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
+        self._record.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8", newline="\n")
 
     def discard(self) -> None:
         self.path.unlink(missing_ok=True)

@@ -113,14 +113,14 @@ class _Sink:
     """The file-like object that h5py writes to. After the first error everything goes to memory."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._file = path.open("wb+", buffering=0)
         self._position = 0
         self._unwritten: list[tuple[int, bytes]] = []
         self.error: BaseException | None = None
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position}.get(whence)
-        self._position = offset + (os.fstat(self._descriptor).st_size if base is None else base)
+        self._position = offset + (os.fstat(self._file.fileno()).st_size if base is None else base)
         return self._position
 
     def tell(self) -> int:
@@ -141,7 +141,8 @@ class _Sink:
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
         begin, end = self._position, self._position + len(view)
-        read = os.preadv(self._descriptor, [view], begin)
+        self._file.seek(begin)
+        read = self._file.readinto(view)
         if self._unwritten:
             view[read:] = bytes(len(view) - read)
             read = len(view)
@@ -158,7 +159,7 @@ class _Sink:
 
     def truncate(self, size: int) -> int:
         try:
-            os.ftruncate(self._descriptor, size)
+            self._file.truncate(size)
         except OSError as error:
             self.error = self.error or error
         return size
@@ -167,9 +168,9 @@ class _Sink:
         """Nothing is buffered."""
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._file.close()
 
     def _write(self, data: memoryview) -> None:
-        done = 0
-        while done < len(data):
-            done += os.pwrite(self._descriptor, data[done:], self._position + done)
+        self._file.seek(self._position)
+        while data:
+            data = data[self._file.write(data) :]

@@ -110,14 +110,18 @@ def save(
             raise InputError(f"{path}: {name} has numbers beyond {most}, the largest of float16; store float32")
     with whole(path, overwrite, FILES) as folder:
         folder.mkdir()
-        (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / CONFIG).write_text(
+            json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
+        )
         _save_weights(stored, folder / WEIGHTS)
         # safetensors lets only the owner read what it writes; the other files have the user's own choice.
         (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)
         if model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
         if model.lexicon is not None:
-            (folder / LEXICON).write_text(json.dumps(vars(model.lexicon), ensure_ascii=False) + "\n", encoding="utf-8")
+            (folder / LEXICON).write_text(
+                json.dumps(vars(model.lexicon), ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
+            )
 
 
 def _model_values(config: BiLMConfig) -> dict[str, Any]:

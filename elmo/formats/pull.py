@@ -91,4 +91,4 @@ def _record(folder: Path, name: str, entry: dict[str, Any]) -> None:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     files = cache.read_record(folder) | {name: entry | {"date": today}}
     with whole(folder / cache.RECORD, overwrite=True) as temporary:
-        temporary.write_text(json.dumps({"files": files}, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps({"files": files}, indent=2) + "\n", encoding="utf-8", newline="\n")

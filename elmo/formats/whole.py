@@ -3,11 +3,13 @@
 import errno
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
+from elmo import locks
 from elmo.errors import InputError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -74,22 +76,14 @@ def put_whole(finished: Path, path: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, busy: str) -> Iterator[None]:
-    """Keeps a second process from writing the same files; where the system has no such locks, nothing does.
+    """Keeps a second process from writing the same files; where the file system has no locks, nothing does.
 
     Raises InputError, which says `busy`, where another process has the folder.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"{folder}: {busy}") from error
-        except OSError:  # a file system without locks, such as some of networks
-            pass
+    # A file system of a network may lock files and no folders. Windows removes no folder in which a file is open.
+    with locks.locked(folder if sys.platform == "win32" else folder / ".lock") as mine:
+        if not mine:
+            raise InputError(f"{folder}: {busy}")
         yield
 
 
@@ -101,6 +95,16 @@ def _sync(path: Path) -> None:
 
 
 def _move(source: Path, target: Path) -> None:
+    try:
+        _replace(source, target)
+    except PermissionError as error:
+        if sys.platform != "win32" or not target.exists():
+            raise
+        problem = "is not replaced while a program has it or a file in it open; close it there, or name another output"
+        raise PermissionError(error.errno, problem, str(target)) from error
+
+
+def _replace(source: Path, target: Path) -> None:
     if not target.is_dir():
         source.replace(target)
         return

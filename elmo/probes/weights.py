@@ -10,7 +10,7 @@
 import os
 import re
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) ->
     """
     if not config.runs:
         raise InputError("no run was named; give folders of finished runs of elmo task train")
-    base = Path(os.path.commonpath([Path(name).resolve() for name in config.runs]))
+    base = _common(Path(name).resolve() for name in config.runs)
     rows: set[Row] = set()
     for name in config.runs:
         found = {
@@ -167,9 +167,17 @@ def _no_result(file: Path, error: Exception) -> InputError:
     return InputError(f"{file}: not the result of a trained task ({error!r}); train it again")
 
 
-def _name(run: Path, base: Path) -> str:
+def _common(folders: Iterable[Path]) -> Path | None:
+    """The folder that they have in common; None where they are on several drives."""
+    try:
+        return Path(os.path.commonpath(list(folders)))
+    except ValueError:
+        return None
+
+
+def _name(run: Path, base: Path | None) -> str:
     """Of a run's folder: its path in the folder that all have in common, else its last name."""
-    return run.relative_to(base).as_posix() if base in run.parents else run.name
+    return run.relative_to(base).as_posix() if base is not None and base in run.parents else run.name
 
 
 def _said(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path, PurePath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from elmo import config as configs
@@ -96,7 +96,11 @@ def shown(value: Any) -> Any:
         return {key: shown(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [shown(each) for each in value]
-    return PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute() else value
+    if isinstance(value, str):
+        for kind in (PurePosixPath, PureWindowsPath):  # the result may have come from another system
+            if kind(value).is_absolute():
+                return kind(value).name
+    return value
 
 
 def _recipes(kind: str) -> dict[str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """What a comparison consists of: rows (a task and its data), arms, trials and seeds; and what of it is left to do."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,8 @@ from elmo.tasks.trained import RESULT
 ENSEMBLE = "ensemble.json"
 TRIAL = re.compile(r"trial-\d+")
 """The folder, in its arm's, of one of several settings that an arm is tried with."""
+
+OTHER_NAMES = "different names are expected, in more than upper and lower case"
 
 Settings = tuple[str, ...]
 """`section.key=value`."""
@@ -44,6 +46,8 @@ class Row:
             )
         if len(self.arms) < 2:
             raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; two at least are compared")
+        if not _have_folders(self.arms):
+            raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; {OTHER_NAMES}")
         for arm, settings in self.arms.items():
             if not isinstance(settings, list) or not all(isinstance(setting, str) for setting in settings):
                 raise configs.ConfigError(
@@ -63,8 +67,8 @@ class Queue:
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
-        if len(set(names)) != len(names):
-            raise configs.ConfigError(f"the rows are called {', '.join(names)}; different names are expected")
+        if not _have_folders(names):
+            raise configs.ConfigError(f"the rows are called {', '.join(names)}; {OTHER_NAMES}")
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,11 @@ class Work:
     def __str__(self) -> str:
         trial = ["with " + " ".join(self.settings)] if self.settings else []
         return ", ".join([self.row.name, self.arm, *trial, "ensemble" if self.seed is None else f"seed {self.seed}"])
+
+
+def _have_folders(names: Collection[str]) -> bool:
+    """Whether each has a folder of its own, also where the system does not tell upper from lower case."""
+    return len({name.casefold() for name in names}) == len(names)
 
 
 def read_queue(path: Path) -> Queue:

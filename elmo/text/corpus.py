@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,7 +63,7 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
         paths.update(files)
     if not paths:
         raise InputError("no text file was named; name one (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
-    return sorted(paths)
+    return sorted(paths, key=attrgetter("parts"))  # Windows itself compares without regard to case
 
 
 def open_text(path: Path) -> TextIOWrapper:

@@ -91,14 +91,19 @@ def load_checkpoint(
     rank = fabric.global_rank
     try:
         model.load_state_dict(load_file(checkpoint / "model.safetensors"))
-        _load_optimizer(optimizer, load_file(checkpoint / "optimizer.safetensors"))
-        carried = load_file(checkpoint / f"rank-{rank}.safetensors", device=str(fabric.device))
+        _load_optimizer(optimizer, _copies(load_file(checkpoint / "optimizer.safetensors")))
+        carried = _copies(load_file(checkpoint / f"rank-{rank}.safetensors", device=str(fabric.device)))
         progress = json.loads((checkpoint / f"rank-{rank}.json").read_text(encoding="utf-8"))
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{checkpoint}: cannot be gone on from ({error}); remove this folder to go on from the checkpoint before it"
         ) from error
     return [carried[str(i)] for i in range(len(carried))], Progress(**progress)
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What is read is the file's own memory: while it is kept the file takes room, and Windows does not remove it."""
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from elmo import locks
 from elmo.errors import InputError
 
 
@@ -34,49 +35,14 @@ def write_whole(path: Path, content: bytes) -> None:
         temporary.replace(path)
 
 
-_HELD: set[int] = set()
-"""Descriptors of locks. A forked child, such as one that reads data ahead, lets go of them: it may outlive its parent,
-and a lock ends when nobody has it open any more."""
-
-
-def _let_go() -> None:
-    for descriptor in _HELD:
-        os.close(descriptor)
-    _HELD.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
-
-
 @contextmanager
 def locked(path: Path, wait: bool = False) -> Iterator[bool]:
-    """Whether the block may do what only one process at a time may; True if none has the path locked, or after it.
-
-    `path` is a folder that is there, or a file for this alone. The lock ends with the process, however that ends. Where
-    the system (Windows) or the file system has no such locks it is always True.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        yield True
-        return
-    with naming(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
-    _HELD.add(descriptor)
-    try:
-        free = True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            free = False
-        except OSError:  # no locks here, as on some file systems of networks
-            pass
-        yield free
-    finally:
-        _HELD.discard(descriptor)
-        os.close(descriptor)
+    """`elmo.locks.locked`, where the folder that a file for the lock is in is made; an error says how to go on."""
+    with ExitStack() as stack:
+        with naming(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            mine = stack.enter_context(locks.locked(path, wait))
+        yield mine
 
 
 @contextmanager
