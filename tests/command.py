@@ -1,4 +1,4 @@
-"""The command line in processes of its own, as a user runs it.
+"""The command line, and programs that import elmo, in processes of their own, as a user runs them.
 
 Importing torch and lightning takes seconds, so most runs are forked from one process that has done it (the fork server
 of multiprocessing) and do what `python -m elmo` does from there on. `run_fresh` starts the interpreter itself.
@@ -19,15 +19,17 @@ TIMEOUT = 300
 
 
 class Command:
-    """`elmo` with arguments, running; what it prints goes to files."""
+    """`elmo` with arguments, or a program, running; what it prints goes to files."""
 
-    def __init__(self, *arguments: object, variables: dict[str, str] | None = None) -> None:
+    def __init__(self, *arguments: object, variables: dict[str, str] | None = None, program: str | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
         self._folder = tempfile.TemporaryDirectory()
         self._printed = Path(self._folder.name)
         names = [str(argument) for argument in arguments]
-        self.process: ForkServerProcess = context.Process(target=_run, args=(names, self._printed, variables or {}))
+        self.process: ForkServerProcess = context.Process(
+            target=_run, args=(names, program, self._printed, variables or {})
+        )
         self.process.start()
         self.peak = 0
         """Most memory in use, in bytes, of it or of a process that it started; known when it has ended."""
@@ -64,13 +66,18 @@ def run(*arguments: object, variables: dict[str, str] | None = None) -> "subproc
     return Command(*arguments, variables=variables).wait()
 
 
+def run_program(program: str, variables: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Runs a program in Python, which imports elmo by itself."""
+    return Command(variables=variables, program=program).wait()
+
+
 def run_fresh(*arguments: object, **options: object) -> "subprocess.CompletedProcess[str]":
     """The same with a new interpreter."""
     command = [sys.executable, "-m", "elmo", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, **options)  # type: ignore[call-overload]
 
 
-def _run(arguments: list[str], printed: Path, variables: dict[str, str]) -> None:
+def _run(arguments: list[str], program: str | None, printed: Path, variables: dict[str, str]) -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         file = os.open(printed / name, os.O_WRONLY | os.O_CREAT)
         os.dup2(file, number)
@@ -88,8 +95,18 @@ def _run(arguments: list[str], printed: Path, variables: dict[str, str]) -> None
 
     torch.set_num_threads(1)
     try:
-        main(arguments)
+        if program is None:
+            main(arguments)
+        else:
+            _execute(program)
     finally:
         peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         unit = 1 if sys.platform == "darwin" else 1024
         (printed / "peak").write_text(str(max(peaks) * unit), encoding="utf-8")
+
+
+def _execute(program: str) -> None:
+    """Of what the fork server has imported, elmo is forgotten: the program has what it imports itself."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "elmo"]:
+        del sys.modules[name]
+    exec(compile(program, "program", "exec"), {"__name__": "__main__"})

@@ -63,7 +63,7 @@ def test_parts_of_any_size_give_the_vectors_and_the_state_of_the_whole(bilm, len
 @pytest.mark.parametrize("policy", ["reset", "echo", "carry", "warm"])
 @pytest.mark.parametrize("layers", ["all", "average", "top", 1, [0.1, 0.2, -0.3, 0.4]])
 def test_policies_and_layers_do_not_depend_on_the_parts(bilm, policy, layers):
-    sentences = text([300, 0, 3, 71, 1, 150, 12])
+    sentences = text([60, 0, 3, 21, 1, 35, 12])
     options = {"state": policy, "batch_size": 3, "warm_text": ["w1 w2 w3 .", "w4 w5 ."]}
     one = Embedder(bilm, batch_tokens=100_000, **options).embed(sentences, layers)
     other = Embedder(bilm, batch_tokens=17, **options).embed(sentences, layers)
@@ -73,7 +73,7 @@ def test_policies_and_layers_do_not_depend_on_the_parts(bilm, policy, layers):
 
 
 def test_a_cache_of_words_that_is_smaller_than_a_sentence(bilm):
-    (sentence,) = text([500])
+    (sentence,) = text([100])
     words = WordVectors(bilm, encoder(bilm.config, None), torch.device("cpu"), cache_bytes=10 * 4 * 8)  # ten words
     (array,), _ = read_sentences(bilm, words, [sentence], selection("all", 4), max_tokens=16)
     np.testing.assert_allclose(array, whole(bilm, [sentence]).layers[:, 0, 1:-1], rtol=0, atol=1e-5)
@@ -81,7 +81,7 @@ def test_a_cache_of_words_that_is_smaller_than_a_sentence(bilm):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_parts_of_lower_precision_are_near_the_whole_of_it(bilm, precision):
-    sentences = text([300, 20])
+    sentences = text([100, 20])
     one = Embedder(bilm, precision=precision, batch_tokens=100_000).embed(sentences)
     other = Embedder(bilm, precision=precision, batch_tokens=17).embed(sentences)
     for expected, seen in zip(one, other, strict=True):

@@ -3,15 +3,13 @@
 import errno
 import json
 import logging
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from command import run_program
 
 from elmo import formats
 from elmo.embedding.embedder import Embedder
@@ -257,6 +255,6 @@ def test_push_uploads_the_four_files(model, monkeypatch):
 
 def test_without_the_extra_the_error_has_the_pip_line():
     program = "import sys; sys.modules['huggingface_hub'] = None\nfrom elmo import *\nimport elmo\nelmo.HubModel"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ))
+    done = run_program(program)
     assert "pip install 'elmo-torch[hub]'" in done.stderr
     assert done.returncode == 1

@@ -1,11 +1,8 @@
-"""The doors of ELMoForManyLangs and simple_elmo by what their READMEs say; the stand-ins' names; Flair.
+"""The doors of ELMoForManyLangs and simple_elmo by what their READMEs say; the stand-ins' names.
 
-Flair is heavy and no part of the `dev` extra: `pip install 'elmo-torch[peers]'` for its test. Stanza's is that of
-docs/migration.md.
+Flair and Stanza are tried as docs/migration.md shows them.
 """
 
-import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -156,55 +153,3 @@ def test_an_installed_package_is_left_alone(tmp_path, monkeypatch):
     assert allennlp.real
     with pytest.raises(ModuleNotFoundError):
         import allennlp.commands.elmo
-
-
-def in_a_program(body: str, folder: Path, tmp_path: Path) -> None:
-    """Runs `body` by itself, with `FOLDER` for the model's folder, after the names were registered."""
-    head = f"import elmo.integrations\nelmo.integrations.install_shims()\nFOLDER = {str(folder)!r}\n"
-    program = tmp_path / "program.py"
-    program.write_text(head + body, encoding="utf-8")
-    paths = {"PYTHONPATH": str(Path(__file__).parents[1]), "HOME": str(tmp_path), "FLAIR_CACHE_ROOT": str(tmp_path)}
-
-    done = subprocess.run(
-        [sys.executable, program], capture_output=True, text=True, check=False, cwd=tmp_path, env=os.environ | paths
-    )
-    assert done.returncode == 0, done.stderr
-
-
-FLAIR = """
-import pickle
-import numpy as np
-from flair.data import Dictionary, Sentence
-from flair.embeddings import ELMoEmbeddings
-from flair.models import SequenceTagger
-
-import elmo
-
-files = {"options_file": FOLDER + "/options.json", "weight_file": FOLDER + "/weights.hdf5"}
-layers = elmo.load(FOLDER).embed([["The", "cat", "sat"]])[0]
-wanted = {"all": np.concatenate(layers, axis=-1), "top": layers[-1], "average": layers.mean(axis=0)}
-for mode, expected in wanted.items():
-    embeddings = ELMoEmbeddings(embedding_mode=mode, **files)
-    for again in (embeddings, pickle.loads(pickle.dumps(embeddings))):
-        sentences = [Sentence(["The", "cat", "sat"]), Sentence(["a"])]
-        again.embed(sentences)
-        found = np.stack([token.embedding.cpu().numpy() for token in sentences[0]])
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert embeddings.embedding_length == expected.shape[-1]
-tags = Dictionary(add_unk=False)
-tags.add_item("A")
-tags.add_item("B")
-tagger = SequenceTagger(embeddings=embeddings, tag_dictionary=tags, tag_type="x", hidden_size=4, use_crf=False)
-tagger.predict(sentences)
-try:
-    ELMoEmbeddings("small")
-except FileNotFoundError as error:
-    assert "elmo_2x1024_128_2048cnn_1xhighway" in str(error), error
-else:
-    raise AssertionError("a model that is not here was found")
-"""
-
-
-@pytest.mark.skipif(find_spec("flair") is None, reason="flair is not installed: pip install 'elmo-torch[peers]'")
-def test_flair_runs_unmodified(folder, tmp_path):
-    in_a_program(FLAIR, folder, tmp_path)

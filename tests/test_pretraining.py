@@ -3,8 +3,6 @@
 import json
 import math
 import shutil
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from itertools import islice
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import run
+from command import run, run_program
 from small_corpus import write_corpus
 from small_run import LEARNS, TINY, losses, metrics, texts
 
@@ -280,7 +278,7 @@ def test_settings_that_mean_nothing_are_refused_before_anything_is_written(tmp_p
 def test_without_the_extra_the_remedy_is_said(tmp_path, folder):
     arguments = ["train", *map(str, texts(folder)), *TINY, "--output", str(tmp_path / "run")]
     without = f"import sys; sys.modules['lightning_fabric'] = None; from elmo.cli import main; main({arguments!r})"
-    done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
+    done = run_program(without)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "pip install 'elmo-torch[train]'" in done.stderr
 

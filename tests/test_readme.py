@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import run_program
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", "docs/index.md", "docs/quickstart.md", "docs/embedding.md", "docs/models.md"]
@@ -22,25 +23,32 @@ def blocks(page: str, language: str) -> list[str]:
     return [body for kind, body in BLOCK.findall(text) if kind == language]
 
 
+def offline(folder: Path) -> dict[str, str]:
+    """Variables of a process without a network."""
+    nowhere = "http://127.0.0.1:9"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(folder), "HTTP_PROXY": nowhere, "HTTPS_PROXY": nowhere, "COLUMNS": "100"}
+
+
 def run(command: list[str], folder: Path) -> str:
     """The output of a command without a network; its failure is the test's."""
-    nowhere = "http://127.0.0.1:9"
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(folder),
-        "HTTP_PROXY": nowhere,
-        "HTTPS_PROXY": nowhere,
-        "COLUMNS": "100",
-    }
+    environment = os.environ | offline(folder)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command[-1]}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
-def test_python_blocks_run(page: str, tmp_path: Path) -> None:
+def test_python_blocks_of_the_readme_run_in_a_new_interpreter(tmp_path: Path) -> None:
+    run([sys.executable, "-W", "error", "-c", "\n".join(blocks("README.md", "python"))], tmp_path)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if blocks(page, "python")])
+def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All blocks of a page in one program, as a reader would type them."""
-    run([sys.executable, "-W", "error", "-c", "\n".join(blocks(page, "python"))], tmp_path)
+    monkeypatch.chdir(tmp_path)
+    program = "import warnings\nwarnings.simplefilter('error')\n" + "\n".join(blocks(page, "python"))
+    done = run_program(program, offline(tmp_path))
+    assert done.returncode == 0, f"{program}\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])

@@ -14,8 +14,8 @@ from small_run import TINY, last_checkpoint, losses, metrics, model_bytes, texts
 
 from elmo import formats
 
-STEPS = 200
-SETTINGS = (*TINY, f"max_words={STEPS * 20}", "loop.log_steps=3", "loop.evaluate_steps=50", "loop.checkpoint_steps=7")
+STEPS = 80
+SETTINGS = (*TINY, f"max_words={STEPS * 20}", "loop.log_steps=3", "loop.evaluate_steps=20", "loop.checkpoint_steps=7")
 
 
 @pytest.fixture(scope="module")
@@ -120,20 +120,21 @@ def test_run_killed_before_its_first_checkpoint(whole, tmp_path, delay):
 
 
 def test_same_seed_gives_the_same_run_and_another_seed_another(whole, tmp_path):
-    for name, seed in (("same", 1), ("other", 2)):
-        done = run("train", *flags(whole), f"seed={seed}", "--output", tmp_path / name)
+    for name, settings in (("same", ["seed=1"]), ("other", ["seed=2", "max_words=200"])):
+        done = run("train", *flags(whole), *settings, "--output", tmp_path / name)
         assert done.returncode == 0, done.stderr
     check_same(whole, tmp_path / "same")
-    assert losses(tmp_path / "other") != losses(whole)
+    other = losses(tmp_path / "other")[:3]
+    assert all(ours != theirs for ours, theirs in zip(other, losses(whole), strict=False))
 
 
 def test_finished_run_can_be_made_longer(whole, tmp_path):
     """The plateau of the learning rate does not depend on how long the run is to be."""
     constant = (*flags(whole), "optim.decay=0.0", "loop.log_steps=1")
     long, short = tmp_path / "long", tmp_path / "short"
-    assert run("train", *constant, "max_words=1600", "--output", long).returncode == 0
-    assert run("train", *constant, "max_words=1000", "--output", short).returncode == 0
-    done = run("train", "--resume", "--output", short, "max_words=1600")
+    assert run("train", *constant, "max_words=800", "--output", long).returncode == 0
+    assert run("train", *constant, "max_words=500", "--output", short).returncode == 0
+    done = run("train", "--resume", "--output", short, "max_words=800")
     assert done.returncode == 0, done.stderr
     assert losses(short) == losses(long)
     assert model_bytes(short) == model_bytes(long)
