@@ -8,7 +8,7 @@ EXTRAS := text,train,store,tasks,probes,hub,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=10
 
 .PHONY: setup demo test test-cpus test-emulated test-systems lint types docs commands models results format clean
 
