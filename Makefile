@@ -4,13 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.setup-done
 DOCS := .venv/.docs-done
-EXTRAS := text,train,store,tasks,probes,hub,peers,dev
+EXTRAS := text,train,store,tasks,probes,hub,serve,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=10
 
-.PHONY: setup demo test test-cpus test-emulated test-systems lint types docs commands models results format clean
+.PHONY: setup demo serve test test-cpus test-emulated test-systems lint types docs commands models results format clean
 
 setup: $(SETUP)
 
@@ -30,6 +30,9 @@ $(SETUP): pyproject.toml constraints.txt
 $(DOCS): $(SETUP)
 	@$(PIP) install -c constraints.txt -e '.[docs]'
 	@touch $@
+
+serve: $(SETUP)
+	$(BIN)/elmo serve
 
 demo: $(SETUP)
 	@mkdir -p build

@@ -38,6 +38,7 @@ COMMANDS = (
     ("task", "sentences"),
     ("task", "compare"),
     ("report",),
+    ("serve",),
     ("bench",),
     ("demo",),
 )

@@ -60,15 +60,16 @@ class Substitute:
 class Scorer:
     """A model with its softmax, made ready to be asked.
 
-    Raises InputError where the model has no softmax or no vocabulary.
+    `packed` is the model's network, where it is packed already. Raises InputError where the model has no softmax or no
+    vocabulary.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, packed: BiLM | None = None) -> None:
         self.vocabulary, self.lm_head = softmax_of(model)
         self._table = self.vocabulary if model.config.char_cnn is None else None
         self._softmax = PackedSoftmax(self.lm_head.weight, self.lm_head.bias)
         self._ids_per_token = model.config.ids_per_token
-        self._bilm: BiLM = model.bilm().packed()
+        self._bilm: BiLM = packed or model.bilm().packed()
 
     def score(self, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
         """The scores of every sentence, in order, for any number of sentences.

@@ -1,0 +1,84 @@
+"""Vectors as the body of an answer, in the type that the client accepts: JSON of them is several times as slow."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import safetensors.numpy
+from starlette.responses import Response
+
+from elmo.errors import InputError
+
+JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
+SAFETENSORS, ARROW = "application/x-safetensors", "application/vnd.apache.arrow.stream"
+TYPES = JSON, NPY, NPZ, SAFETENSORS, ARROW
+
+
+class NotAcceptable(Exception):
+    """The client accepts none of the types that there are; the message lists them."""
+
+
+def accepted(header: str) -> str:
+    """The first type of an Accept header that there is; JSON for any."""
+    names = [part.partition(";")[0].strip().lower() for part in header.split(",")]
+    for name in names:
+        if name in TYPES:
+            return name
+        if name in ("", "*/*", "application/*"):
+            return JSON
+    raise NotAcceptable(f"Accept is {header[:80]!r}; one of {', '.join(TYPES)} is expected")
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Plain values and arrays as JSON."""
+    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), status, headers, JSON)
+
+
+def vectors_response(
+    sentences: Sequence[Sequence[str]], vectors: Sequence[np.ndarray], kind: str, dtype: str
+) -> Response:
+    """The vectors of all sentences; of JSON with their tokens. Raises InputError where the type cannot hold them."""
+    arrays = [np.ascontiguousarray(array, dtype) for array in vectors]
+    if kind == JSON:
+        parts = zip(sentences, (array.astype(np.float32) for array in arrays), strict=True)
+        return json_response({"sentences": [{"tokens": tokens, "vectors": array} for tokens, array in parts]})
+    if kind == NPY:
+        if len({array.shape for array in arrays}) != 1:
+            raise InputError(f"sentences of several lengths are no single array; accept {NPZ}, or give pool")
+        return Response(_npy(np.stack(arrays)), media_type=NPY)
+    if kind == NPZ:
+        file = io.BytesIO()
+        np.savez(file, **{str(number): array for number, array in enumerate(arrays)})  # type: ignore[arg-type]
+        return Response(file.getvalue(), media_type=NPZ)
+    if kind == SAFETENSORS:
+        named = {str(number): array for number, array in enumerate(arrays)}
+        tokens = orjson.dumps(list(sentences)).decode()
+        return Response(safetensors.numpy.save(named, {"tokens": tokens}), media_type=SAFETENSORS)
+    return Response(_arrow(sentences, arrays), media_type=ARROW)
+
+
+def _npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def _arrow(sentences: Sequence[Sequence[str]], arrays: Sequence[np.ndarray]) -> bytes:
+    """A row a sentence: its tokens, its numbers one after another, and their shape."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise InputError(f"{ARROW} needs pyarrow ({error}): pip install 'elmo-torch[store]' on the server") from error
+    numbers = [pa.array(array.reshape(-1)) for array in arrays]
+    offsets = np.cumsum([0, *(len(part) for part in numbers)])
+    columns = {
+        "tokens": pa.array(list(map(list, sentences)), pa.list_(pa.string())),
+        "vectors": pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.concat_arrays(numbers)),
+        "shape": pa.array([list(array.shape) for array in arrays], pa.list_(pa.int32())),
+    }
+    table, sink = pa.table(columns), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()

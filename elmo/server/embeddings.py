@@ -1,0 +1,142 @@
+"""Vectors: /vectors, and the routes of text-embeddings-inference and of OpenAI for the clients that there are."""
+
+import base64
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Header
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from elmo import __version__
+from elmo.errors import InputError
+from elmo.server.answers import accepted, json_response, vectors_response
+from elmo.server.batching import Kind
+from elmo.server.service import Service
+
+Text = Annotated[str, Field(strict=True)]
+
+
+class Body(BaseModel):
+    """A request's JSON: unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class VectorsBody(Body):
+    sentences: list[Text | list[Text]] = Field(
+        examples=[["She wrote a play .", ["He", "can", "play", "."]]],
+        description="text, split by the model's own tokenizer, or tokens",
+    )
+    layers: int | Text | list[float] = Field("all", examples=["average"])
+    pool: Literal["mean", "max", "sum"] | None = None
+    state: Literal["reset", "echo"] = "reset"
+    dtype: Literal["float32", "float16"] = "float32"
+
+
+class InferenceBody(BaseModel):
+    """Of text-embeddings-inference; what it has beside these has no meaning here."""
+
+    inputs: Text | list[Text] = Field(examples=["She wrote a play ."])
+    normalize: bool = True
+
+
+class AllBody(BaseModel):
+    inputs: Text | list[Text] = Field(examples=["She wrote a play ."])
+
+
+class OpenAIBody(BaseModel):
+    """Of OpenAI's API."""
+
+    input: Text | list[Text] | list[int] | list[list[int]] = Field(examples=[["She wrote a play ."]])
+    model: str = Field("default", examples=["default"])
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str | None = None
+
+
+def router(service: Service) -> APIRouter:
+    """The routes of one server."""
+    routes = APIRouter(tags=["vectors"])
+    config = service.config
+    pooled = Kind(config.layers, config.pool)
+
+    async def embedded(given: list[str], kind: Kind) -> tuple[list[list[str]], list[np.ndarray]]:
+        sentences = service.sentences(given)
+        for number, sentence in enumerate(sentences):
+            if not sentence:
+                raise InputError(f"input {number} is empty; a text with at least one token is expected")
+        return sentences, await service.vectors(sentences, kind)
+
+    @routes.post("/vectors", response_class=Response)
+    async def vectors(body: VectorsBody, accept: Annotated[str, Header()] = "*/*") -> Response:
+        """Vectors of all layers, or of one, or mixed; of every token, or pooled."""
+        kind = accepted(accept)
+        sentences = service.sentences(body.sentences)
+        found = await service.vectors(sentences, Kind(body.layers, body.pool, body.state))
+        return vectors_response(sentences, found, kind, body.dtype)
+
+    @routes.post("/embed", response_class=Response)
+    async def embed(body: InferenceBody) -> Response:
+        """One vector an input, as text-embeddings-inference gives it."""
+        _, found = await embedded(_listed(body.inputs), pooled)
+        rows = np.stack(found)
+        if body.normalize:
+            rows = rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-12)
+        return json_response(rows)
+
+    @routes.post("/embed_all", response_class=Response)
+    async def embed_all(body: AllBody) -> Response:
+        """One vector a token."""
+        _, found = await embedded(_listed(body.inputs), Kind(config.layers, None))
+        return json_response(found)
+
+    @routes.post("/v1/embeddings", response_class=Response)
+    async def embeddings(body: OpenAIBody) -> Response:
+        """One vector an input, as OpenAI's API gives it."""
+        if not isinstance(body.input, str) and any(not isinstance(each, str) for each in body.input):
+            raise InputError("input holds token ids; this model has its own tokens: send text")
+        sentences, found = await embedded(_listed(body.input), pooled)  # type: ignore[arg-type]
+        size = found[0].shape[-1]
+        if body.dimensions not in (None, size):
+            raise InputError(f"dimensions is {body.dimensions}; the vectors of this model have {size}: leave it out")
+        data = [
+            {"object": "embedding", "index": number, "embedding": _encoded(vector, body.encoding_format)}
+            for number, vector in enumerate(found)
+        ]
+        tokens = sum(map(len, sentences))
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return json_response({"object": "list", "data": data, "model": service.name, "usage": usage})
+
+    @routes.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        """The one model that there is."""
+        about = {"id": service.name, "object": "model", "created": 0, "owned_by": "elmo-torch"}
+        return {"object": "list", "data": [about]}
+
+    @routes.get("/info")
+    async def info() -> dict[str, Any]:
+        """The model and the limits, by the names of text-embeddings-inference and more."""
+        return {
+            "model_id": service.name,
+            "model_sha": service.card["sha256"],
+            "model_dtype": service.dtype,
+            "model_type": {"embedding": {"pooling": config.pool}},
+            "max_concurrent_requests": config.queue_tokens,
+            "max_input_length": config.most_tokens,
+            "max_batch_tokens": service.embedder.batch_tokens,
+            "max_client_batch_size": config.most_sentences,
+            "tokenization_workers": 1,
+            "version": __version__,
+            "elmo": service.facts,
+        }
+
+    return routes
+
+
+def _listed(given: str | list[str]) -> list[str]:
+    return [given] if isinstance(given, str) else given
+
+
+def _encoded(vector: np.ndarray, encoding: str) -> np.ndarray | str:
+    return vector if encoding == "float" else base64.b64encode(vector.astype("<f4").tobytes()).decode()

@@ -1,0 +1,82 @@
+"""What the language model says, and where a word is used alike: /score, /substitutes, /neighbors."""
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.responses import Response
+
+from elmo.errors import InputError
+from elmo.pretraining.scoring import Scorer
+from elmo.probes import nearest
+from elmo.probes.index import Index, Query
+from elmo.server.answers import json_response
+from elmo.server.embeddings import Body, Text
+from elmo.server.service import Service
+
+MOST_SUBSTITUTES = MOST_NEIGHBORS = 1000
+
+
+class ScoreBody(Body):
+    sentences: list[Text | list[Text]] = Field(examples=[["She wrote a play ."]])
+
+
+class PlaceBody(Body):
+    sentence: Text | list[Text] = Field(examples=["She wrote a play ."])
+    position: int = Field(examples=[3], description="of a token, from 0")
+
+
+class SubstitutesBody(PlaceBody):
+    k: int = Field(10, ge=1, le=MOST_SUBSTITUTES)
+    side: Literal["both", "forward", "backward"] = "both"
+
+
+class NeighborsBody(PlaceBody):
+    k: int = Field(5, ge=1, le=MOST_NEIGHBORS)
+    layer: int | None = Field(None, description="of those that the index has; the highest by default")
+    any_word: bool = False
+
+
+def router(service: Service) -> APIRouter:
+    """The routes of one server; those whose part is missing say what to do."""
+    routes = APIRouter(tags=["language"])
+
+    def scorer() -> Scorer:
+        if service.scorer is None:
+            raise InputError(f"the model {service.name} has no softmax over words; serve one that elmo train made")
+        return service.scorer
+
+    def index() -> Index:
+        if service.index is None:
+            raise InputError("no index is served; start the server with --index FOLDER, which elmo index makes")
+        return service.index
+
+    @routes.post("/score", response_class=Response)
+    async def score(body: ScoreBody) -> Response:
+        """Natural log-probabilities of every token given those before it, and given those after it."""
+        own, sentences = scorer(), service.sentences(body.sentences)
+        found = await service.call(lambda: list(own.score(sentences)), sentences)
+        return json_response({"sentences": [vars(scores) for scores in found]})
+
+    @routes.post("/substitutes", response_class=Response)
+    async def substitutes(body: SubstitutesBody) -> Response:
+        """The most probable words in the place of a token."""
+        own, (sentence,) = scorer(), service.sentences([body.sentence])
+        found = await service.call(lambda: own.substitutes(sentence, body.position, body.k, body.side), [sentence])
+        return json_response({"tokens": sentence, "substitutes": [vars(each) for each in found]})
+
+    @routes.post("/neighbors", response_class=Response)
+    async def neighbors(body: NeighborsBody) -> Response:
+        """The tokens of the index that are used most alike."""
+        own, (sentence,) = index(), service.sentences([body.sentence])
+        layer = own.layer(body.layer)
+        embedder = service.embedders[own.record.state]
+
+        def search() -> list[nearest.Neighbor]:
+            vector = nearest.targets(embedder, [(sentence, body.position)], [layer])[0, 0]
+            return own.nearest(Query(tuple(sentence), body.position, vector), layer, body.k, not body.any_word)
+
+        found = await service.call(search, [sentence])
+        return json_response({"tokens": sentence, "layer": layer, "neighbors": [vars(each) for each in found]})
+
+    return routes

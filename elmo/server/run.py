@@ -1,0 +1,67 @@
+"""The process: the model in the main thread, which alone runs both directions in parallel; HTTP in another one."""
+
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from elmo.errors import InputError
+from elmo.server.service import ServeConfig, Service
+
+try:
+    import uvicorn
+
+    from elmo.server.app import create_app
+except ImportError as error:  # pragma: no cover
+    raise InputError(f"the server needs FastAPI and uvicorn ({error}): pip install 'elmo-torch[serve]'") from error
+
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+DRAIN_SECONDS = 8.0
+"""What a server that is told to stop gives to the requests that it has."""
+
+
+def serve(config: ServeConfig, host: str, port: int, key: str | None, started: Callable[[str], object] = print) -> None:
+    """Serves until SIGTERM or SIGINT; then finishes what was accepted. `started` is told the address.
+
+    Raises InputError and OSError before anything is served: no such model, a port that is taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=1024) as listening:
+        service = Service(config)
+        app = create_app(service, key)
+        options = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(DRAIN_SECONDS),
+        )
+        server = uvicorn.Server(options)
+        http = threading.Thread(target=_http, args=(server, listening, service), name="elmo-http")
+
+        def stop(*_: int | FrameType | None) -> None:
+            server.should_exit = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        http.start()
+        try:
+            name = f"[{host}]" if ":" in host else host
+            started(f"http://{name}:{listening.getsockname()[1]}")
+            service.batcher.run()
+        finally:
+            server.should_exit = True
+            http.join()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _http(server: uvicorn.Server, listening: socket.socket, service: Service) -> None:
+    try:
+        server.run(sockets=[listening])
+    finally:
+        service.batcher.close()

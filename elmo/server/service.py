@@ -1,0 +1,143 @@
+"""What all routes share: the model, its queue, the limits. No HTTP in it.
+
+The model works in the thread that runs `Service.batcher`; all else happens in the server's event loop, whose routes
+wait for a future and give it up when its time is over.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.embedding.layers import Layers, selection
+from elmo.embedding.pooling import Pool, shaping
+from elmo.errors import InputError
+from elmo.formats import Model
+from elmo.pretraining.scoring import Scorer
+from elmo.probes.index import Index
+from elmo.server.batching import Batcher, Kind, Sentence
+from elmo.server.metrics import Metrics
+from elmo.tasks.source import open_model
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+T = TypeVar("T")
+Given = str | list[str]
+"""A sentence as text, to be split, or as tokens."""
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """What a server offers, and how much of it."""
+
+    model: str = "default"
+    index: str | None = None
+    """A folder that `elmo index` made, for /neighbors."""
+    layers: Layers = "average"
+    """Of /embed and /v1/embeddings, which know no layers."""
+    pool: Pool = "mean"
+    """Of the same."""
+    wait: float = 0.005
+    """Seconds that a request waits for others to share its batch."""
+    timeout: float = 60.0
+    """Seconds until a request is answered, or given up."""
+    most_bytes: int = 4_000_000
+    """Of a request's body."""
+    most_sentences: int = 1024
+    """Of a request."""
+    most_tokens: int = 32_768
+    """Of a request, boundaries included."""
+    queue_tokens: int = 262_144
+    """Of all requests that wait."""
+
+
+class TooLarge(Exception):
+    """A request is beyond a limit; the message says which."""
+
+
+class TimedOut(Exception):
+    """A request was not answered in time."""
+
+
+class Service:
+    """A model with its queue, tokenizer, softmax and index, as far as it has them."""
+
+    def __init__(self, config: ServeConfig) -> None:
+        source = open_model(config.model)
+        model: Model = source.model
+        self.config, self.card = config, source.card()
+        self.name = str(config.model)
+        self.dtype = "float32"
+        self.embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, device="cpu", release=True)
+        self.embedders = {"reset": self.embedder, "echo": self._sharing("echo")}
+        self.scorer = Scorer(model, self.embedder.bilm) if model.lm_head and model.vocabulary else None
+        self.index = None if config.index is None else Index(Path(config.index))
+        if self.index is not None:
+            self.index.check_model(self.card)
+        self.tokenizer = Tokenizer(model.text or TextConfig(tokens="whitespace", sentences="line"))
+        self.facts = {
+            "layers": self.embedder.n_layers,
+            "dim": self.embedder.dim,
+            "scores": self.scorer is not None,
+            "index_tokens": None if self.index is None else self.index.record.tokens,
+        }
+        """What /info says beside what its clients know."""
+        self.metrics = Metrics()
+        self.batcher = Batcher(
+            self._embed, self.embedder.batch_tokens, config.queue_tokens, config.wait, self.metrics.batch
+        )
+        self.metrics.watch(lambda: self.batcher.waiting)
+        self.check(Kind(config.layers, config.pool))
+
+    def _sharing(self, state: StatePolicy) -> Embedder:
+        mine = self.embedder
+        return Embedder(mine.bilm, text=mine.text, vocabulary=mine.vocabulary, device="cpu", state=state)
+
+    def check(self, kind: Kind) -> None:
+        """Raises InputError where there are no such layers, or no such pooling."""
+        selection(kind.layers, self.embedder.n_layers)
+        shaping(kind.layers, kind.pool)
+
+    def sentences(self, given: Sequence[Given]) -> list[list[str]]:
+        """The tokens of every sentence. Raises TooLarge, and InputError where there is none."""
+        if not given:
+            raise InputError("no sentence is given; at least one is expected")
+        if len(given) > self.config.most_sentences:
+            raise TooLarge(f"{len(given):,} sentences; at most {self.config.most_sentences:,} are taken: send fewer")
+        sentences = [self.tokenizer.tokens(each) if isinstance(each, str) else each for each in given]
+        tokens = sum(len(sentence) + 2 for sentence in sentences)
+        if tokens > self.config.most_tokens:
+            raise TooLarge(f"{tokens:,} tokens; at most {self.config.most_tokens:,} are taken: send fewer")
+        self.metrics.tokens.inc(tokens - 2 * len(sentences))
+        return sentences
+
+    async def vectors(self, sentences: Sequence[Sentence], kind: Kind) -> list[np.ndarray]:
+        """One array a sentence, as `Embedder.embed` returns. Raises as `Batcher.submit` and `answer`."""
+        self.check(kind)
+        return await self._answer(self.batcher.submit(list(sentences), kind))
+
+    async def call(self, function: Callable[[], T], sentences: Sequence[Sentence]) -> T:
+        """What `function` returns in the model's thread; `sentences` say how large it is."""
+        return await self._answer(self.batcher.call(function, sum(len(sentence) + 2 for sentence in sentences)))
+
+    async def _answer(self, future: "Future[T]") -> T:
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), self.config.timeout)
+        except TimeoutError as error:
+            raise TimedOut from error
+
+    def _embed(self, sentences: list[Sentence], kind: Kind) -> list[np.ndarray]:
+        return self.embedders[kind.state].embed(sentences, kind.layers, kind.pool)
+
+
+def with_limits(config: ServeConfig, **limits: Any) -> ServeConfig:
+    """The configuration with other limits; None leaves one as it is. Raises InputError where one is not positive."""
+    given = {name: value for name, value in limits.items() if value is not None}
+    for name, value in given.items():
+        if isinstance(value, int | float) and value <= 0:
+            raise InputError(f"--{name.replace('_', '-')} is {value}; a number above 0 is expected")
+    return replace(config, **given)

@@ -1,0 +1,334 @@
+"""`elmo serve` as clients see it: a process of its own, packages that people use, and everything that goes wrong."""
+
+import base64
+import io
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+from command import run
+from safetensors.numpy import load as load_safetensors
+
+import elmo
+from elmo import formats
+from elmo.cli.arguments import DEMO_TEXT
+from elmo.pretraining.scoring import Scorer
+
+TEXTS = Path(str(DEMO_TEXT)).read_text(encoding="utf-8").splitlines()[:12]
+TOKENS = [text.split() for text in TEXTS]
+KEY = "a-key-of-some-length"
+
+
+@dataclass
+class Served:
+    """A server process."""
+
+    url: str
+    process: subprocess.Popen
+
+    def post(self, path: str, content: object, **options) -> httpx.Response:
+        return httpx.post(self.url + path, json=content, timeout=30, **options)
+
+
+def start(log: Path, *flags: str, **variables: str) -> Served:
+    command = [sys.executable, "-m", "elmo", "serve", "--port", "0", *flags]
+    with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=os.environ | variables)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.search(r"http://\S+", line)
+    assert found, log.read_text(encoding="utf-8")
+    return Served(found[0], process)
+
+
+def stop(served: Served) -> None:
+    served.process.terminate()
+    assert served.process.wait(15) == 0
+    assert served.process.stdout is not None
+    served.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("server") / "log"
+
+
+@pytest.fixture(scope="module")
+def server(logged) -> Iterator[Served]:
+    served = start(logged)
+    yield served
+    stop(served)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory) -> Iterator[Served]:
+    """With a key and small limits."""
+    log = tmp_path_factory.mktemp("guarded") / "log"
+    served = start(log, "--most-sentences", "3", "--most-tokens", "50", ELMO_API_KEY=KEY)
+    yield served
+    stop(served)
+    assert KEY not in log.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def embedder() -> elmo.Embedder:
+    return elmo.load(device="cpu")
+
+
+def near(seen, expected, atol=1e-5) -> None:
+    np.testing.assert_allclose(np.asarray(seen), expected, rtol=0, atol=atol)
+
+
+def test_vectors_are_those_of_the_embedder_in_every_type(server, embedder):
+    expected = embedder.embed(TOKENS)
+    asked = {"sentences": [TEXTS[0], *TOKENS[1:]]}
+    found = server.post("/vectors", asked).json()["sentences"]
+    assert [each["tokens"] for each in found] == TOKENS
+    for each, vectors in zip(found, expected, strict=True):
+        near(each["vectors"], vectors)
+    for kind, read in (
+        ("application/x-npz", lambda data: np.load(io.BytesIO(data))),
+        ("application/x-safetensors", load_safetensors),
+    ):
+        named = read(server.post("/vectors", asked, headers={"accept": kind}).content)
+        for number, vectors in enumerate(expected):
+            near(named[str(number)], vectors)
+    arrow = server.post("/vectors", asked, headers={"accept": "application/vnd.apache.arrow.stream"}).content
+    for row, vectors in zip(pa.ipc.open_stream(arrow).read_all().to_pylist(), expected, strict=True):
+        near(np.reshape(row["vectors"], row["shape"]), vectors)
+
+
+@pytest.mark.parametrize(
+    ("layers", "pool"), [("average", "mean"), (0, "max"), ([0.1, 0.2, 0.7], None), ("concat", "sum")]
+)
+def test_layers_and_pools_are_those_of_the_embedder(server, embedder, layers, pool):
+    expected = embedder.embed(TOKENS, layers, pool)
+    asked = {"sentences": TOKENS, "layers": layers, "pool": pool}
+    for each, vectors in zip(server.post("/vectors", asked).json()["sentences"], expected, strict=True):
+        near(each["vectors"], vectors, 1e-4)
+    if pool is not None:
+        half = server.post("/vectors", asked | {"dtype": "float16"}, headers={"accept": "application/x-npy"}).content
+        array = np.load(io.BytesIO(half))
+        assert array.dtype == np.float16
+        near(array, np.stack(expected), 0.02 * np.abs(expected).max())
+
+
+def test_sentences_read_twice(server, embedder):
+    twice = elmo.Embedder(embedder.bilm, device="cpu", state="echo").embed(TOKENS[:2], "top")
+    asked = {"sentences": TOKENS[:2], "layers": "top", "state": "echo"}
+    for each, vectors in zip(server.post("/vectors", asked).json()["sentences"], twice, strict=True):
+        near(each["vectors"], vectors)
+
+
+def test_the_client_of_openai(server, embedder):
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+    expected = embedder.embed(TOKENS, "average", "mean")
+    for encoding in ("float", "base64"):
+        found = client.embeddings.create(model="default", input=TEXTS, encoding_format=encoding)
+        for each, vector in zip(found.data, expected, strict=True):
+            value = each.embedding
+            near(np.frombuffer(base64.b64decode(value), "<f4") if isinstance(value, str) else value, vector)
+        assert found.usage.prompt_tokens == sum(map(len, TOKENS))
+    assert [model.id for model in client.models.list()] == ["default"]
+    with pytest.raises(openai.BadRequestError, match="token ids; this model has its own tokens: send text"):
+        client.embeddings.create(model="default", input=[1, 2, 3])
+    with pytest.raises(openai.BadRequestError, match="dimensions is 7"):
+        client.embeddings.create(model="default", input="a", dimensions=7)
+
+
+def test_the_client_of_hugging_face(server, embedder):
+    hub = pytest.importorskip("huggingface_hub")
+    client = hub.InferenceClient(base_url=server.url + "/embed")
+    found = client.feature_extraction(TEXTS[0], normalize=False)
+    near(found[0], embedder.embed(TOKENS[:1], "average", "mean")[0])
+    found = client.feature_extraction(TEXTS[0])
+    assert np.linalg.norm(found) == pytest.approx(1, abs=1e-5)
+
+
+def test_text_embeddings_inference(server, embedder):
+    found = server.post("/embed_all", {"inputs": TEXTS[:2]}).json()
+    for each, vectors in zip(found, embedder.embed(TOKENS[:2], "average"), strict=True):
+        near(each, vectors)
+    info = httpx.get(server.url + "/info").json()
+    assert (info["model_id"], info["elmo"]["dim"], info["elmo"]["layers"]) == ("default", 256, 3)
+    assert httpx.get(server.url + "/health").status_code == 200
+
+
+def test_the_commands_of_the_docs(server, tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "serving.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^curl (?:.*\\\n)*.*$", page, re.MULTILINE)
+    assert len(commands) >= 4
+    for command in commands:
+        command = command.replace("localhost:8080", server.url)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=tmp_path, check=True)
+        assert done.stdout.startswith(b"{") != (" -o " in command)
+        assert b'"error"' not in done.stdout
+    assert np.load(tmp_path / "vectors.npz")["0"].shape == (3, 5, 256)
+
+
+def test_scores_and_substitutes(server):
+    scorer = Scorer(formats.load("default"))
+    (scores,) = server.post("/score", {"sentences": [TOKENS[0]]}).json()["sentences"]
+    (expected,) = scorer.score([TOKENS[0]])
+    near(scores["forward"], expected.forward, 1e-4)
+    near(scores["backward"], expected.backward, 1e-4)
+    found = server.post("/substitutes", {"sentence": TEXTS[0], "position": 1, "k": 4}).json()
+    expected = scorer.substitutes(TOKENS[0], 1, 4)
+    assert [each["word"] for each in found["substitutes"]] == [each.word for each in expected]
+
+
+ERRORS = {
+    "no json": ("/vectors", b"{", 422, "not JSON"),
+    "no utf-8": ("/embed", b'{"inputs": "\xff"}', 400, "not JSON in UTF-8"),
+    "a string of tokens": ("/vectors", b'{"sentences": "a b"}', 422, "sentences"),
+    "numbers": ("/vectors", b'{"sentences": [1]}', 422, "sentences.0"),
+    "nothing": ("/vectors", b'{"sentences": []}', 400, "no sentence is given"),
+    "an unknown name": ("/vectors", b'{"sentences": ["a"], "path": "/etc/passwd"}', 422, "path"),
+    "an unknown layer": ("/vectors", b'{"sentences": ["a"], "layers": 9}', 400, "layers is 9"),
+    "an empty text": ("/embed", b'{"inputs": ["a", " "]}', 400, "input 1 is empty"),
+    "no such place": ("/substitutes", b'{"sentence": "a b", "position": 7}', 400, "position is 7"),
+    "no index": ("/neighbors", b'{"sentence": "a b", "position": 0}', 400, "--index FOLDER"),
+    "another route": ("/embeddings", b"{}", 404, "Not Found"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_one_line_of_json_with_the_remedy(server, name):
+    path, body, status, message = ERRORS[name]
+    answer = httpx.post(server.url + path, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert message in error
+    assert "\n" not in error
+
+
+def test_a_type_that_there_is_not(server):
+    answer = server.post("/vectors", {"sentences": ["a"]}, headers={"accept": "text/csv"})
+    assert (answer.status_code, "application/x-npz" in answer.json()["error"]) == (406, True)
+
+
+def test_the_key_is_asked_for_everywhere_but_for_health(guarded):
+    assert httpx.get(guarded.url + "/health").status_code == 200
+    for path in ("/embed", "/metrics", "/info", "/v1/models", "/openapi.json", "/nothing"):
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": KEY}):
+            answer = httpx.get(guarded.url + path, headers=headers)
+            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    right = {"authorization": f"Bearer {KEY}"}
+    assert guarded.post("/embed", {"inputs": "a"}, headers=right).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"), [(["a"] * 4, "4 sentences; at most 3"), (["a " * 60], "62 tokens; at most 50")]
+)
+def test_more_than_the_limits(guarded, sentences, message):
+    answer = guarded.post("/vectors", {"sentences": sentences}, headers={"authorization": f"Bearer {KEY}"})
+    assert (answer.status_code, message in answer.json()["error"]) == (413, True)
+
+
+def test_a_body_that_is_too_large_is_not_read(server):
+    answer = httpx.post(server.url + "/embed", content=b" " * 5_000_000)
+    assert answer.status_code == 413
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(60):
+            yield b" " * 100_000
+
+    assert httpx.post(server.url + "/embed", content=parts()).status_code == 413  # of unknown length
+
+
+def test_security_headers_and_no_other_origins(server):
+    answer = httpx.get(server.url + "/health", headers={"origin": "http://evil.example"})
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "access-control-allow-origin" not in answer.headers
+    assert "server" not in answer.headers
+
+
+def test_metrics_and_logs_hold_no_text(server, logged):
+    server.post("/embed", {"inputs": "unmistakable"})
+    metrics = httpx.get(server.url + "/metrics").text
+    for name in ("elmo_requests_total", "elmo_tokens_total", "elmo_queue_tokens", "elmo_batch_tokens_bucket"):
+        assert name in metrics
+    assert 'route="/embed"' in metrics
+    assert "unmistakable" not in metrics + logged.read_text(encoding="utf-8")
+    assert re.search(r"POST /embed 200 [\d.]+ ms", logged.read_text(encoding="utf-8"))
+
+
+def test_a_storm_harms_no_good_request_and_a_stop_finishes_what_was_begun(tmp_path, embedder):
+    """Of many requests a part is malformed, cut off or abandoned; in the middle comes SIGTERM."""
+    served = start(tmp_path / "log")
+    host, port = served.url.removeprefix("http://").split(":")
+    expected = embedder.embed(TOKENS, "average", "mean")
+    right, refused, wrong = [], [], []
+
+    def good(number: int) -> None:
+        try:
+            answer = served.post("/vectors", {"sentences": [TOKENS[number % 12]], "layers": "average", "pool": "mean"})
+        except httpx.TransportError:
+            refused.append(number)  # after the stop nobody listens
+            return
+        if answer.status_code != 200:
+            (refused if answer.status_code == 503 else wrong).append(number)
+        else:
+            seen = np.array(answer.json()["sentences"][0]["vectors"])
+            (right if np.allclose(seen, expected[number % 12], rtol=0, atol=1e-5) else wrong).append(number)
+
+    def bad(number: int) -> None:
+        request = b"POST /vectors HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 40\r\n\r\n"
+        try:
+            with socket.create_connection((host, int(port)), timeout=5) as connection:
+                connection.sendall([b"nonsense\r\n\r\n", request + b'{"sente', request + b"x" * 40][number % 3])
+        except OSError:
+            pass
+
+    with ThreadPoolExecutor(16) as pool:
+        first = [pool.submit(good if number % 5 else bad, number) for number in range(100)]
+        for each in first:
+            each.result()
+        assert not refused
+        later = [pool.submit(good if number % 5 else bad, number) for number in range(100)]
+        time.sleep(0.1)
+        began = time.monotonic()
+        stop(served)
+        assert time.monotonic() - began < 10
+        for each in later:
+            each.result()
+    assert not wrong
+    assert len(right) >= 80
+    assert "Traceback" not in (tmp_path / "log").read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_served_is_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for flags, message in (
+            (["--port", port], "Address already in use"),
+            (["--host", "0.0.0.0"], "set ELMO_API_KEY, or give --api-key-file or --no-auth"),
+            (["--model", str(tmp_path)], "not a known model"),
+            (["--layers", "9", "--port", "0"], "layers is 9"),
+            (["--most-tokens", "0"], "--most-tokens is 0"),
+        ):
+            done = run("serve", *flags)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+            assert message in done.stderr
+
+
+def test_the_description_of_all_routes(server):
+    routes = httpx.get(server.url + "/openapi.json").json()["paths"]
+    assert {"/embed", "/embed_all", "/v1/embeddings", "/vectors", "/score", "/substitutes", "/neighbors"} <= set(routes)
+    for path in ("/vectors", "/embed", "/embed_all", "/v1/embeddings", "/score", "/substitutes"):
+        schema = routes[path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].split("/")[-1]
+        assert json.dumps(schema)

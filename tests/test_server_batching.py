@@ -1,0 +1,169 @@
+"""The queue in front of a model: every request is answered once and right, whatever fails, waits or goes away."""
+
+import threading
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elmo.server.batching import Batcher, Closed, Kind, Overloaded
+
+TOP, FIRST = Kind("top", None), Kind(0, "mean")
+
+
+class Model:
+    """Vectors that say which sentence they are of; a sentence with "bad" raises."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[list[list[str]], Kind]] = []
+        self.go = threading.Event()
+        self.go.set()
+
+    def __call__(self, sentences, kind):
+        self.go.wait(5)
+        self.batches.append((sentences, kind))
+        if any("bad" in sentence for sentence in sentences):
+            raise ValueError("a bad sentence")
+        return [self.vector(sentence, kind) for sentence in sentences]
+
+    @staticmethod
+    def vector(sentence, kind):
+        return np.array([hash((*sentence, str(kind))) % 1000, len(sentence)], float)
+
+
+@contextmanager
+def running(model, **options):
+    batcher = Batcher(model, **({"batch_tokens": 20, "queue_tokens": 1000, "wait": 0.001} | options))
+    thread = threading.Thread(target=batcher.run)
+    thread.start()
+    try:
+        yield batcher
+    finally:
+        model.go.set()
+        batcher.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+requests = st.lists(
+    st.tuples(
+        st.lists(st.lists(st.sampled_from(["a", "b", "bad"]), max_size=6), max_size=4),
+        st.sampled_from([TOP, FIRST]),
+        st.booleans(),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(requests=requests, held=st.booleans())
+def test_every_request_is_answered_once_and_right(requests, held):
+    model = Model()
+    with running(model) as batcher:
+        if held:
+            model.go.clear()
+        waiting = [(batcher.submit(sentences, kind), sentences, kind, gone) for sentences, kind, gone in requests]
+        for future, *_, gone in waiting:
+            if gone:
+                future.cancel()
+        model.go.set()
+        for future, sentences, kind, _ in waiting:
+            try:
+                seen = future.result(5)
+            except CancelledError:
+                continue
+            except ValueError:
+                assert any("bad" in sentence for sentence in sentences), "only the cause fails"
+                continue
+            assert not any("bad" in sentence for sentence in sentences)
+            assert [v.tolist() for v in seen] == [model.vector(s, kind).tolist() for s in sentences]
+    assert batcher.waiting == 0
+    done = [id(sentence) for sentences, _ in model.batches for sentence in sentences]
+    if not any("bad" in sentence for sentences, *_ in requests for sentence in sentences):
+        assert len(done) == len(set(done)), "no sentence is embedded twice"
+
+
+def test_requests_share_batches_of_one_kind_within_the_budget():
+    model = Model()
+    model.go.clear()
+    with running(model, wait=0.0) as batcher:
+        first = batcher.submit([["begins"]], TOP)  # is at work while the others come
+        while batcher.waiting:
+            pass
+        kinds = [TOP, FIRST, TOP, FIRST, TOP, TOP, TOP]
+        futures = [batcher.submit([["a"] * 3, ["b"] * 2], kind) for kind in kinds]  # nine tokens with boundaries
+        model.go.set()
+        for future in (first, *futures):
+            future.result(5)
+    assert [(len(sentences), kind) for sentences, kind in model.batches[1:]] == [
+        (4, TOP),
+        (4, FIRST),
+        (4, TOP),
+        (2, TOP),
+    ]
+
+
+def test_a_request_waits_for_others_no_longer_than_its_deadline():
+    model = Model()
+    with running(model, wait=0.05, batch_tokens=1000) as batcher:
+        assert len(batcher.submit([["a"]], TOP).result(5)) == 1
+        both = [batcher.submit([["a"]], TOP), batcher.submit([["b"]], TOP)]
+        for future in both:
+            future.result(5)
+    assert [len(sentences) for sentences, _ in model.batches] == [1, 2]
+
+
+def test_a_full_queue_refuses_and_a_larger_request_is_let_in_alone():
+    model = Model()
+    model.go.clear()
+    with running(model, queue_tokens=10, wait=0.0) as batcher:
+        batcher.submit([["a"]], TOP)
+        while batcher.waiting:
+            pass
+        large = batcher.submit([["a"] * 50], TOP)
+        with pytest.raises(Overloaded):
+            batcher.submit([["a"]], TOP)
+        model.go.set()
+        assert len(large.result(5)) == 1
+
+
+def test_who_has_gone_leaves_room_for_others():
+    model = Model()
+    model.go.clear()
+    with running(model, queue_tokens=10, wait=0.0) as batcher:
+        batcher.submit([["a"]], TOP)
+        while batcher.waiting:
+            pass
+        gone = batcher.submit([["a"] * 8], TOP)
+        with pytest.raises(Overloaded):
+            batcher.submit([["b"]], TOP)
+        gone.cancel()
+        there = batcher.submit([["b"]], TOP)
+        model.go.set()
+        assert len(there.result(5)) == 1
+    assert [sentences for sentences, _ in model.batches] == [[["a"]], [["b"]]]
+
+
+def test_calls_are_made_between_batches_and_their_errors_are_theirs():
+    model = Model()
+    with running(model) as batcher:
+        futures = [batcher.submit([["a"]], TOP), batcher.call(lambda: 7, 3), batcher.call(lambda: 1 / 0, 3)]
+        assert futures[1].result(5) == 7
+        with pytest.raises(ZeroDivisionError):
+            futures[2].result(5)
+        assert len(futures[0].result(5)) == 1
+
+
+def test_what_was_accepted_is_done_after_closing_and_nothing_else():
+    model = Model()
+    model.go.clear()
+    with running(model, wait=60.0, batch_tokens=10**6) as batcher:
+        futures = [batcher.submit([["a"]], kind) for kind in (TOP, FIRST)]
+        batcher.close()
+        with pytest.raises(Closed):
+            batcher.submit([["b"]], TOP)
+        model.go.set()
+        assert [len(future.result(5)) for future in futures] == [1, 1]
