@@ -10,7 +10,7 @@ import pytest
 import torch
 from command import run
 from small_corpus import write_corpus
-from small_run import TINY, last_checkpoint, losses, model_bytes
+from small_run import LEARNS, TINY, last_checkpoint, losses, model_bytes
 
 from elmo import formats
 from elmo.formats import Model, allennlp, native
@@ -111,8 +111,7 @@ def test_rows_of_the_softmax_go_with_their_words(base, tmp_path, choice):
 
 
 def test_fine_tuning_learns_the_new_text(base, tmp_path):
-    output = fine_tuned(base, tmp_path / "run", "--vocab", "extend", "max_words=6000", "optim.lr=0.01")
-    found = losses(output)
+    found = losses(fine_tuned(base, tmp_path / "run", "--vocab", "extend", *LEARNS))
     assert sum(found[-10:]) < 0.7 * sum(found[:10])
 
 

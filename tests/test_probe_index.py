@@ -7,6 +7,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,18 @@ class Planted(Embedder):
     def embed_stream(self, sentences: Iterable[Sequence[str]], *options: Any) -> Iterator[np.ndarray]:
         for sentence in sentences:
             self.sentences += 1
-            words = np.stack([self.drawn(token) for token in sentence])
+            words = np.stack([drawn(token) for token in sentence])
             noise = np.random.default_rng(zlib.crc32(" ".join(sentence).encode())).normal(size=words.shape)
-            yield np.stack([words, self.drawn(f"centre {sentence[0]}") + self.noise * noise]).astype(np.float32)
+            yield np.stack([words, drawn(f"centre {sentence[0]}") + self.noise * noise]).astype(np.float32)
 
     def embed(self, sentences: Sequence[Sequence[str]], *options: Any, **more: Any) -> list[np.ndarray]:
         return list(self.embed_stream(sentences))
 
-    def drawn(self, name: str) -> np.ndarray:
-        return np.random.default_rng(zlib.crc32(name.encode())).normal(size=self.dim)
+
+@cache
+def drawn(name: str) -> np.ndarray:
+    """The same for the same name."""
+    return np.random.default_rng(zlib.crc32(name.encode())).normal(size=Planted.dim)
 
 
 def text(sentences: int, topics: int = 7, words: int = 5, length: int = 8) -> list[list[str]]:

@@ -3,8 +3,6 @@
 import json
 import lzma
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import Command, run
+from command import Command, run, run_program
 from test_probes import Written
 from tiny import tiny_model, write_tiny
 
@@ -456,7 +454,7 @@ def test_data_of_ones_own_need_no_inventory_of_the_recipe(data: Path) -> None:
 
 def test_most_frequent_sense_has_the_published_score(shared: Path) -> None:
     """Raganato et al. (2017), Table 2. In a process of its own: a million small calls are not to be checked each."""
-    done = subprocess.run([sys.executable, "-c", BASELINE, shared], capture_output=True, text=True, check=False)
+    done = run_program(BASELINE.format(shared=str(shared)))
     assert done.returncode == 0, done.stderr
     row, together = json.loads(done.stdout)
     assert {name: round(f1, 1) for name, f1 in row["f1"].items()} == {
@@ -467,7 +465,7 @@ def test_most_frequent_sense_has_the_published_score(shared: Path) -> None:
 
 
 BASELINE = """
-import json, sys
+import json
 from dataclasses import asdict
 from pathlib import Path
 from elmo.cli.arguments import find_recipe
@@ -476,10 +474,10 @@ from elmo.probes import wsd, wsd_readers
 from elmo.tasks.train import find_file
 
 values = load_toml(find_recipe("wsd", "probes"))
-config = from_dict(wsd.Config, values | {"data": sys.argv[1]})
+config = from_dict(wsd.Config, values | dict(data={shared!r}))
 senses = wsd.count_senses(find_file(config.train, config.data))
 inventory = wsd_readers.read_inventory(find_file(config.inventory, config.data))
-together = {"ALL": list(wsd_readers.read_labelled(Path(sys.argv[1], "wsd", "ALL.data.xml.xz")))}
+together = dict(ALL=list(wsd_readers.read_labelled(Path({shared!r}, "wsd", "ALL.data.xml.xz"))))
 rows = [wsd.baseline(tests, senses, inventory) for tests in (wsd.read_tests(config), together)]
 print(json.dumps([asdict(row) for row in rows]))
 """

@@ -4,16 +4,14 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command import Command
 from safetensors.torch import load_file
 from small_tasks import run_config
 from tiny import write_tiny
@@ -91,17 +89,14 @@ def test_an_epoch_that_was_cut_after_its_scores_has_one_line(tmp_path: Path, mon
 def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
     """SIGKILL, at whatever step it comes."""
     config = run_config(tmp_path, training={"epochs": 12, "patience": 0})
-    program = "import sys, json; from elmo import config; from elmo.tasks import train\n"
-    program += "train.main(config.from_dict(train.TaskConfig, json.load(open(sys.argv[1]))), quiet=True)"
-    file = tmp_path / "config.json"
     killed = dataclasses.replace(config, output=str(tmp_path / "killed"))
-    file.write_text(configs.to_json(killed), encoding="utf-8")
-    process = subprocess.Popen([sys.executable, "-c", program, str(file)], env=os.environ | {"OMP_NUM_THREADS": "1"})
+    program = "import json; from elmo import config; from elmo.tasks import train\n"
+    program += f"train.main(config.from_dict(train.TaskConfig, json.loads({configs.to_json(killed)!r})), quiet=True)"
+    command = Command(program=program)
     checkpoints = tmp_path / "killed" / "seed-1" / "checkpoints"
-    while not list(checkpoints.glob("step-*")) and process.poll() is None:
+    while not list(checkpoints.glob("step-*")) and command.process.is_alive():
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL, "it was done before it could be killed"
+    assert command.kill().returncode == -signal.SIGKILL, "it was done before it could be killed"
     train.main(killed, resume=True, quiet=True)
     train.main(config, quiet=True)
     assert weights(tmp_path / "killed" / "seed-1") == weights(tmp_path / "run" / "seed-1")
