@@ -340,14 +340,21 @@ def test_columns_left_out_are_columns_that_no_maximum_sees(words, filters) -> No
 
 
 def test_many_words_are_encoded_as_few_are() -> None:
-    """Beyond 256 the words are padded to a round number."""
+    """Beyond 256 they are encoded in groups of about the same length, padded to a round number of words."""
     encoder = CharCnn(CONFIG.char_cnn, HALF)
-    char_ids = torch.randint(1, 262, (259, 50))
+    char_ids = torch.randint(1, 262, (300, 50))
+    for word, length in zip(char_ids, torch.randint(1, 51, (300,)), strict=True):
+        word[length:] = 261
     vectors = encoder(char_ids)
-    assert vectors.shape == (259, HALF)
-    close(vectors[:100], encoder(char_ids[:100]))
-    vectors.sum().backward()
-    assert not encoder.embedding.grad[0].any()
+    assert vectors.shape == (300, HALF)
+    few = torch.cat([encoder(part) for part in char_ids.split(100)])
+    close(vectors, few)
+    direction, gradients = torch.randn(300, HALF), []
+    for encoded in (vectors, few):
+        gradients.append(torch.autograd.grad((encoded * direction).sum(), list(encoder.parameters())))
+    for seen, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(seen, expected, rtol=1e-4, atol=1e-4)
+    assert not gradients[0][0][0].any()
 
 
 def test_gradient_of_the_whole_model_is_that_of_finite_differences() -> None:

@@ -7,7 +7,7 @@
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -49,6 +49,9 @@ class CharCnnConfig:
         return sum(count for _, count in self.filters)
 
 
+Number = TypeVar("Number", int, Tensor)
+FEW_WORDS = 256
+"""So many are encoded as they come, whatever their lengths."""
 WORDS = 128
 """Words that a packed encoder takes at once: what it needs in between stays in the cache, and memory is bounded."""
 
@@ -74,17 +77,20 @@ class CharCnn(nn.Module):
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         activation = torch.relu if self.config.activation == "relu" else torch.tanh
-        n_words = len(char_ids)
-        char_ids = _padded(_without_tail(char_ids, max(width for width, _ in self.config.filters)))
-        characters = nn.functional.embedding(char_ids, self.embedding, padding_idx=0)  # W C E
-        pooled = [ops.convolve_max(characters, c.weight, c.bias) for c in self.convolutions]  # type: ignore[arg-type]
-        vectors = activation(torch.cat(pooled, dim=-1))  # W F
+        groups, places = _by_length(char_ids, max(width for width, _ in self.config.filters))
+        vectors = activation(torch.cat([self._pooled(words) for words in groups]))  # w F
         for highway in self.highways:
             vectors = highway(vectors)
         if self.projection is not None:
             vectors = ops.linear(vectors, self.projection.weight, self.projection.bias)
         # Under autocast the projection gives bfloat16; what follows is summed up over many steps and stays in float32.
-        return vectors[:n_words].to(self.embedding.dtype)
+        return vectors[places].to(self.embedding.dtype)
+
+    def _pooled(self, char_ids: Int[Tensor, "w c"]) -> Float[Tensor, "w F"]:
+        """The filters' largest values over all positions."""
+        characters = nn.functional.embedding(char_ids, self.embedding, padding_idx=0)  # w c E
+        pooled = [ops.convolve_max(characters, c.weight, c.bias) for c in self.convolutions]  # type: ignore[arg-type]
+        return torch.cat(pooled, dim=-1)
 
 
 class PackedCharCnn(nn.Module):
@@ -147,15 +153,28 @@ def _without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"
     return char_ids[:, : _round_up(char_ids.shape[1] - max(0, tail - width), 8)]
 
 
-def _padded(char_ids: Int[Tensor, "W C"]) -> Int[Tensor, "w C"]:
-    """More words than asked for, up to the next multiple of 64 where there are many.
+def _by_length(char_ids: Int[Tensor, "W C"], width: int) -> tuple[list[Int[Tensor, "w c"]], Int[Tensor, " W"]]:
+    """Many words in groups of about the same length, without the tail of each, and every word's place in these.
 
-    oneDNN compiles and keeps a program for every shape that it meets (2 MB each, and a third more time).
+    The longest word of a batch has three times the characters of most, and theirs would be the work of its padding.
     """
-    words = len(char_ids)
-    missing = _round_up(words, 64) - words if words > 256 else 0
-    return nn.functional.pad(char_ids, (0, 0, 0, missing))
+    if len(char_ids) <= FEW_WORDS:
+        return [_without_tail(char_ids, width)], torch.arange(len(char_ids), device=char_ids.device)
+    ids = char_ids.cpu()
+    lengths = ((ids != ids[:, -1:]) * torch.arange(1, ids.shape[1] + 1)).amax(1)
+    columns = _round_up(lengths + width, 8)
+    order = columns.argsort(stable=True)
+    places = torch.empty_like(order)
+    groups, begin = [], 0
+    for members in order.split(columns.unique(return_counts=True)[1].tolist()):
+        places[members] = torch.arange(begin, begin + len(members))
+        # oneDNN compiles and keeps a program for every shape that it meets (2 MB each, and a third more time).
+        words = _without_tail(ids[members], width)
+        words = nn.functional.pad(words, (0, 0, 0, _round_up(len(members), 64) - len(members)))
+        groups.append(words.to(char_ids.device))
+        begin += len(words)
+    return groups, places.to(char_ids.device)
 
 
-def _round_up(number: int, step: int) -> int:
+def _round_up(number: Number, step: int) -> Number:
     return -(-number // step) * step
