@@ -29,6 +29,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from elmo import ops
 from elmo.bench.machine import limits
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnn, CharCnnConfig
@@ -44,11 +45,20 @@ PEERS_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256))
 SIZES = {
     "peers": BiLMConfig(LstmConfig(512, 128), CharCnnConfig(filters=PEERS_FILTERS, n_highway=1)),
     "small": BiLMConfig(LstmConfig(1024, 128), CharCnnConfig(n_highway=1)),
+    "base": BiLMConfig(LstmConfig(2048, 256), CharCnnConfig(n_highway=1)),
 }
 ELSEWHERE = {"bilm-tf": 2805, "ELMoForManyLangs": 2200, "AllenNLP": 1882}
 """Words/s at the size `peers`, on a machine with `ELSEWHERE_PEAK` GFLOP/s."""
 ELSEWHERE_PEAK = 450
-ROWS = ("elmo float32", "elmo bfloat16", "nn.LSTM float32", "nn.LSTM bfloat16", "plain float32")
+ROWS = (
+    "elmo float32",
+    "elmo float32, not compiled",
+    "elmo bfloat16",
+    "elmo bfloat16, not compiled",
+    "nn.LSTM float32",
+    "nn.LSTM bfloat16",
+    "plain float32",
+)
 
 
 @dataclass(frozen=True)
@@ -158,7 +168,10 @@ def measure(row: str, config: BiLMConfig, arguments: argparse.Namespace) -> Meas
     state, times = model.bilm.initial_state(arguments.rows), []
     for step in range(arguments.steps + 5):
         marks = [time.perf_counter()]
-        with torch.autocast("cpu", torch.bfloat16, enabled="bfloat16" in row):
+        with (
+            torch.autocast("cpu", torch.bfloat16, enabled="bfloat16" in row),
+            ops.compiled_steps(row in ("elmo float32", "elmo bfloat16")),
+        ):
             loss, state = loss_of(model, batches[step % len(batches)], state)
         state = LstmState(*(part.detach() for part in state))
         marks.append(time.perf_counter())

@@ -14,8 +14,13 @@ from small_run import LEARNS, TINY, last_checkpoint, losses, model_bytes
 
 from elmo import formats
 from elmo.formats import Model, allennlp, native
+from elmo.model.bilm import BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.pretraining.growth import can_grow
 from elmo.pretraining.initial import begin_from, initial_vocabulary
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
+from elmo.text.characters import encode_words
 from elmo.text.vocabulary import SPECIAL, Vocabulary
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts, no package
@@ -166,7 +171,8 @@ def test_model_without_a_softmax_can_be_given_one(base, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("model.lstm.dim=16",), r"its model has {'lstm': {'dim': 8}}, and model is set to {'lstm': {'dim': 16}}"),
+        (("model.lstm.dim=7",), r"its model has {'lstm': {'dim': 8}}, and model is set to {'lstm': {'dim': 7}}"),
+        (("model.lstm.n_layers=3",), "only model.lstm.dim and model.lstm.projection_dim may be larger"),
         (("vocab=words.txt",), "vocab is 'words.txt', and init_vocab is keep"),
         (("--init-from", "no/such/model"), "no/such/model: no such file or folder"),
         (("--init-from", "PUBLISHED"), "has no softmax to keep; give the new text's words one: --vocab replace"),
@@ -239,6 +245,67 @@ def test_begin_from_counts_the_rows_that_it_had():
     assert torch.equal(new.lm_head.weight[5], old.lm_head.weight[3])
     assert torch.equal(new.lm_head.weight[4], fresh)
     assert begin_from(new, NEW, replace(source, lm_head=None)) == 0
+
+
+def layers_of(model: LanguageModel) -> torch.Tensor:
+    """Both directions' layers of five words, read from the zero state: layers x 2 x words x 1 x P."""
+    ids = torch.from_numpy(encode_words(["elm", "oak", "ash", "elms", "."])).long()
+    words = model.bilm.encode_words(ids)[:, None]
+    return model.bilm.read(torch.stack([words, words]), model.bilm.initial_state(1))[0]
+
+
+@pytest.mark.parametrize(("cells", "size"), [(9, 6), (24, 6), (8, 7), (20, 16)])
+def test_grown_model_computes_what_it_was_grown_from(cells, size):
+    config = BiLMConfig(LstmConfig(8, 6, 2, 0.5, 0.5), CharCnnConfig(filters=((1, 4), (2, 5)), n_highway=1))
+    old = LanguageModel(config, len(OLD), ObjectiveConfig())
+    for layer in old.bilm.layers:
+        layer.bias.data.normal_()
+    wide = replace(config, lstm=replace(config.lstm, dim=cells, projection_dim=size))
+    assert can_grow(config, wide)
+    new = LanguageModel(wide, len(NEW), ObjectiveConfig())
+    assert begin_from(new, NEW, Model(config, old.bilm.state_dict(), old.lm_head.state_dict(), OLD)) == 5
+    seen, expected = (layers_of(model) for model in (new, old))
+    torch.testing.assert_close(seen[..., :6], expected)
+    assert (seen[..., 6:] != 0).all()
+    torch.testing.assert_close(seen[-1] @ new.lm_head.weight[:4].T, expected[-1] @ old.lm_head.weight[[0, 1, 2, 4]].T)
+
+
+def test_grown_model_learns_with_all_that_is_new():
+    """No weight of a new cell or dimension is without a gradient for good: after a step every one has one."""
+    config = BiLMConfig(LstmConfig(8, 6, 2), CharCnnConfig(filters=((1, 4), (2, 5)), n_highway=1))
+    old = LanguageModel(config, len(OLD), ObjectiveConfig())
+    new = LanguageModel(replace(config, lstm=LstmConfig(11, 9, 2)), len(OLD), ObjectiveConfig())
+    begin_from(new, OLD, Model(config, old.bilm.state_dict(), old.lm_head.state_dict(), OLD))
+    optimizer = torch.optim.Adam(new.parameters(), 0.01)
+    for _ in range(2):
+        optimizer.zero_grad()
+        top = layers_of(new)[-1].flatten(0, -2)
+        new.lm_head.loss(top, torch.arange(len(top)) % len(OLD)).backward()
+        optimizer.step()
+    for layer in new.bilm.layers:
+        for weight in (layer.weight_input, layer.weight_state, layer.weight_projection):
+            assert (weight.grad != 0).float().mean() > 0.99
+    assert (new.lm_head.weight.grad != 0).all()
+
+
+@pytest.mark.parametrize(
+    "lstm", [{"dim": 7}, {"projection_dim": 5}, {"n_layers": 3}, {"cell_clip": 2.0}, {"dim": 16, "projection_dim": 16}]
+)
+def test_other_differences_than_wider_ones_do_not_grow(lstm):
+    config = BiLMConfig(LstmConfig(8, 6, 2))
+    assert not can_grow(config, replace(config, lstm=replace(config.lstm, **lstm)))
+
+
+def test_wider_run_begins_with_what_its_model_has_and_says_so(base, tmp_path):
+    wider = ("model.lstm.dim=12", "model.lstm.projection_dim=9", "optim.lr=0.0", "optim.weight_decay=0.0")
+    after = formats.load(fine_tuned(base, tmp_path / "run", "--init-from", base / "run", *wider))
+    before = formats.load(base / "run")
+    assert (after.config.lstm.dim, after.config.lstm.projection_dim) == (12, 9)
+    old = before.config.lstm
+    assert after.card["init_from"]["grown_from"] == {"dim": old.dim, "projection_dim": old.projection_dim}
+    weight = after.lm_head["weight"]
+    assert torch.equal(weight[:, : old.projection_dim], before.lm_head["weight"])
+    assert not weight[:, old.projection_dim :].any()
 
 
 def test_lines_of_training_are_not_held_out(tmp_path):

@@ -3,6 +3,8 @@
 Under `torch.autocast` the matrix products run in its data type (bfloat16); everything between them stays in float32.
 """
 
+from elmo.ops.compiled import can_compile as can_compile
+from elmo.ops.compiled import compiled_steps as compiled_steps
 from elmo.ops.convolution import convolve_max as convolve_max
 from elmo.ops.convolution import windows_max as windows_max
 from elmo.ops.gru import bi_gru as bi_gru

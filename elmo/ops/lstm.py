@@ -14,10 +14,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmo.ops.compiled import StepKernel, step_kernel
 from elmo.ops.packing import Precision, pack
 from elmo.ops.parallel import both
 from elmo.ops.precision import product_dtype
-from elmo.ops.products import Library, Product, TorchProduct, product
+from elmo.ops.products import Library, OneDnnProduct, Product, TorchProduct, default_library, has_onednn, product
 
 READ_AT_ONCE, TRAINED_AT_ONCE = 128, 256
 """Rows of the input product taken at once: they stay in the cache until they are used."""
@@ -231,19 +232,20 @@ class _BiLstm(torch.autograd.Function):
         )
         keeping = None if keep is None else keep.to(inputs.dtype)[..., None]
         weights = _Weights.of(weight_input, weight_state, weight_projection, dtype)
+        kernel = None if weight_projection is None else step_kernel(dtype, inputs, bias, hidden, cell)
         first = hidden, cell
         hidden, cell = hidden.clone(), cell.clone()
-        _read_and_trace(inputs, weights, bias, hidden, cell, clips, active, keeping, outputs, trace)
-        ctx.save_for_backward(inputs, weight_input, weight_state, weight_projection, *first, keeping, outputs, *trace)
-        ctx.clips, ctx.active, ctx.dtype = clips, active, dtype
+        _read_and_trace(inputs, weights, bias, hidden, cell, clips, active, keeping, outputs, trace, kernel)
+        ctx.save_for_backward(inputs, *weights, *first, keeping, outputs, *trace)
+        ctx.clips, ctx.active, ctx.dtype, ctx.kernel = clips, active, dtype, kernel
         return outputs, hidden, cell
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        inputs, to_input, to_state, projection, hidden, cell, keeping, outputs, *parts = ctx.saved_tensors
+        inputs, *weights, hidden, cell, keeping, outputs, gates, cells, memory = ctx.saved_tensors
         to_outputs, to_hidden, to_cell = gradients
-        weights, trace = _Weights.of(to_input, to_state, projection, ctx.dtype), _Trace(*parts)
+        weights, trace = _Weights(*weights), _Trace(gates, cells, memory)
         steps = _backward_steps(
             to_outputs,
             to_hidden.clone(),
@@ -255,17 +257,18 @@ class _BiLstm(torch.autograd.Function):
             outputs,
             cell,
             trace,
+            ctx.kernel,
         )
         before = _before(outputs, hidden, keeping).flatten(1, 2).to(ctx.dtype)
         gates = steps.to_gates.flatten(1, 2)
         to_projection = None
-        if projection is not None:
+        if weights.projection is not None:
             to_projected = steps.to_projected.flatten(1, 2).to(ctx.dtype)
-            to_projection = product(to_projected.mT, trace.memory.flatten(1, 2).mT).to(projection.dtype)
+            to_projection = product(to_projected.mT, trace.memory.flatten(1, 2).mT).to(inputs.dtype)
         return (
             product(gates, weights.input.mT).to(inputs.dtype).view(inputs.shape),
-            _to_weight(gates, inputs.flatten(1, 2).to(ctx.dtype)).to(to_input.dtype),
-            _to_weight(gates, before).to(to_state.dtype),
+            _to_weight(gates, inputs.flatten(1, 2).to(ctx.dtype)).to(inputs.dtype),
+            _to_weight(gates, before).to(inputs.dtype),
             steps.to_bias,
             to_projection,
             steps.to_hidden,
@@ -285,41 +288,82 @@ def _read_and_trace(
     keeping: Float[Tensor, "2 T B 1"] | None,
     outputs: Float[Tensor, "2 T B P"],
     trace: _Trace,
+    kernel: StepKernel | None,
 ) -> None:
     """Advances `hidden` and `cell`, fills `outputs` and `trace`; what is beyond a row's end in that has no meaning."""
     steps, rows = inputs.shape[1:3]
     dtype = weights.input.dtype
-    to_input, to_state = _ready(weights.input), _ready(weights.state)
-    bias = _ready(bias[:, :, None], clips.forget_bias).mT.to(dtype)
+    to_input, to_state = weights.input, weights.state
+    if kernel is None:
+        to_input, to_state = _ready(to_input), _ready(to_state)
+        bias = _ready(bias[:, :, None], clips.forget_bias).mT.to(dtype)
+    of_inputs, of_states = _Both(to_input), _Both(to_state)
+    of_memory = None if weights.projection is None else _Both(weights.projection)
     chunk = max(1, TRAINED_AT_ONCE // max(1, rows))
-    products = inputs.new_empty(0)
+    products: list[Tensor] = []
     for t in range(steps):
         if t % chunk == 0:
             part = inputs[:, t : t + chunk]
-            products = product(part.flatten(1, 2).to(dtype), to_input).add_(bias).unflatten(1, part.shape[1:3])
+            products = [p.unflatten(0, part.shape[1:3]) for p in of_inputs(part.flatten(1, 2).to(dtype))]
+            if kernel is None:
+                for d in range(2):
+                    products[d].add_(bias[d])
         n = rows if active is None else active[t]
         if keeping is not None:
             hidden *= keeping[:, t]
             cell *= keeping[:, t]
-        gates, c = trace.gates[:, t, :n], cell[:, :n]
-        torch.add(products[:, t % chunk, :n], product(hidden[:, :n].to(dtype), to_state), out=gates)
-        i, j, f, o = _activate(gates)
-        c *= f
-        c.addcmul_(i, j)
-        if clips.cell is not None:
-            c.clamp_(-clips.cell, clips.cell)
-        trace.cell[:, t, :n] = c
-        memory = trace.memory[:, t, :n]
-        memory.copy_(fast_tanh(c).mul_(o))
-        if weights.projection is None:
+        gates, c, memory = trace.gates[:, t, :n], cell[:, :n], trace.memory[:, t, :n]
+        now, states = [p[t % chunk, :n] for p in products], of_states(hidden[:, :n].to(dtype))
+        if kernel is None:
+            _step(now, states, clips.cell, c, gates, memory)
+            trace.cell[:, t, :n] = c
+        else:
+            constants = bias, clips.forget_bias, clips.cell
+            kernel.forward(now, states, *constants, c, gates, trace.cell[:, t, :n], memory)
+        if of_memory is None:
             hidden[:, :n] = memory
         else:
-            hidden[:, :n] = product(memory, weights.projection)
+            for part, projected in zip(hidden[:, :n], of_memory(memory), strict=True):
+                part.copy_(projected)
             if clips.projection is not None:
                 hidden[:, :n].clamp_(-clips.projection, clips.projection)
         outputs[:, t, :n] = hidden[:, :n]
         outputs[:, t, n:] = 0
         trace.memory[:, t, n:] = 0
+
+
+def _step(
+    products: Sequence[Float[Tensor, "n gates"]],
+    states: Sequence[Float[Tensor, "n gates"]],
+    limit: float | None,
+    cell: Float[Tensor, "2 n H"],
+    gates: Float[Tensor, "2 n gates"],
+    memory: Float[Tensor, "2 n H"],
+) -> None:
+    """From a step's products to what is projected; `cell` advances, `gates` and `memory` are filled."""
+    for d in range(2):
+        torch.add(products[d], states[d], out=gates[d])
+    i, j, f, o = _activate(gates)
+    cell *= f
+    cell.addcmul_(i, j)
+    if limit is not None:
+        cell.clamp_(-limit, limit)
+    memory.copy_(fast_tanh(cell).mul_(o))
+
+
+class _Both:
+    """Products with the weights of both directions, packed where that is faster: for every step of few rows."""
+
+    def __init__(self, weight: Float[Tensor, "2 N K"]) -> None:
+        packs = weight.device.type == "cpu" and default_library() == "onednn"
+        packs = packs and weight.dtype in (torch.float32, torch.bfloat16) and has_onednn(weight.dtype)
+        self._weight = weight
+        self._packed = [OneDnnProduct(one) for one in weight] if packs else None
+
+    def __call__(self, x: Float[Tensor, "2 M K"]) -> list[Float[Tensor, "M N"]]:
+        if self._packed is None or not x.numel():
+            return list(product(x, self._weight))
+        return [packed(rows) for packed, rows in zip(self._packed, x, strict=True)]
 
 
 class _Gradients(NamedTuple):
@@ -346,6 +390,7 @@ def _backward_steps(
     outputs: Float[Tensor, "2 T B P"],
     first_cell: Float[Tensor, "2 B H"],
     trace: _Trace,
+    kernel: StepKernel | None,
 ) -> _Gradients:
     """Back through the steps; `to_hidden` and `to_cell` are used up."""
     _, steps, rows, size = trace.cell.shape
@@ -353,37 +398,60 @@ def _backward_steps(
     to_gates = new(trace.gates.shape, dtype=weights.state.dtype, device=outputs.device)
     to_projected = new(outputs.shape, dtype=outputs.dtype, device=outputs.device)
     to_bias = to_cell.new_zeros(2, 4 * size)
+    of_gates = _Both(weights.state.mT)
+    of_hidden = None if weights.projection is None else _Both(weights.projection.mT)
     for t in reversed(range(steps)):
         n = rows if active is None else active[t]
-        i, j, f, o = trace.gates[:, t, :n].split(size, dim=-1)
         c, d_cell = trace.cell[:, t, :n], to_cell[:, :n]
         cell_in = (trace.cell[:, t - 1] if t else first_cell)[:, :n]
         if keeping is not None:
             cell_in = cell_in * keeping[:, t, :n]
         d_hidden = to_projected[:, t, :n].copy_(to_hidden[:, :n]).add_(to_outputs[:, t, :n])
-        d_memory = d_hidden
-        if weights.projection is not None:
+        d_memory = list(d_hidden)
+        if of_hidden is not None:
             if clips.projection is not None:
                 _through_clip_(d_hidden, outputs[:, t, :n], clips.projection)
-            d_memory = product(d_hidden.to(weights.projection.dtype), weights.projection.mT).to(d_hidden.dtype)
-        tanh_cell = fast_tanh(c)
-        step = d_memory.new_empty(2, n, 4 * size)
-        d_i, d_j, d_f, d_o = step.split(size, dim=-1)
-        sigmoid_backward(d_memory * tanh_cell, o, grad_input=d_o)
-        d_cell += tanh_backward(d_memory * o, tanh_cell)
-        if clips.cell is not None:
-            _through_clip_(d_cell, c, clips.cell)
-        sigmoid_backward(d_cell * j, i, grad_input=d_i)
-        tanh_backward(d_cell * i, j, grad_input=d_j)
-        sigmoid_backward(d_cell * cell_in, f, grad_input=d_f)
-        d_cell *= f
-        to_bias += step.sum(1)
-        to_gates[:, t, :n] = step
-        to_hidden[:, :n] = product(to_gates[:, t, :n], weights.state.mT)
+            d_memory = of_hidden(d_hidden.to(to_gates.dtype))
+        if kernel is None:
+            step = _step_back(
+                torch.stack(d_memory).to(d_hidden.dtype), trace.gates[:, t, :n], c, cell_in, clips.cell, d_cell
+            )
+            to_bias += step.sum(1)
+            to_gates[:, t, :n] = step
+        else:
+            back = c, cell_in, clips.cell, d_cell, to_gates[:, t, :n], to_bias
+            kernel.backward(d_memory, trace.gates[:, t, :n], *back)
+        for part, of_state in zip(to_hidden[:, :n], of_gates(to_gates[:, t, :n]), strict=True):
+            part.copy_(of_state)
         if keeping is not None:
             to_hidden *= keeping[:, t]
             to_cell *= keeping[:, t]
     return _Gradients(to_gates, to_bias, to_projected, to_hidden, to_cell)
+
+
+def _step_back(
+    d_memory: Float[Tensor, "2 n H"],
+    gates: Float[Tensor, "2 n gates"],
+    cell: Float[Tensor, "2 n H"],
+    cell_in: Float[Tensor, "2 n H"],
+    limit: float | None,
+    d_cell: Float[Tensor, "2 n H"],
+) -> Float[Tensor, "2 n gates"]:
+    """The gradient of the gates before their activations; `d_cell` is taken to before the step, in place."""
+    size = cell.shape[-1]
+    i, j, f, o = gates.split(size, dim=-1)
+    tanh_cell = fast_tanh(cell)
+    step = torch.empty_like(gates, memory_format=torch.contiguous_format)
+    d_i, d_j, d_f, d_o = step.split(size, dim=-1)
+    sigmoid_backward(d_memory * tanh_cell, o, grad_input=d_o)
+    d_cell += tanh_backward(d_memory * o, tanh_cell)
+    if limit is not None:
+        _through_clip_(d_cell, cell, limit)
+    sigmoid_backward(d_cell * j, i, grad_input=d_i)
+    tanh_backward(d_cell * i, j, grad_input=d_j)
+    sigmoid_backward(d_cell * cell_in, f, grad_input=d_f)
+    d_cell *= f
+    return step
 
 
 def _through_clip_(gradient: Tensor, clipped: Tensor, limit: float) -> None:
@@ -392,7 +460,9 @@ def _through_clip_(gradient: Tensor, clipped: Tensor, limit: float) -> None:
 
 
 def _to_weight(gates: Float[Tensor, "2 M gates"], inputs: Float[Tensor, "2 M I"]) -> Float[Tensor, "2 gates I"]:
-    """The gradient of a weight; transposed twice, which is how oneDNN takes half the time."""
+    """The gradient of a weight; in float32 transposed twice, which is how oneDNN takes half the time."""
+    if gates.dtype == torch.bfloat16:
+        return gates.mT @ inputs
     return product(inputs.mT, gates.mT).mT
 
 

@@ -95,6 +95,7 @@ def has_onednn(dtype: torch.dtype = torch.float32) -> bool:
     # Not random: numbers drawn here would be missing from those of a training step. Integers are exact in bfloat16.
     weight, x = torch.arange(32.0).view(8, 4), torch.arange(12.0).view(3, 4)
     try:
-        return torch.allclose(OneDnnProduct(weight.to(dtype))(x).float(), x @ weight.T, rtol=0.01)
+        with torch.autocast("cpu", enabled=False):  # which would have the second product in bfloat16
+            return torch.allclose(OneDnnProduct(weight.to(dtype))(x).float(), x @ weight.T, rtol=0.01)
     except (AttributeError, RuntimeError, TypeError):
         return False

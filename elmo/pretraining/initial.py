@@ -5,6 +5,8 @@ The vocabulary is a choice, `init_vocab`:
 - "keep": the model's own, with its softmax
 - "replace": that of the new text; a word that the model knows keeps its row of the softmax, the others begin anew
 - "extend": the model's own, and after it the words of the new text that are not in it
+
+A run may have more cells or a wider projection than the model that it begins from (`growth`).
 """
 
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import Description, Model
 from elmo.model.bilm import BiLMConfig
+from elmo.pretraining.growth import can_grow, grow_into, widened
 from elmo.pretraining.objective import LanguageModel
 from elmo.text.vocabulary import Vocabulary
 
@@ -35,9 +38,12 @@ def settings_of(path: str | Path) -> dict[str, Any]:
 def check_source(path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: str | None) -> Description:
     """The model to begin from, by its headers; raises InputError where a run of `config` cannot begin from it."""
     found = formats.describe(path)
-    if found.config != config:
+    if not can_grow(found.config, config) and found.config != config:
         was, now = configs.difference(configs.to_dict(found.config), configs.to_dict(config))
-        raise InputError(f"{path}: its model has {was!r}, and model is set to {now!r}; leave model.* out")
+        raise InputError(
+            f"{path}: its model has {was!r}, and model is set to {now!r}; only model.lstm.dim and"
+            " model.lstm.projection_dim may be larger: leave the others out"
+        )
     if init_vocab == "keep" and vocab is not None:
         raise InputError(f"vocab is {vocab!r}, and init_vocab is keep; to use that file: --vocab replace, or extend")
     if init_vocab != "replace" and (found.vocabulary is None or found.lm_head is None):
@@ -51,23 +57,28 @@ def names_of(patterns: Sequence[str]) -> list[str]:
 
 
 def origin_of(
-    found: Description, path: str, init_vocab: InitVocab, train: Sequence[str], fingerprint: str
+    found: Description, path: str, init_vocab: InitVocab, train: Sequence[str], fingerprint: str, config: BiLMConfig
 ) -> dict[str, Any]:
     """What the card of a run's models says of the model that it began from; `fingerprint` is that of the run's files.
 
     `continues`: that one had read the same files and nothing else, so that this run goes on with its pretraining.
+    `grown_from`: its sizes, where this run's `config` is a wider one.
     """
     card = found.card
     words, before = card.get("words_read"), card.get("init_from")
     read = card.get("fingerprint")  # older cards have none
     is_same = read == fingerprint if read is not None else card.get("train") == names_of(train)
     is_first = before is None or (isinstance(before, dict) and before.get("continues") is True)
-    return {
+    origin = {
         "model": Path(path).name,
         "vocab": init_vocab,
         "words_read": words,
         "continues": words is not None and is_same and is_first,
     }
+    if found.config != config:
+        lstm = found.config.lstm
+        origin["grown_from"] = {"dim": lstm.dim, "projection_dim": lstm.projection_dim}
+    return origin
 
 
 def initial_vocabulary(own: Vocabulary | None, counted: Vocabulary, init_vocab: InitVocab) -> Vocabulary:
@@ -81,15 +92,18 @@ def initial_vocabulary(own: Vocabulary | None, counted: Vocabulary, init_vocab: 
 
 @torch.no_grad()
 def begin_from(language_model: LanguageModel, vocabulary: Vocabulary, source: Model) -> int:
-    """Puts the weights of `source` into a new model; returns how many rows of the softmax it had for `vocabulary`.
+    """Puts the weights of `source` into a new model, which may be wider.
+
+    Returns how many rows of the softmax it had for `vocabulary`.
 
     The rows of other words stay as they were drawn.
     """
-    language_model.bilm.load_state_dict(source.weights)
+    grow_into(language_model.bilm, source.weights)
     if source.lm_head is None or source.vocabulary is None:
         return 0
     rows = [row for row, word in enumerate(vocabulary.words) if word in source.vocabulary]
     theirs = source.vocabulary.ids(vocabulary.words[row] for row in rows)
     for name, parameter in language_model.lm_head.named_parameters():
-        parameter[rows] = source.lm_head[name][theirs].to(parameter.dtype)
+        values = source.lm_head[name][theirs].to(parameter.dtype)
+        parameter[rows] = widened(values, parameter.shape[-1]) if values.dim() == 2 else values
     return len(rows)

@@ -57,6 +57,9 @@ class TrainConfig:
     """Of the held-out text, for the perplexities during training; null for all of it."""
     seed: int = 1
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    compiled: bool = True
+    """Whether to compile the LSTM's steps where there is a C compiler: faster on a CPU, other last bits of the numbers.
+    A run records what it did, and goes on with it."""
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
@@ -76,6 +79,7 @@ MAY_CHANGE = {
     "max_words",
     "evaluate_words",
     "precision",
+    "compiled",
     "accelerator",
     "prefetch",
 }

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,6 +67,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     """
     devices, nodes = processes(config.devices, config.nodes)
     config = dataclasses.replace(config, devices=devices, nodes=nodes, precision=_usable_precision(config))
+    config = dataclasses.replace(config, compiled=config.compiled and not _on_gpu(config) and ops.can_compile())
     check_numbers(config)
     folder = Path(config.output)
     paths, heldout_paths = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
@@ -132,7 +134,7 @@ def _train(
     if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan, origin)):
         evaluate(plan.steps)  # the end was moved to this step, or other text is to be measured
     fit(
-        fabric, model, optimizer, batches, _loss, evaluate, state, folder,
+        fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), evaluate, state, folder,
         config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
     )  # fmt: skip
     done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
@@ -141,12 +143,15 @@ def _train(
 
 def _usable_precision(config: TrainConfig) -> Literal["32-true", "bf16-mixed"]:
     """The precision asked for, or float32 where the CPU has no bfloat16 instructions: several times faster there."""
-    on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
     problem = ops.support("bfloat16").problem
-    if config.precision == "32-true" or on_gpu or not problem:
+    if config.precision == "32-true" or _on_gpu(config) or not problem:
         return config.precision
     warnings.warn(f"precision bf16-mixed: {problem}; training with precision=32-true", stacklevel=3)
     return "32-true"
+
+
+def _on_gpu(config: TrainConfig) -> bool:
+    return config.accelerator != "cpu" and torch.cuda.is_available()
 
 
 def _remark(plan: Plan, config: TrainConfig) -> dict[str, str]:
@@ -231,8 +236,9 @@ def _is_exported(config: TrainConfig, plan: Plan, origin: dict[str, Any] | None)
     return card["words_read"] == words and card["heldout"] == names_of(config.heldout)
 
 
-def _loss(model: nn.Module, batch: LmBatch, carried: Carried) -> tuple[Tensor, Carried]:
-    return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried)
+def _loss(model: nn.Module, batch: LmBatch, carried: Carried, compiled: bool) -> tuple[Tensor, Carried]:
+    with ops.compiled_steps(compiled):
+        return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried)
 
 
 def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Policy, Perplexity]:
@@ -350,7 +356,7 @@ def _counted(paths: list[Path], fingerprint: str, config: TrainConfig, keep: boo
         vocabulary, counts = _count_corpus(paths, config, quiet)
     if origin is None and config.init_from is not None:
         source = describe_model(config.init_from)
-        origin = origin_of(source, config.init_from, config.init_vocab, config.train, fingerprint)
+        origin = origin_of(source, config.init_from, config.init_vocab, config.train, fingerprint, config.model)
     if keep:
         folder.mkdir(parents=True, exist_ok=True)
         # In this order: a folder with a vocabulary and no configuration could not be gone on with.
@@ -386,7 +392,7 @@ def _estimate(
     for _ in range(4):
         batch = next(batches).to(fabric.device)
         began = time.perf_counter()
-        loss, carried = _loss(model, batch, carried)
+        loss, carried = _loss(model, batch, carried, config.compiled)
         fabric.backward(loss)
         carried = LstmState(*(tensor.detach() for tensor in carried))
         if fabric.device.type == "cuda":

@@ -1,0 +1,204 @@
+"""The LSTM's step between its matrix products, compiled by the machine's C compiler: one pass instead of twenty.
+
+Optional, for training on a CPU: `compiled_steps` says where, and without a compiler nothing changes. The numbers are
+those of torch but for their last bits.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+SOURCE = Path(__file__).with_name("lstm_cell.c")
+FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
+INSTRUCTIONS = {"AVX512": ("-march=x86-64-v4", "-mprefer-vector-width=512"), "AVX2": ("-march=x86-64-v3",)}
+"""Those that torch uses itself, by its name for them: the compiler may see another processor (emulation)."""
+NUMBERS = {torch.float32: "float", torch.bfloat16: "bfloat16"}
+"""Data types of the products, by their names in C."""
+
+FEW_CELLS = 2**14
+"""So many are left to one thread."""
+
+_wanted: ContextVar[bool] = ContextVar("compiled_steps", default=False)
+
+
+@contextmanager
+def compiled_steps(wanted: bool) -> Iterator[None]:
+    """In the block, LSTMs that are trained on a CPU run compiled steps, forward and back, if `can_compile`."""
+    before = _wanted.set(wanted)
+    try:
+        yield
+    finally:
+        _wanted.reset(before)
+
+
+def can_compile() -> bool:
+    """Whether there is a C compiler whose work gives the right numbers here; it runs once, for a second."""
+    return _library() is not None
+
+
+def step_kernel(dtype: torch.dtype, *others: Tensor) -> "StepKernel | None":
+    """The kernel for products in `dtype`, beside which there are `others`; None where torch is to be used."""
+    usable = dtype in NUMBERS and all(x.device.type == "cpu" and x.dtype == torch.float32 for x in others)
+    library = _library() if _wanted.get() and usable else None
+    return None if library is None else StepKernel(library, dtype)
+
+
+_Pair = ctypes.c_void_p * 2
+
+
+class _Forward(ctypes.Structure):
+    _fields_ = (
+        ("rows", ctypes.c_ssize_t),
+        ("size", ctypes.c_ssize_t),
+        ("limit", ctypes.c_float),
+        ("forget_bias", ctypes.c_float),
+        *((name, _Pair) for name in ("inputs", "states", "bias", "cell", "gates", "cells", "memory")),
+    )
+
+
+class _Backward(ctypes.Structure):
+    _fields_ = (
+        ("rows", ctypes.c_ssize_t),
+        ("size", ctypes.c_ssize_t),
+        ("limit", ctypes.c_float),
+        *((n, _Pair) for n in ("to_memory", "gates", "cells", "before", "to_cell", "to_gates", "to_bias")),
+    )
+
+
+class StepKernel:
+    """The compiled steps of both directions, for products of one data type.
+
+    Its arguments are one tensor a direction, or one of both; a direction is contiguous. All but the products, `memory`
+    and their gradients are float32.
+    """
+
+    def __init__(self, library: ctypes.CDLL, dtype: torch.dtype) -> None:
+        self._library, self._dtype = library, dtype
+        self._forward, self._backward = library[f"forward_{NUMBERS[dtype]}"], library[f"backward_{NUMBERS[dtype]}"]
+
+    def forward(
+        self,
+        inputs: Sequence[Float[Tensor, "n gates"]],
+        states: Sequence[Float[Tensor, "n gates"]],
+        bias: Float[Tensor, "2 gates"],
+        forget_bias: float,
+        limit: float | None,
+        cell: Float[Tensor, "2 n H"],
+        gates: Float[Tensor, "2 n gates"],
+        cells: Float[Tensor, "2 n H"],
+        memory: Float[Tensor, "2 n H"],
+    ) -> None:
+        """Advances `cell`; fills `gates` (activated), `cells` (a copy of `cell`) and `memory` (what is projected).
+
+        `inputs` and `states` are the products of a step's inputs and of the hidden states, without the bias.
+        """
+        (rows, size), kind = cell.shape[1:], self._dtype
+        arrays = (
+            _pair(inputs, rows * 4 * size, kind),
+            _pair(states, rows * 4 * size, kind),
+            _pair(bias, 4 * size),
+            _pair(cell, rows * size),
+            _pair(gates, rows * 4 * size),
+            _pair(cells, rows * size),
+            _pair(memory, rows * size, kind),
+        )
+        self._run(self._forward, _Forward(rows, size, _limit(limit), forget_bias, *arrays), rows, size)
+
+    def backward(
+        self,
+        to_memory: Sequence[Float[Tensor, "n H"]],
+        gates: Float[Tensor, "2 n gates"],
+        cells: Float[Tensor, "2 n H"],
+        before: Float[Tensor, "2 n H"],
+        limit: float | None,
+        to_cell: Float[Tensor, "2 n H"],
+        to_gates: Float[Tensor, "2 n gates"],
+        to_bias: Float[Tensor, "2 gates"],
+    ) -> None:
+        """Takes `to_cell` back over the step; fills `to_gates` (before the activations), adds to `to_bias`.
+
+        `before` are the cells before the step.
+        """
+        (rows, size), kind = to_cell.shape[1:], self._dtype
+        arrays = (
+            _pair(to_memory, rows * size, kind),
+            _pair(gates, rows * 4 * size),
+            _pair(cells, rows * size),
+            _pair(before, rows * size),
+            _pair(to_cell, rows * size),
+            _pair(to_gates, rows * 4 * size, kind),
+            _pair(to_bias, 4 * size),
+        )
+        self._run(self._backward, _Backward(rows, size, _limit(limit), *arrays), rows, size)
+
+    def _run(self, work: Callable[..., None], step: ctypes.Structure, rows: int, size: int) -> None:
+        threads, cells = torch.get_num_threads(), ctypes.c_ssize_t(size)
+        parallel = _parallel() if threads > 1 and 2 * rows * size > FEW_CELLS else None
+        if parallel is None:
+            work(ctypes.byref(step), ctypes.c_ssize_t(0), cells)
+        else:
+            self._library.shared_by(parallel, ctypes.c_uint(threads), work, ctypes.byref(step), cells)
+
+
+def _limit(clip: float | None) -> float:
+    return float("inf") if clip is None else clip
+
+
+def _pair(directions: Tensor | Sequence[Tensor], count: int, dtype: torch.dtype = torch.float32) -> ctypes.Array:
+    """The addresses of both directions' numbers, which are what C takes them for."""
+    first, second = directions
+    for one in (first, second):
+        assert one.dtype == dtype
+        assert one.numel() == count
+        assert one.is_contiguous()
+    return _Pair(first.data_ptr(), second.data_ptr())
+
+
+@cache
+def _parallel() -> Callable[..., None] | None:
+    """GOMP_parallel of the library that came with torch; None where it has another one."""
+    for path in (Path(torch.__file__).parent / "lib").glob("libgomp*.so*"):
+        return ctypes.CDLL(str(path)).GOMP_parallel
+    return None
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """The compiled file, loaded; None where that cannot be had or gives other numbers than torch."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return None
+    flags = (*FLAGS, *INSTRUCTIONS.get(torch.backends.cpu.get_cpu_capability(), ()))
+    with tempfile.TemporaryDirectory(prefix="elmo-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / "lstm_cell.so"
+        try:
+            subprocess.run([*compiler.split(), *flags, "-o", str(path), str(SOURCE)], check=True, capture_output=True)
+            library = ctypes.CDLL(str(path))
+        except (OSError, subprocess.CalledProcessError):
+            return None
+    return library if _is_right(library) else None
+
+
+def _is_right(library: ctypes.CDLL) -> bool:
+    """Whether a step of some numbers is as torch has it. Nothing random: it would be missing from a training step's."""
+    rows, size = 3, 37
+    inputs, states = torch.linspace(-9, 9, 2 * rows * 4 * size).view(2, rows, -1), torch.zeros(2, rows, 4 * size)
+    bias, cell = torch.zeros(2, 4 * size), torch.linspace(2, -2, 2 * rows * size).view(2, rows, size)
+    gates, cells, memory = torch.empty_like(inputs), cell.clone(), cell.clone()
+    i, j, f, o = inputs.split(size, dim=2)
+    after = (torch.sigmoid(f + 1) * cell + torch.sigmoid(i) * torch.tanh(j)).clamp(-1.5, 1.5)
+    StepKernel(library, torch.float32).forward(
+        inputs.unbind(), states.unbind(), bias, 1.0, 1.5, cells, gates, cell, memory
+    )
+    return torch.allclose(cell, after, atol=1e-6) and torch.allclose(memory, torch.sigmoid(o) * after.tanh(), atol=1e-6)
