@@ -96,7 +96,7 @@ def test_embedding_memory_is_what_was_asked_for(model, tmp_path):
     assert 100 * MB < peaks[512] - peaks[32] < 512 * MB  # a bound that means something, and is kept
 
 
-@pytest.mark.skipif(not has_onednn(), reason="products are not oneDNN's here")
+@pytest.mark.skipif(not has_onednn(torch.float32), reason="products are not oneDNN's here")
 def test_tasks_keep_the_programs_of_few_shapes():
     """oneDNN tells whether it has made a program or had it: the first of 70 shapes is not kept, the last one is."""
     code = """import torch

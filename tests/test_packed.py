@@ -7,7 +7,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
-from elmo.model.lstm import LstmConfig
+from elmo.model.lstm import LstmConfig, PackedBiLstmLayer
 from elmo.ops import packing, products
 from elmo.text.batching import to_batch
 
@@ -98,12 +98,12 @@ def test_a_library_that_is_asked_for_is_the_one_that_runs(precision):
 
 def test_onednn_is_found_where_torch_has_it():
     """Fails when the operators that are not public go away: then the fast path is lost, and should be mended."""
-    assert products.has_onednn() == torch.backends.mkldnn.is_available()
+    assert products.has_onednn(torch.float32) == torch.backends.mkldnn.is_available()
 
 
 def test_without_onednn_torch_is_taken(monkeypatch):
     for module in (products, packing):
-        monkeypatch.setattr(module, "has_onednn", lambda dtype=torch.float32: False)
+        monkeypatch.setattr(module, "has_onednn", lambda dtype: False)
     assert FRESH("float32").libraries == ("torch",)
     assert FRESH("bfloat16").libraries == ("torch",)
     torch.testing.assert_close(products.product(torch.eye(3), torch.ones(2, 3)), torch.ones(3, 2))
@@ -112,7 +112,7 @@ def test_without_onednn_torch_is_taken(monkeypatch):
 def test_finding_onednn_draws_no_random_number():
     """It would be missing from the numbers of a training step: a resumed run would not be the run."""
     before = torch.get_rng_state()
-    HAS_ONEDNN.__wrapped__()
+    HAS_ONEDNN.__wrapped__(torch.float32)
     for precision in ("float32", "bfloat16", "int8"):
         FRESH(precision)
     assert torch.equal(torch.get_rng_state(), before)
@@ -134,6 +134,43 @@ def test_a_packed_model_reads_many_words_in_parts(monkeypatch):
     batch = to_batch(SENTENCES)
     with torch.inference_mode():
         torch.testing.assert_close(bilm.packed()(batch).layers, bilm(batch).layers, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("at_once", [1, 5, 512])
+def test_the_product_of_words_that_are_alike_is_taken_once(precision, at_once, monkeypatch):
+    """With every part's words numbered, a packed model gives what it gives without; of fewer rows."""
+    monkeypatch.setattr("elmo.ops.lstm.REPEATED_AT_ONCE", at_once)
+    bilm = model()
+    packed = bilm.packed(precision, packing.support(precision).libraries[0])
+    torch.manual_seed(1)
+    same = torch.randint(4, (2, 9, 3))
+    inputs = torch.randn(4, 16)[same]
+    active, keep, state = [3, 3, 3, 2, 2, 2, 1, 1, 1], torch.rand(2, 9, 3) > 0.2, bilm.initial_state(3)
+    rows: list[int] = []
+    with torch.inference_mode():
+        expected = packed.read(inputs, state, active, keep)
+        layer = packed.layers[0]
+        assert isinstance(layer, PackedBiLstmLayer)
+        counted = [each._replace(input=Counting(each.input, rows)) for each in layer.directions]
+        monkeypatch.setattr(layer, "directions", counted)
+        seen = packed.read(inputs, state, active, keep, same=same)
+    tolerance = 1e-6 if precision == "float32" else 1e-2
+    torch.testing.assert_close(seen, expected, rtol=0, atol=tolerance)
+    steps = max(1, at_once // 3)
+    parts = [same[d, start : start + steps, : active[start]] for d in (0, 1) for start in range(0, 9, steps)]
+    assert sorted(rows) == sorted(len(part.unique()) for part in parts)
+
+
+class Counting:
+    """A product that writes down how many rows it was given."""
+
+    def __init__(self, product: products.Product, rows: list[int]) -> None:
+        self.size, self._product, self._rows = product.size, product, rows
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self._rows.append(len(x))
+        return self._product(x)
 
 
 X86_WITH_ONEDNN = packing.support("float32").libraries[0] == "onednn"
@@ -231,6 +268,7 @@ def test_no_product_of_a_training_step_falls_back():
     bilm = model().train()
     for parameter in bilm.parameters():
         parameter.requires_grad_()
+    products.default_library()  # what it tries, it tries once a process: not a part of the step
     called = operators(lambda: bilm(to_batch(SENTENCES)).layers.sum().backward())
     assert "mkldnn::_linear_pointwise" in called
     assert not called & {"aten::mm", "aten::addmm", "aten::bmm", "aten::linear"}

@@ -115,10 +115,10 @@ def _read(
         going = int((lengths > start).sum())  # the first rows; the others are at their ends
         end = min(start + max(1, max_tokens // going), int(lengths[0]))
         active = (lengths[:, None] > np.arange(start, end)).sum(0).tolist()
-        inputs = _token_vectors(words, rows[:going], start, end)
+        inputs, same = _token_vectors(words, rows[:going], start, end)
         keep = _keep(rows[:going], start, end).to(inputs.device)
         outputs, after = bilm.read(
-            inputs, LstmState(*(part[:, :, :going] for part in state)), active, keep.expand(2, -1, -1)
+            inputs, LstmState(*(part[:, :, :going] for part in state)), active, keep.expand(2, -1, -1), same=same
         )
         for part, new in zip(state, after, strict=True):
             part[:, :, :going] = new
@@ -133,8 +133,11 @@ def _read(
     return arrays, state
 
 
-def _token_vectors(words: WordVectors, rows: list[_Row], start: int, end: int) -> Float[Tensor, "2 T B P"]:
-    """The word vectors of the steps from `start` to `end`, each direction in its own reading order."""
+def _token_vectors(
+    words: WordVectors, rows: list[_Row], start: int, end: int
+) -> tuple[Float[Tensor, "2 T B P"], Int[Tensor, "2 T B"]]:
+    """The word vectors of the steps from `start` to `end`, each direction in its own reading order, and a number of
+    every word."""
     places: dict[str, int] = {}
     index: Int[np.ndarray, "2 B T"] = np.zeros((2, len(rows), end - start), np.int64)
     for number, row in enumerate(rows):
@@ -142,7 +145,8 @@ def _token_vectors(words: WordVectors, rows: list[_Row], start: int, end: int) -
             found = [places.setdefault(word, len(places)) for word in tokens[start:end]]
             index[direction, number, : len(found)] = found
     vectors = words(list(places))
-    return vectors[torch.from_numpy(index.transpose(0, 2, 1)).to(vectors.device)]
+    places_of_tokens = torch.from_numpy(index.transpose(0, 2, 1)).to(vectors.device)
+    return vectors[places_of_tokens], places_of_tokens
 
 
 def _keep(rows: list[_Row], start: int, end: int) -> Bool[Tensor, "T B"]:

@@ -154,17 +154,20 @@ class BiLM(nn.Module):
         active: list[int] | None = None,
         keep: Bool[Tensor, "2 T B"] | None = None,
         dropout: float = 0.0,
+        same: Int[Tensor, "2 T B"] | None = None,
     ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
         """Runs the LSTMs over token vectors, each direction in its own reading order.
 
         `dropout` is applied to the input of every layer; the skip connection passes the input that the layer saw.
-        `active` and `keep` are those of `BiLstmLayer.forward`.
+        `active` and `keep` are those of `BiLstmLayer.forward`. Where `same` has the same number the inputs are the same
+        word's: a packed model takes their product once.
         """
         outputs, hiddens, cells = [], [], []
         for depth, layer in enumerate(self.layers):
             if dropout:
                 inputs = nn.functional.dropout(inputs, dropout)
-            output, hidden, cell = layer(inputs, state.hidden[depth], state.cell[depth], active, keep)
+            alike = same if depth == 0 else None
+            output, hidden, cell = layer(inputs, state.hidden[depth], state.cell[depth], active, keep, alike)
             if depth > 0 and self.config.lstm.use_skip_connections:
                 output = output + inputs
             inputs = output

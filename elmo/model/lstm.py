@@ -13,7 +13,7 @@ without `W_p` and the second clip where the projection is as wide as the memory 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
@@ -77,11 +77,12 @@ class BiLstmLayer(nn.Module):
         cell: Float[Tensor, "2 B H"],
         active: list[int] | None = None,
         keep: Bool[Tensor, "2 T B"] | None = None,
+        same: Int[Tensor, "2 T B"] | None = None,
     ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
         """Reads `inputs` in the order of T; each direction's input is in its own reading order.
 
         `active[t]` is how many rows (the first ones) have a token at step t; the others keep their state and output 0.
-        Where `keep` is False the state is zero before the token is read.
+        Where `keep` is False the state is zero before the token is read. `same` is for a `PackedBiLstmLayer`.
         Returns the outputs and the state after each row's last token.
         """
         return ops.bi_lstm(
@@ -125,9 +126,10 @@ class PackedBiLstmLayer(nn.Module):
         cell: Float[Tensor, "2 B H"],
         active: list[int] | None = None,
         keep: Bool[Tensor, "2 T B"] | None = None,
+        same: Int[Tensor, "2 T B"] | None = None,
     ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-        """As `BiLstmLayer.forward`."""
-        return ops.packed_bi_lstm(inputs, self.directions, hidden, cell, self.clips, active, keep)
+        """As `BiLstmLayer.forward`; `same` as in `ops.packed_bi_lstm`."""
+        return ops.packed_bi_lstm(inputs, self.directions, hidden, cell, self.clips, active, keep, same)
 
 
 def step(

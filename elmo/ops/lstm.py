@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -22,6 +22,8 @@ from elmo.ops.products import Library, OneDnnProduct, Product, TorchProduct, def
 
 READ_AT_ONCE, TRAINED_AT_ONCE = 128, 256
 """Rows of the input product taken at once: they stay in the cache until they are used."""
+REPEATED_AT_ONCE = 512
+"""Rows among which those that are alike are taken once: some half of the tokens of a text."""
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward
@@ -98,13 +100,17 @@ def packed_bi_lstm(
     clips: Clips,
     active: list[int] | None = None,
     keep: Bool[Tensor, "2 T B"] | None = None,
+    same: Int[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """As `bi_lstm`, with weights that were packed before, and without gradients."""
+    """As `bi_lstm`, with weights that were packed before, and without gradients.
+
+    Where `same` has the same number the inputs are the same: their product is taken once.
+    """
     outputs = inputs.new_empty(*inputs.shape[:3], hidden.shape[-1])
     hidden, cell = hidden.clone(), cell.clone()
 
     def direction(d: int) -> None:
-        _read(inputs[d], directions[d], hidden[d], cell[d], clips, active, _at(keep, d), outputs[d])
+        _read(inputs[d], directions[d], hidden[d], cell[d], clips, active, _at(keep, d), _at(same, d), outputs[d])
 
     both(direction, inputs.device)
     return outputs, hidden, cell
@@ -149,22 +155,26 @@ def _read(
     clips: Clips,
     active: list[int] | None,
     keep: Bool[Tensor, "T B"] | None,
+    same: Int[Tensor, "T B"] | None,
     outputs: Float[Tensor, "T B P"],
 ) -> None:
     """One direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
     steps, rows = inputs.shape[:2]
-    chunk = max(1, READ_AT_ONCE // max(1, rows))
+    chunk = max(1, (READ_AT_ONCE if same is None else REPEATED_AT_ONCE) // max(1, rows))
     forget = None if keep is None else [(~kept).nonzero().squeeze(1).to(hidden.device) for kept in keep.cpu()]
     for start in range(0, steps, chunk):
-        part = inputs[start : start + chunk, : rows if active is None else active[start]]
-        product = packed.input(part.flatten(0, 1)).to(inputs.dtype)
-        gates = product.add_(packed.bias).view(*part.shape[:2], packed.input.size)
+        at_work = slice(start, start + chunk), slice(rows if active is None else active[start])
+        part = inputs[at_work]
+        first, place = (slice(None), None) if same is None else _distinct(same[at_work])
+        product = packed.input(part.flatten(0, 1)[first]).to(inputs.dtype).add_(packed.bias)
+        gates = product if place is not None else product.view(*part.shape[:2], packed.input.size)
         for t in range(start, min(start + chunk, steps)):
             n = rows if active is None else active[t]
             if forget is not None and len(forget[t]):
                 hidden.index_fill_(0, forget[t], 0)
                 cell.index_fill_(0, forget[t], 0)
-            step_gates, c = gates[t - start, :n], cell[:n]
+            c = cell[:n]
+            step_gates = gates[t - start, :n] if place is None else gates[place[t - start, :n]]
             step_gates += packed.state(hidden[:n])
             i, j, f, o = _activate(step_gates)
             c *= f
@@ -180,6 +190,14 @@ def _read(
                     hidden[:n].clamp_(-clips.projection, clips.projection)
             outputs[t, :n] = hidden[:n]
             outputs[t, n:] = 0
+
+
+def _distinct(same: Int[Tensor, "t B"]) -> tuple[Int[Tensor, " D"], Int[Tensor, "t B"]]:
+    """Of every number one row (of t times B), and for every row which of them it is."""
+    numbers, place = same.unique(return_inverse=True)
+    first = numbers.new_empty(len(numbers))
+    first[place.flatten()] = torch.arange(place.numel(), device=same.device)
+    return first, place
 
 
 def _activate(gates: Float[Tensor, "... gates"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

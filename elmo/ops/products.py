@@ -79,7 +79,7 @@ def product(x: Float[Tensor, "*D M K"], weight: Float[Tensor, "*D N K"]) -> Floa
 def default_library() -> Library:
     """oneDNN on x86 where it is found: never slower there, and up to three times as fast. Not chosen by a trial: a
     trial that came out otherwise would change the last bit of a run."""
-    return "onednn" if is_x86() and has_onednn() else "torch"
+    return "onednn" if is_x86() and has_onednn(torch.float32) else "torch"
 
 
 def is_x86() -> bool:
@@ -88,7 +88,7 @@ def is_x86() -> bool:
 
 
 @cache
-def has_onednn(dtype: torch.dtype = torch.float32) -> bool:
+def has_onednn(dtype: torch.dtype) -> bool:
     """Whether oneDNN's product can be called from here and gives the right numbers."""
     if not torch.backends.mkldnn.is_available():
         return False
