@@ -44,7 +44,7 @@ def add_served(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--index", metavar="FOLDER", help="what elmo index made, for /neighbors and the page")
     parser.add_argument(
-        "--results", metavar="FOLDER", action="append", default=[], help="of probes and tasks, whose figures the page has"
+        "--results", metavar="FOLDER", action="append", default=[], help="of probes and tasks, whose figures are shown"
     )
 
 

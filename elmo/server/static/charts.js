@@ -85,7 +85,7 @@ export function heatMap(box, { label, names, breaks, strong, value, seen }) {
   const n = names.length;
   const margin = 12 + 7 * Math.min(12, Math.max(...names.map((name) => name.length)));
   const starts = names.map((_, i) => [...breaks].filter((each) => each <= i && each > 0).length * 4);
-  const cell = Math.max(13, Math.min(26, Math.floor((room(box, 760) - margin - starts[n - 1] - 8) / n)));
+  const cell = Math.max(11, Math.min(26, Math.floor((room(box, 760) - margin - starts[n - 1] - 8) / n)));
   const at = (/** @type {number} */ i) => margin + i * cell + starts[i];
   const size = at(n - 1) + cell + 6;
   const map = picture(size, size, {

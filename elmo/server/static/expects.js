@@ -1,7 +1,7 @@
 // What the model expects: the surprisal of every token in both directions, and what could stand in its place.
 
 import { scores, substitutes } from "./api.js";
-import { calm, check, choices, examples, find, h, joined, latest, lines } from "./dom.js";
+import { calm, check, choices, examples, find, h, joined, latest, lines, say } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
@@ -43,7 +43,9 @@ export function expects(info) {
     const { tokens } = scored[sentence];
     find("substitutes-title").textContent = `In the place of “${tokens[token]}”`;
     const found = await substitutes(tokens, token, get("side"), signal);
-    if (!signal.aborted) drawSubstitutes(sentence, token, found);
+    if (signal.aborted) return;
+    drawSubstitutes(sentence, token, found);
+    say(`Substitutes for ${tokens[token]}: ${found.slice(0, 5).map(({ word }) => word).join(", ")}`);
   });
 
   /** @returns {[number, number] | null} the sentence and the token that are chosen, where there are such */

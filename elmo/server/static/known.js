@@ -9,11 +9,13 @@ export function known() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   /** @type {string[]} */
   let addresses = [];
+  let isShown = false; // they are of the server, not of the address
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
     const all = await figures();
     const pictures = await Promise.all(all.map(({ name }) => figure(name, dark.matches)));
     if (signal.aborted) return;
+    isShown = true;
     addresses.forEach((address) => URL.revokeObjectURL(address));
     addresses = pictures.map((picture) => URL.createObjectURL(picture));
     find("known-note").textContent = all.length
@@ -29,5 +31,5 @@ export function known() {
     });
   });
   dark.addEventListener("change", load);
-  return { show: load, draw: () => {} };
+  return { show: () => (isShown ? undefined : load()), draw: () => {} };
 }

@@ -12,7 +12,7 @@ const FIRST = {
   gamma: "1",
   heat: "",
   e: EXAMPLES.expects[0],
-  place: "",
+  place: "1.5",
   side: "both",
   from: "text",
   u: EXAMPLES.uses[0].text,

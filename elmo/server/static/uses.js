@@ -76,7 +76,7 @@ export function uses(info) {
       const focused = figure.contains(document.activeElement) && document.activeElement?.localName === "g";
       if (!found.length) return figure.replaceChildren();
       const parts = planes[i].parts.map((part) => `${(100 * part).toFixed(0)} %`).join(" and ");
-      const caption = planes[i].parts[0] > 0 ? `layer ${layer(side)}: ${parts} of the variance` : `layer ${layer(side)}: no variance`;
+      const caption = planes[i].parts[0] > 0 ? `layer ${layer(side)}: ${parts} of the variance` : `layer ${layer(side)}: all uses are one point`;
       const picture = scatter(figure, {
         label: `Uses of ${get("x")} at layer ${layer(side)}; arrow keys go from one to the next`,
         points: planes[i].points,
@@ -114,7 +114,7 @@ export function uses(info) {
       : word()
         ? `“${get("x").trim()}” does not stand in ${from}.`
         : "Type a word.";
-    const legend = labels().map((label, i) => h("li", {}, badge(i), " ", label));
+    const legend = labels().map((label, i) => h("li", {}, badge(i), label));
     find("uses-legend").replaceChildren(...legend);
   }
 
@@ -142,7 +142,7 @@ export function uses(info) {
   function sentenceOf(i) {
     const { tokens, token, label } = found[i];
     const [before, after] = [tokens.slice(0, token), tokens.slice(token + 1)].map(joined);
-    const mark = label ? [badge(kind(found[i])), ` ${label}: `] : [];
+    const mark = label ? [badge(kind(found[i])), `${label}: `] : [];
     const gap = /^[.,;:!?]/.test(after) ? "" : " ";
     return [...mark, before ? `${before} ` : "", h("strong", {}, tokens[token]), after ? gap + after : ""];
   }
