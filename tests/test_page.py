@@ -462,7 +462,7 @@ def test_an_address_of_nonsense_is_harmless(tab):
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (360, "dark")])
 def test_it_fits_and_axe_finds_nothing_serious(window, server, width, scheme):
     tab = Tab(window, server, viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page = tab.go(place="0.3")
+    page = tab.go(s="They play .\nWe play .", place="0.3")
     for summary in page.locator("summary").all():
         summary.click()
     page.wait_for_selector("#uses-numbers td")

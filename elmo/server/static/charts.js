@@ -41,7 +41,8 @@ const room = (box, most) => Math.max(260, Math.min(most, Math.floor(box.clientWi
 export function lineChart(box, { label, names, lines }) {
   const width = room(box, 560);
   const height = 300;
-  const [left, right, top, bottom] = [44, 52, 14, 40];
+  const longest = Math.max(...lines.map((line) => line.name.length));
+  const [left, right, top, bottom] = [44, 24 + 8 * longest, 14, 40];
   const low = Math.min(0, Math.floor(Math.min(...lines.flatMap((line) => line.values)) * 5) / 5);
   const x = (/** @type {number} */ i) => left + ((width - left - right) * i) / Math.max(1, names.length - 1);
   const y = (/** @type {number} */ value) => top + ((height - top - bottom) * (1 - value)) / (1 - low);
@@ -66,7 +67,7 @@ export function lineChart(box, { label, names, lines }) {
 
 /** The same heights, at least `gap` apart from one another. @param {number[]} heights @param {number} gap @returns {number[]} */
 function apart(heights, gap) {
-  const order = range(heights.length).sort((a, b) => heights[a] - heights[b]);
+  const order = range(heights.length).toSorted((a, b) => heights[a] - heights[b]);
   const moved = [...heights];
   order.forEach((i, rank) => {
     if (rank > 0) moved[i] = Math.max(moved[i], moved[order[rank - 1]] + gap);
@@ -153,7 +154,7 @@ export function scatter(box, { label, points, kinds, names, chosen, near, choose
         ];
   const plane = picture(width, height, { role: "group", "aria-label": label });
   plane.append(s("rect", { x: 0.5, y: 0.5, width: width - 1, height: height - 1, class: "frame" }));
-  const order = range(points.length).sort((a, b) => points[a][0] - points[b][0] || a - b);
+  const order = range(points.length).toSorted((a, b) => points[a][0] - points[b][0] || a - b);
   const first = chosen >= 0 ? chosen : order[0];
   const marks = points.map((point, i) => {
     const [x, y] = place(point);
@@ -179,6 +180,6 @@ export function scatter(box, { label, points, kinds, names, chosen, near, choose
   // What is chosen lies above the others.
   const layers = [order.filter((i) => i !== chosen), order.filter((i) => i === chosen)].flat();
   plane.append(...layers.map((i) => marks[i]));
-  if (isOne) plane.append(s("text", { x: width / 2, y: height / 2 + 34, class: "tick middle" }, `all ${points.length} uses`));
+  if (isOne && points.length > 1) plane.append(s("text", { x: width / 2, y: height / 2 + 34, class: "tick middle" }, `all ${points.length} uses`));
   return plane;
 }

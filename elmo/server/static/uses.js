@@ -22,7 +22,9 @@ export function uses(info) {
   const section = find("uses");
   /** @type {Use[]} */
   let found = [];
-  let left = 0; // uses that are not shown
+  let left = 0; // sentences that are not shown
+  /** @type {Map<number, ReturnType<typeof plane>>} */
+  const planes = new Map(); // by layer, of what was found
 
   const layer = (/** @type {"left" | "right"} */ side) => {
     const given = Number(get(side));
@@ -44,6 +46,8 @@ export function uses(info) {
       ),
     );
     left = all.length - kept.length;
+    planes.clear();
+    drawNote();
     draw();
   });
 
@@ -64,22 +68,31 @@ export function uses(info) {
     const near = /** @type {[number, number][]} */ (
       range(found.length).map((j) => [j, i < 0 ? 0 : cosine(found[i].layers[at], found[j].layers[at])])
     );
-    return near.filter(([j]) => j !== i).sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, NEAREST);
+    return near.filter(([j]) => j !== i).toSorted((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, NEAREST);
+  }
+
+  /** @param {number} at a layer */
+  function planeOf(at) {
+    const known = planes.get(at) ?? plane(found.map((use) => use.layers[at]));
+    planes.set(at, known);
+    return known;
   }
 
   function draw() {
-    drawNote();
-    const planes = SIDES.map((side) => plane(found.map((use) => use.layers[layer(side)])));
     const near = nearest(chosen()).map(([j]) => j);
-    SIDES.forEach((side, i) => {
+    for (const side of SIDES) {
       const figure = find(`uses-plane-${side}`);
       const focused = figure.contains(document.activeElement) && document.activeElement?.localName === "g";
-      if (!found.length) return figure.replaceChildren();
-      const parts = planes[i].parts.map((part) => `${(100 * part).toFixed(0)} %`).join(" and ");
-      const caption = planes[i].parts[0] > 0 ? `layer ${layer(side)}: ${parts} of the variance` : `layer ${layer(side)}: all uses are one point`;
+      if (!found.length) {
+        figure.replaceChildren();
+        continue;
+      }
+      const { points, parts: own } = planeOf(layer(side));
+      const parts = own.map((part) => `${(100 * part).toFixed(0)} %`).join(" and ");
+      const caption = own[0] > 0 ? `layer ${layer(side)}: ${parts} of the variance` : `layer ${layer(side)}: all uses are one point`;
       const picture = scatter(figure, {
         label: `Uses of ${get("x")} at layer ${layer(side)}; arrow keys go from one to the next`,
-        points: planes[i].points,
+        points,
         kinds: found.map(kind),
         names: found.map((use) => (use.label ? `${use.label}: ` : "") + joined(use.tokens)),
         chosen: chosen(),
@@ -90,10 +103,10 @@ export function uses(info) {
       figure.replaceChildren(h("figcaption", {}, caption), picture);
       takeaway(figure, `uses-layer-${layer(side)}`, () => [
         ["use", "label", "sentence", "x", "y"],
-        ...found.map((use, j) => [String(j + 1), use.label, joined(use.tokens), ...planes[i].points[j]]),
+        ...found.map((use, j) => [String(j + 1), use.label, joined(use.tokens), ...points[j]]),
       ]);
       if (focused) /** @type {SVGElement | null} */ (picture.querySelector('[tabindex="0"]'))?.focus();
-    });
+    }
     drawNear();
     seen(chosen());
   }
@@ -110,7 +123,7 @@ export function uses(info) {
       : [];
     const judged = several ? ` The nearest use has the same label: ${right.join(", ")}.` : "";
     find("uses-note").textContent = found.length
-      ? `${found.length} uses of “${get("x").trim()}” in ${from}${more}.${judged}`
+      ? `${found.length} ${found.length === 1 ? "use" : "uses"} of “${get("x").trim()}” in ${from}${more}.${judged}`
       : word()
         ? `“${get("x").trim()}” does not stand in ${from}.`
         : "Type a word.";

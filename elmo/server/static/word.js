@@ -81,13 +81,15 @@ export function word(info) {
       return;
     }
     const more = all.length > uses.length ? `; the first ${uses.length} of ${all.length} are compared` : "";
-    note.textContent = `${shown}: each line is a pair of occurrences, by the numbers of their sentences${more}.`;
+    note.textContent = `${shown}: each line is a pair of occurrences, named by the numbers of their sentences${more}.`;
+    const isPlain = new Set(uses.map((use) => use.text.toLowerCase())).size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
+    const named = (/** @type {Place} */ { text, sentence }) => (isPlain ? `${sentence + 1}` : `${text} ${sentence + 1}`);
     const pairs = uses.flatMap((a, i) => uses.slice(i + 1).map((b) => [a, b]));
     const chart = {
       label: `Cosine of the occurrences of ${get("w")} at each layer and in the mix; the table below has the numbers`,
       names,
       lines: pairs.map(([a, b]) => ({
-        name: `${a.sentence + 1}–${b.sentence + 1}`,
+        name: `${named(a)}–${named(b)}`,
         values: range(names.length).map((layer) => cosine(vector(a, layer), vector(b, layer))),
       })),
     };
