@@ -441,6 +441,7 @@ def test_a_view_is_in_its_address(window, tab, server):
         "[document.getElementById('word-chart'), document.getElementById('uses-near')].map((each) => each.innerText)"
     )
     expected = [page.evaluate(each) for each in (fields, chosen, shown)]
+    assert numbers(page, "#word-chart")[1][0] == "play 1–The 2"  # of several words each has its name
 
     again = Tab(window, server, viewport={"width": 1200, "height": 900})
     again.page.goto(copied)
@@ -477,6 +478,21 @@ def test_it_fits_and_axe_finds_nothing_serious(window, server, width, scheme):
 
 
 # What goes wrong
+
+
+def test_what_a_server_does_not_have_is_said(window, server):
+    tab = Tab(window, server, viewport={"width": 1000, "height": 800})
+    page = tab.page
+    bare = tab.ask("/info")
+    bare["elmo"] |= {"scores": False, "index_tokens": None}
+    page.route("**/info", lambda route: route.fulfill(json=bare))
+    page.route("**/figures", lambda route: route.fulfill(json=[]))
+    tab.go()
+    assert "no softmax" in page.inner_text("#expects")
+    assert page.is_hidden("#uses-from")
+    page.wait_for_selector("#known-note:has-text('elmo explore --results')")
+    assert not tab.complaints
+    tab.context.close()
 
 
 def test_the_page_asks_for_the_key_and_says_what_the_server_refuses(window, server):
