@@ -455,7 +455,7 @@ def test_a_view_is_in_its_address(window, tab, server):
 
 def test_an_address_of_nonsense_is_harmless(tab):
     page = tab.go(mix="x,Infinity", gamma="-7", heat="99", place="7.99", use="1e9", left="-1", right="q", at="nowhere")
-    assert [page.input_value(f"#mix-{each}") for each in (0, 1, "gamma")] == ["0", "0", "0"]
+    assert [page.input_value(f"#mix-{each}") for each in (0, 1, "gamma")] == ["0", "0", "0.1"]
     assert page.locator("#uses-plane-right .point").count() == len(USES)
     assert page.is_hidden("#substitutes")
 

@@ -39,7 +39,12 @@ async function ask(path, { body, signal, accept = "application/json" } = {}) {
   /** @type {Response} */
   let response;
   try {
-    response = await fetch(path, { method: body === undefined ? "GET" : "POST", headers, body: JSON.stringify(body), signal });
+    response = await fetch(path, {
+      method: body === undefined ? "GET" : "POST",
+      headers,
+      body: JSON.stringify(body),
+      signal,
+    });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Trouble("The server does not answer. Is elmo still running? Start it again, then try again.", "gone");
@@ -96,7 +101,10 @@ function unpacked(buffer) {
   const size = Number(new DataView(buffer).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, size)));
   return JSON.parse(header.__metadata__.tokens).map((/** @type {string[]} */ tokens, /** @type {number} */ number) => {
-    const { shape, data_offsets: [begin, end] } = header[number];
+    const {
+      shape,
+      data_offsets: [begin, end],
+    } = header[number];
     const [nLayers, nTokens, dim] = shape;
     const all = new Float32Array(buffer.slice(8 + size + begin, 8 + size + end));
     const vector = (/** @type {number} */ at) => all.subarray(at * dim, (at + 1) * dim);

@@ -14,7 +14,10 @@ const PATHS = [
   "M-5-1.8H-1.8V-5H1.8V-1.8H5V1.8H1.8V5H-1.8V1.8H-5Z",
 ];
 
-/** @param {number} width @param {number} height @param {Record<string, any>} attributes @param {...(Node | string)} children @returns {SVGSVGElement} */
+/**
+ * @param {number} width @param {number} height @param {Record<string, any>} attributes @param {...(Node | string)} children
+ * @returns {SVGSVGElement}
+ */
 function picture(width, height, attributes, ...children) {
   return s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, ...attributes }, ...children);
 }
@@ -52,7 +55,10 @@ export function lineChart(box, { label, names, lines }) {
     chart.append(s("text", { x: left - 8, y: y(tick) + 4, class: "tick end" }, tick.toFixed(1)));
   }
   names.forEach((name, i) => chart.append(s("text", { x: x(i), y: height - bottom + 24, class: "tick middle" }, name)));
-  const ends = apart(lines.map((line) => y(line.values[line.values.length - 1])), 14);
+  const ends = apart(
+    lines.map((line) => y(line.values[line.values.length - 1])),
+    14,
+  );
   lines.forEach((line, kind) => {
     const own = `kind-${kind % SHAPES}`;
     const points = line.values.map((value, i) => `${x(i)} ${y(value)}`);
@@ -65,7 +71,7 @@ export function lineChart(box, { label, names, lines }) {
   return chart;
 }
 
-/** The same heights, at least `gap` apart from one another. @param {number[]} heights @param {number} gap @returns {number[]} */
+/** The same heights, at least `gap` apart. @param {number[]} heights @param {number} gap @returns {number[]} */
 function apart(heights, gap) {
   const order = range(heights.length).toSorted((a, b) => heights[a] - heights[b]);
   const moved = [...heights];
@@ -78,8 +84,10 @@ function apart(heights, gap) {
 /**
  * Cells of 0 to 1, walked over by arrow keys.
  * @param {HTMLElement} box
- * @param {{label: string, names: string[], breaks: Set<number>, strong: Set<number>, value: (row: number, column: number) => number, seen: (row: number, column: number) => void}} what
- *   `breaks`: before which rows a sentence begins; `strong`: rows of the word; `seen` is told where one points
+ * @param {{
+ *   label: string, names: string[], breaks: Set<number>, strong: Set<number>,
+ *   value: (row: number, column: number) => number, seen: (row: number, column: number) => void,
+ * }} what `breaks`: before which rows a sentence begins; `strong`: rows of the word; `seen` is told where one points
  * @returns {SVGSVGElement}
  */
 export function heatMap(box, { label, names, breaks, strong, value, seen }) {
@@ -90,7 +98,11 @@ export function heatMap(box, { label, names, breaks, strong, value, seen }) {
   const at = (/** @type {number} */ i) => margin + i * cell + starts[i];
   const size = at(n - 1) + cell + 6;
   const map = picture(size, size, {
-    tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-label": label, "aria-describedby": "word-cell",
+    tabindex: "0",
+    role: "application",
+    "aria-roledescription": "heat map",
+    "aria-label": label,
+    "aria-describedby": "word-cell",
   });
   const short = (/** @type {string} */ name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name);
   names.forEach((name, i) => {
@@ -103,7 +115,9 @@ export function heatMap(box, { label, names, breaks, strong, value, seen }) {
   for (const row of range(n)) {
     for (const column of range(n)) {
       const share = `${(100 * Math.max(0, Math.min(1, value(row, column)))).toFixed(1)}%`;
-      map.append(s("rect", { x: at(column), y: at(row), width: cell - 1, height: cell - 1, class: "cell", "--share": share }));
+      map.append(
+        s("rect", { x: at(column), y: at(row), width: cell - 1, height: cell - 1, class: "cell", "--share": share }),
+      );
     }
   }
   const cursor = s("rect", { width: cell + 1, height: cell + 1, class: "cursor", visibility: "hidden" });
@@ -134,7 +148,10 @@ export function heatMap(box, { label, names, breaks, strong, value, seen }) {
 /**
  * Points that are buttons: the arrow keys go from one to the next, Enter chooses.
  * @param {HTMLElement} box
- * @param {{label: string, points: [number, number][], kinds: number[], names: string[], chosen: number, near: number[], choose: (i: number) => void, seen: (i: number) => void}} what
+ * @param {{
+ *   label: string, points: [number, number][], kinds: number[], names: string[], chosen: number, near: number[],
+ *   choose: (i: number) => void, seen: (i: number) => void,
+ * }} what `kinds`: of their marks; `seen` is told at which one points
  * @returns {SVGSVGElement}
  */
 export function scatter(box, { label, points, kinds, names, chosen, near, choose, seen }) {
@@ -143,8 +160,14 @@ export function scatter(box, { label, points, kinds, names, chosen, near, choose
   const pad = 22;
   const spread = Math.max(1e-9, ...[0, 1].map((axis) => Math.max(...points.map((p) => Math.abs(p[axis])))));
   const isOne = spread < 1e-6;
-  const ranges = [0, 1].map((axis) => [Math.min(...points.map((p) => p[axis])), Math.max(...points.map((p) => p[axis]))]);
-  const unit = Math.min((width - 2 * pad) / (ranges[0][1] - ranges[0][0]), (height - 2 * pad) / (ranges[1][1] - ranges[1][0]));
+  const ranges = [0, 1].map((axis) => [
+    Math.min(...points.map((p) => p[axis])),
+    Math.max(...points.map((p) => p[axis])),
+  ]);
+  const unit = Math.min(
+    (width - 2 * pad) / (ranges[0][1] - ranges[0][0]),
+    (height - 2 * pad) / (ranges[1][1] - ranges[1][0]),
+  );
   const place = (/** @type {[number, number]} */ point) =>
     isOne
       ? [width / 2, height / 2]
@@ -162,9 +185,16 @@ export function scatter(box, { label, points, kinds, names, chosen, near, choose
     return s(
       "g",
       {
-        role: "button", tabindex: i === first ? "0" : "-1", "aria-label": names[i], "aria-pressed": String(i === chosen),
-        class: kind, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, "data-use": i,
-        onclick: () => choose(i), onpointerenter: () => seen(i), onfocus: () => seen(i),
+        role: "button",
+        tabindex: i === first ? "0" : "-1",
+        "aria-label": names[i],
+        "aria-pressed": String(i === chosen),
+        class: kind,
+        transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`,
+        "data-use": i,
+        onclick: () => choose(i),
+        onpointerenter: () => seen(i),
+        onfocus: () => seen(i),
         onkeydown: (/** @type {KeyboardEvent} */ event) => {
           const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
           if (event.key === "Enter" || event.key === " ") choose(i);
@@ -180,6 +210,7 @@ export function scatter(box, { label, points, kinds, names, chosen, near, choose
   // What is chosen lies above the others.
   const layers = [order.filter((i) => i !== chosen), order.filter((i) => i === chosen)].flat();
   plane.append(...layers.map((i) => marks[i]));
-  if (isOne && points.length > 1) plane.append(s("text", { x: width / 2, y: height / 2 + 34, class: "tick middle" }, `all ${points.length} uses`));
+  if (isOne && points.length > 1)
+    plane.append(s("text", { x: width / 2, y: height / 2 + 34, class: "tick middle" }, `all ${points.length} uses`));
   return plane;
 }

@@ -16,7 +16,11 @@ export function h(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** The same of SVG. @param {string} tag @param {Record<string, any>} attributes @param {...(Node | string)} children @returns {any} */
+/**
+ * The same of SVG.
+ * @param {string} tag @param {Record<string, any>} attributes @param {...(Node | string)} children
+ * @returns {any}
+ */
 export function s(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -37,7 +41,7 @@ export function say(text) {
   find("said").textContent = text;
 }
 
-/** Calls once, when nothing was called for a while. @param {() => void} work @param {number} wait @returns {() => void} */
+/** Calls once, when it was not called for a while. @param {() => void} work @param {number} wait @returns {() => void} */
 export function calm(work, wait = 350) {
   let timer = 0;
   return () => {
@@ -83,7 +87,8 @@ export function complain(box, error, again) {
   box.hidden = false;
 }
 
-/** A row of radio buttons below the legend of a fieldset.
+/**
+ * A row of radio buttons below the legend of a fieldset.
  * @param {HTMLElement} fieldset @param {[string, string][]} options values and what they are called
  * @param {(value: string) => void} chosen
  */
@@ -101,14 +106,22 @@ export function check(fieldset, value) {
   for (const each of fieldset.querySelectorAll("input")) each.checked = each.value === value;
 }
 
-/** Buttons that put an example into the fields. @template T @param {HTMLElement} box @param {T[]} all @param {(each: T) => string} named @param {(each: T) => void} chosen */
+/**
+ * Buttons that put an example into the fields.
+ * @template T
+ * @param {HTMLElement} box @param {T[]} all @param {(each: T) => string} named @param {(each: T) => void} chosen
+ */
 export function examples(box, all, named, chosen) {
   const button = (/** @type {T} */ each) => h("button", { type: "button", onclick: () => chosen(each) }, named(each));
   box.replaceChildren(h("span", {}, "Examples:"), ...all.map(button));
 }
 
 /** The lines of a field in which something stands. @param {string} text @returns {string[]} */
-export const lines = (text) => text.split("\n").map((line) => line.trim()).filter((line) => line);
+export const lines = (text) =>
+  text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => line);
 
 /** Words without the space that stands before points and commas. @param {string[]} tokens @returns {string} */
 export const joined = (tokens) => tokens.join(" ").replaceAll(/ (?=[.,;:!?])/g, "");

@@ -45,7 +45,12 @@ export function expects(info) {
     const found = await substitutes(tokens, token, get("side"), signal);
     if (signal.aborted) return;
     drawSubstitutes(sentence, token, found);
-    say(`Substitutes for ${tokens[token]}: ${found.slice(0, 5).map(({ word }) => word).join(", ")}`);
+    say(
+      `Substitutes for ${tokens[token]}: ${found
+        .slice(0, 5)
+        .map(({ word }) => word)
+        .join(", ")}`,
+    );
   });
 
   /** @returns {[number, number] | null} the sentence and the token that are chosen, where there are such */
@@ -70,23 +75,40 @@ export function expects(info) {
     ]);
   }
 
-  /** A sentence: each word between its two surprisals. @param {import("./api.js").Scores} scores @param {number} number */
+  /** Each word between its two surprisals. @param {import("./api.js").Scores} scores @param {number} number */
   function drawn({ tokens, forward, backward, known }, number) {
     const cell = (/** @type {string} */ arrow, /** @type {number} */ value) =>
-      h("span", { class: "bits", "--share": `${Math.min(100, (100 * value) / MOST_BITS).toFixed(0)}%` }, `${arrow} ${value.toFixed(1)}`);
+      h(
+        "span",
+        { class: "bits", "--share": `${Math.min(100, (100 * value) / MOST_BITS).toFixed(0)}%` },
+        `${arrow} ${value.toFixed(1)}`,
+      );
     const items = tokens.map((token, i) => {
       const [before, after] = [bits(forward[i]), bits(backward[i])];
       const place = `${number}.${i}`;
       const said = `${token}: ${before.toFixed(1)} bits forward, ${after.toFixed(1)} bits backward`;
-      return h("li", {}, h("button", {
-        type: "button", class: "gloss", "data-word": place, "aria-pressed": String(get("place") === place),
-        "aria-label": known[i] ? said : `${said}, not in the vocabulary`,
-        onclick: () => {
-          set({ place: get("place") === place ? "" : place });
-          draw();
-          ask();
-        },
-      }, cell("→", before), h("span", { class: known[i] ? "text" : "text unknown" }, token), cell("←", after)));
+      return h(
+        "li",
+        {},
+        h(
+          "button",
+          {
+            type: "button",
+            class: "gloss",
+            "data-word": place,
+            "aria-pressed": String(get("place") === place),
+            "aria-label": known[i] ? said : `${said}, not in the vocabulary`,
+            onclick: () => {
+              set({ place: get("place") === place ? "" : place });
+              draw();
+              ask();
+            },
+          },
+          cell("→", before),
+          h("span", { class: known[i] ? "text" : "text unknown" }, token),
+          cell("←", after),
+        ),
+      );
     });
     return h("ol", { class: "glosses", "aria-label": `Sentence ${number + 1}` }, ...items);
   }
@@ -103,16 +125,35 @@ export function expects(info) {
     };
     const items = found.map(({ word, log_probability }) => {
       const share = Math.exp(log_probability);
-      const bar = h("span", { class: "bar", "--share": `${((100 * share) / most).toFixed(1)}%`, "aria-hidden": "true" });
+      const bar = h("span", {
+        class: "bar",
+        "--share": `${((100 * share) / most).toFixed(1)}%`,
+        "aria-hidden": "true",
+      });
       const percent = `${(100 * share).toPrecision(2)} %`;
-      return h("li", {}, h("button", { type: "button", title: "put it into the sentence", onclick: () => put(word) }, word), bar,
-        h("span", { class: "number" }, percent));
+      return h(
+        "li",
+        {},
+        h("button", { type: "button", title: "put it into the sentence", onclick: () => put(word) }, word),
+        bar,
+        h("span", { class: "number" }, percent),
+      );
     });
     const hint = h("p", { class: "hint" }, "Choose one to put it into the sentence.");
-    figure.replaceChildren(h("ol", { class: "substitutes" }, ...items), hint, ...figure.querySelectorAll("details, .take"));
+    figure.replaceChildren(
+      h("ol", { class: "substitutes" }, ...items),
+      hint,
+      ...figure.querySelectorAll("details, .take"),
+    );
     takeaway(figure, "substitutes", () => [
       ["word", "probability", "log probability", "forward", "backward"],
-      ...found.map((each) => [each.word, Math.exp(each.log_probability), each.log_probability, each.forward, each.backward]),
+      ...found.map((each) => [
+        each.word,
+        Math.exp(each.log_probability),
+        each.log_probability,
+        each.forward,
+        each.backward,
+      ]),
     ]);
   }
 
@@ -136,9 +177,14 @@ export function expects(info) {
     set({ e: find("expects-text").value, place: "" });
     typed();
   });
-  examples(find("expects-examples"), EXAMPLES.expects, (each) => lines(each)[0].split(" ").slice(0, 3).join(" ") + " …", (each) => {
-    set({ e: each, place: "" });
-    show();
-  });
+  examples(
+    find("expects-examples"),
+    EXAMPLES.expects,
+    (each) => lines(each)[0].split(" ").slice(0, 3).join(" ") + " …",
+    (each) => {
+      set({ e: each, place: "" });
+      show();
+    },
+  );
   return { show, draw };
 }

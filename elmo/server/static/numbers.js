@@ -117,7 +117,7 @@ export function alike(vectors, labels) {
   return sum / vectors.length;
 }
 
-/** Rows as comma-separated values, in quotes where they must be. @param {(string | number)[][]} rows @returns {string} */
+/** Comma-separated values, in quotes where they must be. @param {(string | number)[][]} rows @returns {string} */
 export function csv(rows) {
   const cell = (/** @type {string | number} */ each) => {
     const text = typeof each === "number" ? String(Number(each.toFixed(6))) : each;

@@ -5,7 +5,17 @@ import { csv } from "./numbers.js";
 
 /** @typedef {(string | number)[][]} Rows the first is the head */
 
-const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family", "font-weight", "text-anchor"];
+const KEPT = [
+  "fill",
+  "stroke",
+  "stroke-width",
+  "stroke-dasharray",
+  "opacity",
+  "font-size",
+  "font-family",
+  "font-weight",
+  "text-anchor",
+];
 
 /**
  * What is below a picture: buttons to take it along, and its numbers as a table that is made when it is opened.
@@ -18,7 +28,11 @@ export function takeaway(figure, name, rows) {
   for (const old of figure.querySelectorAll(":scope > .take, :scope > details")) old.remove();
   const button = (/** @type {string} */ text, /** @type {() => void} */ onclick) =>
     h("button", { type: "button", onclick }, text);
-  const row = h("div", { class: "take" }, button("Copy as CSV", () => copy(csv(rows()), name)));
+  const row = h(
+    "div",
+    { class: "take" },
+    button("Copy as CSV", () => copy(csv(rows()), name)),
+  );
   const picture = figure.querySelector("svg");
   if (picture) {
     row.append(button("Save SVG", () => download(drawing(picture), `${name}.svg`)));

@@ -42,7 +42,9 @@ export function uses(info) {
     if (signal.aborted) return;
     found = read.flatMap(({ tokens, layers }, i) =>
       tokens.flatMap((text, token) =>
-        text.toLowerCase() === word() ? [{ label: kept[i].label, tokens, token, layers: layers.map((of) => of[token]) }] : [],
+        text.toLowerCase() === word()
+          ? [{ label: kept[i].label, tokens, token, layers: layers.map((of) => of[token]) }]
+          : [],
       ),
     );
     left = all.length - kept.length;
@@ -68,7 +70,10 @@ export function uses(info) {
     const near = /** @type {[number, number][]} */ (
       range(found.length).map((j) => [j, i < 0 ? 0 : cosine(found[i].layers[at], found[j].layers[at])])
     );
-    return near.filter(([j]) => j !== i).toSorted((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, NEAREST);
+    return near
+      .filter(([j]) => j !== i)
+      .toSorted((a, b) => b[1] - a[1] || a[0] - b[0])
+      .slice(0, NEAREST);
   }
 
   /** @param {number} at a layer */
@@ -89,7 +94,8 @@ export function uses(info) {
       }
       const { points, parts: own } = planeOf(layer(side));
       const parts = own.map((part) => `${(100 * part).toFixed(0)} %`).join(" and ");
-      const caption = own[0] > 0 ? `layer ${layer(side)}: ${parts} of the variance` : `layer ${layer(side)}: all uses are one point`;
+      const caption =
+        own[0] > 0 ? `layer ${layer(side)}: ${parts} of the variance` : `layer ${layer(side)}: all uses are one point`;
       const picture = scatter(figure, {
         label: `Uses of ${get("x")} at layer ${layer(side)}; arrow keys go from one to the next`,
         points,
@@ -117,7 +123,10 @@ export function uses(info) {
     const several = labels().length > 1 && found.every((use) => use.label);
     const right = several
       ? range(nLayers).map((at) => {
-          const part = alike(found.map((use) => use.layers[at]), found.map((use) => use.label));
+          const part = alike(
+            found.map((use) => use.layers[at]),
+            found.map((use) => use.label),
+          );
           return `layer ${at} ${(100 * part).toFixed(0)} %`;
         })
       : [];
@@ -140,8 +149,12 @@ export function uses(info) {
     }
     find("uses-near-title").textContent = `Nearest to use ${i + 1}, layer ${layer("right")}`;
     const items = nearest(i).map(([j, value]) =>
-      h("li", {}, h("button", { type: "button", "data-near": j, onclick: () => choose(j) }, ...sentenceOf(j)),
-        h("span", { class: "number" }, value.toFixed(3))),
+      h(
+        "li",
+        {},
+        h("button", { type: "button", "data-near": j, onclick: () => choose(j) }, ...sentenceOf(j)),
+        h("span", { class: "number" }, value.toFixed(3)),
+      ),
     );
     find("uses-near").replaceChildren(...items);
     takeaway(find("uses-numbers"), "nearest-uses", () => [
@@ -163,7 +176,8 @@ export function uses(info) {
   /** @param {number} i */
   function seen(i) {
     find("uses-sentence").replaceChildren(...(i >= 0 ? [`Use ${i + 1}. `, ...sentenceOf(i)] : []));
-    for (const point of section.querySelectorAll(".point")) point.classList.toggle("seen", Number(point.dataset.use) === i);
+    for (const point of section.querySelectorAll(".point"))
+      point.classList.toggle("seen", Number(point.dataset.use) === i);
   }
 
   /** @param {number} i */
@@ -191,11 +205,18 @@ export function uses(info) {
   if (info.elmo.index_tokens !== null) {
     const tokens = info.elmo.index_tokens.toLocaleString("en");
     find("uses-from").hidden = false;
-    choices(find("uses-from"), [["text", "a text of yours"], ["index", `the server’s index (${tokens} tokens)`]], (from) => {
-      set({ from, use: "" });
-      hideText();
-      load();
-    });
+    choices(
+      find("uses-from"),
+      [
+        ["text", "a text of yours"],
+        ["index", `the server’s index (${tokens} tokens)`],
+      ],
+      (from) => {
+        set({ from, use: "" });
+        hideText();
+        load();
+      },
+    );
   }
   for (const side of SIDES) {
     find(`uses-${side}`).append(...range(nLayers).map((i) => h("option", { value: i }, String(i))));
@@ -205,16 +226,24 @@ export function uses(info) {
     });
   }
   const typed = calm(load);
-  for (const [id, name] of [["uses-text", "u"], ["uses-word", "x"]]) {
+  for (const [id, name] of [
+    ["uses-text", "u"],
+    ["uses-word", "x"],
+  ]) {
     find(id).addEventListener("input", () => {
       set({ [name]: find(id).value, use: "" });
       typed();
     });
   }
-  examples(find("uses-examples"), EXAMPLES.uses, (each) => each.word, (each) => {
-    set({ u: each.text, x: each.word, use: "" });
-    show();
-  });
+  examples(
+    find("uses-examples"),
+    EXAMPLES.uses,
+    (each) => each.word,
+    (each) => {
+      set({ u: each.text, x: each.word, use: "" });
+      show();
+    },
+  );
   return { show, draw };
 }
 

@@ -27,7 +27,7 @@ export function word(info) {
     const given = get("mix").split(",").map(Number);
     return range(nLayers).map((i) => (Number.isFinite(given[i]) ? Math.max(-4, Math.min(4, given[i])) : 0));
   };
-  const gamma = () => (Number.isFinite(Number(get("gamma"))) ? Math.max(0, Math.min(3, Number(get("gamma")))) : 1);
+  const gamma = () => (Number.isFinite(Number(get("gamma"))) ? Math.max(0.1, Math.min(3, Number(get("gamma")))) : 1);
   const heatLayer = () => (range(nLayers).map(String).includes(get("heat")) ? Number(get("heat")) : nLayers);
 
   /** The vector of a token at a layer, or of the mix. @param {Place} place @param {number} layer */
@@ -37,9 +37,14 @@ export function word(info) {
   };
 
   /** @returns {Place[]} all tokens */
-  const places = () =>
-    read.flatMap(({ tokens }, sentence) => tokens.map((text, token) => ({ sentence, token, text })));
-  const sought = () => new Set(get("w").split(/[,\s]+/).map((each) => each.toLowerCase()).filter((each) => each));
+  const places = () => read.flatMap(({ tokens }, sentence) => tokens.map((text, token) => ({ sentence, token, text })));
+  const sought = () =>
+    new Set(
+      get("w")
+        .split(/,?\s+|(?<=.),/)
+        .map((each) => each.toLowerCase())
+        .filter((each) => each),
+    );
   const isSought = (/** @type {Place} */ place) => sought().has(place.text.toLowerCase());
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
@@ -54,14 +59,21 @@ export function word(info) {
     const chosen = sought();
     const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset?.place;
     const button = (/** @type {string} */ text, /** @type {string} */ place) =>
-      h("button", {
-        type: "button", class: "token", "aria-pressed": String(chosen.has(text.toLowerCase())), "data-place": place,
-        onclick: () => {
-          set({ w: text });
-          find("word-word").value = text;
-          draw();
+      h(
+        "button",
+        {
+          type: "button",
+          class: "token",
+          "aria-pressed": String(chosen.has(text.toLowerCase())),
+          "data-place": place,
+          onclick: () => {
+            set({ w: text });
+            find("word-word").value = text;
+            draw();
+          },
         },
-      }, text);
+        text,
+      );
     const items = read.map(({ tokens }, i) => h("li", {}, ...tokens.map((text, j) => button(text, `${i}.${j}`))));
     find("word-sentences").replaceChildren(...items);
     if (focused) section.querySelector(`[data-place="${focused}"]`)?.focus();
@@ -76,14 +88,15 @@ export function word(info) {
     if (uses.length < 2) {
       figure.replaceChildren();
       note.textContent = sought().size
-        ? `${shown} stands ${uses.length ? "only once" : "nowhere"} in these sentences: choose a word that stands in two of them.`
+        ? `${shown} stands ${uses.length ? "only once" : "nowhere"} in these sentences: choose a word that stands in two.`
         : "Choose a word that stands in two sentences.";
       return;
     }
     const more = all.length > uses.length ? `; the first ${uses.length} of ${all.length} are compared` : "";
     note.textContent = `${shown}: each line is a pair of occurrences, named by the numbers of their sentences${more}.`;
-    const isPlain = new Set(uses.map((use) => use.text.toLowerCase())).size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
-    const named = (/** @type {Place} */ { text, sentence }) => (isPlain ? `${sentence + 1}` : `${text} ${sentence + 1}`);
+    const isPlain = sought().size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
+    const named = (/** @type {Place} */ { text, sentence }) =>
+      isPlain ? `${sentence + 1}` : `${text} ${sentence + 1}`;
     const pairs = uses.flatMap((a, i) => uses.slice(i + 1).map((b) => [a, b]));
     const chart = {
       label: `Cosine of the occurrences of ${get("w")} at each layer and in the mix; the table below has the numbers`,
@@ -139,9 +152,10 @@ export function word(info) {
     const own = weights();
     const shares = softmax(own);
     range(nLayers).forEach((i) => {
-      find(`mix-${i}`).value = String(own[i]);
-      find(`share-${i}`).textContent = `${own[i].toFixed(1)} → ${(100 * shares[i]).toFixed(0)} %`;
-      find(`mix-${i}`).setAttribute("aria-valuetext", `weight ${own[i].toFixed(1)}, ${(100 * shares[i]).toFixed(0)} percent of the mix`);
+      const [weight, percent] = [own[i].toFixed(1), (100 * shares[i]).toFixed(0)];
+      find(`mix-${i}`).value = weight;
+      find(`mix-${i}`).setAttribute("aria-valuetext", `weight ${weight}, ${percent} percent of the mix`);
+      find(`share-${i}`).textContent = `${weight} → ${percent} %`;
     });
     find("mix-gamma").value = String(gamma());
     find("share-gamma").textContent = gamma().toFixed(1);
@@ -162,12 +176,24 @@ export function word(info) {
     load();
   }
 
-  function slider(/** @type {string} */ id, /** @type {string} */ text, /** @type {number[]} */ [min, max], /** @type {() => void} */ moved) {
+  /** @param {string} id @param {string} text @param {[number, number]} limits @param {() => void} moved */
+  function slider(id, text, [min, max], moved) {
     const input = h("input", { type: "range", id: `mix-${id}`, min, max, step: 0.1, oninput: moved });
-    return h("div", {}, h("label", { for: `mix-${id}` }, text), input, h("output", { id: `share-${id}`, for: `mix-${id}` }));
+    return h(
+      "div",
+      {},
+      h("label", { for: `mix-${id}` }, text),
+      input,
+      h("output", { id: `share-${id}`, for: `mix-${id}` }),
+    );
   }
   const remix = () => {
-    set({ mix: range(nLayers).map((i) => find(`mix-${i}`).value).join(","), gamma: find("mix-gamma").value });
+    set({
+      mix: range(nLayers)
+        .map((i) => find(`mix-${i}`).value)
+        .join(","),
+      gamma: find("mix-gamma").value,
+    });
     drawMix();
     drawSoon();
   };
@@ -177,16 +203,20 @@ export function word(info) {
   }, 30);
   find("word-sliders").append(
     ...range(nLayers).map((i) => slider(String(i), `w, layer ${i}`, [-4, 4], remix)),
-    slider("gamma", "γ", [0, 3], remix),
+    slider("gamma", "γ", [0.1, 3], remix),
   );
   find("word-reset").addEventListener("click", () => {
     set({ mix: "", gamma: "1" });
     draw();
   });
-  choices(find("word-layers"), [...range(nLayers).map(String), MIX].map((each) => [each, each]), (heat) => {
-    set({ heat: heat === MIX ? "" : heat });
-    drawHeat();
-  });
+  choices(
+    find("word-layers"),
+    [...range(nLayers).map(String), MIX].map((each) => [each, each]),
+    (heat) => {
+      set({ heat: heat === MIX ? "" : heat });
+      drawHeat();
+    },
+  );
   const typed = calm(load);
   find("word-text").addEventListener("input", () => {
     set({ s: find("word-text").value });
@@ -196,9 +226,14 @@ export function word(info) {
     set({ w: find("word-word").value });
     draw();
   });
-  examples(find("word-examples"), EXAMPLES.word, (each) => each.word, (each) => {
-    set({ s: each.text, w: each.word });
-    show();
-  });
+  examples(
+    find("word-examples"),
+    EXAMPLES.word,
+    (each) => each.word,
+    (each) => {
+      set({ s: each.text, w: each.word });
+      show();
+    },
+  );
   return { show, draw };
 }
