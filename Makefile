@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 2
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=10
 
-.PHONY: setup demo serve test test-cpus test-emulated test-systems lint types docs commands models results format clean
+.PHONY: setup demo serve test test-cpus test-emulated test-systems lint types docs commands models picture results format clean
 
 setup: $(SETUP)
 
@@ -56,6 +56,7 @@ test-emulated: $(SETUP)
 lint: $(SETUP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/oxlint --deny-warnings elmo/server/static
 
 types: $(SETUP)
 	$(BIN)/pyright
@@ -74,6 +75,9 @@ commands: $(SETUP)
 
 models: $(SETUP)
 	$(BIN)/python docs/models.py
+
+picture: $(SETUP)
+	$(BIN)/python docs/picture.py
 
 results: $(SETUP)
 	$(BIN)/elmo report docs/runs --markdown docs/results.md --overwrite

@@ -39,6 +39,7 @@ COMMANDS = (
     ("task", "compare"),
     ("report",),
     ("serve",),
+    ("explore",),
     ("bench",),
     ("demo",),
 )

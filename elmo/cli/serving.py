@@ -1,21 +1,25 @@
-"""`elmo serve`: a model over HTTP."""
+"""`elmo serve`: a model over HTTP; `elmo explore`: its page in a browser."""
 
 import argparse
 import os
+import threading
+import webbrowser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb
 from elmo.errors import InputError
+
+if TYPE_CHECKING:
+    from elmo.server.page import Picture
 
 KEY = "ELMO_API_KEY"
 
 
 def add_verbs(verbs: Any) -> None:
-    """The one of this file."""
+    """Those of this file."""
     serve = add_verb(verbs, "serve", serve_verb, "serve a model's vectors over HTTP")
-    add_model(serve)
-    serve.add_argument("--index", metavar="FOLDER", help="what elmo index made, for /neighbors")
+    add_served(serve)
     serve.add_argument("--host", default="127.0.0.1", help="another address needs a key (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8080, help="0 for any that is free (default: 8080)")
     serve.add_argument("--layers", default="average", help=f"of /embed and /v1/embeddings: {LAYERS_HELP}")
@@ -29,6 +33,19 @@ def add_verbs(verbs: Any) -> None:
     serve.add_argument("--most-sentences", type=int, metavar="N", help="of a request (default: 1024)")
     serve.add_argument("--most-tokens", type=int, metavar="N", help="of a request (default: 32768)")
     serve.add_argument("--queue-tokens", type=int, metavar="N", help="that may wait (default: 262144)")
+
+    explore = add_verb(verbs, "explore", explore_verb, "look into a model's layers, on a page in the browser")
+    add_served(explore)
+    explore.add_argument("--no-browser", action="store_true", help="print the address only")
+
+
+def add_served(parser: argparse.ArgumentParser) -> None:
+    """What a server offers."""
+    add_model(parser)
+    parser.add_argument("--index", metavar="FOLDER", help="what elmo index made, for /neighbors and the page")
+    parser.add_argument(
+        "--results", metavar="FOLDER", action="append", default=[], help="of probes and tasks, whose figures are shown"
+    )
 
 
 def serve_verb(arguments: argparse.Namespace) -> None:
@@ -44,13 +61,43 @@ def serve_verb(arguments: argparse.Namespace) -> None:
     limits = {
         name: getattr(arguments, name) for name in ("wait", "timeout", "most_sentences", "most_tokens", "queue_tokens")
     }
-    config = ServeConfig(arguments.model, arguments.index, parse_layers(arguments.layers), arguments.pool)
+    pictures = _pictures(arguments.results)
+    layers = parse_layers(arguments.layers)
+    config = ServeConfig(arguments.model, arguments.index, layers, arguments.pool, pictures=pictures)
     serve(
         with_limits(config, **limits),
         arguments.host,
         arguments.port,
         key,
         lambda address: print(f"elmo serves at {address} (Ctrl-C stops it)", flush=True),
+    )
+
+
+def explore_verb(arguments: argparse.Namespace) -> None:
+    from elmo.server.run import serve
+    from elmo.server.service import ServeConfig
+
+    def started(address: str) -> None:
+        print(f"elmo explores at {address} (Ctrl-C stops it)", flush=True)
+        if not arguments.no_browser:  # beside the server, for a browser in the terminal keeps its caller waiting
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    config = ServeConfig(arguments.model, arguments.index, pictures=_pictures(arguments.results))
+    serve(config, "127.0.0.1", 0, None, started)
+
+
+def _pictures(results: list[str]) -> "tuple[Picture, ...]":
+    """The figures that `elmo report` draws of folders of results; none of none."""
+    if not results:
+        return ()
+    from elmo import figures
+    from elmo.report.collect import collect
+    from elmo.report.sections import document
+    from elmo.server.page import Picture
+
+    return tuple(
+        Picture(each.name, title, caption, each.alt, figures.svg(each.draw(False)), figures.svg(each.draw(True)))
+        for title, caption, each in document(collect(list(map(Path, results))), "Results").figures()
     )
 
 

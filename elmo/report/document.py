@@ -4,7 +4,7 @@ Everything is plain text; whoever writes it as HTML or Markdown escapes it.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,6 +120,20 @@ class Document:
                 anchor = f"{name}-{number}"
             found.append(anchor)
         return found
+
+    def figures(self) -> Iterator[tuple[str, str, Figure]]:
+        """All figures, with the titles of their sections and their captions."""
+        for section in self.sections:
+            for block in _unfolded(section.blocks):
+                if isinstance(block, Figures):
+                    yield from ((section.title, block.caption, figure) for figure in block.figures)
+
+
+def _unfolded(blocks: tuple[Block, ...]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        if isinstance(block, Details):
+            yield from _unfolded(block.blocks)
 
 
 def slug(text: str) -> str:

@@ -16,14 +16,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elmo import __version__
 from elmo.errors import InputError
-from elmo.server import embeddings, language
+from elmo.server import embeddings, language, page
 from elmo.server.answers import NotAcceptable, json_response
 from elmo.server.batching import Closed, Overloaded
 from elmo.server.metrics import CONTENT_TYPE_LATEST
 from elmo.server.service import Service, TimedOut, TooLarge
 
 log = logging.getLogger("elmo.server")
-OPEN = {"/health"}
+OPEN = {"/health", *page.OPEN}
 """What needs no key."""
 ERRORS: dict[type[Exception], tuple[int, str, dict[str, str]]] = {
     InputError: (400, "", {}),
@@ -54,6 +54,7 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
     app = FastAPI(title="elmo", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(embeddings.router(service))
     app.include_router(language.router(service))
+    app.include_router(page.router(service.config.pictures))
 
     @app.get("/health")
     async def health() -> dict[str, str]:

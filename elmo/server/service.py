@@ -22,6 +22,7 @@ from elmo.pretraining.scoring import Scorer
 from elmo.probes.index import Index
 from elmo.server.batching import Batcher, Kind, Sentence
 from elmo.server.metrics import Metrics
+from elmo.server.page import Picture
 from elmo.tasks.source import open_model
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
@@ -53,6 +54,8 @@ class ServeConfig:
     """Of a request, boundaries included."""
     queue_tokens: int = 262_144
     """Of all requests that wait."""
+    pictures: tuple[Picture, ...] = ()
+    """Of results, for the page."""
 
 
 class TooLarge(Exception):

@@ -1,0 +1,216 @@
+// Pictures: lines over layers, a heat map, points in the plane. As wide as what they are in, colours by style.css.
+
+import { range } from "./api.js";
+import { s } from "./dom.js";
+
+export const SHAPES = 6;
+/** Colours and shapes of lines and points; the next ones are the first again. */
+const PATHS = [
+  "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z",
+  "M-4.5-4.5H4.5V4.5H-4.5Z",
+  "M0-5.5L5.5 4.5H-5.5Z",
+  "M0-6L6 0L0 6L-6 0Z",
+  "M0 5.5L5.5-4.5H-5.5Z",
+  "M-5-1.8H-1.8V-5H1.8V-1.8H5V1.8H1.8V5H-1.8V1.8H-5Z",
+];
+
+/**
+ * @param {number} width @param {number} height @param {Record<string, any>} attributes @param {...(Node | string)} children
+ * @returns {SVGSVGElement}
+ */
+function picture(width, height, attributes, ...children) {
+  return s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, ...attributes }, ...children);
+}
+
+/** A mark of a line or a label. @param {number} kind @param {Record<string, any>} [attributes] @returns {SVGElement} */
+export function mark(kind, attributes = {}) {
+  const own = kind < 0 ? "plain" : `kind-${kind % SHAPES}`;
+  return s("path", { d: PATHS[Math.max(0, kind) % SHAPES], class: `mark ${own}`, ...attributes });
+}
+
+/** A mark for a legend. @param {number} kind @returns {SVGSVGElement} */
+export const badge = (kind) =>
+  picture(16, 16, { "aria-hidden": "true", class: "badge" }, s("g", { transform: "translate(8 8)" }, mark(kind)));
+
+/** The room that a box has. @param {HTMLElement} box @param {number} most @returns {number} */
+const room = (box, most) => Math.max(260, Math.min(most, Math.floor(box.clientWidth || most)));
+
+/**
+ * Lines from layer to layer; a number below 0 lowers the axis.
+ * @param {HTMLElement} box
+ * @param {{label: string, names: string[], lines: {name: string, values: number[]}[]}} what
+ * @returns {SVGSVGElement}
+ */
+export function lineChart(box, { label, names, lines }) {
+  const width = room(box, 560);
+  const height = 300;
+  const longest = Math.max(...lines.map((line) => line.name.length));
+  const [left, right, top, bottom] = [44, 24 + 8 * longest, 14, 40];
+  const low = Math.min(0, Math.floor(Math.min(...lines.flatMap((line) => line.values)) * 5) / 5);
+  const x = (/** @type {number} */ i) => left + ((width - left - right) * i) / Math.max(1, names.length - 1);
+  const y = (/** @type {number} */ value) => top + ((height - top - bottom) * (1 - value)) / (1 - low);
+  const chart = picture(width, height, { role: "img", "aria-label": label });
+  for (const tick of range(Math.round((1 - low) / 0.2) + 1).map((i) => low + i * 0.2)) {
+    chart.append(s("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "grid" }));
+    chart.append(s("text", { x: left - 8, y: y(tick) + 4, class: "tick end" }, tick.toFixed(1)));
+  }
+  names.forEach((name, i) => chart.append(s("text", { x: x(i), y: height - bottom + 24, class: "tick middle" }, name)));
+  const ends = apart(
+    lines.map((line) => y(line.values[line.values.length - 1])),
+    14,
+  );
+  lines.forEach((line, kind) => {
+    const own = `kind-${kind % SHAPES}`;
+    const points = line.values.map((value, i) => `${x(i)} ${y(value)}`);
+    // The mix is no layer above the others: it stands apart.
+    chart.append(s("path", { d: `M${points.slice(0, -1).join("L")}`, class: `line ${own}` }));
+    chart.append(s("path", { d: `M${points.slice(-2).join("L")}`, class: `line mixture ${own}` }));
+    line.values.forEach((value, i) => chart.append(mark(kind, { transform: `translate(${x(i)} ${y(value)})` })));
+    chart.append(s("text", { x: width - right + 12, y: ends[kind] + 4, class: `name ${own}` }, line.name));
+  });
+  return chart;
+}
+
+/** The same heights, at least `gap` apart. @param {number[]} heights @param {number} gap @returns {number[]} */
+function apart(heights, gap) {
+  const order = range(heights.length).toSorted((a, b) => heights[a] - heights[b]);
+  const moved = [...heights];
+  order.forEach((i, rank) => {
+    if (rank > 0) moved[i] = Math.max(moved[i], moved[order[rank - 1]] + gap);
+  });
+  return moved;
+}
+
+/**
+ * Cells of 0 to 1, walked over by arrow keys.
+ * @param {HTMLElement} box
+ * @param {{
+ *   label: string, names: string[], breaks: Set<number>, strong: Set<number>,
+ *   value: (row: number, column: number) => number, seen: (row: number, column: number) => void,
+ * }} what `breaks`: before which rows a sentence begins; `strong`: rows of the word; `seen` is told where one points
+ * @returns {SVGSVGElement}
+ */
+export function heatMap(box, { label, names, breaks, strong, value, seen }) {
+  const n = names.length;
+  const margin = 12 + 7 * Math.min(12, Math.max(...names.map((name) => name.length)));
+  const starts = names.map((_, i) => [...breaks].filter((each) => each <= i && each > 0).length * 4);
+  const cell = Math.max(11, Math.min(26, Math.floor((room(box, 760) - margin - starts[n - 1] - 8) / n)));
+  const at = (/** @type {number} */ i) => margin + i * cell + starts[i];
+  const size = at(n - 1) + cell + 6;
+  const map = picture(size, size, {
+    tabindex: "0",
+    role: "application",
+    "aria-roledescription": "heat map",
+    "aria-label": label,
+    "aria-describedby": "word-cell",
+  });
+  const short = (/** @type {string} */ name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name);
+  names.forEach((name, i) => {
+    const own = strong.has(i) ? "tick strong" : "tick";
+    const middle = at(i) + cell / 2;
+    map.append(s("text", { x: margin - 6, y: middle + 4, class: `${own} end` }, short(name)));
+    const turned = `translate(${middle + 4} ${margin - 6}) rotate(-90)`;
+    map.append(s("text", { transform: turned, class: own }, short(name)));
+  });
+  for (const row of range(n)) {
+    for (const column of range(n)) {
+      const share = `${(100 * Math.max(0, Math.min(1, value(row, column)))).toFixed(1)}%`;
+      map.append(
+        s("rect", { x: at(column), y: at(row), width: cell - 1, height: cell - 1, class: "cell", "--share": share }),
+      );
+    }
+  }
+  const cursor = s("rect", { width: cell + 1, height: cell + 1, class: "cursor", visibility: "hidden" });
+  map.append(cursor);
+  let here = [0, Math.min(1, n - 1)];
+  const go = (/** @type {number} */ row, /** @type {number} */ column) => {
+    here = [row, column].map((each) => Math.max(0, Math.min(n - 1, each)));
+    cursor.setAttribute("x", String(at(here[1]) - 1));
+    cursor.setAttribute("y", String(at(here[0]) - 1));
+    cursor.setAttribute("visibility", "visible");
+    seen(here[0], here[1]);
+  };
+  const cells = [...map.querySelectorAll(".cell")];
+  map.addEventListener("pointerover", (event) => {
+    const place = cells.indexOf(/** @type {Element} */ (event.target));
+    if (place >= 0) go(Math.floor(place / n), place % n);
+  });
+  map.addEventListener("focus", () => go(here[0], here[1]));
+  map.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    go(here[0] + step[0], here[1] + step[1]);
+  });
+  return map;
+}
+
+/**
+ * Points that are buttons: the arrow keys go from one to the next, Enter chooses.
+ * @param {HTMLElement} box
+ * @param {{
+ *   label: string, points: [number, number][], kinds: number[], names: string[], chosen: number, near: number[],
+ *   choose: (i: number) => void, seen: (i: number) => void,
+ * }} what `kinds`: of their marks; `seen` is told at which one points
+ * @returns {SVGSVGElement}
+ */
+export function scatter(box, { label, points, kinds, names, chosen, near, choose, seen }) {
+  const width = room(box, 480);
+  const height = Math.round(width * 0.8);
+  const pad = 22;
+  const spread = Math.max(1e-9, ...[0, 1].map((axis) => Math.max(...points.map((p) => Math.abs(p[axis])))));
+  const isOne = spread < 1e-6;
+  const ranges = [0, 1].map((axis) => [
+    Math.min(...points.map((p) => p[axis])),
+    Math.max(...points.map((p) => p[axis])),
+  ]);
+  const unit = Math.min(
+    (width - 2 * pad) / (ranges[0][1] - ranges[0][0]),
+    (height - 2 * pad) / (ranges[1][1] - ranges[1][0]),
+  );
+  const place = (/** @type {[number, number]} */ point) =>
+    isOne
+      ? [width / 2, height / 2]
+      : [
+          width / 2 + (point[0] - (ranges[0][0] + ranges[0][1]) / 2) * unit,
+          height / 2 - (point[1] - (ranges[1][0] + ranges[1][1]) / 2) * unit,
+        ];
+  const plane = picture(width, height, { role: "group", "aria-label": label });
+  plane.append(s("rect", { x: 0.5, y: 0.5, width: width - 1, height: height - 1, class: "frame" }));
+  const order = range(points.length).toSorted((a, b) => points[a][0] - points[b][0] || a - b);
+  const first = chosen >= 0 ? chosen : order[0];
+  const marks = points.map((point, i) => {
+    const [x, y] = place(point);
+    const kind = ["point", i === chosen ? "chosen" : "", near.includes(i) ? "near" : ""].join(" ");
+    return s(
+      "g",
+      {
+        role: "button",
+        tabindex: i === first ? "0" : "-1",
+        "aria-label": names[i],
+        "aria-pressed": String(i === chosen),
+        class: kind,
+        transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`,
+        "data-use": i,
+        onclick: () => choose(i),
+        onpointerenter: () => seen(i),
+        onfocus: () => seen(i),
+        onkeydown: (/** @type {KeyboardEvent} */ event) => {
+          const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+          if (event.key === "Enter" || event.key === " ") choose(i);
+          else if (step) marks[order[(order.indexOf(i) + step + order.length) % order.length]].focus();
+          else return;
+          event.preventDefault();
+        },
+      },
+      s("circle", { r: 12, class: "halo" }),
+      mark(kinds[i]),
+    );
+  });
+  // What is chosen lies above the others.
+  const layers = [order.filter((i) => i !== chosen), order.filter((i) => i === chosen)].flat();
+  plane.append(...layers.map((i) => marks[i]));
+  if (isOne && points.length > 1)
+    plane.append(s("text", { x: width / 2, y: height / 2 + 34, class: "tick middle" }, `all ${points.length} uses`));
+  return plane;
+}

@@ -1,0 +1,127 @@
+// Elements, messages, and work of which only the latest counts.
+
+import { Trouble } from "./api.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** @param {string} id @returns {any} the element, which the page has */
+export const find = (id) => document.getElementById(id);
+
+/**
+ * An element of HTML; attributes that begin with "on" are listeners, `true` sets an empty one, `false` leaves it out.
+ * @param {string} tag @param {Record<string, any>} attributes @param {...(Node | string)} children
+ * @returns {any}
+ */
+export function h(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/**
+ * The same of SVG.
+ * @param {string} tag @param {Record<string, any>} attributes @param {...(Node | string)} children
+ * @returns {any}
+ */
+export function s(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** @param {Element} element @param {Record<string, any>} attributes @param {(Node | string)[]} children */
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name.startsWith("--")) /** @type {HTMLElement} */ (element).style.setProperty(name, value);
+    else if (value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children);
+  return element;
+}
+
+/** Tells readers of screens something in passing. @param {string} text */
+export function say(text) {
+  find("said").textContent = text;
+}
+
+/** Calls once, when it was not called for a while. @param {() => void} work @param {number} wait @returns {() => void} */
+export function calm(work, wait = 350) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(work, wait);
+  };
+}
+
+/**
+ * Runs work that may take long: a new run gives up the one before, and what goes wrong is said in `box`.
+ * @param {HTMLElement} box
+ * @param {(signal: AbortSignal) => Promise<void>} work
+ * @returns {() => Promise<void>}
+ */
+export function latest(box, work) {
+  let running = new AbortController();
+  const run = async () => {
+    running.abort();
+    const mine = (running = new AbortController());
+    const part = box.parentElement;
+    part?.setAttribute("aria-busy", "true");
+    try {
+      await work(mine.signal);
+      if (!mine.signal.aborted) box.hidden = true;
+    } catch (error) {
+      if (!mine.signal.aborted) complain(box, error, run);
+    } finally {
+      if (!mine.signal.aborted) part?.removeAttribute("aria-busy");
+    }
+  };
+  return run;
+}
+
+/** Says on the page what went wrong. @param {HTMLElement} box @param {any} error @param {() => unknown} again */
+export function complain(box, error, again) {
+  if (!(error instanceof Trouble)) console.error(error);
+  if (error.kind === "key") {
+    find("key").hidden = false;
+    find("key-field").focus();
+  }
+  const message = error instanceof Trouble ? error.message : `This page made an error: ${error.message}`;
+  box.replaceChildren(h("p", {}, message), h("button", { type: "button", onclick: again }, "Try again"));
+  box.hidden = false;
+}
+
+/**
+ * A row of radio buttons below the legend of a fieldset.
+ * @param {HTMLElement} fieldset @param {[string, string][]} options values and what they are called
+ * @param {(value: string) => void} chosen
+ */
+export function choices(fieldset, options, chosen) {
+  const name = fieldset.id;
+  for (const old of fieldset.querySelectorAll("label")) old.remove();
+  for (const [value, text] of options) {
+    const radio = h("input", { type: "radio", name, value, onchange: () => chosen(value) });
+    fieldset.append(h("label", {}, radio, " ", text));
+  }
+}
+
+/** @param {HTMLElement} fieldset @param {string} value */
+export function check(fieldset, value) {
+  for (const each of fieldset.querySelectorAll("input")) each.checked = each.value === value;
+}
+
+/**
+ * Buttons that put an example into the fields.
+ * @template T
+ * @param {HTMLElement} box @param {T[]} all @param {(each: T) => string} named @param {(each: T) => void} chosen
+ */
+export function examples(box, all, named, chosen) {
+  const button = (/** @type {T} */ each) => h("button", { type: "button", onclick: () => chosen(each) }, named(each));
+  box.replaceChildren(h("span", {}, "Examples:"), ...all.map(button));
+}
+
+/** The lines of a field in which something stands. @param {string} text @returns {string[]} */
+export const lines = (text) =>
+  text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => line);
+
+/** Words without the space that stands before points and commas. @param {string[]} tokens @returns {string} */
+export const joined = (tokens) => tokens.join(" ").replaceAll(/ (?=[.,;:!?])/g, "");

@@ -1,0 +1,190 @@
+// What the model expects: the surprisal of every token in both directions, and what could stand in its place.
+
+import { scores, substitutes } from "./api.js";
+import { calm, check, choices, examples, find, h, joined, latest, lines, say } from "./dom.js";
+import { EXAMPLES } from "./examples.js";
+import { takeaway } from "./save.js";
+import { get, set } from "./state.js";
+
+/** @typedef {import("./api.js").Info} Info */
+
+const MOST_BITS = 20;
+/** The colour of a token is the strongest from there on. */
+const SIDES = /** @type {[string, string][]} */ ([
+  ["both", "both sides"],
+  ["forward", "the words before it (→)"],
+  ["backward", "the words after it (←)"],
+]);
+
+/** @param {number} logProbability natural @returns {number} */
+const bits = (logProbability) => Math.max(0, -logProbability / Math.LN2);
+
+/** @param {Info} info @returns {{show: () => void, draw: () => void}} */
+export function expects(info) {
+  const section = find("expects");
+  const panel = find("substitutes");
+  /** @type {import("./api.js").Scores[]} */
+  let scored = [];
+
+  const load = latest(section.querySelector(".trouble"), async (signal) => {
+    const sentences = lines(get("e"));
+    const found = sentences.length ? await scores(sentences, signal) : [];
+    if (signal.aborted) return;
+    scored = found;
+    draw();
+    await ask();
+  });
+
+  const ask = latest(panel.querySelector(".trouble"), async (signal) => {
+    const place = chosen();
+    panel.hidden = !place;
+    if (!place) return;
+    const [sentence, token] = place;
+    const { tokens } = scored[sentence];
+    find("substitutes-title").textContent = `In the place of “${tokens[token]}”`;
+    const found = await substitutes(tokens, token, get("side"), signal);
+    if (signal.aborted) return;
+    drawSubstitutes(sentence, token, found);
+    say(
+      `Substitutes for ${tokens[token]}: ${found
+        .slice(0, 5)
+        .map(({ word }) => word)
+        .join(", ")}`,
+    );
+  });
+
+  /** @returns {[number, number] | null} the sentence and the token that are chosen, where there are such */
+  function chosen() {
+    const [sentence, token] = get("place").split(".").map(Number);
+    return get("place") && scored[sentence]?.tokens[token] !== undefined ? [sentence, token] : null;
+  }
+
+  function draw() {
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset?.word;
+    find("expects-sentences").replaceChildren(...scored.map(drawn));
+    if (focused) section.querySelector(`[data-word="${focused}"]`)?.focus();
+    const unknown = scored.some(({ known }) => known.includes(false));
+    find("expects-note").textContent = unknown
+      ? "A dotted word is not in the model’s vocabulary: its surprisal is that of any unknown word."
+      : "";
+    takeaway(find("expects-numbers"), "surprisal", () => [
+      ["sentence", "token", "forward bits", "backward bits", "in vocabulary"],
+      ...scored.flatMap(({ tokens, forward, backward, known }, i) =>
+        tokens.map((token, j) => [String(i + 1), token, bits(forward[j]), bits(backward[j]), known[j] ? "yes" : "no"]),
+      ),
+    ]);
+  }
+
+  /** Each word between its two surprisals. @param {import("./api.js").Scores} scores @param {number} number */
+  function drawn({ tokens, forward, backward, known }, number) {
+    const cell = (/** @type {string} */ arrow, /** @type {number} */ value) =>
+      h(
+        "span",
+        { class: "bits", "--share": `${Math.min(100, (100 * value) / MOST_BITS).toFixed(0)}%` },
+        `${arrow} ${value.toFixed(1)}`,
+      );
+    const items = tokens.map((token, i) => {
+      const [before, after] = [bits(forward[i]), bits(backward[i])];
+      const place = `${number}.${i}`;
+      const said = `${token}: ${before.toFixed(1)} bits forward, ${after.toFixed(1)} bits backward`;
+      return h(
+        "li",
+        {},
+        h(
+          "button",
+          {
+            type: "button",
+            class: "gloss",
+            "data-word": place,
+            "aria-pressed": String(get("place") === place),
+            "aria-label": known[i] ? said : `${said}, not in the vocabulary`,
+            onclick: () => {
+              set({ place: get("place") === place ? "" : place });
+              draw();
+              ask();
+            },
+          },
+          cell("→", before),
+          h("span", { class: known[i] ? "text" : "text unknown" }, token),
+          cell("←", after),
+        ),
+      );
+    });
+    return h("ol", { class: "glosses", "aria-label": `Sentence ${number + 1}` }, ...items);
+  }
+
+  /** @param {number} sentence @param {number} token @param {import("./api.js").Substitute[]} found */
+  function drawSubstitutes(sentence, token, found) {
+    const figure = find("substitutes-list");
+    const most = Math.exp(found[0]?.log_probability ?? 0);
+    const put = (/** @type {string} */ word) => {
+      const all = scored.map(({ tokens }, i) => joined(i === sentence ? tokens.with(token, word) : tokens));
+      set({ e: all.join("\n") });
+      find("expects-text").value = get("e");
+      load();
+    };
+    const items = found.map(({ word, log_probability }) => {
+      const share = Math.exp(log_probability);
+      const bar = h("span", {
+        class: "bar",
+        "--share": `${((100 * share) / most).toFixed(1)}%`,
+        "aria-hidden": "true",
+      });
+      const percent = `${(100 * share).toPrecision(2)} %`;
+      return h(
+        "li",
+        {},
+        h("button", { type: "button", title: "put it into the sentence", onclick: () => put(word) }, word),
+        bar,
+        h("span", { class: "number" }, percent),
+      );
+    });
+    const hint = h("p", { class: "hint" }, "Choose one to put it into the sentence.");
+    figure.replaceChildren(
+      h("ol", { class: "substitutes" }, ...items),
+      hint,
+      ...figure.querySelectorAll("details, .take"),
+    );
+    takeaway(figure, "substitutes", () => [
+      ["word", "probability", "log probability", "forward", "backward"],
+      ...found.map((each) => [
+        each.word,
+        Math.exp(each.log_probability),
+        each.log_probability,
+        each.forward,
+        each.backward,
+      ]),
+    ]);
+  }
+
+  function show() {
+    find("expects-text").value = get("e");
+    check(find("substitutes-side"), get("side"));
+    load();
+  }
+
+  if (!info.elmo.scores) {
+    const said = "This model has no softmax over words, so it expects nothing: serve one that elmo train made.";
+    section.replaceChildren(find("expects-title"), h("p", { class: "note" }, said));
+    return { show: () => {}, draw: () => {} };
+  }
+  choices(find("substitutes-side"), SIDES, (side) => {
+    set({ side });
+    ask();
+  });
+  const typed = calm(load);
+  find("expects-text").addEventListener("input", () => {
+    set({ e: find("expects-text").value, place: "" });
+    typed();
+  });
+  examples(
+    find("expects-examples"),
+    EXAMPLES.expects,
+    (each) => lines(each)[0].split(" ").slice(0, 3).join(" ") + " …",
+    (each) => {
+      set({ e: each, place: "" });
+      show();
+    },
+  );
+  return { show, draw };
+}

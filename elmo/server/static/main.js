@@ -1,0 +1,81 @@
+// The page: asks what is served, starts the sections, and keeps them and the address the same.
+
+import { hasKey, info, useKey } from "./api.js";
+import { calm, complain, find, say } from "./dom.js";
+import { expects } from "./expects.js";
+import { known } from "./known.js";
+import { get, isWhole, set, watch } from "./state.js";
+import { uses } from "./uses.js";
+import { word } from "./word.js";
+
+/** @type {{show: () => void, draw: () => void}[]} */
+let sections = [];
+
+async function start() {
+  /** @type {import("./api.js").Info} */
+  let about;
+  try {
+    about = await info();
+  } catch (error) {
+    if (/** @type {any} */ (error).kind === "key") return askKey();
+    return complain(find("trouble"), error, start);
+  }
+  find("trouble").hidden = find("key").hidden = true;
+  const { layers, dim } = about.elmo;
+  const name = about.model_id === "default" ? "the small English one of the package" : about.model_id;
+  find("model").textContent = `The model: ${name}, ${layers} layers of ${dim} numbers a word, elmo ${about.version}.`;
+  find("main").hidden = false;
+  if (!sections.length) sections = [word(about), expects(about), uses(about), known()];
+  for (const section of sections) section.show();
+  go();
+}
+
+function askKey() {
+  find("key").hidden = false;
+  find("key-wrong").hidden = !hasKey();
+  find("key-field").focus();
+}
+
+/** To the section that the address names. @param {boolean} [asked] whether just now */
+function go(asked = false) {
+  const title = document.getElementById(`${get("at")}-title`);
+  if (!title) return;
+  title.scrollIntoView();
+  if (asked) title.focus({ preventScroll: true });
+}
+
+find("key").addEventListener("submit", (/** @type {Event} */ event) => {
+  event.preventDefault();
+  useKey(find("key-field").value);
+  find("key-field").value = "";
+  start();
+});
+find("link").addEventListener("click", async () => {
+  if (!isWhole()) return say("The text is too long for an address.");
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say("Copied the address of this view.");
+  } catch {
+    say("The browser lets no page copy; take the address from its bar.");
+  }
+});
+for (const link of document.querySelectorAll("nav a")) {
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    set({ at: /** @type {HTMLAnchorElement} */ (link).hash.slice("#at=".length) });
+    go(true);
+  });
+}
+watch(() => {
+  for (const section of sections) section.show();
+  go();
+});
+
+let width = innerWidth;
+const redraw = calm(() => {
+  if (innerWidth === width) return; // a telephone hides its bar and calls that a new size
+  width = innerWidth;
+  for (const section of sections) section.draw();
+}, 150);
+addEventListener("resize", redraw);
+start();

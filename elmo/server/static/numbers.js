@@ -1,0 +1,127 @@
+// Vectors -> numbers: cosines, mixes of layers, the plane of two principal components.
+
+/** @typedef {Float32Array | Float64Array} Vector */
+
+/** @param {Vector} a @param {Vector} b @returns {number} */
+export function dot(a, b) {
+  let sum = 0;
+  for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
+  return sum;
+}
+
+/** @param {Vector} a @returns {number} its length */
+export const norm = (a) => Math.sqrt(dot(a, a));
+
+/** The cosine of two vectors; 0 where one has no length. @param {Vector} a @param {Vector} b @returns {number} */
+export function cosine(a, b) {
+  const size = norm(a) * norm(b);
+  return size > 0 ? Math.max(-1, Math.min(1, dot(a, b) / size)) : 0;
+}
+
+/** @param {number[]} weights @returns {number[]} above 0, with the sum 1 */
+export function softmax(weights) {
+  const most = Math.max(...weights);
+  const raised = weights.map((weight) => Math.exp(weight - most));
+  const sum = raised.reduce((a, b) => a + b);
+  return raised.map((each) => each / sum);
+}
+
+/**
+ * gamma * sum_j softmax(weights)_j * layers_j, the scalar mix of the paper.
+ * @param {Vector[]} layers one vector of each layer
+ * @param {number[]} weights before the softmax
+ * @param {number} gamma
+ * @returns {Float64Array}
+ */
+export function mixed(layers, weights, gamma) {
+  const shares = softmax(weights);
+  const sum = new Float64Array(layers[0].length);
+  layers.forEach((layer, j) => {
+    for (let i = 0; i < sum.length; i++) sum[i] += gamma * shares[j] * layer[i];
+  });
+  return sum;
+}
+
+/**
+ * Points in the plane of the two directions in which the vectors differ most, and the part of the variance that each
+ * direction has. By power iteration on the products of the centred vectors; a direction without variance is 0.
+ * @param {Vector[]} vectors
+ * @returns {{points: [number, number][], parts: [number, number]}}
+ */
+export function plane(vectors) {
+  const centred = centre(vectors);
+  const products = centred.map((a) => Float64Array.from(centred, (b) => dot(a, b)));
+  const total = products.reduce((sum, row, i) => sum + row[i], 0);
+  const scale = vectors.reduce((sum, vector) => sum + dot(vector, vector), 0);
+  /** @type {[number, number][]} */
+  const points = vectors.map(() => [0, 0]);
+  /** @type {[number, number]} */
+  const parts = [0, 0];
+  for (const axis of /** @type {const} */ ([0, 1])) {
+    const [direction, value] = leading(products);
+    if (value <= 1e-9 * scale) break; // rounding, not variance
+    parts[axis] = value / total;
+    direction.forEach((each, i) => {
+      points[i][axis] = each * Math.sqrt(value);
+    });
+    products.forEach((row, i) => {
+      for (let j = 0; j < row.length; j++) row[j] -= value * direction[i] * direction[j];
+    });
+  }
+  return { points, parts };
+}
+
+/** @param {Vector[]} vectors @returns {Float64Array[]} less their mean */
+function centre(vectors) {
+  const mean = new Float64Array(vectors[0]?.length ?? 0);
+  for (const vector of vectors) for (let i = 0; i < mean.length; i++) mean[i] += vector[i] / vectors.length;
+  return vectors.map((vector) => Float64Array.from(vector, (each, i) => each - mean[i]));
+}
+
+/**
+ * The eigenvector of the largest eigenvalue of a symmetric matrix, and that value. Always the same for the same
+ * matrix: the entry that is largest is positive.
+ * @param {Float64Array[]} matrix
+ * @returns {[Float64Array, number]}
+ */
+function leading(matrix) {
+  let direction = Float64Array.from(matrix, (_, i) => 1 + ((i * 7919) % 101) / 101);
+  let value = 0;
+  for (let step = 0; step < 1000; step++) {
+    const next = Float64Array.from(matrix, (row) => dot(row, direction));
+    const size = norm(next);
+    if (size === 0) return [direction, 0];
+    for (let i = 0; i < next.length; i++) next[i] /= size;
+    const moved = 1 - Math.abs(dot(next, direction)) / norm(direction);
+    [direction, value] = [next, size];
+    if (moved < 1e-14) break;
+  }
+  const largest = direction.reduce((best, each) => (Math.abs(each) > Math.abs(best) ? each : best), 0);
+  return [largest < 0 ? direction.map((each) => -each) : direction, value];
+}
+
+/**
+ * The part of all uses whose nearest other use has the same label. Uses that are equally near share the vote.
+ * @param {Vector[]} vectors
+ * @param {string[]} labels
+ * @returns {number}
+ */
+export function alike(vectors, labels) {
+  let sum = 0;
+  vectors.forEach((own, i) => {
+    const near = vectors.map((other, j) => (i === j ? -2 : cosine(own, other)));
+    const best = Math.max(...near);
+    const tied = labels.filter((_, j) => near[j] > best - 1e-6);
+    sum += tied.filter((label) => label === labels[i]).length / tied.length;
+  });
+  return sum / vectors.length;
+}
+
+/** Comma-separated values, in quotes where they must be. @param {(string | number)[][]} rows @returns {string} */
+export function csv(rows) {
+  const cell = (/** @type {string | number} */ each) => {
+    const text = typeof each === "number" ? String(Number(each.toFixed(6))) : each;
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => row.map(cell).join(",") + "\n").join("");
+}

@@ -1,0 +1,268 @@
+// All uses of a word: its occurrences in the plane at two layers, and which are nearest to one another.
+
+import { indexed, range, vectors } from "./api.js";
+import { badge, scatter } from "./charts.js";
+import { calm, check, choices, examples, find, h, joined, latest, lines } from "./dom.js";
+import { EXAMPLES } from "./examples.js";
+import { alike, cosine, plane } from "./numbers.js";
+import { takeaway } from "./save.js";
+import { get, set } from "./state.js";
+
+/** @typedef {import("./api.js").Info} Info */
+/** @typedef {{label: string, sentence: string | string[]}} Line */
+/** @typedef {{label: string, tokens: string[], token: number, layers: Float32Array[]}} Use */
+
+const MOST_USES = 200;
+const NEAREST = 8;
+const SIDES = /** @type {const} */ (["left", "right"]);
+
+/** @param {Info} info @returns {{show: () => void, draw: () => void}} */
+export function uses(info) {
+  const nLayers = info.elmo.layers;
+  const section = find("uses");
+  /** @type {Use[]} */
+  let found = [];
+  let left = 0; // sentences that are not shown
+  /** @type {Map<number, ReturnType<typeof plane>>} */
+  const planes = new Map(); // by layer, of what was found
+
+  const layer = (/** @type {"left" | "right"} */ side) => {
+    const given = Number(get(side));
+    return get(side) !== "" && given >= 0 && given < nLayers ? given : side === "left" ? 0 : nLayers - 1;
+  };
+  const word = () => get("x").trim().toLowerCase();
+  const isIndexed = () => info.elmo.index_tokens !== null && get("from") === "index";
+
+  const load = latest(section.querySelector(".trouble"), async (signal) => {
+    const all = word() === "" ? [] : isIndexed() ? await fromIndex(signal) : fromText(get("u"), word());
+    // What is left out is not always the same end of the text.
+    const step = Math.max(1, all.length / MOST_USES);
+    const kept = range(Math.ceil(all.length / step)).map((i) => all[Math.floor(i * step)]);
+    const read = kept.length ? await vectors(/** @type {string[]} */ (kept.map((line) => line.sentence)), signal) : [];
+    if (signal.aborted) return;
+    found = read.flatMap(({ tokens, layers }, i) =>
+      tokens.flatMap((text, token) =>
+        text.toLowerCase() === word()
+          ? [{ label: kept[i].label, tokens, token, layers: layers.map((of) => of[token]) }]
+          : [],
+      ),
+    );
+    left = all.length - kept.length;
+    planes.clear();
+    drawNote();
+    draw();
+  });
+
+  /** @param {AbortSignal} signal @returns {Promise<Line[]>} */
+  async function fromIndex(signal) {
+    const near = await indexed(get("x").trim(), signal);
+    const sentences = new Map(near.map(({ sentence }) => [sentence.join(" "), sentence]));
+    return [...sentences.values()].map((sentence) => ({ label: "", sentence }));
+  }
+
+  const labels = () => [...new Set(found.map((use) => use.label))].filter((label) => label);
+  const kind = (/** @type {Use} */ use) => labels().indexOf(use.label);
+  const chosen = () => (found[Number(get("use"))] && get("use") !== "" ? Number(get("use")) : found.length ? 0 : -1);
+
+  /** The uses nearest to one, and their cosines. @param {number} i @returns {[number, number][]} */
+  function nearest(i) {
+    const at = layer("right");
+    const near = /** @type {[number, number][]} */ (
+      range(found.length).map((j) => [j, i < 0 ? 0 : cosine(found[i].layers[at], found[j].layers[at])])
+    );
+    return near
+      .filter(([j]) => j !== i)
+      .toSorted((a, b) => b[1] - a[1] || a[0] - b[0])
+      .slice(0, NEAREST);
+  }
+
+  /** @param {number} at a layer */
+  function planeOf(at) {
+    const known = planes.get(at) ?? plane(found.map((use) => use.layers[at]));
+    planes.set(at, known);
+    return known;
+  }
+
+  function draw() {
+    const near = nearest(chosen()).map(([j]) => j);
+    for (const side of SIDES) {
+      const figure = find(`uses-plane-${side}`);
+      const focused = figure.contains(document.activeElement) && document.activeElement?.localName === "g";
+      if (!found.length) {
+        figure.replaceChildren();
+        continue;
+      }
+      const { points, parts: own } = planeOf(layer(side));
+      const parts = own.map((part) => `${(100 * part).toFixed(0)} %`).join(" and ");
+      const caption =
+        own[0] > 0 ? `layer ${layer(side)}: ${parts} of the variance` : `layer ${layer(side)}: all uses are one point`;
+      const picture = scatter(figure, {
+        label: `Uses of ${get("x")} at layer ${layer(side)}; arrow keys go from one to the next`,
+        points,
+        kinds: found.map(kind),
+        names: found.map((use) => (use.label ? `${use.label}: ` : "") + joined(use.tokens)),
+        chosen: chosen(),
+        near,
+        choose,
+        seen,
+      });
+      figure.replaceChildren(h("figcaption", {}, caption), picture);
+      takeaway(figure, `uses-layer-${layer(side)}`, () => [
+        ["use", "label", "sentence", "x", "y"],
+        ...found.map((use, j) => [String(j + 1), use.label, joined(use.tokens), ...points[j]]),
+      ]);
+      if (focused) /** @type {SVGElement | null} */ (picture.querySelector('[tabindex="0"]'))?.focus();
+    }
+    drawNear();
+    seen(chosen());
+  }
+
+  function drawNote() {
+    const from = isIndexed() ? "the index" : "the text";
+    const more = left ? `; ${left} more sentences are not shown` : "";
+    const several = labels().length > 1 && found.every((use) => use.label);
+    const right = several
+      ? range(nLayers).map((at) => {
+          const part = alike(
+            found.map((use) => use.layers[at]),
+            found.map((use) => use.label),
+          );
+          return `layer ${at} ${(100 * part).toFixed(0)} %`;
+        })
+      : [];
+    const judged = several ? ` The nearest use has the same label: ${right.join(", ")}.` : "";
+    find("uses-note").textContent = found.length
+      ? `${found.length} ${found.length === 1 ? "use" : "uses"} of “${get("x").trim()}” in ${from}${more}.${judged}`
+      : word()
+        ? `“${get("x").trim()}” does not stand in ${from}.`
+        : "Type a word.";
+    const legend = labels().map((label, i) => h("li", {}, badge(i), label));
+    find("uses-legend").replaceChildren(...legend);
+  }
+
+  function drawNear() {
+    const i = chosen();
+    find("uses-near-title").hidden = i < 0;
+    if (i < 0) {
+      find("uses-near").replaceChildren();
+      return find("uses-numbers").replaceChildren();
+    }
+    find("uses-near-title").textContent = `Nearest to use ${i + 1}, layer ${layer("right")}`;
+    const items = nearest(i).map(([j, value]) =>
+      h(
+        "li",
+        {},
+        h("button", { type: "button", "data-near": j, onclick: () => choose(j) }, ...sentenceOf(j)),
+        h("span", { class: "number" }, value.toFixed(3)),
+      ),
+    );
+    find("uses-near").replaceChildren(...items);
+    takeaway(find("uses-numbers"), "nearest-uses", () => [
+      ["use", "cosine", "label", "sentence"],
+      [String(i + 1), 1, found[i].label, joined(found[i].tokens)],
+      ...nearest(i).map(([j, value]) => [String(j + 1), value, found[j].label, joined(found[j].tokens)]),
+    ]);
+  }
+
+  /** A sentence with its word set off. @param {number} i @returns {(Node | string)[]} */
+  function sentenceOf(i) {
+    const { tokens, token, label } = found[i];
+    const [before, after] = [tokens.slice(0, token), tokens.slice(token + 1)].map(joined);
+    const mark = label ? [badge(kind(found[i])), `${label}: `] : [];
+    const gap = /^[.,;:!?]/.test(after) ? "" : " ";
+    return [...mark, before ? `${before} ` : "", h("strong", {}, tokens[token]), after ? gap + after : ""];
+  }
+
+  /** @param {number} i */
+  function seen(i) {
+    find("uses-sentence").replaceChildren(...(i >= 0 ? [`Use ${i + 1}. `, ...sentenceOf(i)] : []));
+    for (const point of section.querySelectorAll(".point"))
+      point.classList.toggle("seen", Number(point.dataset.use) === i);
+  }
+
+  /** @param {number} i */
+  function choose(i) {
+    const inList = find("uses-near").contains(document.activeElement);
+    set({ use: String(i) });
+    draw();
+    if (inList) find("uses-near").querySelector("button")?.focus();
+  }
+
+  function show() {
+    find("uses-text").value = get("u");
+    find("uses-word").value = get("x");
+    for (const side of SIDES) find(`uses-${side}`).value = String(layer(side));
+    check(find("uses-from"), isIndexed() ? "index" : "text");
+    hideText();
+    load();
+  }
+
+  const hideText = () => {
+    find("uses-text").parentElement.hidden = isIndexed();
+    find("uses-examples").hidden = isIndexed();
+  };
+
+  if (info.elmo.index_tokens !== null) {
+    const tokens = info.elmo.index_tokens.toLocaleString("en");
+    find("uses-from").hidden = false;
+    choices(
+      find("uses-from"),
+      [
+        ["text", "a text of yours"],
+        ["index", `the server’s index (${tokens} tokens)`],
+      ],
+      (from) => {
+        set({ from, use: "" });
+        hideText();
+        load();
+      },
+    );
+  }
+  for (const side of SIDES) {
+    find(`uses-${side}`).append(...range(nLayers).map((i) => h("option", { value: i }, String(i))));
+    find(`uses-${side}`).addEventListener("change", () => {
+      set({ [side]: find(`uses-${side}`).value });
+      draw();
+    });
+  }
+  const typed = calm(load);
+  for (const [id, name] of [
+    ["uses-text", "u"],
+    ["uses-word", "x"],
+  ]) {
+    find(id).addEventListener("input", () => {
+      set({ [name]: find(id).value, use: "" });
+      typed();
+    });
+  }
+  examples(
+    find("uses-examples"),
+    EXAMPLES.uses,
+    (each) => each.word,
+    (each) => {
+      set({ u: each.text, x: each.word, use: "" });
+      show();
+    },
+  );
+  return { show, draw };
+}
+
+/**
+ * The sentences of a text that hold a word, with the labels of their lines.
+ * @param {string} text @param {string} word in lower case
+ * @returns {Line[]}
+ */
+export function fromText(text, word) {
+  return lines(text).flatMap((line) => {
+    const [, label, rest] = /^([^|]{1,40})\|(.*)$/.exec(line) ?? [null, "", line];
+    const sentences = split(rest.trim()).filter((sentence) => sentence.toLowerCase().includes(word));
+    return sentences.map((sentence) => ({ label: label.trim(), sentence }));
+  });
+}
+
+/** @param {string} text @returns {string[]} its sentences, where the browser knows how to find them */
+function split(text) {
+  if (!("Segmenter" in Intl)) return [text];
+  const parts = new Intl.Segmenter("en", { granularity: "sentence" }).segment(text);
+  return [...parts].map((part) => part.segment.trim()).filter((part) => part);
+}

@@ -1,0 +1,239 @@
+// A word in two sentences: cosines of its occurrences by layer, the layers mixed by hand, all words against all.
+
+import { range, vectors } from "./api.js";
+import { heatMap, lineChart } from "./charts.js";
+import { calm, check, choices, examples, find, h, latest, lines } from "./dom.js";
+import { EXAMPLES } from "./examples.js";
+import { cosine, mixed, norm, softmax } from "./numbers.js";
+import { takeaway } from "./save.js";
+import { get, set } from "./state.js";
+
+/** @typedef {import("./api.js").Info} Info */
+/** @typedef {{sentence: number, token: number, text: string}} Place a token of all sentences */
+
+const MOST_USES = 6;
+const MOST_CELLS = 60;
+const MIX = "mix";
+
+/** @param {Info} info @returns {{show: () => void, draw: () => void}} */
+export function word(info) {
+  const nLayers = info.elmo.layers;
+  const names = [...range(nLayers).map((i) => `layer ${i}`), MIX];
+  const section = find("word");
+  /** @type {import("./api.js").Read[]} */
+  let read = [];
+
+  const weights = () => {
+    const given = get("mix").split(",").map(Number);
+    return range(nLayers).map((i) => (Number.isFinite(given[i]) ? Math.max(-4, Math.min(4, given[i])) : 0));
+  };
+  const gamma = () => (Number.isFinite(Number(get("gamma"))) ? Math.max(0.1, Math.min(3, Number(get("gamma")))) : 1);
+  const heatLayer = () => (range(nLayers).map(String).includes(get("heat")) ? Number(get("heat")) : nLayers);
+
+  /** The vector of a token at a layer, or of the mix. @param {Place} place @param {number} layer */
+  const vector = ({ sentence, token }, layer) => {
+    const all = read[sentence].layers.map((of) => of[token]);
+    return layer < nLayers ? all[layer] : mixed(all, weights(), gamma());
+  };
+
+  /** @returns {Place[]} all tokens */
+  const places = () => read.flatMap(({ tokens }, sentence) => tokens.map((text, token) => ({ sentence, token, text })));
+  const sought = () =>
+    new Set(
+      get("w")
+        .split(/,?\s+|(?<=.),/)
+        .map((each) => each.toLowerCase())
+        .filter((each) => each),
+    );
+  const isSought = (/** @type {Place} */ place) => sought().has(place.text.toLowerCase());
+
+  const load = latest(section.querySelector(".trouble"), async (signal) => {
+    const sentences = lines(get("s"));
+    const found = sentences.length ? await vectors(sentences, signal) : [];
+    if (signal.aborted) return;
+    read = found;
+    draw();
+  });
+
+  function drawSentences() {
+    const chosen = sought();
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset?.place;
+    const button = (/** @type {string} */ text, /** @type {string} */ place) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "token",
+          "aria-pressed": String(chosen.has(text.toLowerCase())),
+          "data-place": place,
+          onclick: () => {
+            set({ w: text });
+            find("word-word").value = text;
+            draw();
+          },
+        },
+        text,
+      );
+    const items = read.map(({ tokens }, i) => h("li", {}, ...tokens.map((text, j) => button(text, `${i}.${j}`))));
+    find("word-sentences").replaceChildren(...items);
+    if (focused) section.querySelector(`[data-place="${focused}"]`)?.focus();
+  }
+
+  function drawChart() {
+    const all = places().filter(isSought);
+    const uses = all.slice(0, MOST_USES);
+    const figure = find("word-chart");
+    const shown = sought().size ? `“${get("w").trim()}”` : "No word";
+    const note = find("word-note");
+    if (uses.length < 2) {
+      figure.replaceChildren();
+      note.textContent = sought().size
+        ? `${shown} stands ${uses.length ? "only once" : "nowhere"} in these sentences: choose a word that stands in two.`
+        : "Choose a word that stands in two sentences.";
+      return;
+    }
+    const more = all.length > uses.length ? `; the first ${uses.length} of ${all.length} are compared` : "";
+    note.textContent = `${shown}: each line is a pair of occurrences, named by the numbers of their sentences${more}.`;
+    const isPlain = sought().size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
+    const named = (/** @type {Place} */ { text, sentence }) =>
+      isPlain ? `${sentence + 1}` : `${text} ${sentence + 1}`;
+    const pairs = uses.flatMap((a, i) => uses.slice(i + 1).map((b) => [a, b]));
+    const chart = {
+      label: `Cosine of the occurrences of ${get("w")} at each layer and in the mix; the table below has the numbers`,
+      names,
+      lines: pairs.map(([a, b]) => ({
+        name: `${named(a)}–${named(b)}`,
+        values: range(names.length).map((layer) => cosine(vector(a, layer), vector(b, layer))),
+      })),
+    };
+    figure.replaceChildren(lineChart(figure, chart), ...figure.querySelectorAll(":scope > .take, :scope > details"));
+    takeaway(figure, "cosine-by-layer", () => [
+      ["pair", ...names],
+      ...chart.lines.map((line) => [line.name, ...line.values]),
+    ]);
+    const lengths = uses.map((use) => norm(vector(use, nLayers)).toFixed(2)).join(", ");
+    find("word-length").textContent = `γ changes the lengths of the mixed vectors (${lengths}), not their cosines.`;
+  }
+
+  function drawHeat() {
+    const all = places().slice(0, MOST_CELLS);
+    const figure = find("word-heat");
+    const layer = heatLayer();
+    const kept = [...figure.querySelectorAll(":scope > .take, :scope > details")];
+    if (!all.length) return figure.replaceChildren();
+    const of = all.map((place) => vector(place, layer));
+    const value = (/** @type {number} */ i, /** @type {number} */ j) => cosine(of[i], of[j]);
+    const named = (/** @type {number} */ i) => `${all[i].text} (${all[i].sentence + 1})`;
+    const breaks = new Set(range(all.length).filter((i) => i > 0 && all[i].sentence !== all[i - 1].sentence));
+    const hadFocus = figure.contains(document.activeElement) && document.activeElement?.localName === "svg";
+    const map = heatMap(figure, {
+      label: `Cosine of every word with every word, ${names[layer]}; arrow keys move`,
+      names: all.map((place) => place.text),
+      breaks,
+      strong: new Set(range(all.length).filter((i) => isSought(all[i]))),
+      value,
+      seen: (i, j) => {
+        find("word-cell").textContent = `${named(i)} and ${named(j)}, ${names[layer]}: ${value(i, j).toFixed(3)}`;
+      },
+    });
+    const box = h("div", { class: "scroll" }, map);
+    figure.replaceChildren(box, ...kept);
+    takeaway(figure, "cosine-of-all-words", () => [
+      ["", ...range(all.length).map(named)],
+      ...range(all.length).map((i) => [named(i), ...range(all.length).map((j) => value(i, j))]),
+    ]);
+    if (hadFocus) map.focus();
+    if (places().length > all.length) {
+      find("word-cell").textContent = `The heat map shows the first ${MOST_CELLS} of ${places().length} words.`;
+    }
+  }
+
+  function drawMix() {
+    const own = weights();
+    const shares = softmax(own);
+    range(nLayers).forEach((i) => {
+      const [weight, percent] = [own[i].toFixed(1), (100 * shares[i]).toFixed(0)];
+      find(`mix-${i}`).value = weight;
+      find(`mix-${i}`).setAttribute("aria-valuetext", `weight ${weight}, ${percent} percent of the mix`);
+      find(`share-${i}`).textContent = `${weight} → ${percent} %`;
+    });
+    find("mix-gamma").value = String(gamma());
+    find("share-gamma").textContent = gamma().toFixed(1);
+  }
+
+  function draw() {
+    drawMix();
+    drawSentences();
+    drawChart();
+    drawHeat();
+  }
+
+  function show() {
+    find("word-text").value = get("s");
+    find("word-word").value = get("w");
+    check(find("word-layers"), heatLayer() < nLayers ? String(heatLayer()) : MIX);
+    drawMix();
+    load();
+  }
+
+  /** @param {string} id @param {string} text @param {[number, number]} limits @param {() => void} moved */
+  function slider(id, text, [min, max], moved) {
+    const input = h("input", { type: "range", id: `mix-${id}`, min, max, step: 0.1, oninput: moved });
+    return h(
+      "div",
+      {},
+      h("label", { for: `mix-${id}` }, text),
+      input,
+      h("output", { id: `share-${id}`, for: `mix-${id}` }),
+    );
+  }
+  const remix = () => {
+    set({
+      mix: range(nLayers)
+        .map((i) => find(`mix-${i}`).value)
+        .join(","),
+      gamma: find("mix-gamma").value,
+    });
+    drawMix();
+    drawSoon();
+  };
+  const drawSoon = calm(() => {
+    drawChart();
+    if (heatLayer() === nLayers) drawHeat();
+  }, 30);
+  find("word-sliders").append(
+    ...range(nLayers).map((i) => slider(String(i), `w, layer ${i}`, [-4, 4], remix)),
+    slider("gamma", "γ", [0.1, 3], remix),
+  );
+  find("word-reset").addEventListener("click", () => {
+    set({ mix: "", gamma: "1" });
+    draw();
+  });
+  choices(
+    find("word-layers"),
+    [...range(nLayers).map(String), MIX].map((each) => [each, each]),
+    (heat) => {
+      set({ heat: heat === MIX ? "" : heat });
+      drawHeat();
+    },
+  );
+  const typed = calm(load);
+  find("word-text").addEventListener("input", () => {
+    set({ s: find("word-text").value });
+    typed();
+  });
+  find("word-word").addEventListener("input", () => {
+    set({ w: find("word-word").value });
+    draw();
+  });
+  examples(
+    find("word-examples"),
+    EXAMPLES.word,
+    (each) => each.word,
+    (each) => {
+      set({ s: each.text, w: each.word });
+      show();
+    },
+  );
+  return { show, draw };
+}

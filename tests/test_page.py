@@ -1,0 +1,536 @@
+"""The page of `elmo explore` in Chromium: by mouse, by keys, on a phone, in the dark, and when something is wrong.
+
+What it shows is compared with the model, and what it computes itself with numpy.
+"""
+
+import argparse
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from xml.etree import ElementTree
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from browser import Browser
+from playwright.sync_api import sync_playwright
+from small_results import plant_layers
+
+import elmo
+from elmo.cli import serving
+from elmo.cli.arguments import DEMO_TEXT
+from elmo.model.scalar_mix import ScalarMix
+from elmo.probes import index
+from elmo.tasks.source import open_model
+
+KEY = "a-key-of-some-length"
+HEADERS = {"authorization": f"Bearer {KEY}"}
+MOST = 30
+"""Sentences of a request."""
+SENTENCES = ["She wrote a play about her family .", "The actors rehearsed the play for a month .", "They play ."]
+USES = [
+    "money | The bank lost millions when the market fell.",
+    "money | She asked the bank for a loan.",
+    "river | They sat on the bank of the river. It rained.",
+    "river | Ducks built a nest on the grassy bank of the pond.",
+]
+SMALL = {"s": "\n".join(SENTENCES), "w": "play", "e": SENTENCES[0], "place": "", "u": "\n".join(USES), "x": "bank"}
+"""A state whose sentences are few, so that each test takes the model little time."""
+INDEXED = Path(str(DEMO_TEXT)).read_text(encoding="utf-8").splitlines()[14:24]
+TYPED = 400
+"""Milliseconds: longer than the page waits for the next letter."""
+STATIC = Path(serving.__file__).parents[1] / "server" / "static"
+
+
+def address(**state: str) -> str:
+    return "/#" + urlencode(SMALL | state)
+
+
+@pytest.fixture(scope="module")
+def embedder() -> elmo.Embedder:
+    return elmo.load(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, embedder) -> Iterator[str]:
+    """The address of a server with an index, results, a key and a small limit."""
+    folder = tmp_path_factory.mktemp("server")
+    plant_layers(folder / "layers")
+    card = open_model("default").card()
+    index.build(
+        embedder, [each.split() for each in INDEXED], folder / "index", index.Record(card, ("text.txt",), "0", (2,))
+    )
+    command = [sys.executable, "-m", "elmo", "serve", "--port", "0", "--most-sentences", str(MOST)]
+    command += ["--index", str(folder / "index"), "--results", str(folder / "layers")]
+    with (folder / "log").open("w", encoding="utf-8") as log:
+        running = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | {"ELMO_API_KEY": KEY}
+        )
+    try:
+        assert running.stdout is not None
+        found = re.search(r"http://\S+", running.stdout.readline())
+        assert found, (folder / "log").read_text(encoding="utf-8")
+        yield found[0]
+    finally:
+        running.kill()  # how a server ends well is tested in test_server
+        running.communicate()
+    assert KEY not in (folder / "log").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def window(chromium: Browser) -> Iterator:
+    """Chromium, driven."""
+    with sync_playwright() as driver:
+        window = driver.chromium.launch(executable_path=chromium.program, args=["--no-sandbox"])
+        yield window
+        window.close()
+
+
+class Tab:
+    """A page of its own, and what its console complains about."""
+
+    def __init__(self, window, url: str, key: str = KEY, **context) -> None:
+        self.context = window.new_context(reduced_motion="reduce", **context)
+        if key:
+            self.context.add_init_script(f"sessionStorage.setItem('elmo-key', '{key}')")
+        self.context.set_default_timeout(30_000)
+        self.url, self.page = url, self.context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+
+    def go(self, **state: str):
+        self.page.goto(self.url + address(**state))
+        self.page.wait_for_selector("#uses .point")
+        self.settle()
+        return self.page
+
+    def settle(self, wait: int = 50) -> None:
+        """All that was asked for is there, by the clock of the page itself: `TYPED` after text was typed."""
+        self.page.evaluate("(wait) => new Promise((done) => setTimeout(done, wait))", wait)
+        self.page.wait_for_selector("[aria-busy]", state="detached")
+
+    def ask(self, path: str, content: object = None) -> Any:
+        """What the server says by itself."""
+        method = "GET" if content is None else "POST"
+        answer = httpx.request(method, self.url + path, json=content, headers=HEADERS, timeout=30)
+        return answer.json() if "json" in answer.headers["content-type"] else answer.text
+
+
+@pytest.fixture(scope="module")
+def tab(window, server) -> Iterator[Tab]:
+    """One for all tests that need nothing special; another address in it changes the state, not the page."""
+    tab = Tab(window, server, viewport={"width": 1200, "height": 900})
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    yield tab
+    assert not tab.complaints
+    tab.context.close()
+
+
+def numbers(page, figure: str) -> list[list[str]]:
+    """What `Copy as CSV` copies."""
+    page.click(f"{figure} button:text('Copy as CSV')")
+    page.wait_for_selector("#said:has-text('Copied the numbers')", state="attached")
+    return list(csv.reader(io.StringIO(page.evaluate("navigator.clipboard.readText()"))))
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+# Without a browser
+
+
+def test_page_and_its_files_need_no_key_but_the_rest_does(server):
+    for path in ("/", *(f"/static/{file.name}" for file in STATIC.iterdir())):
+        answer = httpx.get(server + path)
+        assert answer.status_code == 200
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert "script-src 'self'" in answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+    for path in ("/figures", "/figures/x/light", "/info", "/static/", "/static/nothing.js"):
+        assert httpx.get(server + path).status_code == 401, path
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/app.py", "/static/..%2fapp.py", "/static/%2e%2e/page.py", "/static//etc/passwd", "/figures/..%2f/light"],
+)
+def test_no_path_opens_a_file(server, path):
+    assert httpx.get(server + path, headers=HEADERS).status_code == 404
+
+
+def test_page_has_no_inline_script_or_style_and_loads_nothing_from_elsewhere():
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", page)
+    for file in STATIC.iterdir():
+        text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|innerHTML|\beval\b", text), file.name
+
+
+def test_explore_opens_the_browser_unless_it_may_not(monkeypatch, capsys):
+    opened, done = [], threading.Event()
+
+    def serve(config, host, port, key, started) -> None:
+        assert (host, port, key) == ("127.0.0.1", 0, None)
+        started("http://127.0.0.1:1")
+
+    monkeypatch.setattr("elmo.server.run.serve", serve)
+    monkeypatch.setattr("webbrowser.open", lambda url: (opened.append(url), done.set()))
+    for silent in (True, False):
+        serving.explore_verb(argparse.Namespace(model="default", index=None, results=[], no_browser=silent))
+        assert "http://127.0.0.1:1" in capsys.readouterr().out
+        assert silent or done.wait(10)
+        assert opened == ([] if silent else ["http://127.0.0.1:1"])
+
+
+# What the page computes
+
+
+def test_numbers_of_the_page_are_those_of_numpy(tab):
+    page = tab.go()
+    rng = np.random.default_rng(7)
+    vectors = rng.normal(size=(23, 40)) * np.linspace(3, 0.1, 40)
+    found = page.evaluate(
+        "async (rows) => (await import('/static/numbers.js')).plane(rows.map((row) => Float64Array.from(row)))",
+        vectors.tolist(),
+    )
+    left, sizes, _ = np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)
+    expected = left[:, :2] * sizes[:2]
+    points = np.array(found["points"])
+    signs = np.sign((points * expected).sum(0))
+    np.testing.assert_allclose(points, expected * signs, atol=1e-4)
+    np.testing.assert_allclose(found["parts"], sizes[:2] ** 2 / (sizes**2).sum(), atol=1e-6)
+
+    same = page.evaluate("async () => (await import('/static/numbers.js')).plane([[1, 2], [1, 2], [1, 2]])")
+    assert same == {"points": [[0, 0]] * 3, "parts": [0, 0]}
+
+    layers, weights = rng.normal(size=(3, 8)), [0.5, -1.0, 2.0]
+    mix = ScalarMix(3)
+    mix.load_state_dict({"scalars": torch.tensor(weights), "gamma": torch.tensor(1.5)})
+    with torch.no_grad():
+        read = torch.tensor(layers, dtype=torch.float32)[:, None, None]
+        expected = mix(read, torch.ones(1, 1, dtype=torch.bool))[0, 0].numpy()
+    mixed = page.evaluate(
+        "async ([layers, weights]) => [...(await import('/static/numbers.js')).mixed(layers, weights, 1.5)]",
+        [layers.tolist(), weights],
+    )
+    np.testing.assert_allclose(mixed, expected, atol=1e-5)
+
+    rows = [["a,b", 'say "so"', "two\nlines"], ["", "0.5", "-1"]]
+    text = page.evaluate("async (rows) => (await import('/static/numbers.js')).csv(rows)", rows)
+    assert list(csv.reader(io.StringIO(text))) == rows
+
+
+# A word in two sentences
+
+
+def test_a_word_is_compared_at_every_layer_and_in_the_mix(tab, embedder):
+    page = tab.go(w="nothing")
+    assert "nowhere" in page.inner_text("#word-note")
+    page.click("#word-sentences >> text=rehearsed")
+    assert "only once" in page.inner_text("#word-note")
+    page.click("#word-sentences li:nth-child(3) >> text=play")
+    assert page.input_value("#word-word") == "play"
+    assert page.locator('#word-sentences [aria-pressed="true"]').count() == 3
+
+    page.focus("#mix-2")
+    page.keyboard.press("Home")  # -4
+    page.focus("#mix-0")
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    tab.settle()
+    weights = np.array([3.9, 0, -4])
+    shares = np.exp(weights) / np.exp(weights).sum()
+    vectors = [
+        array[:, tokens.index("play")]
+        for array, tokens in zip(
+            embedder.embed([each.split() for each in SENTENCES]), map(str.split, SENTENCES), strict=True
+        )
+    ]
+    vectors = [np.concatenate([each, (shares @ each)[None]]) for each in vectors]
+    head, *rows = numbers(page, "#word-chart")
+    assert head == ["pair", "layer 0", "layer 1", "layer 2", "mix"]
+    assert [row[0] for row in rows] == ["1–2", "1–3", "2–3"]
+    for row, (i, j) in zip(rows, ((0, 1), (0, 2), (1, 2)), strict=True):
+        expected = [cosine(a, b) for a, b in zip(vectors[i], vectors[j], strict=True)]
+        np.testing.assert_allclose(list(map(float, row[1:])), expected, atol=1e-4)
+    page.click("text=Even weights")
+    assert page.input_value("#mix-0") == "0"
+
+
+def test_the_heat_map_is_walked_by_keys_and_its_table_has_every_pair(tab, embedder):
+    page = tab.go(heat="1")
+    assert page.is_checked("#word-layers input[value='1']")
+    page.focus("#word-heat svg")
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    vectors = np.concatenate([each[1] for each in embedder.embed([each.split() for each in SENTENCES])])
+    said = page.inner_text("#word-cell")
+    assert said.startswith("wrote (1) and play (1), layer 1: ")
+    np.testing.assert_allclose(float(said.rpartition(" ")[2]), cosine(vectors[1], vectors[3]), atol=1e-3)
+    page.click("#word-heat summary")
+    page.wait_for_selector("#word-heat td")
+    cells = page.locator("#word-heat tbody td").all_inner_texts()
+    side = len(vectors)
+    seen = np.array(cells).reshape(side, side + 1)[:, 1:].astype(float)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(seen, unit @ unit.T, atol=2e-3)
+
+
+def test_pictures_are_saved_so_that_they_need_no_style_sheet(tab):
+    from PIL import Image
+
+    page = tab.go()
+    with page.expect_download() as saved:
+        page.click("#word-heat >> text=Save SVG")
+    tree = ElementTree.fromstring(Path(saved.value.path()).read_text(encoding="utf-8"))
+    cells = [each for each in tree.iter("{http://www.w3.org/2000/svg}rect") if each.get("class") is None]
+    assert len({each.get("fill") for each in cells}) > 20
+    assert all(re.fullmatch(r"rgba?\([\d., ]+\)|none", each.get("fill", "")) for each in cells)
+    with page.expect_download() as saved:
+        page.click("#word-chart >> text=Save PNG")
+    with Image.open(saved.value.path()) as image:
+        assert len(image.convert("RGB").getcolors(1 << 20) or []) > 20
+
+
+# What the model expects
+
+
+def test_surprisals_are_those_of_the_server_and_substitutes_come_by_key(tab):
+    page = tab.go()
+    (scores,) = tab.ask("/score", {"sentences": [SENTENCES[0]]})["sentences"]
+    rows = numbers(page, "#expects-numbers")[1:]
+    assert [row[1] for row in rows] == scores["tokens"]
+    for column, side in ((2, "forward"), (3, "backward")):
+        expected = -np.array(scores[side]) / np.log(2)
+        np.testing.assert_allclose([float(row[column]) for row in rows], expected, atol=1e-4)
+
+    assert page.is_hidden("#substitutes")
+    page.focus("[data-word='0.3']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#substitutes-list li")
+    asked = {"sentence": SENTENCES[0], "position": 3, "k": 12}
+    best = tab.ask("/substitutes", asked)["substitutes"]
+    assert page.locator("#substitutes-list li button").all_inner_texts() == [each["word"] for each in best]
+    assert page.evaluate("document.activeElement.dataset.word") == "0.3"
+
+    page.check("#substitutes-side input[value='backward']")
+    tab.settle()
+    best = tab.ask("/substitutes", asked | {"side": "backward"})["substitutes"]
+    assert page.locator("#substitutes-list li button").all_inner_texts() == [each["word"] for each in best]
+    page.click("#substitutes-list li:nth-child(2) button")
+    tab.settle()
+    assert page.input_value("#expects-text").split()[3] == best[1]["word"]
+    page.click("[data-word='0.3']")
+    page.wait_for_selector("#substitutes", state="hidden")
+
+
+# All uses of a word
+
+
+def test_uses_of_a_text_lie_in_planes_and_are_chosen_by_mouse_and_keys(tab):
+    page = tab.go()
+    points = page.locator("#uses-plane-right .point")
+    assert points.count() == len(USES)
+    assert page.locator("#uses-legend li").all_inner_texts() == ["money", "river"]
+    sentences = [each.partition("| ")[2].partition("It")[0].strip() for each in USES]
+    asked = {"sentences": sentences, "layers": "top"}
+    read = tab.ask("/vectors", asked)["sentences"]
+    vectors = [np.array(each["vectors"][each["tokens"].index("bank")]) for each in read]
+
+    def check_nearest(use: int) -> None:
+        found = page.locator("#uses-near li").all_inner_texts()
+        near = sorted(((cosine(vectors[use], each), n) for n, each in enumerate(vectors) if n != use), reverse=True)
+        for text, (value, number) in zip(found, near, strict=True):
+            assert sentences[number] in text
+            np.testing.assert_allclose(float(text.split()[-1]), value, atol=2e-3)
+
+    check_nearest(0)
+    points.nth(1).hover()
+    assert "Use" in page.inner_text("#uses-sentence")
+    page.click("#uses-plane-right [data-use='2']")
+    check_nearest(2)
+    assert "river" in page.inner_text("#uses-sentence")
+    assert page.get_attribute("#uses-plane-left [data-use='2']", "aria-pressed") == "true"
+
+    page.focus("#uses-plane-right [data-use='2']")
+    page.keyboard.press("ArrowRight")
+    other = int(page.evaluate("document.activeElement.dataset.use"))
+    assert other != 2
+    page.keyboard.press("Enter")
+    check_nearest(other)
+    assert page.evaluate("document.activeElement.dataset.use") == str(other)
+    page.select_option("#uses-left", "1")
+    tab.settle()
+    rows = numbers(page, "#uses-plane-left")
+    assert rows[0] == ["use", "label", "sentence", "x", "y"]
+    assert len({row[3] for row in rows[1:]}) == len(USES)
+
+
+def test_uses_come_from_the_index(tab):
+    page = tab.go()
+    page.check("#uses-from input[value='index']")
+    tab.settle()
+    assert page.is_hidden("#uses-text")
+    uses = sum(each.split().count("bank") for each in INDEXED)
+    assert page.locator("#uses-plane-right .point").count() == uses > 5
+    page.fill("#uses-word", "zebra")
+    tab.settle(TYPED)
+    assert "does not stand in the index" in page.inner_text("#uses-note")
+    assert page.locator("#uses .point").count() == 0
+
+
+# What layers know
+
+
+def test_figures_of_results_are_shown_for_light_and_dark(tab):
+    page = tab.go()
+    pictures = "[...document.querySelectorAll('#known-figures img')]"
+    listed = tab.ask("/figures")
+    assert len(listed) >= 3
+    assert page.evaluate(f"{pictures}.map((each) => each.alt)") == [each["alt"] for each in listed]
+    assert page.evaluate(f"Promise.all({pictures}.map(async (each) => (await each.decode(), each.naturalWidth)))")
+    before = page.evaluate(f"{pictures}[0].src")
+    with page.expect_request(f"**/figures/{listed[-1]['name']}/dark"):
+        page.emulate_media(color_scheme="dark")
+    tab.settle()
+    assert page.evaluate(f"{pictures}[0].src") != before
+    page.emulate_media(color_scheme="light")
+    tab.settle()
+    drawn = [tab.ask(f"/figures/{listed[0]['name']}/{scheme}") for scheme in ("light", "dark")]
+    assert all(each.startswith("<?xml") and "<svg" in each for each in drawn)
+    assert drawn[0] != drawn[1]
+
+
+# The address, widths, colours, what reads the screen
+
+
+def test_a_view_is_in_its_address(window, tab, server):
+    page = tab.go()
+    page.fill("#word-word", "the, play")
+    page.check("#word-layers input[value='2']")
+    page.focus("#mix-1")
+    page.keyboard.press("End")
+    page.click("[data-word='0.1']")
+    page.click("#uses-plane-right [data-use='3']")
+    page.select_option("#uses-right", "1")
+    page.click("nav >> text=All uses of a word")
+    tab.settle()
+    assert page.evaluate("document.activeElement.id") == "uses-title"
+    page.click("#link")
+    page.wait_for_selector("#said:has-text('Copied the address')", state="attached")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.url
+    fields = "[...document.querySelectorAll('input:not([type=radio]), textarea, select')].map((each) => each.value)"
+    chosen = "[...document.querySelectorAll('[aria-pressed=true], input:checked')].map((each) => each.outerHTML)"
+    shown = (
+        "[document.getElementById('word-chart'), document.getElementById('uses-near')].map((each) => each.innerText)"
+    )
+    expected = [page.evaluate(each) for each in (fields, chosen, shown)]
+    assert numbers(page, "#word-chart")[1][0] == "play 1–The 2"  # of several words each has its name
+
+    again = Tab(window, server, viewport={"width": 1200, "height": 900})
+    again.page.goto(copied)
+    again.page.wait_for_selector("#uses .point")
+    again.settle()
+    assert [again.page.evaluate(each) for each in (fields, chosen, shown)] == expected
+    assert again.page.evaluate("scrollY") > 500
+    assert not again.complaints
+    again.context.close()
+
+
+def test_an_address_of_nonsense_is_harmless(tab):
+    page = tab.go(mix="x,Infinity", gamma="-7", heat="99", place="7.99", use="1e9", left="-1", right="q", at="nowhere")
+    assert [page.input_value(f"#mix-{each}") for each in (0, 1, "gamma")] == ["0", "0", "0.1"]
+    assert page.locator("#uses-plane-right .point").count() == len(USES)
+    assert page.is_hidden("#substitutes")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (360, "dark")])
+def test_it_fits_and_axe_finds_nothing_serious(window, server, width, scheme):
+    tab = Tab(window, server, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = tab.go(s="They play .\nWe play .", place="0.3")
+    for summary in page.locator("summary").all():
+        summary.click()
+    page.wait_for_selector("#uses-numbers td")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", background))) < 200) == (scheme == "dark")
+    found = json.loads(json.dumps(Axe().run(page).response))["violations"]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert not [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in serious]
+    assert not tab.complaints
+    tab.context.close()
+
+
+# What goes wrong
+
+
+def test_what_a_server_does_not_have_is_said(window, server):
+    tab = Tab(window, server, viewport={"width": 1000, "height": 800})
+    page = tab.page
+    bare = tab.ask("/info")
+    bare["elmo"] |= {"scores": False, "index_tokens": None}
+    page.route("**/info", lambda route: route.fulfill(json=bare))
+    page.route("**/figures", lambda route: route.fulfill(json=[]))
+    tab.go()
+    assert "no softmax" in page.inner_text("#expects")
+    assert page.is_hidden("#uses-from")
+    page.wait_for_selector("#known-note:has-text('elmo explore --results')")
+    assert not tab.complaints
+    tab.context.close()
+
+
+def test_the_page_asks_for_the_key_and_says_what_the_server_refuses(window, server):
+    tab = Tab(window, server, key="", viewport={"width": 1000, "height": 800})
+    page = tab.page
+    page.goto(tab.url + address())
+    page.wait_for_selector("#key-field:focus")
+    assert page.is_hidden("#main")
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#key-wrong")
+    page.fill("#key-field", KEY)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#uses .point")
+    tab.settle()
+    assert page.is_hidden("#key")
+    assert KEY not in page.url
+    page.fill("#word-text", "\n".join(["They play ."] * (MOST + 1)))
+    page.wait_for_selector("#word > .trouble:visible")
+    assert f"at most {MOST}" in page.inner_text("#word > .trouble")
+    page.fill("#word-text", "They play .\nWe play .")
+    page.wait_for_selector("#word > .trouble", state="hidden")
+    tab.context.close()
+
+
+def test_a_server_that_is_gone_is_said_and_asked_again(window, server):
+    tab = Tab(window, server, viewport={"width": 1000, "height": 800})
+    page = tab.go()
+    page.route("**/score", lambda route: route.abort())
+    page.fill("#expects-text", "They play chess .")
+    page.wait_for_selector("#expects > .trouble:visible")
+    assert "does not answer" in page.inner_text("#expects > .trouble")
+    page.unroute("**/score")
+    page.click("#expects > .trouble button")
+    page.wait_for_selector("#expects > .trouble", state="hidden")
+    assert page.locator("#expects .gloss .text").all_inner_texts() == ["They", "play", "chess", "."]
+    page.route("**/info", lambda route: route.abort())
+    page.reload()
+    page.wait_for_selector("#trouble:visible")
+    assert "does not answer" in page.inner_text("#trouble")
+    tab.context.close()
