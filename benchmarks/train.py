@@ -82,7 +82,13 @@ class TorchLstm(nn.Module):
         self.directions = nn.ModuleList(nn.LSTM(size, config.dim, proj_size=size) for _ in range(2))
 
     def forward(
-        self, inputs: Tensor, hidden: Tensor, cell: Tensor, active: list[int] | None = None, keep: Tensor | None = None
+        self,
+        inputs: Tensor,
+        hidden: Tensor,
+        cell: Tensor,
+        active: list[int] | None = None,
+        keep: Tensor | None = None,
+        same: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As `BiLstmLayer.forward`; `keep` would need one call a token, so no state is ever set to zero."""
         outputs, hiddens, cells = [], [], []
@@ -98,7 +104,13 @@ class PlainLstm(BiLstmLayer):
     """Token by token, differentiated by autograd."""
 
     def forward(
-        self, inputs: Tensor, hidden: Tensor, cell: Tensor, active: list[int] | None = None, keep: Tensor | None = None
+        self,
+        inputs: Tensor,
+        hidden: Tensor,
+        cell: Tensor,
+        active: list[int] | None = None,
+        keep: Tensor | None = None,
+        same: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         return recurrence(self, inputs, hidden, cell, active, keep)
 
