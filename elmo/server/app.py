@@ -66,7 +66,7 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     for kind in (*ERRORS, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, failed)
+        app.add_exception_handler(kind, _handle)
     app.add_middleware(Guard, service=service, key=key)
     return app
 
@@ -158,6 +158,11 @@ async def _while_there(work: Awaitable[None], receive: Receive) -> None:
     finally:
         for task in (working, gone):
             task.cancel()
+
+
+async def _handle(request: Request, error: Exception) -> Response:
+    """The same in the event loop: what is not async would run in threads, which stay."""
+    return failed(request, error)
 
 
 def failed(request: Request, error: Exception) -> Response:
