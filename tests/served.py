@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,3 +45,21 @@ def stop(served: Served) -> None:
     assert served.process.wait(15) == 0
     assert served.process.stdout is not None
     served.process.stdout.close()
+
+
+def held(pid: int) -> tuple[int, int]:
+    """Open files and threads of a process; zeros where the system does not say."""
+    process = Path("/proc", str(pid))
+    if not process.exists():
+        return 0, 0
+    return len(list((process / "fd").iterdir())), len(list((process / "task").iterdir()))
+
+
+def comes_back(process: int, before: tuple[int, int]) -> bool:
+    """Whether it holds no more than before, within some seconds."""
+    end = time.monotonic() + 10
+    while any(now > then for now, then in zip(held(process), before, strict=True)):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True

@@ -6,16 +6,14 @@ import random
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from served import Served, start
+from served import Served, comes_back, held, start
 from tiny import tiny_model
 
 import elmo
@@ -110,24 +108,6 @@ BAD: list[tuple[bytes, bool]] = [
     (whole(b'{"inputs": "who asks has gone"}', b"/embed_all"), True),
 ]
 """Requests, and whether the client goes away then."""
-
-
-def held(pid: int) -> tuple[int, int]:
-    """Open files and threads of a process; zeros where the system does not say."""
-    process = Path("/proc", str(pid))
-    if not process.exists():
-        return 0, 0
-    return len(list((process / "fd").iterdir())), len(list((process / "task").iterdir()))
-
-
-def comes_back(process: int, before: tuple[int, int]) -> bool:
-    """Whether it holds no more than before, within some seconds."""
-    end = time.monotonic() + 10
-    while any(now > then for now, then in zip(held(process), before, strict=True)):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb
 from elmo.errors import InputError
 
 KEY = "ELMO_API_KEY"
+LIMITS = "wait", "timeout", "sending", "most_sentences", "most_tokens", "queue_tokens"
 
 
 def add_verbs(verbs: Any) -> None:
@@ -24,8 +26,16 @@ def add_verbs(verbs: Any) -> None:
         "--api-key-file", metavar="FILE", help=f"a file that holds the key (default: the variable {KEY})"
     )
     serve.add_argument("--no-auth", action="store_true", help="serve other addresses without a key")
+    serve.add_argument(
+        "--cors",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="pages of this origin may ask from a browser; may be repeated (default: none)",
+    )
     serve.add_argument("--wait", type=float, metavar="S", help="seconds a request waits for others (default: 0.005)")
     serve.add_argument("--timeout", type=float, metavar="S", help="seconds until a request is given up (default: 60)")
+    serve.add_argument("--sending", type=float, metavar="S", help="seconds a client may take to send (default: 30)")
     serve.add_argument("--most-sentences", type=int, metavar="N", help="of a request (default: 1024)")
     serve.add_argument("--most-tokens", type=int, metavar="N", help="of a request (default: 32768)")
     serve.add_argument("--queue-tokens", type=int, metavar="N", help="that may wait (default: 262144)")
@@ -41,10 +51,14 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"--host {arguments.host} can be reached from elsewhere: set {KEY}, or give --api-key-file or --no-auth"
         )
-    limits = {
-        name: getattr(arguments, name) for name in ("wait", "timeout", "most_sentences", "most_tokens", "queue_tokens")
-    }
-    config = ServeConfig(arguments.model, arguments.index, parse_layers(arguments.layers), arguments.pool)
+    limits = {name: getattr(arguments, name) for name in LIMITS}
+    config = ServeConfig(
+        arguments.model,
+        arguments.index,
+        parse_layers(arguments.layers),
+        arguments.pool,
+        cors=tuple(map(_origin, arguments.cors)),
+    )
     serve(
         with_limits(config, **limits),
         arguments.host,
@@ -52,6 +66,13 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         key,
         lambda address: print(f"elmo serves at {address} (Ctrl-C stops it)", flush=True),
     )
+
+
+def _origin(given: str) -> str:
+    """As browsers send it: a slash at the end, or a path, would never be equal."""
+    if given != "*" and not re.fullmatch(r"https?://[^/\s]+", given):
+        raise InputError(f"--cors is {given!r}; an origin such as https://example.org is expected, without a path")
+    return given.lower()
 
 
 def _key(file: str | None) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -35,8 +36,6 @@ ERRORS: dict[type[Exception], tuple[int, str, dict[str, str]]] = {
 }
 """Status, message (empty: the error's own) and headers."""
 NO_JSON = "the body is not JSON in UTF-8; send an object, as /openapi.json describes it"
-BODY_SECONDS = 30.0
-"""A request's body has to be whole by then."""
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -68,6 +67,13 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
     for kind in (*ERRORS, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _handle)
     app.add_middleware(Guard, service=service, key=key)
+    if origins := service.config.cors:  # in front of the key: a browser asks without it whether it may ask
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type"],
+        )
     return app
 
 
@@ -96,6 +102,8 @@ class Guard:
             await _while_there(self._app(scope, _once(body), answer), receive)
         except ClientDisconnect:
             pass
+        except asyncio.CancelledError:  # at the end of a stop, of what is still not done
+            await failed(request, Closed())(scope, receive, answer)
         except Exception as error:
             await failed(request, error)(scope, receive, answer)
         finally:
@@ -116,10 +124,10 @@ class Guard:
         if announced.isdecimal() and int(announced) > most:
             raise TooLarge(f"the body has {int(announced):,} bytes; at most {most:,} are taken: send fewer sentences")
         try:
-            return await asyncio.wait_for(_whole(receive, most), BODY_SECONDS)
+            return await asyncio.wait_for(_whole(receive, most), self._service.config.sending)
         except TimeoutError as error:
-            message = f"the body was not whole after {BODY_SECONDS:.0f} seconds; send it again"
-            raise HTTPException(408, message) from error
+            message = f"the body was not whole after {self._service.config.sending:g} seconds; send it again"
+            raise HTTPException(408, message, {"connection": "close"}) from error
 
 
 async def _whole(receive: Receive, most: int) -> bytes:

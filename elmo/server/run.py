@@ -14,6 +14,7 @@ try:
     import uvicorn
 
     from elmo.server.app import create_app
+    from elmo.server.connection import connections
 except ImportError as error:  # pragma: no cover
     raise InputError(f"the server needs FastAPI and uvicorn ({error}): pip install 'elmo-torch[serve]'") from error
 
@@ -33,6 +34,7 @@ def serve(config: ServeConfig, host: str, port: int, key: str | None, started: C
         app = create_app(service, key)
         options = uvicorn.Config(
             app,
+            http=connections(config.sending),
             log_config=None,
             access_log=False,
             server_header=False,

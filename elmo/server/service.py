@@ -45,6 +45,8 @@ class ServeConfig:
     """Seconds that a request waits for others to share its batch."""
     timeout: float = 60.0
     """Seconds until a request is answered, or given up."""
+    sending: float = 30.0
+    """Seconds that a client has for the head of a request, for its body, and for the next part of an answer."""
     most_bytes: int = 4_000_000
     """Of a request's body."""
     most_sentences: int = 1024
@@ -53,6 +55,8 @@ class ServeConfig:
     """Of a request, boundaries included."""
     queue_tokens: int = 262_144
     """Of all requests that wait."""
+    cors: tuple[str, ...] = ()
+    """Origins whose pages may ask from a browser, such as https://example.org; * for all."""
 
 
 class TooLarge(Exception):
