@@ -1,6 +1,7 @@
 """How fast `elmo serve` answers, beside the bare `Embedder` on the same sentences in the same run. Loopback only.
 
-    python benchmarks/serve.py                        # under a minute
+    python benchmarks/serve.py                        # under a minute; requests of 8 sentences
+    python benchmarks/serve.py --sentences 1
     python benchmarks/serve.py --minutes 10           # whether memory stays flat
 
 - The sentences are those of the packaged text, as tokens. The bare embedder gets all of them in one call, before and
@@ -82,7 +83,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", default="default")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
-    parser.add_argument("--sentences", type=int, nargs="+", default=[1, 8], help="of a request")
+    parser.add_argument("--sentences", type=int, default=8, help="of a request")
     parser.add_argument("--what", nargs="+", choices=list(WHAT), default=list(WHAT))
     parser.add_argument("--seconds", type=float, default=1.2, help="of a row")
     parser.add_argument("--minutes", type=float, help="64 clients for so long, and the server's memory meanwhile")
@@ -111,30 +112,29 @@ def served(model: str) -> Iterator[tuple[tuple[str, int], int]]:
 def table(
     address: tuple[str, int], pid: int, sentences: list[list[str]], arguments: argparse.Namespace, began: float
 ) -> None:
-    """One row for every answer, number of sentences and number of clients."""
+    """One row for every answer and number of clients."""
     embedder = elmo.load(arguments.model, device="cpu")
     memory = megabytes(pid)
     print(
         f"\n{len(os.sched_getaffinity(0))} processors, {torch.get_num_threads()} threads, torch {torch.__version__}\n"
     )
     print("| answer | sentences a request | clients | tokens/s | of the bare embedder | p50, ms | p99, ms |")
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|")
     for what in arguments.what:
         layers, pool, binary = WHAT[what]
         for kind in (binary, "application/json"):
-            for count in arguments.sentences:
-                asked = requests(sentences, count, layers, pool, kind)
-                for clients in arguments.clients:
-                    if time.monotonic() - began > MOST_SECONDS - 4 * arguments.seconds:
-                        continue
-                    before = bare(embedder, sentences, layers, pool)
-                    load(address, asked, clients, 0.2)
-                    row = load(address, asked, clients, arguments.seconds)
-                    speed = row.tokens / row.seconds
-                    share = speed / ((before + bare(embedder, sentences, layers, pool)) / 2)
-                    name = f"{what}, {kind.rpartition('/')[2].removeprefix('x-')}"
-                    times = f"{row.percentile(0.5):.1f} | {row.percentile(0.99):.1f}"
-                    print(f"| {name} | {count} | {clients} | {speed:,.0f} | {share:.2f} | {times} |", flush=True)
+            asked = requests(sentences, arguments.sentences, layers, pool, kind)
+            for clients in arguments.clients:
+                if time.monotonic() - began > MOST_SECONDS - 4 * arguments.seconds:
+                    break
+                before = bare(embedder, sentences, layers, pool)
+                load(address, asked, clients, 0.2)
+                row = load(address, asked, clients, arguments.seconds)
+                speed = row.tokens / row.seconds
+                share = speed / ((before + bare(embedder, sentences, layers, pool)) / 2)
+                name = f"{what}, {kind.rpartition('/')[2].removeprefix('x-')}"
+                times = f"{row.percentile(0.5):.0f} | {row.percentile(0.99):.0f}"
+                print(f"| {name} | {clients} | {speed:,.0f} | {share:.2f} | {times} |", flush=True)
     print(f"\nThe server's memory: {memory:.0f} MB before, {megabytes(pid):.0f} MB after.")
 
 
