@@ -85,7 +85,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--sentences", type=int, default=8, help="of a request")
     parser.add_argument("--what", nargs="+", choices=list(WHAT), default=list(WHAT))
-    parser.add_argument("--seconds", type=float, default=1.2, help="of a row")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a row")
     parser.add_argument("--minutes", type=float, help="64 clients for so long, and the server's memory meanwhile")
     return parser.parse_args()
 
