@@ -9,23 +9,24 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elmo import __version__
 from elmo.errors import InputError
-from elmo.server import embeddings, language
+from elmo.server import embeddings, language, reference
 from elmo.server.answers import NotAcceptable, json_response
 from elmo.server.batching import Closed, Overloaded
 from elmo.server.metrics import CONTENT_TYPE_LATEST
 from elmo.server.service import Service, TimedOut, TooLarge
 
 log = logging.getLogger("elmo.server")
-OPEN = {"/health"}
-"""What needs no key."""
+OPEN = {"/health", "/docs", "/docs.css"}
+"""What needs no key: nothing in it is this server's own."""
 ERRORS: dict[type[Exception], tuple[int, str, dict[str, str]]] = {
     InputError: (400, "", {}),
     TooLarge: (413, "", {}),
@@ -51,8 +52,8 @@ HEADERS = [
 def create_app(service: Service, key: str | None = None) -> FastAPI:
     """The application of one service; with `key`, requests need the header `Authorization: Bearer KEY`."""
     app = FastAPI(title="elmo", version=__version__, docs_url=None, redoc_url=None)
-    app.include_router(embeddings.router(service))
-    app.include_router(language.router(service))
+    for routes in (embeddings.router(service), language.router(service)):
+        app.include_router(routes, responses={"default": {"description": "an error and its remedy", "model": Problem}})
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -63,6 +64,14 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
     async def metrics() -> Response:
         """Numbers for Prometheus."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(reference.page(app.openapi(), str(request.base_url), key is not None))
+
+    @app.get("/docs.css", include_in_schema=False)
+    async def style() -> Response:
+        return Response(reference.STYLE, media_type="text/css")
 
     for kind in (*ERRORS, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _handle)
@@ -75,6 +84,13 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
             allow_headers=["authorization", "content-type"],
         )
     return app
+
+
+class Problem(BaseModel):
+    """An error; on /v1 it has OpenAI's shape."""
+
+    error: str
+    error_type: str
 
 
 class Guard:

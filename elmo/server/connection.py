@@ -22,7 +22,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # asyncio does so only for sockets that name their protocol; without it a body waits 40 ms for the head's receipt.
+        # asyncio does so only where a socket names its protocol. Without it a body waits 40 ms for its head's receipt.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sending = self.loop.call_later(self._seconds, transport.abort)
 
