@@ -41,6 +41,8 @@ WHAT: dict[str, tuple[Any, Any, str]] = {
     "all": ("all", None, "application/x-safetensors"),
 }
 """Layers, pooling, and the binary type."""
+BUFFER = bytearray(1 << 18)
+"""What clients get: one for all, for new memory would cost more than the rest of a client."""
 
 
 @dataclass
@@ -192,17 +194,17 @@ def send(client: Client, asked: Sequence[tuple[bytes, int]]) -> None:
 
 def whole(client: Client) -> bool:
     """Takes what has come; whether that was the last of an answer."""
-    got = client.connection.recv(1 << 20)
+    got = client.connection.recv_into(BUFFER)
     assert got, "the server closed the connection"
     if client.missing < 0:
-        client.head += got
+        client.head += BUFFER[:got]
         head, end, body = client.head.partition(b"\r\n\r\n")
         if not end:
             return False
         assert head.startswith(b"HTTP/1.1 200"), client.head
         client.missing = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]) - len(body)
     else:
-        client.missing -= len(got)
+        client.missing -= got
     return client.missing == 0
 
 
