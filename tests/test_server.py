@@ -2,16 +2,10 @@
 
 import base64
 import io
-import json
-import os
 import re
 import socket
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -20,6 +14,7 @@ import pyarrow as pa
 import pytest
 from command import run
 from safetensors.numpy import load as load_safetensors
+from served import Served, start, stop
 
 import elmo
 from elmo import formats
@@ -29,35 +24,6 @@ from elmo.pretraining.scoring import Scorer
 TEXTS = Path(str(DEMO_TEXT)).read_text(encoding="utf-8").splitlines()[:12]
 TOKENS = [text.split() for text in TEXTS]
 KEY = "a-key-of-some-length"
-
-
-@dataclass
-class Served:
-    """A server process."""
-
-    url: str
-    process: subprocess.Popen
-
-    def post(self, path: str, content: object, **options) -> httpx.Response:
-        return httpx.post(self.url + path, json=content, timeout=30, **options)
-
-
-def start(log: Path, *flags: str, **variables: str) -> Served:
-    command = [sys.executable, "-m", "elmo", "serve", "--port", "0", *flags]
-    with log.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=os.environ | variables)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    found = re.search(r"http://\S+", line)
-    assert found, log.read_text(encoding="utf-8")
-    return Served(found[0], process)
-
-
-def stop(served: Served) -> None:
-    served.process.terminate()
-    assert served.process.wait(15) == 0
-    assert served.process.stdout is not None
-    served.process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -267,50 +233,6 @@ def test_metrics_and_logs_hold_no_text(server, logged):
     assert re.search(r"POST /embed 200 [\d.]+ ms", logged.read_text(encoding="utf-8"))
 
 
-def test_a_storm_harms_no_good_request_and_a_stop_finishes_what_was_begun(tmp_path, embedder):
-    """Of many requests a part is malformed, cut off or abandoned; in the middle comes SIGTERM."""
-    served = start(tmp_path / "log")
-    host, port = served.url.removeprefix("http://").split(":")
-    expected = embedder.embed(TOKENS, "average", "mean")
-    right, refused, wrong = [], [], []
-
-    def good(number: int) -> None:
-        try:
-            answer = served.post("/vectors", {"sentences": [TOKENS[number % 12]], "layers": "average", "pool": "mean"})
-        except httpx.TransportError:
-            refused.append(number)  # after the stop nobody listens
-            return
-        if answer.status_code != 200:
-            (refused if answer.status_code == 503 else wrong).append(number)
-        else:
-            seen = np.array(answer.json()["sentences"][0]["vectors"])
-            (right if np.allclose(seen, expected[number % 12], rtol=0, atol=1e-5) else wrong).append(number)
-
-    def bad(number: int) -> None:
-        request = b"POST /vectors HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 40\r\n\r\n"
-        try:
-            with socket.create_connection((host, int(port)), timeout=5) as connection:
-                connection.sendall([b"nonsense\r\n\r\n", request + b'{"sente', request + b"x" * 40][number % 3])
-        except OSError:
-            pass
-
-    with ThreadPoolExecutor(16) as pool:
-        first = [pool.submit(good if number % 5 else bad, number) for number in range(100)]
-        for each in first:
-            each.result()
-        assert not refused
-        later = [pool.submit(good if number % 5 else bad, number) for number in range(100)]
-        time.sleep(0.1)
-        began = time.monotonic()
-        stop(served)
-        assert time.monotonic() - began < 10
-        for each in later:
-            each.result()
-    assert not wrong
-    assert len(right) >= 80
-    assert "Traceback" not in (tmp_path / "log").read_text(encoding="utf-8")
-
-
 def test_what_cannot_be_served_is_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -326,9 +248,12 @@ def test_what_cannot_be_served_is_one_line(tmp_path):
             assert message in done.stderr
 
 
-def test_the_description_of_all_routes(server):
-    routes = httpx.get(server.url + "/openapi.json").json()["paths"]
-    assert {"/embed", "/embed_all", "/v1/embeddings", "/vectors", "/score", "/substitutes", "/neighbors"} <= set(routes)
-    for path in ("/vectors", "/embed", "/embed_all", "/v1/embeddings", "/score", "/substitutes"):
-        schema = routes[path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].split("/")[-1]
-        assert json.dumps(schema)
+def test_a_page_of_another_site_cannot_ask_by_a_name_of_its_own(server, guarded):
+    for name in "evil.example", "evil.example:8080", "localhost.evil.example", "":
+        answer = httpx.get(f"{server.url}/info", headers={"host": name})
+        assert answer.status_code in (400, 421), name
+        assert name == "" or "--no-auth" in answer.json()["error"]
+    for name in "localhost", "LOCALHOST:80", "127.0.0.1:9", "[::1]", "[::1]:8080":
+        assert httpx.get(f"{server.url}/info", headers={"host": name}).status_code == 200, name
+    key = {"authorization": f"Bearer {KEY}"}
+    assert httpx.get(f"{guarded.url}/info", headers={"host": "elmo.example", **key}).status_code == 200

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import threading
 import webbrowser
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from elmo.server.page import Picture
 
 KEY = "ELMO_API_KEY"
+LIMITS = "wait", "timeout", "sending", "most_sentences", "most_tokens", "queue_tokens"
 
 
 def add_verbs(verbs: Any) -> None:
@@ -27,9 +29,17 @@ def add_verbs(verbs: Any) -> None:
     serve.add_argument(
         "--api-key-file", metavar="FILE", help=f"a file that holds the key (default: the variable {KEY})"
     )
-    serve.add_argument("--no-auth", action="store_true", help="serve other addresses without a key")
+    serve.add_argument("--no-auth", action="store_true", help="serve other addresses and names without a key")
+    serve.add_argument(
+        "--cors",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="pages of this origin may ask from a browser; may be repeated (default: none)",
+    )
     serve.add_argument("--wait", type=float, metavar="S", help="seconds a request waits for others (default: 0.005)")
     serve.add_argument("--timeout", type=float, metavar="S", help="seconds until a request is given up (default: 60)")
+    serve.add_argument("--sending", type=float, metavar="S", help="seconds a client may take to send (default: 30)")
     serve.add_argument("--most-sentences", type=int, metavar="N", help="of a request (default: 1024)")
     serve.add_argument("--most-tokens", type=int, metavar="N", help="of a request (default: 32768)")
     serve.add_argument("--queue-tokens", type=int, metavar="N", help="that may wait (default: 262144)")
@@ -50,7 +60,7 @@ def add_served(parser: argparse.ArgumentParser) -> None:
 
 def serve_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.layers import parse_layers
-    from elmo.server.run import LOOPBACK, serve
+    from elmo.server.run import LOCAL, LOOPBACK, serve
     from elmo.server.service import ServeConfig, with_limits
 
     key = _key(arguments.api_key_file)
@@ -58,12 +68,16 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"--host {arguments.host} can be reached from elsewhere: set {KEY}, or give --api-key-file or --no-auth"
         )
-    limits = {
-        name: getattr(arguments, name) for name in ("wait", "timeout", "most_sentences", "most_tokens", "queue_tokens")
-    }
-    pictures = _pictures(arguments.results)
-    layers = parse_layers(arguments.layers)
-    config = ServeConfig(arguments.model, arguments.index, layers, arguments.pool, pictures=pictures)
+    limits = {name: getattr(arguments, name) for name in LIMITS}
+    config = ServeConfig(
+        arguments.model,
+        arguments.index,
+        parse_layers(arguments.layers),
+        arguments.pool,
+        pictures=_pictures(arguments.results),
+        cors=tuple(map(_origin, arguments.cors)),
+        names=LOCAL if arguments.host in LOOPBACK and key is None and not arguments.no_auth else (),
+    )
     serve(
         with_limits(config, **limits),
         arguments.host,
@@ -74,7 +88,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
 
 
 def explore_verb(arguments: argparse.Namespace) -> None:
-    from elmo.server.run import serve
+    from elmo.server.run import LOCAL, serve
     from elmo.server.service import ServeConfig
 
     def started(address: str) -> None:
@@ -82,7 +96,7 @@ def explore_verb(arguments: argparse.Namespace) -> None:
         if not arguments.no_browser:  # beside the server, for a browser in the terminal keeps its caller waiting
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    config = ServeConfig(arguments.model, arguments.index, pictures=_pictures(arguments.results))
+    config = ServeConfig(arguments.model, arguments.index, pictures=_pictures(arguments.results), names=LOCAL)
     serve(config, "127.0.0.1", 0, None, started)
 
 
@@ -99,6 +113,13 @@ def _pictures(results: list[str]) -> "tuple[Picture, ...]":
         Picture(each.name, title, caption, each.alt, figures.svg(each.draw(False)), figures.svg(each.draw(True)))
         for title, caption, each in document(collect(list(map(Path, results))), "Results").figures()
     )
+
+
+def _origin(given: str) -> str:
+    """As browsers send it: a slash at the end, or a path, would never be equal."""
+    if given != "*" and not re.fullmatch(r"https?://[^/\s]+", given):
+        raise InputError(f"--cors is {given!r}; an origin such as https://example.org is expected, without a path")
+    return given.lower()
 
 
 def _key(file: str | None) -> str | None:

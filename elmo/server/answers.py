@@ -42,7 +42,7 @@ def vectors_response(
     """The vectors of all sentences; of JSON with their tokens. Raises InputError where the type cannot hold them."""
     arrays = [np.ascontiguousarray(array, dtype) for array in vectors]
     if kind == JSON:
-        parts = zip(sentences, (array.astype(np.float32) for array in arrays), strict=True)
+        parts = zip(sentences, (array.astype(np.float32, copy=False) for array in arrays), strict=True)
         return json_response({"sentences": [{"tokens": tokens, "vectors": array} for tokens, array in parts]})
     if kind == NPY:
         if len({array.shape for array in arrays}) != 1:

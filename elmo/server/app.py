@@ -3,28 +3,31 @@
 import asyncio
 import hmac
 import logging
+import re
 import time
 from collections.abc import Awaitable
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elmo import __version__
 from elmo.errors import InputError
-from elmo.server import embeddings, language, page
+from elmo.server import embeddings, language, page, reference
 from elmo.server.answers import NotAcceptable, json_response
 from elmo.server.batching import Closed, Overloaded
 from elmo.server.metrics import CONTENT_TYPE_LATEST
 from elmo.server.service import Service, TimedOut, TooLarge
 
 log = logging.getLogger("elmo.server")
-OPEN = {"/health", *page.OPEN}
-"""What needs no key."""
+OPEN = {"/health", "/docs", "/docs.css", *page.OPEN}
+"""What needs no key: nothing in it is this server's own."""
 ERRORS: dict[type[Exception], tuple[int, str, dict[str, str]]] = {
     InputError: (400, "", {}),
     TooLarge: (413, "", {}),
@@ -35,8 +38,7 @@ ERRORS: dict[type[Exception], tuple[int, str, dict[str, str]]] = {
 }
 """Status, message (empty: the error's own) and headers."""
 NO_JSON = "the body is not JSON in UTF-8; send an object, as /openapi.json describes it"
-BODY_SECONDS = 30.0
-"""A request's body has to be whole by then."""
+PORT = re.compile(r":\d+$")
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -52,8 +54,8 @@ HEADERS = [
 def create_app(service: Service, key: str | None = None) -> FastAPI:
     """The application of one service; with `key`, requests need the header `Authorization: Bearer KEY`."""
     app = FastAPI(title="elmo", version=__version__, docs_url=None, redoc_url=None)
-    app.include_router(embeddings.router(service))
-    app.include_router(language.router(service))
+    for routes in (embeddings.router(service), language.router(service)):
+        app.include_router(routes, responses={"default": {"description": "an error and its remedy", "model": Problem}})
     app.include_router(page.router(service.config.pictures))
 
     @app.get("/health")
@@ -66,10 +68,32 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
         """Numbers for Prometheus."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(reference.page(app.openapi(), str(request.base_url), key is not None))
+
+    @app.get("/docs.css", include_in_schema=False)
+    async def style() -> Response:
+        return Response(reference.STYLE, media_type="text/css")
+
     for kind in (*ERRORS, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, failed)
+        app.add_exception_handler(kind, _handle)
     app.add_middleware(Guard, service=service, key=key)
+    if origins := service.config.cors:  # in front of the key: a browser asks without it whether it may ask
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type"],
+        )
     return app
+
+
+class Problem(BaseModel):
+    """An error; on /v1 it has OpenAI's shape."""
+
+    error: str
+    error_type: str
 
 
 class Guard:
@@ -97,6 +121,8 @@ class Guard:
             await _while_there(self._app(scope, _once(body), answer), receive)
         except ClientDisconnect:
             pass
+        except asyncio.CancelledError:  # at the end of a stop, of what is still not done
+            await failed(request, Closed())(scope, receive, answer)
         except Exception as error:
             await failed(request, error)(scope, receive, answer)
         finally:
@@ -107,7 +133,10 @@ class Guard:
             log.info("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
 
     async def _body(self, request: Request, receive: Receive) -> bytes:
-        """The whole body, when the key is right."""
+        """The whole body, when the name and the key are right."""
+        name = request.headers.get("host", "").lower()
+        if (names := self._service.config.names) and PORT.sub("", name) not in names:
+            raise HTTPException(421, "without a key this server has local names only, as localhost; or give --no-auth")
         if self._key is not None and request.url.path not in OPEN:
             given = request.headers.get("authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
@@ -117,10 +146,10 @@ class Guard:
         if announced.isdecimal() and int(announced) > most:
             raise TooLarge(f"the body has {int(announced):,} bytes; at most {most:,} are taken: send fewer sentences")
         try:
-            return await asyncio.wait_for(_whole(receive, most), BODY_SECONDS)
+            return await asyncio.wait_for(_whole(receive, most), self._service.config.sending)
         except TimeoutError as error:
-            message = f"the body was not whole after {BODY_SECONDS:.0f} seconds; send it again"
-            raise HTTPException(408, message) from error
+            message = f"the body was not whole after {self._service.config.sending:g} seconds; send it again"
+            raise HTTPException(408, message, {"connection": "close"}) from error
 
 
 async def _whole(receive: Receive, most: int) -> bytes:
@@ -159,6 +188,11 @@ async def _while_there(work: Awaitable[None], receive: Receive) -> None:
     finally:
         for task in (working, gone):
             task.cancel()
+
+
+async def _handle(request: Request, error: Exception) -> Response:
+    """The same in the event loop: what is not async would run in threads, which stay."""
+    return failed(request, error)
 
 
 def failed(request: Request, error: Exception) -> Response:

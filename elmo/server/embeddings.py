@@ -10,48 +10,57 @@ from starlette.responses import Response
 
 from elmo import __version__
 from elmo.errors import InputError
-from elmo.server.answers import accepted, json_response, vectors_response
+from elmo.server.answers import TYPES, accepted, json_response, vectors_response
 from elmo.server.batching import Kind
 from elmo.server.service import Service
 
 Text = Annotated[str, Field(strict=True)]
 
 
-class Body(BaseModel):
-    """A request's JSON: unknown names are refused."""
+def shown(*examples: dict[str, Any], extra: Literal["forbid", "ignore"] = "forbid") -> ConfigDict:
+    """A request's JSON: examples that work (a test sends them), and whether unknown names are refused."""
+    return ConfigDict(extra=extra, json_schema_extra={"examples": list(examples)})
 
-    model_config = ConfigDict(extra="forbid")
 
-
-class VectorsBody(Body):
-    sentences: list[Text | list[Text]] = Field(
-        examples=[["She wrote a play .", ["He", "can", "play", "."]]],
-        description="text, split by the model's own tokenizer, or tokens",
+class VectorsBody(BaseModel):
+    model_config = shown(
+        {"sentences": ["She wrote a play .", ["He", "can", "play", "."]], "layers": "average", "pool": "mean"},
+        {"sentences": ["She wrote a play ."]},
     )
-    layers: int | Text | list[float] = Field("all", examples=["average"])
-    pool: Literal["mean", "max", "sum"] | None = None
-    state: Literal["reset", "echo"] = "reset"
+
+    sentences: list[Text | list[Text]] = Field(description="text, split by the model's own tokenizer, or tokens")
+    layers: int | Text | list[float] = Field(
+        "all", description="all, average, top, concat, the number of one, or a weight for each"
+    )
+    pool: Literal["mean", "max", "sum"] | None = Field(None, description="over the tokens of a sentence")
+    state: Literal["reset", "echo"] = Field("reset", description="echo reads every sentence twice")
     dtype: Literal["float32", "float16"] = "float32"
 
 
 class InferenceBody(BaseModel):
     """Of text-embeddings-inference; what it has beside these has no meaning here."""
 
-    inputs: Text | list[Text] = Field(examples=["She wrote a play ."])
-    normalize: bool = True
+    model_config = shown({"inputs": ["She wrote a play .", "He can play ."]}, extra="ignore")
+
+    inputs: Text | list[Text]
+    normalize: bool = Field(True, description="to length 1")
 
 
 class AllBody(BaseModel):
-    inputs: Text | list[Text] = Field(examples=["She wrote a play ."])
+    model_config = shown({"inputs": "She wrote a play ."}, extra="ignore")
+
+    inputs: Text | list[Text]
 
 
 class OpenAIBody(BaseModel):
     """Of OpenAI's API."""
 
-    input: Text | list[Text] | list[int] | list[list[int]] = Field(examples=[["She wrote a play ."]])
-    model: str = Field("default", examples=["default"])
+    model_config = shown({"input": ["She wrote a play ."], "model": "default"}, extra="ignore")
+
+    input: Text | list[Text] | list[int] | list[list[int]] = Field(description="text; token ids are refused")
+    model: str = Field("default", description="there is one, so that any name is taken")
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = None
+    dimensions: int | None = Field(None, description="no others than the model has")
     user: str | None = None
 
 
@@ -68,7 +77,7 @@ def router(service: Service) -> APIRouter:
                 raise InputError(f"input {number} is empty; a text with at least one token is expected")
         return sentences, await service.vectors(sentences, kind)
 
-    @routes.post("/vectors", response_class=Response)
+    @routes.post("/vectors", response_class=Response, responses={200: {"content": {kind: {} for kind in TYPES}}})
     async def vectors(body: VectorsBody, accept: Annotated[str, Header()] = "*/*") -> Response:
         """Vectors of all layers, or of one, or mixed; of every token, or pooled."""
         kind = accepted(accept)

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from elmo.errors import InputError
@@ -11,30 +11,36 @@ from elmo.pretraining.scoring import Scorer
 from elmo.probes import nearest
 from elmo.probes.index import Index, Query
 from elmo.server.answers import json_response
-from elmo.server.embeddings import Body, Text
+from elmo.server.embeddings import Text, shown
 from elmo.server.service import Service
 
 MOST_SUBSTITUTES = MOST_NEIGHBORS = 1000
 
 
-class ScoreBody(Body):
-    sentences: list[Text | list[Text]] = Field(examples=[["She wrote a play ."]])
+class ScoreBody(BaseModel):
+    model_config = shown({"sentences": ["She wrote a play .", ["He", "can", "play", "."]]})
+
+    sentences: list[Text | list[Text]] = Field(description="text, split by the model's own tokenizer, or tokens")
 
 
-class PlaceBody(Body):
-    sentence: Text | list[Text] = Field(examples=["She wrote a play ."])
-    position: int = Field(examples=[3], description="of a token, from 0")
+class PlaceBody(BaseModel):
+    sentence: Text | list[Text] = Field(description="text, split by the model's own tokenizer, or tokens")
+    position: int = Field(description="of a token, from 0")
 
 
 class SubstitutesBody(PlaceBody):
+    model_config = shown({"sentence": "She wrote a play .", "position": 3, "k": 5})
+
     k: int = Field(10, ge=1, le=MOST_SUBSTITUTES)
-    side: Literal["both", "forward", "backward"] = "both"
+    side: Literal["both", "forward", "backward"] = Field("both", description="the direction that is asked")
 
 
 class NeighborsBody(PlaceBody):
+    model_config = shown({"sentence": "She wrote a play .", "position": 3, "k": 5})
+
     k: int = Field(5, ge=1, le=MOST_NEIGHBORS)
     layer: int | None = Field(None, description="of those that the index has; the highest by default")
-    any_word: bool = False
+    any_word: bool = Field(False, description="tokens of other words, too")
 
 
 def router(service: Service) -> APIRouter:

@@ -14,10 +14,13 @@ try:
     import uvicorn
 
     from elmo.server.app import create_app
+    from elmo.server.connection import connections
 except ImportError as error:  # pragma: no cover
     raise InputError(f"the server needs FastAPI and uvicorn ({error}): pip install 'elmo-torch[serve]'") from error
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+LOCAL = "127.0.0.1", "[::1]", "localhost"
+"""The same as a request's Host names them."""
 DRAIN_SECONDS = 8.0
 """What a server that is told to stop gives to the requests that it has."""
 
@@ -33,6 +36,7 @@ def serve(config: ServeConfig, host: str, port: int, key: str | None, started: C
         app = create_app(service, key)
         options = uvicorn.Config(
             app,
+            http=connections(config.sending),
             log_config=None,
             access_log=False,
             server_header=False,

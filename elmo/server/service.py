@@ -46,6 +46,8 @@ class ServeConfig:
     """Seconds that a request waits for others to share its batch."""
     timeout: float = 60.0
     """Seconds until a request is answered, or given up."""
+    sending: float = 30.0
+    """Seconds that a client has for the head of a request, for its body, and for the next part of an answer."""
     most_bytes: int = 4_000_000
     """Of a request's body."""
     most_sentences: int = 1024
@@ -56,6 +58,11 @@ class ServeConfig:
     """Of all requests that wait."""
     pictures: tuple[Picture, ...] = ()
     """Of results, for the page."""
+    cors: tuple[str, ...] = ()
+    """Origins whose pages may ask from a browser, such as https://example.org; * for all."""
+    names: tuple[str, ...] = ()
+    """Host names that requests may be sent to; () for all. Without a key, a page of another site that gives its own
+    name this machine's address could ask otherwise (DNS rebinding)."""
 
 
 class TooLarge(Exception):

@@ -1,0 +1,65 @@
+"""A server in a process of its own, for tests."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+
+@dataclass
+class Served:
+    """A server process."""
+
+    url: str
+    process: subprocess.Popen
+
+    def post(self, path: str, content: object, **options) -> httpx.Response:
+        return httpx.post(self.url + path, json=content, timeout=30, **options)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.url.removeprefix("http://").split(":")
+        return host, int(port)
+
+
+def start(log: Path, *flags: str, **variables: str) -> Served:
+    """`elmo serve` at a free port, when it is ready; its log goes to a file."""
+    command = [sys.executable, "-m", "elmo", "serve", "--port", "0", *flags]
+    with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=os.environ | variables)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.search(r"http://\S+", line)
+    assert found, log.read_text(encoding="utf-8")
+    return Served(found[0], process)
+
+
+def stop(served: Served) -> None:
+    """SIGTERM, and the end."""
+    served.process.terminate()
+    assert served.process.wait(15) == 0
+    assert served.process.stdout is not None
+    served.process.stdout.close()
+
+
+def held(pid: int) -> tuple[int, int]:
+    """Open files and threads of a process; zeros where the system does not say."""
+    process = Path("/proc", str(pid))
+    if not process.exists():
+        return 0, 0
+    return len(list((process / "fd").iterdir())), len(list((process / "task").iterdir()))
+
+
+def comes_back(process: int, before: tuple[int, int]) -> bool:
+    """Whether it holds no more than before, within some seconds."""
+    end = time.monotonic() + 10
+    while any(now > then for now, then in zip(held(process), before, strict=True)):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True

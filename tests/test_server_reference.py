@@ -1,0 +1,106 @@
+"""What a server says about its routes: examples that work, a page of commands that work, errors as they are."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+from command import run
+from served import Served, start, stop
+
+from elmo.cli.arguments import DEMO_TEXT
+
+KEY = "a-key-of-some-length"
+ROUTES = {"/vectors", "/embed", "/embed_all", "/v1/embeddings", "/score", "/substitutes", "/neighbors"}
+RIGHT = {"authorization": f"Bearer {KEY}"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Served]:
+    """With all that there is: a softmax, an index, a key."""
+    folder = tmp_path_factory.mktemp("reference")
+    made = run("index", str(DEMO_TEXT), "--output", str(folder / "index"))
+    assert made.returncode == 0, made.stderr
+    served = start(folder / "log", "--index", str(folder / "index"), ELMO_API_KEY=KEY)
+    yield served
+    stop(served)
+
+
+@pytest.fixture(scope="module")
+def description(server) -> dict:
+    return httpx.get(server.url + "/openapi.json", headers=RIGHT).json()
+
+
+def examples(description: dict) -> Iterator[tuple[str, dict]]:
+    for path, methods in description["paths"].items():
+        for route in methods.values():
+            if "requestBody" in route:
+                schema = route["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                for example in description["components"]["schemas"][schema]["examples"]:
+                    yield path, example
+
+
+def test_every_example_is_answered(server, description):
+    found = list(examples(description))
+    assert {path for path, _ in found} == ROUTES
+    for path, example in found:
+        answer = server.post(path, example, headers=RIGHT)
+        assert answer.status_code == 200, (path, answer.text)
+        assert answer.json()
+
+
+def test_errors_are_described_as_they_are(server, description):
+    answer = server.post("/vectors", {}, headers=RIGHT)
+    error = description["components"]["schemas"]["Problem"]
+    assert set(answer.json()) == set(error["required"])
+    for path in ROUTES:
+        assert set(description["paths"][path]["post"]["responses"]) == {"200", "default"}
+    types = description["paths"]["/vectors"]["post"]["responses"]["200"]["content"]
+    for kind in types:
+        asked = {"sentences": ["a b"], "pool": "mean"}
+        answer = server.post("/vectors", asked, headers=RIGHT | {"accept": kind})
+        assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
+
+
+def test_the_commands_of_the_page_work(server):
+    page = httpx.get(server.url + "/docs").text  # in a browser, which has no key
+    commands = [unescape(each) for each in re.findall("<pre>(.*?)</pre>", page, re.DOTALL)]
+    assert len(commands) > len(ROUTES)
+    for command in commands:
+        done = subprocess.run(
+            ["bash", "-c", command], capture_output=True, env=os.environ | {"ELMO_API_KEY": KEY}, check=True
+        )
+        assert done.stdout, command
+        assert b'"error"' not in done.stdout, command
+        if not command.split()[2].endswith("/metrics"):
+            json.loads(done.stdout)
+
+
+def test_the_page_is_whole_and_loads_nothing_from_elsewhere(server):
+    loaded, opened = [], []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            loaded.extend(value for name, value in attrs if name in ("src", "href"))
+            if tag not in ("meta", "link"):
+                opened.append(tag)
+
+        def handle_endtag(self, tag):
+            assert opened.pop() == tag
+
+    page = httpx.get(server.url + "/docs")
+    Reader().feed(page.text)
+    assert opened == []
+    assert sorted(loaded) == ["/docs.css", "/openapi.json"]
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert httpx.get(server.url + "/docs.css").headers["content-type"].startswith("text/css")
+
+
+def test_a_host_that_is_no_name_stays_text(server):
+    page = httpx.get(server.url + "/docs", headers={"host": "x';<script>"}).text
+    assert "<script" not in page
