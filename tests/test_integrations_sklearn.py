@@ -1,0 +1,135 @@
+"""`ElmoVectorizer` in scikit-learn's own pipelines, searches and checks."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
+from tiny import tiny_model
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import native
+from elmo.integrations.sklearn import ElmoVectorizer
+
+TEXTS = [["the", "cat", "sat"], ["dogs"], ["a", "very", "long", "walk", "home"], ["the", "end"], [], ["cat"]]
+LABELS = [0, 1, 0, 1, 1, 0]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    native.save(tiny_model(), folder)
+    return folder
+
+
+@pytest.mark.parametrize("pool", ["mean", "max", "sum"])
+@pytest.mark.parametrize("layers", ["average", "sum", "top", "concat", 0, 1, [0.2, 0.3, 0.5]])
+def test_rows_are_the_vectors_of_the_embedder(model, layers, pool):
+    expected = Embedder.load(model, device="cpu").embed(TEXTS, layers, pool)
+    seen = ElmoVectorizer(model, layers=layers, pool=pool, device="cpu").fit_transform(TEXTS)
+    assert seen.dtype == np.float32
+    np.testing.assert_allclose(seen, np.stack(expected), rtol=0, atol=1e-6)
+
+
+def test_a_search_over_layers_reads_each_text_once(model, tmp_path, monkeypatch):
+    read = []
+    embed_stream = Embedder.embed_stream
+
+    def counted(self, sentences, *arguments):
+        read.append(len(sentences))
+        return embed_stream(self, sentences, *arguments)
+
+    monkeypatch.setattr(Embedder, "embed_stream", counted)
+    pipeline = make_pipeline(ElmoVectorizer(model, device="cpu", memory=str(tmp_path)), LogisticRegression())
+    search = GridSearchCV(pipeline, {"elmovectorizer__layers": ["average", "top", 0, [1.0, 0.0, 0.0]]}, cv=2)
+    search.fit(TEXTS, LABELS)
+    assert len(search.cv_results_["params"]) == 4
+    assert sum(read) == 2 * len(TEXTS), "two halves, each once for all choices; then all texts"
+    scores = search.cv_results_["mean_test_score"]
+    assert scores[2] == scores[3], "layer 0 is the weight of layer 0 alone"
+
+
+def test_jobs_load_the_model_in_each_process(model):
+    pipeline = make_pipeline(ElmoVectorizer(model, device="cpu"), LogisticRegression())
+    found = GridSearchCV(pipeline, {"elmovectorizer__layers": ["average", 1]}, cv=2, n_jobs=2).fit(TEXTS, LABELS)
+    alone = GridSearchCV(pipeline, {"elmovectorizer__layers": ["average", 1]}, cv=2).fit(TEXTS, LABELS)
+    np.testing.assert_array_equal(found.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"])
+
+
+def test_a_copy_gives_the_same_and_holds_no_model(model):
+    fitted = ElmoVectorizer(model, layers="top", device="cpu").fit(TEXTS)
+    expected = fitted.transform(TEXTS)
+    stored = pickle.dumps(fitted)
+    assert len(stored) < 2000
+    np.testing.assert_array_equal(pickle.loads(stored).transform(TEXTS), expected)
+    copy: Any = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+
+
+def test_another_model_is_loaded_when_the_parameter_changes(model, tmp_path):
+    native.save(tiny_model(seed=7), tmp_path / "other")
+    vectorizer = ElmoVectorizer(model, device="cpu").fit(TEXTS)
+    before = vectorizer.transform(TEXTS)
+    after = vectorizer.set_params(model=tmp_path / "other").fit_transform(TEXTS)
+    assert not np.allclose(before, after)
+
+
+def test_names_of_columns(model):
+    frame = ElmoVectorizer(model, device="cpu").set_output(transform="pandas").fit_transform(TEXTS)
+    assert list(frame.columns[:2]) == ["elmovectorizer0", "elmovectorizer1"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        ("a text", {}, r"is a string; a list of texts"),
+        ([["a"], "b", 3], {}, r"text 2 is '3'"),
+        (np.array([["a", "b"]]), {}, r"one dimension"),
+        ([["a"]], {"layers": 9}, r"has 3 layers"),
+        ([["a"]], {"layers": "all"}, r"try 'concat'"),
+    ],
+)
+def test_what_cannot_be_used_is_a_value_error_of_one_line(model, texts, options, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        ElmoVectorizer(model, device="cpu", **options).fit(texts)
+    assert isinstance(caught.value, InputError)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "value"), [("pool", "median"), ("precision", "int3")])
+def test_choices_are_checked_without_the_type_checks_of_these_tests(model, name, value):
+    program = (
+        "from elmo.integrations.sklearn import ElmoVectorizer\n"
+        f"ElmoVectorizer({str(model)!r}, device='cpu', {name}={value!r}).fit([['a']])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"elmo.errors.InputError: {name} is '{value}'")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "estimator_cloneable",
+        "estimator_repr",
+        "estimator_tags_renamed",
+        "get_params_invariance",
+        "mixin_order",
+        "no_attributes_set_in_init",
+        "parameters_default_constructible",
+        "set_params",
+        "valid_tag_types",
+    ],
+)
+def test_the_checks_of_scikit_learn_that_need_no_numbers(name):
+    """`check_estimator` leaves estimators of text out; these of its checks fit nothing."""
+    getattr(estimator_checks, f"check_{name}")("ElmoVectorizer", ElmoVectorizer())
