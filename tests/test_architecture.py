@@ -44,7 +44,11 @@ HEAVY = {"torch", "numpy", "h5py", "safetensors", "jaxtyping", "spacy", "pyarrow
 EXTRAS = {"spacy", "pysbd", "lightning", "lightning_fabric", "tensorboard", "pyarrow", "sklearn", "scipy", "matplotlib"}
 EXTRAS |= {"huggingface_hub", "lancedb"}
 """Packages of the extras: imported inside functions, so that the core works without them."""
-HOMES = {"training": {"lightning_fabric"}, "formats/hub.py": {"huggingface_hub"}}
+HOMES = {
+    "training": {"lightning_fabric"},
+    "formats/hub.py": {"huggingface_hub"},
+    "integrations/sklearn.py": {"sklearn"},
+}
 """What is nothing without its extra may import it at the top; it says the pip line, or whoever imports it does."""
 
 
