@@ -3,11 +3,14 @@
     python benchmarks/serve.py                        # under a minute; requests of 8 sentences
     python benchmarks/serve.py --sentences 1
     python benchmarks/serve.py --minutes 10           # whether memory stays flat
+    python benchmarks/serve.py --peer http://127.0.0.1:7997/v1/embeddings=NAME
 
 - The sentences are those of the packaged text, as tokens. The bare embedder gets all of them in one call, before and
   after every row; a row's share is its tokens a second by the mean of these two.
 - The clients are connections of one thread that are kept open; what they send is made before, and what they get is
   counted, not read. They share the processors with the server, so what they need is missing to it.
+- `--peer` is another server that runs already: rows by OpenAI's route, in turns with those of `elmo serve`. It has a
+  model of its own, so what can be compared is how it serves many clients.
 - `vector` asks for one vector a sentence (as .npy or JSON), `all` for every layer of every token (safetensors or JSON).
 
 The result is printed as a table in Markdown.
@@ -77,6 +80,8 @@ def main() -> None:
     with served(arguments.model) as (address, pid):
         if arguments.minutes:
             watch(address, pid, sentences, arguments.minutes)
+        elif arguments.peer:
+            peers(address, arguments.peer, sentences, arguments)
         else:
             table(address, pid, sentences, arguments, began)
 
@@ -88,6 +93,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=8, help="of a request")
     parser.add_argument("--what", nargs="+", choices=list(WHAT), default=list(WHAT))
     parser.add_argument("--seconds", type=float, default=2.0, help="of a row")
+    parser.add_argument("--peer", metavar="URL=MODEL", help="a server with OpenAI's route, and its model's name")
     parser.add_argument("--minutes", type=float, help="64 clients for so long, and the server's memory meanwhile")
     return parser.parse_args()
 
@@ -117,9 +123,7 @@ def table(
     """One row for every answer and number of clients."""
     embedder = elmo.load(arguments.model, device="cpu")
     memory = megabytes(pid)
-    print(
-        f"\n{len(os.sched_getaffinity(0))} processors, {torch.get_num_threads()} threads, torch {torch.__version__}\n"
-    )
+    print(f"\n{os.cpu_count()} processors, {torch.get_num_threads()} threads, torch {torch.__version__}\n")
     print("| answer | sentences a request | clients | tokens/s | of the bare embedder | p50, ms | p99, ms |")
     print("|---|---|---|---|---|---|")
     for what in arguments.what:
@@ -138,6 +142,37 @@ def table(
                 times = f"{row.percentile(0.5):.0f} | {row.percentile(0.99):.0f}"
                 print(f"| {name} | {clients} | {speed:,.0f} | {share:.2f} | {times} |", flush=True)
     print(f"\nThe server's memory: {memory:.0f} MB before, {megabytes(pid):.0f} MB after.")
+
+
+def peers(address: tuple[str, int], peer: str, sentences: list[list[str]], arguments: argparse.Namespace) -> None:
+    """Rows of both servers in turns, by OpenAI's route."""
+    link, _, model = peer.partition("=")
+    url = urlsplit(link)
+    servers = {
+        "elmo serve": (address, openai_requests(sentences, arguments.sentences, "/v1/embeddings", arguments.model)),
+        model: (
+            (url.hostname or "", url.port or 80),
+            openai_requests(sentences, arguments.sentences, url.path, model),
+        ),
+    }
+    print("| server | clients | tokens/s | p50, ms | p99, ms |\n|---|---|---|---|---|")
+    for clients in arguments.clients:
+        for name, (where, asked) in servers.items():
+            load(where, asked, clients, 0.2)
+            row = load(where, asked, clients, arguments.seconds)
+            times = f"{row.percentile(0.5):.0f} | {row.percentile(0.99):.0f}"
+            print(f"| {name} | {clients} | {row.tokens / row.seconds:,.0f} | {times} |", flush=True)
+
+
+def openai_requests(sentences: list[list[str]], count: int, path: str, model: str) -> list[tuple[bytes, int]]:
+    """As `requests`, in OpenAI's shape."""
+    made = []
+    for first in range(0, len(sentences), count):
+        part = sentences[first : first + count]
+        body = json.dumps({"model": model, "input": [" ".join(sentence) for sentence in part]}).encode()
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        made.append((head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body, sum(map(len, part))))
+    return made
 
 
 def bare(embedder: elmo.Embedder, sentences: list[list[str]], layers: Any, pool: Any) -> float:
