@@ -1,6 +1,6 @@
 """ELMo in scikit-learn: `make_pipeline(ElmoVectorizer(), LogisticRegression())`. Needs the extra `sklearn`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,13 @@ from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers, selection
 from elmo.embedding.pooling import Pool, pooled, shaping
 from elmo.errors import InputError
-from elmo.tasks.source import open_model
-from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.integrations.reader import Reader, checked
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils.validation import check_is_fitted, check_memory
 except ImportError as error:  # pragma: no cover
     raise InputError(f"ElmoVectorizer needs scikit-learn ({error}): pip install 'elmo-torch[sklearn]'") from error
-
-Text = str | Sequence[str]
-"""A text, which the model's own tokenizer splits, or its tokens."""
 
 
 class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -62,8 +58,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         Raises ValueError where the model has no such layers, and for a string in the place of a list of texts.
         """
-        _checked(X)
-        embedder = self._loaded().embedder
+        checked(X)
+        _, embedder = self._loaded()
         selection(self.layers, embedder.n_layers)
         pool: Any = self.pool  # scikit-learn's parameters are checked here, not when they are given
         shaping(self.layers, pool)
@@ -76,12 +72,12 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def transform(self, X: Iterable[Any]) -> Float[np.ndarray, "B _"]:
         """One row of float32 numbers for every text; zeros for one without tokens."""
         check_is_fitted(self)
-        loaded = self._loaded()
-        sentences = [loaded.tokens(text) for text in _checked(X)]
+        reader, embedder = self._loaded()
+        sentences = [reader.tokens(text) for text in checked(X)]
         mixed = self.layers not in ("top", "concat") and not isinstance(self.layers, int)
         layers: Layers = self.layers if self.pool == "max" and mixed else "all"
         compute: Any = check_memory(self.memory).cache(_pooled, ignore=["embedder"])
-        kept = compute(loaded.embedder, sentences, layers, self.pool, (loaded.sha256, self.precision))
+        kept = compute(embedder, sentences, layers, self.pool, (reader.sha256, self.precision))
         return kept if kept.ndim == 2 else _mixed(kept, self.layers)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -102,49 +98,15 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _n_features_out(self) -> int:
         return self.n_features_out_
 
-    def _loaded(self) -> "_Loaded":
+    def _loaded(self) -> tuple[Reader, Embedder]:
         asked = str(self.model), self.precision, self.device
-        held: tuple[Any, _Loaded] | None = getattr(self, "_held", None)
+        held: tuple[Any, tuple[Reader, Embedder]] | None = getattr(self, "_held", None)
         if held is None or held[0] != asked:
-            held = asked, _Loaded(*asked)
+            reader = Reader(str(self.model))
+            embedder = reader.embedder(self.precision, self.device, release=True)
+            held = asked, (reader, embedder)
             self._held = held
         return held[1]
-
-
-class _Loaded:
-    """A model in this process, and what splits text for it."""
-
-    def __init__(self, model: str, precision: Any, device: str | None) -> None:
-        source = open_model(model)
-        stored = source.model
-        self.sha256 = source.sha256
-        self.text = stored.text or TextConfig(tokens="whitespace", sentences="line")
-        self.embedder = Embedder(
-            stored.bilm(), vocabulary=stored.inputs, precision=precision, device=device, release=True
-        )
-        self._tokenizer: Tokenizer | None = None
-
-    def tokens(self, text: Text) -> list[str]:
-        if not isinstance(text, str):
-            return list(text)
-        if self._tokenizer is None:  # spaCy is imported for those who give text
-            self._tokenizer = Tokenizer(self.text)
-        return self._tokenizer.tokens(text)
-
-
-def _checked(texts: Iterable[Any]) -> list[Text]:
-    """The texts. Raises InputError, which is a ValueError, where they are none."""
-    if isinstance(texts, str):
-        raise InputError(f"{texts[:40]!r} is a string; a list of texts is expected: [text]")
-    if getattr(texts, "ndim", 1) != 1:
-        raise InputError("texts in one dimension are expected, such as a list or a column: frame['text']")
-    found = list(texts)
-    for row, text in enumerate(found):
-        if not isinstance(text, str) and not (
-            isinstance(text, list | tuple | np.ndarray) and all(isinstance(token, str) for token in text)
-        ):
-            raise InputError(f"text {row} is {str(text)[:40]!r}; a string or a list of tokens is expected")
-    return found
 
 
 def _pooled(

@@ -1,0 +1,57 @@
+"""Reader: what the doors of other libraries share. A model, and the tokens of a text as the model knows them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import Model
+from elmo.tasks.source import open_model
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+Text = str | Sequence[str]
+"""A text, which the model's own tokenizer splits, or its tokens."""
+
+
+class Reader:
+    """A model in this process, and what splits text for it."""
+
+    def __init__(self, model: str) -> None:
+        source = open_model(model)
+        self.model: Model = source.model
+        self.sha256 = source.sha256
+        self._text = self.model.text or TextConfig(tokens="whitespace", sentences="line")
+        self._tokenizer: Tokenizer | None = None
+
+    def embedder(self, precision: Any = "float32", device: Any = None, release: bool = False) -> Embedder:
+        """With `release`, the weights are given up here while they are packed there: half the memory."""
+        bilm, words = self.model.bilm(), self.model.inputs
+        if release:
+            self.model = replace(self.model, weights={}, lm_head=None)
+        return Embedder(bilm, vocabulary=words, precision=precision, device=device, release=release)
+
+    def tokens(self, text: Text) -> list[str]:
+        """The tokens of a text; those of a list are taken as they are."""
+        if not isinstance(text, str):
+            return list(text)
+        if self._tokenizer is None:  # spaCy is imported for those who give text
+            self._tokenizer = Tokenizer(self._text)
+        return self._tokenizer.tokens(text)
+
+
+def checked(texts: Iterable[Any]) -> list[Text]:
+    """The texts. Raises InputError, which is a ValueError, where they are none."""
+    if isinstance(texts, str):
+        raise InputError(f"{texts[:40]!r} is a string; a list of texts is expected: [text]")
+    if getattr(texts, "ndim", 1) != 1:
+        raise InputError("texts in one dimension are expected, such as a list or a column: frame['text']")
+    found = list(texts)
+    for row, text in enumerate(found):
+        if not isinstance(text, str) and not (
+            isinstance(text, list | tuple | np.ndarray) and all(isinstance(token, str) for token in text)
+        ):
+            raise InputError(f"text {row} is {str(text)[:40]!r}; a string or a list of tokens is expected")
+    return found

@@ -1,0 +1,131 @@
+"""`Elmo` in sentence-transformers' own models, folders, trainer and evaluators."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
+from sentence_transformers.sentence_transformer.modules import Pooling
+from tiny import tiny_model
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import native
+from elmo.integrations.sentence_transformers import Elmo
+
+TEXTS = ["the cat sat", "dogs", "a very long walk home", "the end", "cat"]
+PAIRS = {"one": TEXTS, "other": ["a dog ran", "dogs", "home", "a start", "dog"], "score": [0.9, 1.0, 0.3, 0.1, 0.8]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    native.save(tiny_model(), folder)
+    return folder
+
+
+def sentence_model(*arguments, **options) -> SentenceTransformer:
+    elmo = Elmo(*arguments, **options)
+    return SentenceTransformer(modules=[elmo, Pooling(elmo.get_embedding_dimension(), "mean")], device="cpu")
+
+
+def vectors(folder: Path, layers) -> np.ndarray:
+    return np.stack(Embedder.load(folder, device="cpu").embed([text.split() for text in TEXTS], layers, "mean"))
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("layers", ["mix", "average", "sum", "top", "concat", 0, 1, [0.2, 0.3, 0.5]])
+def test_vectors_are_those_of_the_embedder(folder, layers, frozen):
+    expected = vectors(folder, "average" if layers == "mix" else layers)
+    model = sentence_model(folder, layers=layers, frozen=frozen)
+    np.testing.assert_allclose(model.encode(TEXTS, batch_size=2), expected, rtol=0, atol=1e-6)
+    assert model.get_embedding_dimension() == expected.shape[1]
+
+
+def test_vectors_of_tokens_are_those_of_the_embedder(folder):
+    tokens = sentence_model(folder).encode(TEXTS, output_value="token_embeddings", convert_to_numpy=False)
+    expected = Embedder.load(folder, device="cpu").embed([text.split() for text in TEXTS], "average")
+    for seen, rows in zip(tokens, expected, strict=True):
+        np.testing.assert_allclose(seen.detach().numpy(), rows, rtol=0, atol=1e-6)
+
+
+def test_prompts_are_ignored_and_no_tokens_are_zero(folder):
+    model = sentence_model(folder)
+    np.testing.assert_array_equal(model.encode(TEXTS, prompt="query: "), model.encode(TEXTS))
+    assert not model.encode(["", " "]).any()
+    assert model.encode(["", "cat"])[1].any()
+
+
+def trained(model: SentenceTransformer, output: Path) -> SentenceTransformer:
+    arguments = SentenceTransformerTrainingArguments(
+        str(output), num_train_epochs=4, per_device_train_batch_size=5, learning_rate=0.05, report_to=[], use_cpu=True
+    )
+    data = Dataset.from_dict(PAIRS)
+    SentenceTransformerTrainer(model, arguments, train_dataset=data, loss=CosineSimilarityLoss(model)).train()
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning")
+@pytest.mark.parametrize("frozen", [True, False])
+def test_the_trainer_learns_the_mix_and_the_bilm_if_asked(folder, tmp_path, frozen):
+    model = sentence_model(folder, frozen=frozen)
+    scores = EmbeddingSimilarityEvaluator(PAIRS["one"], PAIRS["other"], PAIRS["score"])
+    before = CosineSimilarityLoss(model)(
+        [model.preprocess(PAIRS["one"]), model.preprocess(PAIRS["other"])], torch.tensor(PAIRS["score"])
+    ).item()
+    trained(model, tmp_path / "run")
+    after = CosineSimilarityLoss(model)(
+        [model.preprocess(PAIRS["one"]), model.preprocess(PAIRS["other"])], torch.tensor(PAIRS["score"])
+    ).item()
+    assert after < before
+    assert model[0].mix.scalars.abs().max() > 0.01
+    assert np.isfinite(list(scores(model).values())).all()
+
+    model.save(str(tmp_path / "saved"))
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu", trust_remote_code=True)
+    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    assert torch.equal(again[0].mix.scalars, model[0].mix.scalars)
+    kept = native.load(tmp_path / "saved" / "0_Elmo").weights
+    same = [torch.equal(weight, kept[name]) for name, weight in native.load(folder).weights.items()]
+    assert all(same) is frozen
+
+
+def test_similarity(folder):
+    model = sentence_model(folder)
+    first = model.encode(TEXTS)
+    cosine = model.similarity(first, first).numpy()
+    unit = first / np.linalg.norm(first, axis=1, keepdims=True)
+    np.testing.assert_allclose(cosine, unit @ unit.T, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"layers": "middle"}, "layers is 'middle'"),
+        ({"layers": 7}, "layers is 7"),
+        ({"layers": "all"}, "try 'mix' or 'concat'"),
+        ({"frozen": False, "precision": "int8"}, "needs float32"),
+        ({"model": "no-such-model"}, "no-such-model"),
+    ],
+)
+def test_bad_settings_are_said_in_one_line(folder, options, said):
+    with pytest.raises((InputError, FileNotFoundError), match=said) as caught:
+        Elmo(**({"model": folder} | options))
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_in_the_place_of_texts_are_refused(folder):
+    with pytest.raises(ValueError, match="a string or a list of tokens is expected"):
+        Elmo(folder).preprocess([1.5])
+
+
+def test_a_missing_package_is_named_with_the_remedy():
+    program = "import sys; sys.modules['sentence_transformers'] = None; import elmo.integrations.sentence_transformers"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.stderr.strip().endswith("pip install 'elmo-torch[sentence]'")
