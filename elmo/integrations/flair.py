@@ -1,0 +1,76 @@
+"""ELMo in Flair: `ElmoEmbeddings` is one of its `TokenEmbeddings`. Needs the package flair."""
+
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+from elmo.errors import InputError
+from elmo.formats import native
+from elmo.integrations.reader import Reader
+from elmo.integrations.token_vectors import TokenVectors
+
+try:
+    import flair
+    from flair.data import Sentence
+    from flair.embeddings.base import TokenEmbeddings, register_embeddings
+except ImportError as error:  # pragma: no cover
+    raise InputError(f"ElmoEmbeddings needs Flair ({error}): pip install flair") from error
+
+
+@register_embeddings
+class ElmoEmbeddings(TokenEmbeddings):
+    """The vectors of all tokens of Flair's sentences.
+
+    Parameters:
+        model: the name or the folder of a model, as in `elmo.load`.
+        layers: "mix" is a mix of all layers that training learns (Peters et al. 2018, eq. 1); it begins with their
+            average. Other choices are fixed, as in `Embedder.embed`, except "all".
+        frozen: False trains the biLM, too; then its products are in float32.
+        precision: "float32", "bfloat16" or "int8".
+        name: of these vectors at a token, where several kinds are stacked.
+
+    What Flair saves holds the biLM, too: a tagger loads where the model's folder is not.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "default",
+        *,
+        layers: Any = "mix",
+        frozen: bool = True,
+        precision: str = "float32",
+        name: str = "elmo",
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.vectors = TokenVectors(Reader(str(model)), layers, frozen, precision)
+        self.static_embeddings = not self.vectors.learns
+        self.to(flair.device)
+        self.eval()
+
+    @property
+    def embedding_length(self) -> int:
+        return self.vectors.dim
+
+    def _add_embeddings_internal(self, sentences: list[Sentence]) -> None:
+        vectors = self.vectors([[token.text for token in sentence] for sentence in sentences])
+        for sentence, rows in zip(sentences, vectors, strict=True):
+            for token, vector in zip(sentence, rows, strict=False):  # behind the end of a sentence is padding
+                token.set_embedding(self.name, vector)
+
+    def to_params(self) -> dict[str, Any]:
+        """The settings, and the files of the model."""
+        vectors = self.vectors
+        settings = {"layers": vectors.layers, "frozen": vectors.bilm is None, "precision": vectors.precision}
+        with tempfile.TemporaryDirectory() as folder:
+            native.save(vectors.model(), Path(folder) / "model")
+            files = {file.name: file.read_bytes() for file in (Path(folder) / "model").iterdir()}
+        return settings | {"name": self.name, "files": files}
+
+    @classmethod
+    def from_params(cls, params: dict[str, Any]) -> Self:
+        files = params.pop("files")
+        with tempfile.TemporaryDirectory() as folder:
+            for name in native.FILES & files.keys():
+                (Path(folder) / name).write_bytes(files[name])
+            return cls(folder, **params)

@@ -1,0 +1,104 @@
+"""TokenVectors: the biLM as a part of another library's network. Tokens in, padded vectors out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.layers import Layers, selection
+from elmo.errors import InputError
+from elmo.formats import Model
+from elmo.integrations.reader import Reader
+from elmo.model.bilm import BiLM
+from elmo.model.scalar_mix import ScalarMix
+from elmo.text.batching import to_batch
+
+
+class TokenVectors(nn.Module):
+    """The vectors of all tokens of a batch.
+
+    `layers` is "mix", a mix of all layers that is learned (Peters et al. 2018, eq. 1) and begins with their average; or
+    a fixed choice as in `Embedder.embed`, except "all". A frozen biLM runs as in an `Embedder` and is no part of the
+    state dict; one that is trained has its parameters here.
+
+    Raises InputError where the model has no such layers.
+    """
+
+    _here: Tensor
+    """Empty; it is on the device that this module was moved to."""
+
+    def __init__(self, reader: Reader, layers: Any = "mix", frozen: bool = True, precision: str = "float32") -> None:
+        super().__init__()
+        lstm = reader.model.config.lstm
+        n_layers = lstm.n_layers + 1
+        if layers != "mix":
+            selection(layers, n_layers)
+        if layers == "all":
+            raise InputError("layers is 'all'; one vector a token is expected: try 'mix' or 'concat'")
+        if not frozen and precision != "float32":
+            raise InputError(f"precision is {precision!r}; a biLM that is trained needs float32")
+        self.layers: Layers = layers
+        self.precision = precision
+        self.dim = 2 * lstm.projection_dim * (n_layers if layers == "concat" else 1)
+        """Size of a vector (D)."""
+        self.mix = ScalarMix(n_layers) if layers == "mix" else None
+        self.bilm: BiLM | None = None if frozen else reader.model.bilm()
+        self.register_buffer("_here", torch.empty(0), persistent=False)
+        self._reader = reader
+        self._embedder: Embedder | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is anything to be trained."""
+        return self.mix is not None or self.bilm is not None
+
+    def forward(self, sentences: Sequence[Sequence[str]]) -> Float[Tensor, "B T D"]:
+        """T is that of the longest sentence; behind the end of a shorter one there are zeros."""
+        return self._read(sentences) if self.bilm is None else self._run(self.bilm, sentences)
+
+    def model(self) -> Model:
+        """The biLM as it is now, for saving."""
+        if self.bilm is None:
+            return self._reader.model
+        weights = {name: weight.detach() for name, weight in self.bilm.state_dict().items()}
+        return replace(self._reader.model, weights=weights)
+
+    def _read(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """Through an `Embedder`: words that it knows are not computed again."""
+        device = self._here.device
+        if self._embedder is None or self._embedder.device != device:
+            self._embedder = self._reader.embedder(self.precision, device)
+        if self.mix is None:
+            return _padded(self._embedder.embed(sentences, self.layers)).to(device)
+        if not torch.is_grad_enabled():
+            weights = (self.mix.gamma * self.mix.weights()).tolist()
+            return _padded(self._embedder.embed(sentences, weights)).to(device)
+        every = _padded([array.swapaxes(0, 1) for array in self._embedder.embed(sentences)]).to(device)
+        mask = torch.ones(every.shape[:2], dtype=torch.bool, device=device)
+        return self.mix(every.permute(2, 0, 1, 3), mask)
+
+    def _run(self, bilm: BiLM, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """As a network, boundaries left out."""
+        config = bilm.config.char_cnn
+        if config is None:
+            batch = to_batch(sentences, vocabulary=self._reader.model.inputs)
+        else:
+            batch = to_batch(sentences, config.max_characters_per_token)
+        batch = batch.to(self._here.device)
+        output = bilm(batch)
+        steps = torch.arange(1, output.mask.shape[1] - 1, device=output.mask.device)
+        inside = steps < batch.lengths[:, None] - 1
+        every = output.layers[:, :, 1:-1] * inside[None, :, :, None]
+        if self.mix is not None:
+            return self.mix(every, inside)
+        return torch.cat(list(every), dim=-1) if self.layers == "concat" else selection(self.layers, len(every))(every)
+
+
+def _padded(arrays: list[np.ndarray]) -> Tensor:
+    """Arrays of T_i rows as one tensor of B and the most rows, zero behind the end."""
+    return nn.utils.rnn.pad_sequence([torch.from_numpy(np.ascontiguousarray(array)) for array in arrays], True)
