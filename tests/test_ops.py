@@ -184,3 +184,13 @@ def test_multiplied_pairs() -> None:
     ):
         torch.testing.assert_close(got, expected)
     assert ops.multiplied_pairs(rows, weight, first[:0], second[:0]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("most", [2, 262, 2**31])
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (7, 1), (200, 2), (500, 50)])
+def test_distinct_rows_are_those_of_torch(shape, most) -> None:
+    generator = torch.Generator().manual_seed(5)
+    ids = torch.randint(most, shape, generator=generator)
+    ids = torch.cat([ids, ids[torch.randperm(len(ids), generator=generator)]])
+    for seen, expected in zip(ops.distinct_rows(ids), ids.unique(dim=0, return_inverse=True), strict=True):
+        assert torch.equal(seen, expected)

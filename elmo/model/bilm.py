@@ -117,7 +117,7 @@ class BiLM(nn.Module):
     def forward(self, batch: Batch, state: LstmState | None = None) -> BiLMOutput:
         """All layers of `batch`; from the zero state unless one is given, row by row."""
         rows, steps, characters = batch.char_ids.shape
-        words, index = batch.char_ids.reshape(-1, characters).unique(dim=0, return_inverse=True)
+        words, index = ops.distinct_rows(batch.char_ids.reshape(-1, characters))
         tokens = self.encode_words(words)[index.view(rows, steps)]  # B T P
         return self.contextualize(tokens, batch.lengths, state)
 

@@ -7,6 +7,7 @@ from elmo.ops.compiled import can_compile as can_compile
 from elmo.ops.compiled import compiled_steps as compiled_steps
 from elmo.ops.convolution import convolve_max as convolve_max
 from elmo.ops.convolution import windows_max as windows_max
+from elmo.ops.distinct import distinct_rows as distinct_rows
 from elmo.ops.gru import bi_gru as bi_gru
 from elmo.ops.highway_lstm import highway_lstm as highway_lstm
 from elmo.ops.linear import linear as linear

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from elmo import ops
 from elmo.config import ConfigError
 from elmo.model.bilm import BiLM, BiLMConfig, tokens_mask
 from elmo.model.char_cnn import CharCnn, CharCnnConfig
@@ -293,7 +294,7 @@ class Inputs(nn.Module):
 
     @staticmethod
     def _words_by_characters(encoder: CharCnn, char_ids: Int[Tensor, "B T C"]) -> Float[Tensor, "B T F"]:
-        words, index = char_ids.flatten(0, 1).unique(dim=0, return_inverse=True)
+        words, index = ops.distinct_rows(char_ids.flatten(0, 1))
         return encoder(words)[index.view(char_ids.shape[:2])]
 
 
