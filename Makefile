@@ -81,6 +81,8 @@ picture: $(SETUP)
 
 results: $(SETUP)
 	$(BIN)/elmo report docs/runs --markdown docs/results.md --overwrite
+	$(BIN)/elmo report docs/variants docs/runs/wsd docs/runs/pos --markdown docs/results-variants.md \
+	  --title "Results: editions and states" --overwrite
 
 format: $(SETUP)
 	$(BIN)/ruff check --fix

@@ -19,7 +19,8 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(Text(name))
     for row in rows:
         table.add_row(*map(Text, row))  # what is in brackets is no markup here
-    Console(width=None if sys.stdout.isatty() else WIDEST).print(table)
+    is_terminal = sys.stdout.isatty()  # rich would believe FORCE_COLOR, which Jupyter sets
+    Console(width=None if is_terminal else WIDEST, force_terminal=is_terminal).print(table)
 
 
 class Counter:
@@ -29,7 +30,7 @@ class Counter:
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        console = Console(stderr=True)
+        console = Console(stderr=True, force_terminal=sys.stderr.isatty())
         columns = columns or (SpinnerColumn(), TextColumn("{task.completed:,} " + what), TimeElapsedColumn())
         self._progress = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
         self._task = self._progress.add_task(what, total=None)

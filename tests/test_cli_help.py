@@ -2,8 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 
@@ -37,17 +37,14 @@ def test_page_has_the_help_of_the_command(command: tuple[str, ...]) -> None:
     assert not missing, f"run `make commands`: {missing}"
 
 
-def test_top_level_help_is_quick() -> None:
-    """The promise is a fraction of a second; the bound leaves room for a busy machine."""
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        commands.help_of(())
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1.0
+def test_top_level_help_loads_nothing_slow() -> None:
+    program = "import sys; import elmo.cli; elmo.cli.build_parser().format_help(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {"torch", "numpy", "rich", "h5py"} & set(done.stdout.split())
 
 
-def test_tables_show_every_character_and_as_wide_as_they_are(capsys) -> None:
+def test_tables_show_every_character_and_as_wide_as_they_are(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter does; what is captured is no terminal
     head = [f"column {number} [b]" for number in range(40)]
     row = [f"[citation] {number} [/b] a[b]c" for number in range(40)]
     print_table(head, [row])

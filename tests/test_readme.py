@@ -62,7 +62,12 @@ def test_console_blocks_run(page: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))]
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md") if "_build" not in p.parts),
+    ],
 )
 def test_links_lead_to_files(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

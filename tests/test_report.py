@@ -107,18 +107,27 @@ def written(folder: Path, *paths: Path) -> Page:
 # What is found
 
 
-def test_the_documented_results_are_those_of_the_runs_that_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "title", "folders"),
+    [
+        ("results", "Results", ["runs"]),
+        ("results-variants", "Results: editions and states", ["variants", "runs/wsd", "runs/pos"]),
+    ],
+)
+def test_the_documented_results_are_those_of_the_runs_that_are_kept(page, title, folders, tmp_path: Path) -> None:
     docs = Path(__file__).parents[1] / "docs"
-    job.write([docs / "runs"], markdown_file=tmp_path / "results.md")
-    same = (tmp_path / "results.md").read_bytes() == (docs / "results.md").read_bytes()
-    assert same, "docs/results.md is not of docs/runs: make results writes it"
-    named = set(re.findall(r"\(results-figures/([^)]+)\)", (docs / "results.md").read_text(encoding="utf-8")))
-    assert named == {path.name for path in (docs / "results-figures").iterdir()}
+    job.write([docs / folder for folder in folders], markdown_file=tmp_path / f"{page}.md", title=title)
+    written = (tmp_path / f"{page}.md").read_text(encoding="utf-8")
+    assert written == (docs / f"{page}.md").read_text(encoding="utf-8"), "make results writes the pages of results"
+    named = set(re.findall(rf"\({page}-figures/([^)]+)\)", written))
+    assert named == {path.name for path in (docs / f"{page}-figures").iterdir()}
 
 
 def test_tables_have_the_planted_numbers(page: Path) -> None:
     found = Page(page.read_text(encoding="utf-8"))
-    compared = found.tables[1]
+    glance = found.tables[0]
+    assert glance[1] == ["NER, WNUT-17", "test f1", "40.0 ± 1.4", "46.0 ± 1.4", "+10.0 %", "+21.0 %"]
+    compared = found.tables[2]
     assert compared[0][4:9] == ["std", "seeds", "difference", "error reduction", "paper's"]
     assert compared[1][:6] == ["NER, WNUT-17", "none", "test f1", "40.00", "1.41", "2"]
     assert compared[2] == ["input", "test f1", "46.00", "1.41", "2", "+6.00", "+10.0 %", "+21.0 %", "1.5"]
@@ -161,7 +170,7 @@ def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_
     assert [each.has_baseline for each in results.comparisons] == [True, False]
     assert results.comparisons[0].part == "dev"  # one of them was not scored on test data
     assert [run.folder.name for run in results.runs] == ["c", "d"]
-    table = written(tmp_path, tmp_path).tables[1]
+    table = written(tmp_path, tmp_path).tables[2]
     assert table[2][:6] == ["a", "dev accuracy", "71.00", "-", "1", "+1.00"]
     assert [row[-2] for row in table[3:]] == ["", ""]  # nothing to compare with, so no difference
 
@@ -178,7 +187,7 @@ def test_a_file_that_was_named_and_has_no_results_is_an_error(tmp_path: Path, co
 def test_of_a_baseline_without_an_error_there_is_no_reduction(tmp_path: Path) -> None:
     plant(tmp_path / "a", "snli", 100.0, None)
     plant(tmp_path / "b", "snli", 97.3, None, settings=["inputs.elmo=input"])
-    head, *rows = written(tmp_path, tmp_path).tables[1]
+    head, *rows = written(tmp_path, tmp_path).tables[2]
     assert "error reduction" not in head  # a column with nothing in it
     assert rows[1][5] == "-2.70"
 
@@ -225,7 +234,7 @@ def test_of_an_arm_that_was_tuned_the_best_trial_is_shown_and_its_ensemble(tmp_p
     scores = {"members": 2, "dev": {"f1": 52.0}, "test": {"f1": 51.5}}
     (tmp_path / "ner" / "input" / "trial-1" / "ensemble.json").write_text(json.dumps(scores), encoding="utf-8")
     found = written(tmp_path, tmp_path)
-    table = found.tables[1]
+    table = found.tables[2]
     assert table[1][1:4] == ["none", "test f1", "39.00"]
     assert table[2][:3] == ["input", "test f1", "49.00"]
     assert table[3][:3] == ["input, 2 joined", "test f1", "51.50"]
@@ -501,8 +510,8 @@ def test_the_page_in_a_browser(page: Path, tmp_path: Path, chromium: Browser, wi
     assert seen["tables"] == Page(page.read_text(encoding="utf-8")).tables
     if width == 360:
         assert seen["scrolled"] > 0  # tables, in boxes of their own
-    assert seen["tables"][0][0][1] == "here"
-    assert seen["ends"][0][1] <= width  # the verdict is on the screen
+    assert seen["tables"][1][0][1] == "here"
+    assert seen["ends"][1][1] <= width  # the verdict is on the screen
     colors = chromium.colors(page, tmp_path, width, dark)
     (background, share), *others = colors
     assert background == ((23, 23, 27) if dark else (255, 255, 255))
@@ -526,7 +535,7 @@ def test_what_is_read_is_json(planted: Path) -> None:
 
 
 def test_claims_of_the_paper_are_decided_by_the_numbers(page: Path) -> None:
-    claims = {row[0]: row[1:] for row in Page(page.read_text(encoding="utf-8")).tables[0][1:]}
+    claims = {row[0]: row[1:] for row in Page(page.read_text(encoding="utf-8")).tables[1][1:]}
     assert claims["ELMo improves NER, WNUT-17"] == [
         "holds",
         "input 46.00 ± 1.41, none 40.00 ± 1.41, seeds: 2",

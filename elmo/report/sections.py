@@ -55,13 +55,40 @@ def document(results: Results, title: str) -> Document:
         " command of elmo wrote; settings and commands are folded away below each table. Of absolute paths the last"
         " part is shown."
     )
-    return Document(title, (intro,), (*claims.section(results), *found))
+    return Document(title, (intro,), (*_glance(results.comparisons), *claims.section(results), *found))
 
 
 def _plural(what: str, number: int) -> str:
     if number == 1:
         return what
     return what[:-1] + "ies" if what.endswith("y") else what + "s"
+
+
+def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
+    """One figure and one table: each task without ELMo, and with its best arm on dev."""
+    pairs = [(each, pair) for each in comparisons if (pair := each.best_with_elmo()) is not None]
+    if not pairs:
+        return
+    gains = [figures.Gain(each.title, *(each.score(run)[0] for run in pair)) for each, pair in pairs]
+    drawing = Figure(
+        "tasks",
+        "Scores without and with ELMo: " + "; ".join(f"{g.name} {g.before:.1f}, {g.after:.1f}" for g in gains),
+        lambda dark: figures.gains(gains, "score, percent", dark),
+    )
+    rows = []
+    for gain, (each, (before, after)) in zip(gains, pairs, strict=True):
+        reduction = percent(error_reduction(gain.after, gain.before))
+        published = paper.cell("error reduction", after.task, form="{:+.1f} %")
+        scores = _glanced(each, before), _glanced(each, after)
+        rows.append((gain.name, f"{each.part} {after.metric}", *scores, reduction, published))
+    head = ("task", "score", "without ELMo", "with ELMo", "error reduction", "paper's")
+    figure = Figures((drawing,), "Each task without ELMo and with it.")
+    yield Section("At a glance", (figure, table(head, rows), Text(TASKS_NOTE)))
+
+
+def _glanced(comparison: Comparison, run: TaskRun) -> str:
+    mean, std = comparison.score(run)
+    return f"{mean:.1f} ± {std:.1f}" if len(run.results) > 1 else f"{mean:.1f}"
 
 
 def _comparisons(comparisons: Sequence[Comparison]) -> Iterator[Section]:
@@ -82,16 +109,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> Iterator[Section]:
         "paper's",
         "minutes a seed",
     )
-    blocks: list[Block] = []
-    gains = [gain for each in comparisons if (gain := _gain(each)) is not None]
-    if gains:
-        drawing = Figure(
-            "tasks",
-            "Scores without and with ELMo: " + "; ".join(f"{g.name} {g.before:.1f}, {g.after:.1f}" for g in gains),
-            lambda dark: figures.gains(gains, "score, percent", dark),
-        )
-        blocks.append(Figures((drawing,), "Each task without ELMo and with it."))
-    blocks += [table(head, rows, groups=True), Text(TASKS_NOTE)]
+    blocks: list[Block] = [table(head, rows, groups=True)]
     blocks += [_provenance(each.title, each.runs) for each in comparisons]
     yield Section("Tasks with and without ELMo", tuple(blocks))
 
@@ -114,12 +132,6 @@ def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
         if run.ensemble is not None and part in run.ensemble:
             what = f"{run.folder.name}, {run.ensemble['members']} joined", f"{part} {run.metric}"
             yield (comparison.title, *what, f"{run.ensemble[part][run.metric]:.2f}", *[""] * 6)
-
-
-def _gain(comparison: Comparison) -> figures.Gain | None:
-    """The baseline and the best of the arms with ELMo, where there are both."""
-    pair = comparison.best_with_elmo()
-    return None if pair is None else figures.Gain(comparison.title, *(comparison.score(run)[0] for run in pair))
 
 
 def _std(std: float, run: TaskRun) -> str:

@@ -33,7 +33,7 @@ class Monitor:
     ) -> None:
         quiet = quiet or folder is None
         kept_step = first_step if kept_step is None else kept_step
-        self._console = Console(file=sys.stderr, quiet=quiet)
+        self._console = Console(file=sys.stderr, quiet=quiet, force_terminal=sys.stderr.isatty())
         self._label = f"{label}: " if label else ""
         self._quiet = quiet
         self._lines = None if folder is None else _lines_after(folder / "metrics.jsonl", kept_step)
