@@ -12,7 +12,7 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 
 
 def join_streams(outputs: list[Any]) -> list[Any]:
-    """IPython passes on what a command prints in pieces of 100 bytes. MyST-NB's own function ends each with a line feed."""
+    """IPython passes output on in pieces of 100 bytes, and MyST-NB would end each with a line feed."""
     joined: list[Any] = []
     for output in outputs:
         before = joined[-1] if joined else {}
