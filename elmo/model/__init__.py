@@ -1,1 +1,1 @@
-"""The equations of the paper, one file a named part: tensors in, tensors out; no files, no text."""
+"""The equations of the paper, one file per named part: tensors in, tensors out; no files, no text."""

@@ -1,7 +1,7 @@
 """BiLM: token encoder, forward and backward LSTMs with skip connections -> all layers (Peters et al. 2018, sec. 3.1).
 
 - `forward`: padded sentences -> `BiLMOutput`, every layer of both directions
-- `encode_words` and `read`: the two halves, for those who hold distinct words or windows of text (training)
+- `encode_words` and `read`: the two halves, for callers with distinct words or windows of text (training)
 - state in, state out; sentences of any order and length in a batch
 """
 
@@ -24,7 +24,7 @@ from elmo.types import Batch, BiLMOutput, LstmState
 
 @dataclass(frozen=True)
 class BiLMConfig:
-    """Everything that fixes the shape of a biLM, by the names of the published `options.json`.
+    """Everything that determines the shape of a biLM, with the names of the published `options.json`.
 
     A model reads characters (`char_cnn`), words (`n_tokens_vocab`) or both (`word_cnn`); the other two are None.
     """
@@ -32,7 +32,7 @@ class BiLMConfig:
     lstm: LstmConfig = field(default_factory=LstmConfig)
     char_cnn: CharCnnConfig | None = field(default_factory=CharCnnConfig)
     n_tokens_vocab: int | None = None
-    """Words in the table of a model that reads words."""
+    """Words in the embedding table of a model that reads words."""
     word_cnn: WordCnnConfig | None = None
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class BiLMConfig:
 
     @property
     def reads(self) -> str:
-        """What the model knows a token by."""
+        """What the model reads of a token."""
         if self.word_cnn is None:
             return "words" if self.char_cnn is None else "characters"
         parts = {"words": self.word_cnn.n_words, "code points": self.word_cnn.char_cnn}
@@ -55,7 +55,7 @@ class BiLMConfig:
 
     @property
     def ids_per_token(self) -> int:
-        """C, the size of a token's row in `Batch.char_ids`: its characters, or 1 where the model reads words."""
+        """C, the size of a token's row in `Batch.char_ids`: its characters, or 1 if the model reads words."""
         if self.word_cnn is not None:
             return self.word_cnn.ids_per_token
         return 1 if self.char_cnn is None else self.char_cnn.max_characters_per_token
@@ -73,19 +73,19 @@ class BiLM(nn.Module):
         self.token_encoder: TokenEncoder = _token_encoder(config)
         self.layers = nn.ModuleList(BiLstmLayer(config.lstm) for _ in range(config.lstm.n_layers))
         self.packed_for: tuple[ops.Precision, ops.Library | None] | None = None
-        """Precision and library of the products of a packed model."""
+        """Precision and library of a packed model's products."""
 
     def packed(
         self, precision: ops.Precision = "float32", library: ops.Library | None = None, release: bool = False
     ) -> "BiLM":
-        """This model for use only: its weights packed for the products that are fastest on this CPU, no gradients.
+        """This model for inference: its weights packed for the fastest products on this CPU, without gradients.
 
-        `library` forces one. With `release` every part's own weights are freed as soon as it is packed: half the
-        memory, but this model cannot be used afterwards. A packed model returns itself.
+        `library` forces one. With `release`, the original weights of each part are freed as soon as it is packed: half
+        the memory, but this model cannot be used afterwards. A packed model returns itself.
 
-        Where this CPU multiplies bfloat16 in software only, float32 is faster: it is used, with a warning, unless
-        `library` asks for the slow products. Raises InputError where the precision or the library is not available, or
-        where the model is packed for others.
+        If this CPU multiplies bfloat16 only in software, float32 is faster: it is used, with a warning, unless
+        `library` forces the slow products. Raises InputError if the precision or the library is not available, or if
+        the model is packed for others.
         """
         precision = _available(precision, library)
         if self.packed_for is not None:
@@ -115,7 +115,7 @@ class BiLM(nn.Module):
         )
 
     def forward(self, batch: Batch, state: LstmState | None = None) -> BiLMOutput:
-        """All layers of `batch`; from the zero state unless one is given, row by row."""
+        """All layers of `batch`; each row starts from its row of `state`, or from zero if there is none."""
         rows, steps, characters = batch.char_ids.shape
         words, index = ops.distinct_rows(batch.char_ids.reshape(-1, characters))
         tokens = self.encode_words(words)[index.view(rows, steps)]  # B T P
@@ -124,7 +124,7 @@ class BiLM(nn.Module):
     def contextualize(
         self, tokens: Float[Tensor, "B T P"], lengths: Int[Tensor, " B"], state: LstmState | None = None
     ) -> BiLMOutput:
-        """All layers above given token vectors; what is beside a row's length does not matter."""
+        """All layers above given token vectors; values after a row's length do not matter."""
         rows, steps, _ = tokens.shape
         state = self.initial_state(rows) if state is None else state
         order = lengths.argsort(descending=True, stable=True)
@@ -158,9 +158,9 @@ class BiLM(nn.Module):
     ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
         """Runs the LSTMs over token vectors, each direction in its own reading order.
 
-        `dropout` is applied to the input of every layer; the skip connection passes the input that the layer saw.
-        `active` and `keep` are those of `BiLstmLayer.forward`. Where `same` has the same number the inputs are the same
-        word's: a packed model takes their product once.
+        `dropout` is applied to the input of every layer; the skip connection passes that same input.
+        `active` and `keep` are those of `BiLstmLayer.forward`. Equal numbers in `same` mark inputs of the same word: a
+        packed model computes their product once.
         """
         outputs, hiddens, cells = [], [], []
         for depth, layer in enumerate(self.layers):
@@ -178,7 +178,7 @@ class BiLM(nn.Module):
 
 
 def _available(precision: ops.Precision, library: ops.Library | None) -> ops.Precision:
-    """The precision to pack for: the one asked for, or float32 where that is faster."""
+    """The precision to pack for: the requested one, or float32 if that is faster."""
     found = ops.support(precision)
     if library is not None and library not in found.libraries:
         others = f"; {' and '.join(found.libraries)} can be used" if found.libraries else ""
@@ -206,7 +206,7 @@ def _packed_encoder(encoder: TokenEncoder, precision: ops.Precision, library: op
         return PackedCharCnn(encoder, precision, library)
     if isinstance(encoder, WordCnn):
         return PackedWordCnn(encoder, precision, library)
-    return encoder  # a table of words is only looked up in
+    return encoder  # a table of words has no products
 
 
 def tokens_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:
@@ -215,7 +215,7 @@ def tokens_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:
 
 
 def reading_backwards(lengths: Int[Tensor, " B"], width: int) -> Int[Tensor, "B T"]:
-    """For `reorder`: a sentence's tokens from last to first, padding where it was. Twice is the order as it was."""
+    """For `reorder`: a sentence's tokens from last to first, padding in place. Applied twice, it changes nothing."""
     positions = torch.arange(width, device=lengths.device).expand(len(lengths), width)
     return torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
 

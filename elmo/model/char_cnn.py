@@ -1,6 +1,6 @@
 """CharCnn: the characters of a word -> its context-free vector (Kim et al. 2016; Peters et al. 2018, sec. 3.4).
 
-- character embedding, row 0 for padding after the end of a batch's longest word (never inside a published model's word)
+- character embedding, row 0 for padding after a batch's longest word (never inside a published model's word)
 - filters of several widths, each max-pooled over all positions, then the activation
 - highway layers
 - projection to P
@@ -20,14 +20,14 @@ from elmo.model.highway import Highway, draw
 
 @dataclass(frozen=True)
 class CharCnnConfig:
-    """Sizes of the character CNN, by the names of `options.json`."""
+    """Sizes of the character CNN, with the names of `options.json`."""
 
     embedding_dim: int = 16
     filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     """(width in characters, number of filters) of every convolution."""
     n_highway: int = 2
     n_characters: int = 262
-    """Rows of the character embedding, row 0 for padding included."""
+    """Rows of the character embedding, including row 0 for padding."""
     max_characters_per_token: int = 50
     activation: Literal["relu", "tanh"] = "relu"
 
@@ -51,9 +51,9 @@ class CharCnnConfig:
 
 Number = TypeVar("Number", int, Tensor)
 FEW_WORDS = 256
-"""So many are encoded as they come, whatever their lengths."""
+"""Up to this many words are encoded without grouping by length."""
 WORDS = 128
-"""Words that a packed encoder takes at once: what it needs in between stays in the cache, and memory is bounded."""
+"""Words that a packed encoder takes at once: intermediate values stay in the cache, and memory is bounded."""
 
 
 class CharCnn(nn.Module):
@@ -83,7 +83,7 @@ class CharCnn(nn.Module):
             vectors = highway(vectors)
         if self.projection is not None:
             vectors = ops.linear(vectors, self.projection.weight, self.projection.bias)
-        # Under autocast the projection gives bfloat16; what follows is summed up over many steps and stays in float32.
+        # Under autocast the projection gives bfloat16; later values are summed over many steps and stay in float32.
         return vectors[places].to(self.embedding.dtype)
 
     def _pooled(self, char_ids: Int[Tensor, "w c"]) -> Float[Tensor, "w F"]:
@@ -94,9 +94,9 @@ class CharCnn(nn.Module):
 
 
 class PackedCharCnn(nn.Module):
-    """A `CharCnn` for use only: weights packed for the fastest product, no gradients, memory bounded by `WORDS`.
+    """A `CharCnn` for inference: weights packed for the fastest product, no gradients, memory bounded by `WORDS`.
 
-    With int8 the products are float32: a word's vector is computed once, so that its error is worth more than its time.
+    With int8 the products are float32: a word's vector is computed once, so its error matters more than its time.
     """
 
     def __init__(self, encoder: CharCnn, precision: ops.Precision, library: ops.Library | None) -> None:
@@ -118,7 +118,7 @@ class PackedCharCnn(nn.Module):
         self.projection = None if projection is None else packed(projection.weight, projection.bias)
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
-        """As `CharCnn.forward`."""
+        """Like `CharCnn.forward`."""
         char_ids = _without_tail(char_ids, max(width for width, _ in self.config.filters))
         return torch.cat([self._encode(words) for words in char_ids.split(WORDS)])
 
@@ -144,9 +144,9 @@ def _linear(x: Float[Tensor, "W K"], layer: tuple[ops.Product, Tensor]) -> Float
 
 
 def _without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"]:
-    """Drops columns that no maximum can see: where every word only repeats its last character (padding).
+    """Drops columns that cannot affect a maximum: those where every word only repeats its last character (padding).
 
-    One whole window of that character is kept, so the maximum over positions is the same.
+    One full window of that character is kept, so the maximum over positions is the same.
     """
     constant = (char_ids == char_ids[:, -1:]).all(dim=0)
     tail = int(constant.flip(0).long().cumprod(0).sum())
@@ -154,9 +154,9 @@ def _without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"
 
 
 def _by_length(char_ids: Int[Tensor, "W C"], width: int) -> tuple[list[Int[Tensor, "w c"]], Int[Tensor, " W"]]:
-    """Many words in groups of about the same length, without the tail of each, and every word's place in these.
+    """Words in groups of similar length, without the tail of each group, and every word's position in them.
 
-    The longest word of a batch has three times the characters of most, and theirs would be the work of its padding.
+    The longest word of a batch has three times as many characters as most: without groups, most work would be padding.
     """
     if len(char_ids) <= FEW_WORDS:
         return [_without_tail(char_ids, width)], torch.arange(len(char_ids), device=char_ids.device)
@@ -168,7 +168,7 @@ def _by_length(char_ids: Int[Tensor, "W C"], width: int) -> tuple[list[Int[Tenso
     groups, begin = [], 0
     for members in order.split(columns.unique(return_counts=True)[1].tolist()):
         places[members] = torch.arange(begin, begin + len(members))
-        # oneDNN compiles and keeps a program for every shape that it meets (2 MB each, and a third more time).
+        # oneDNN compiles and caches a program for every new shape (2 MB each, and a third more time).
         words = _without_tail(ids[members], width)
         words = nn.functional.pad(words, (0, 0, 0, _round_up(len(members), 64) - len(members)))
         groups.append(words.to(char_ids.device))

@@ -1,4 +1,4 @@
-"""Elmo: a biLM with k learned mixes of its layers, for a task's network (Peters et al. 2018, sec. 3.2-3.3)."""
+"""Elmo: a biLM with k learned mixes of its layers, for the network of a task (Peters et al. 2018, sec. 3.2-3.3)."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -10,9 +10,9 @@ from elmo.types import Batch, LstmState
 
 
 class Elmo(nn.Module):
-    """Contextual vectors for a task: one learned mix for each place where the task's network wants them.
+    """Contextual vectors for a task: one learned mix for each place where the task's network uses them.
 
-    `frozen` keeps the biLM's weights as they are (no gradient reaches them); the mixes are always learned.
+    `frozen` keeps the biLM's weights fixed (they get no gradient); the mixes are always learned.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Elmo(nn.Module):
     def forward(
         self, batch: Batch, state: LstmState | None = None
     ) -> tuple[list[Float[Tensor, "B T D"]], Bool[Tensor, "B T"]]:
-        """The k mixes, boundaries `<S>` and `</S>` included, and the mask of real tokens."""
+        """The k mixes, including the boundaries `<S>` and `</S>`, and the mask of real tokens."""
         if not isinstance(batch, Batch):
             raise TypeError(f"the batch is of {type(batch).__name__}; elmo.to_batch(sentences) makes one")
         output = self.bilm(batch, state)

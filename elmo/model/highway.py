@@ -2,7 +2,7 @@
 
 `c = sigmoid(W_carry x + b_carry);  y = c * relu(W_transform x + b_transform) + (1 - c) * x`
 
-The gate that the published files call `carry` lets the transformed input through, not the input.
+The gate called `carry` in the published files passes the transformed input, not the input.
 """
 
 import torch
@@ -22,7 +22,7 @@ class Highway(nn.Module):
         draw(self.transform.weight)
         draw(self.carry.weight)
         nn.init.zeros_(self.transform.bias)
-        # The input passes mostly unchanged at the start of training.
+        # At the start of training, the input passes mostly unchanged.
         nn.init.constant_(self.carry.bias, -2.0)
 
     def forward(self, x: Float[Tensor, "W F"]) -> Float[Tensor, "W F"]:
@@ -34,7 +34,7 @@ class Highway(nn.Module):
 def draw(weight: Float[Tensor, "F K"]) -> None:
     """Random weights of standard deviation 1 / sqrt(K), in place.
 
-    None on the device "meta", where torch would import its compiler for them: 70 MB, and a second of every start.
+    Does nothing on the device "meta": torch would import its compiler, which costs 70 MB and a second at each start.
     """
     if not weight.is_meta:
         nn.init.normal_(weight, std=weight.shape[1] ** -0.5)

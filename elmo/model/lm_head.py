@@ -1,8 +1,8 @@
-"""LmHead: the softmax over words that both directions share; only training, perplexity and scoring need it.
+"""LmHead: the softmax over words, shared by both directions; only training, perplexity and scoring need it.
 
 - `loss`: the full softmax
-- `sampled_loss`: the target against words drawn log-uniformly by rank (Jean et al. 2015; as TensorFlow draws them)
-- `log_probabilities`: what perplexity is made of
+- `sampled_loss`: the target against words drawn log-uniformly by rank (Jean et al. 2015; as in TensorFlow)
+- `log_probabilities`: for perplexity and scores
 """
 
 import math
@@ -35,14 +35,14 @@ class LmHead(nn.Module):
         negatives: Int[Tensor, " S"],
         sparse: bool = False,
     ) -> Float[Tensor, ""]:
-        """The sum of the sampled softmax's losses: every logit less the log of how often its word is drawn.
+        """The sum of the sampled softmax's losses: every logit minus the log of its word's expected count.
 
-        `sparse` gives the weight a sparse gradient, of those rows only.
+        `sparse` gives the weight a sparse gradient, only for the rows in use.
         """
         chances = log_expected(len(self.bias), len(negatives)).to(self.bias.device)
         column = torch.full_like(self.bias, -1, dtype=torch.long)
         column[negatives] = torch.arange(len(negatives), device=negatives.device)
-        # One look-up of both, so that their gradient is one table of the size of the softmax.
+        # A single lookup of both, so that their gradient is one table of the softmax's size.
         words = torch.cat([negatives, targets])
         weight, bias = self._rows(words, sparse)
         bias = bias - chances[words]
@@ -51,11 +51,11 @@ class LmHead(nn.Module):
         return ops.softmax_loss(hidden, weight, bias, own_weight, own_bias, column[targets], True)
 
     def draw(self, count: int) -> Int[Tensor, " S"]:
-        """`count` distinct words, drawn one after the other in proportion to `log_uniform` (words by frequency).
+        """`count` distinct words, drawn sequentially in proportion to `log_uniform` (words by frequency).
 
-        Drawn on the CPU by torch's own generator.
+        Drawn on the CPU with torch's global generator.
         """
-        # The largest keys of log p + Gumbel noise are such a draw (Vieira 2014).
+        # The largest keys of log p + Gumbel noise are such a sample (Vieira 2014).
         noise = torch.empty(len(self.bias)).exponential_().log_().neg_()
         keys = log_uniform(len(self.bias)).log() + noise
         return keys.topk(count).indices.to(self.bias.device)
@@ -77,7 +77,7 @@ class LmHead(nn.Module):
 
 @cache
 def log_expected(n_words: int, count: int) -> Float[Tensor, " V"]:
-    """The log of the expected number of times that each word is among `count` distinct negatives."""
+    """The log of how often each word is expected among `count` distinct negatives."""
     chances = log_uniform(n_words)
     tries = expected_tries(chances, count)
     return torch.log(-torch.expm1(tries * torch.log1p(-chances))).float()
@@ -85,13 +85,13 @@ def log_expected(n_words: int, count: int) -> Float[Tensor, " V"]:
 
 @cache
 def log_uniform(n_words: int) -> Float[Tensor, " V"]:
-    """Zipf-like chances by rank: `p(k) = log((k + 2) / (k + 1)) / log(V + 1)`; in float64."""
+    """Zipf-like probabilities by rank: `p(k) = log((k + 2) / (k + 1)) / log(V + 1)`; in float64."""
     ranks = torch.arange(n_words, dtype=torch.float64)
     return torch.log1p(1 / (ranks + 1)) / math.log(n_words + 1)
 
 
 def expected_tries(chances: Float[Tensor, " V"], distinct: int) -> float:
-    """How many draws with replacement give `distinct` different words on average."""
+    """The number of draws with replacement that give `distinct` different words on average."""
     if distinct >= len(chances):
         raise ValueError(f"{distinct} negatives of {len(chances)} words: draw fewer, or use the full softmax (0)")
     low, high = float(distinct), float(distinct)

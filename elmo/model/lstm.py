@@ -6,8 +6,8 @@ Equations of one step, for the input `x`, the state `(h, c)` and the gates in th
     c = clip(sigmoid(f + forget_bias) * c + sigmoid(i) * tanh(j), cell_clip)
     h = clip(W_p (sigmoid(o) * tanh(c)), proj_clip)
 
-without `W_p` and the second clip where the projection is as wide as the memory (Sak et al. 2014; Peters et al. 2018).
-`step` and `recurrence` are the readable reference; `elmo.ops` has the same recurrence made fast.
+without `W_p` and the second clip if the projection is as wide as the cell state (Sak et al. 2014; Peters et al. 2018).
+`step` and `recurrence` are the readable reference; `elmo.ops` has fast versions of the same recurrence.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from elmo.config import ConfigError
 
 @dataclass(frozen=True)
 class LstmConfig:
-    """Sizes of the LSTMs, by the names of `options.json`."""
+    """Sizes of the LSTMs, with the names of `options.json`."""
 
     dim: int = 4096
-    """Memory cells of a layer and direction (H)."""
+    """Memory cells per layer and direction (H)."""
     projection_dim: int = 512
-    """Output of a layer and direction (P)."""
+    """Output size per layer and direction (P)."""
     n_layers: int = 2
     cell_clip: float | None = 3.0
     proj_clip: float | None = 3.0
@@ -35,7 +35,7 @@ class LstmConfig:
     forget_bias: float = 1.0
     """Added to the forget gate at run time."""
     always_project: bool = False
-    """Whether there is a projection also where `dim` is `projection_dim`."""
+    """Whether there is a projection even if `dim` equals `projection_dim`."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "projection_dim", "n_layers"):
@@ -48,12 +48,12 @@ class LstmConfig:
 
     @property
     def has_projection(self) -> bool:
-        """Whether the output is a projection of the memory."""
+        """Whether the output is a projection of the cell's output."""
         return self.always_project or self.dim != self.projection_dim
 
 
 class BiLstmLayer(nn.Module):
-    """One layer: an LSTM for either direction, their weights stacked (0 forward, 1 backward)."""
+    """One layer: an LSTM per direction, with their weights stacked (0 forward, 1 backward)."""
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class BiLstmLayer(nn.Module):
         self.weight_state = nn.Parameter(torch.empty(2, 4 * hidden, size))
         self.bias = nn.Parameter(torch.zeros(2, 4 * hidden))
         self.weight_projection = nn.Parameter(torch.empty(2, size, hidden)) if config.has_projection else None
-        # The bounds of Glorot and Bengio (2010), input and state taken as one matrix.
+        # The bounds of Glorot and Bengio (2010), treating input and state as one matrix.
         for weight, fan in ((self.weight_input, 4 * hidden + 2 * size), (self.weight_state, 4 * hidden + 2 * size)):
             nn.init.uniform_(weight, -((6 / fan) ** 0.5), (6 / fan) ** 0.5)
         if self.weight_projection is not None:
@@ -81,8 +81,8 @@ class BiLstmLayer(nn.Module):
     ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
         """Reads `inputs` in the order of T; each direction's input is in its own reading order.
 
-        `active[t]` is how many rows (the first ones) have a token at step t; the others keep their state and output 0.
-        Where `keep` is False the state is zero before the token is read. `same` is for a `PackedBiLstmLayer`.
+        At step t, the first `active[t]` rows have a token; the others keep their state and output 0.
+        Where `keep` is False, the state is reset to zero before the token. `same` is for a `PackedBiLstmLayer`.
         Returns the outputs and the state after each row's last token.
         """
         return ops.bi_lstm(
@@ -100,7 +100,7 @@ class BiLstmLayer(nn.Module):
 
 
 class PackedBiLstmLayer(nn.Module):
-    """A `BiLstmLayer` for use only: weights packed for the fastest product, no gradients."""
+    """A `BiLstmLayer` for inference: weights packed for the fastest product, no gradients."""
 
     def __init__(self, layer: BiLstmLayer, precision: ops.Precision, library: ops.Library | None) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class PackedBiLstmLayer(nn.Module):
         keep: Bool[Tensor, "2 T B"] | None = None,
         same: Int[Tensor, "2 T B"] | None = None,
     ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-        """As `BiLstmLayer.forward`; `same` as in `ops.packed_bi_lstm`."""
+        """Like `BiLstmLayer.forward`; `same` as in `ops.packed_bi_lstm`."""
         return ops.packed_bi_lstm(inputs, self.directions, hidden, cell, self.clips, active, keep, same)
 
 
@@ -139,7 +139,7 @@ def step(
     hidden: Float[Tensor, "B P"],
     cell: Float[Tensor, "B H"],
 ) -> tuple[Float[Tensor, "B P"], Float[Tensor, "B H"]]:
-    """One step of one direction, written as the equations are."""
+    """One step of one direction, written like the equations."""
     config = layer.config
     gates = x @ layer.weight_input[direction].T + hidden @ layer.weight_state[direction].T + layer.bias[direction]
     i, j, f, o = gates.chunk(4, dim=-1)
@@ -162,7 +162,7 @@ def recurrence(
     active: list[int] | None = None,
     keep: Bool[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """The reference for every variant in `elmo.ops`: token by token, differentiated by autograd."""
+    """The reference for every version in `elmo.ops`: token by token, differentiated by autograd."""
     steps, rows = inputs.shape[1:3]
     directions = []
     for d in range(2):

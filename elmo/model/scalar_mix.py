@@ -1,6 +1,6 @@
-"""ScalarMix: one vector a token out of all layers (Peters et al. 2018, eq. 1).
+"""ScalarMix: one vector per token from all layers (Peters et al. 2018, eq. 1).
 
-`ELMo = gamma * sum_j softmax(w)_j * h_j`, optionally with layer normalization of every `h_j` before it is weighted.
+`ELMo = gamma * sum_j softmax(w)_j * h_j`, optionally with layer normalization of every `h_j` before weighting.
 """
 
 import torch
@@ -18,11 +18,11 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(torch.ones(()))
 
     def weights(self) -> Float[Tensor, " N"]:
-        """`softmax(w)`: how much of every layer is in the mix; sums to 1."""
+        """`softmax(w)`: the share of every layer in the mix; sums to 1."""
         return torch.softmax(self.scalars, dim=0)
 
     def penalty(self, coefficient: float) -> Float[Tensor, ""]:
-        """`lambda * ||w||^2` (sec. 3.3), to be added to the loss of the task: pulls the mix towards an average."""
+        """`lambda * ||w||^2` (sec. 3.3), to add to the task's loss: pulls the mix towards an average."""
         return coefficient * self.scalars.square().sum()
 
     def forward(self, layers: Float[Tensor, "N B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
@@ -32,9 +32,9 @@ class ScalarMix(nn.Module):
 
 
 def normalize_layers(layers: Float[Tensor, "N B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "N B T D"]:
-    """Zero mean and unit variance of every layer over all real tokens of the batch and all dimensions.
+    """Normalizes every layer to zero mean and unit variance over all real tokens of the batch and all dimensions.
 
-    The statistics are the batch's (as in the published systems), so a vector then depends on its batch mates.
+    The statistics are the batch's (as in the published systems), so a vector depends on the rest of the batch.
     """
     real = mask[None, :, :, None].to(layers.dtype)
     count = (real.sum() * layers.shape[-1]).clamp(min=1)

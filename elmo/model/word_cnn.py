@@ -1,6 +1,6 @@
 """WordCnn: the word itself and its characters -> its context-free vector (ELMoForManyLangs; Che et al. 2018).
 
-`token = W [embedding of the word; character CNN with its highways] + b`, where one of the two may be absent.
+`token = W [embedding of the word; character CNN with its highways] + b`, where either part may be absent.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ class WordCnnConfig:
     """Sizes of the two parts."""
 
     n_words: int = 0
-    """Rows of the table of words, row 0 for padding included; 0 for no such table."""
+    """Rows of the table of words, including row 0 for padding; 0 for no table."""
     word_dim: int = 0
     char_cnn: CharCnnConfig | None = None
-    """The character part; without a projection of its own."""
+    """The character part, without a projection of its own."""
 
     def __post_init__(self) -> None:
         if (self.n_words > 0) != (self.word_dim > 0) or min(self.n_words, self.word_dim) < 0:
@@ -32,7 +32,7 @@ class WordCnnConfig:
 
     @property
     def n_features(self) -> int:
-        """What the projection sees of a word."""
+        """The input size of the projection."""
         return self.word_dim + (0 if self.char_cnn is None else self.char_cnn.n_filters)
 
     @property
@@ -42,7 +42,7 @@ class WordCnnConfig:
 
 
 class WordCnn(nn.Module):
-    """Distinct words, each the ids that `WordCnnConfig.ids_per_token` counts, -> vectors of size `projection_dim`."""
+    """Distinct words, each with `WordCnnConfig.ids_per_token` ids, -> vectors of size `projection_dim`."""
 
     def __init__(self, config: WordCnnConfig, projection_dim: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class WordCnn(nn.Module):
 
     @property
     def embedding(self) -> Float[Tensor, "V E"]:
-        """One of the tables: all weights are on its device and of its type."""
+        """One of the tables, for the device and type that all weights share."""
         return _any_table(self.words, self.char_cnn)
 
     def forward(self, ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
@@ -64,7 +64,7 @@ class WordCnn(nn.Module):
 
 
 class PackedWordCnn(nn.Module):
-    """A `WordCnn` for use only: weights packed for the fastest product, no gradients; see `PackedCharCnn`."""
+    """A `WordCnn` for inference: weights packed for the fastest product, no gradients; see `PackedCharCnn`."""
 
     def __init__(self, encoder: WordCnn, precision: ops.Precision, library: ops.Library | None) -> None:
         super().__init__()
@@ -78,11 +78,11 @@ class PackedWordCnn(nn.Module):
 
     @property
     def embedding(self) -> Float[Tensor, "V E"]:
-        """As `WordCnn.embedding`."""
+        """Like `WordCnn.embedding`."""
         return _any_table(self.words, self.char_cnn)
 
     def forward(self, ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
-        """As `WordCnn.forward`."""
+        """Like `WordCnn.forward`."""
         features = _features(self.words, self.char_cnn, ids)
         return self.projection(features).to(features.dtype).add_(self.bias)
 
@@ -97,7 +97,7 @@ def _any_table(words: Tensor | None, char_cnn: CharCnn | PackedCharCnn | None) -
 def _features(
     words: Float[Tensor, "V E"] | None, char_cnn: CharCnn | PackedCharCnn | None, ids: Int[Tensor, "W C"]
 ) -> Float[Tensor, "W F"]:
-    """The word's own vector and what its characters give, side by side."""
+    """The word's own vector and that of its characters, concatenated."""
     parts = [] if words is None else [nn.functional.embedding(ids[:, 0], words)]
     if char_cnn is not None:
         parts.append(char_cnn(ids if words is None else ids[:, 1:]))

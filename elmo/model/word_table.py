@@ -1,4 +1,4 @@
-"""WordTable: the id of a word -> its context-free vector; the token encoder of models that read words, not characters.
+"""WordTable: word id -> context-free vector; the token encoder of models that read words, not characters.
 
 Row 0 is zero, for padding; the words follow in the order of the vocabulary.
 """

@@ -1,1 +1,1 @@
-"""What a layer knows: one file a question, each with `run(...) -> rows` of numbers. Nothing here prints or learns."""
+"""What a layer knows: one file per question, each with `run(...) -> rows` of numbers. Nothing here prints or learns."""

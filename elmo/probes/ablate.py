@@ -1,12 +1,12 @@
-"""Ablations: what of ELMo a task needs. A queue of task runs that goes on where it stopped, and a table an analysis.
+"""Ablations: which parts of ELMo a task needs. A resumable queue of task runs, and one table per analysis.
 
 - `places`: ELMo at the input, the output or both (Table 3)
 - `layers`: no ELMo; its top layer; all layers with a strong and with a weak pull towards equal weights (Table 2)
-- `gamma`: the scale of eq. (1), learned or fixed at 1, with all layers and with the top one, where the paper found that
-  it matters most (supplement A.2)
-- `types`: static vectors; ELMo's context-free layer in their place; all of ELMo in their place; both (Table 7)
+- `gamma`: the scale of eq. (1), learned or fixed at 1, with all layers and with the top one, where the paper found
+  that it matters most (supplement A.2)
+- `types`: static vectors; ELMo's context-free layer instead; all of ELMo instead; both (Table 7)
 
-Settings that occur in several analyses are trained once and shown in each.
+Settings shared by several analyses are trained once and shown in each.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -47,42 +47,42 @@ ARMS: dict[Analysis, dict[str, tuple[str, ...]]] = {
         "static-elmo": ("inputs.elmo=input", "inputs.layers=mix"),
     },
 }
-"""The arms of every analysis; the first is what the others are compared with. PLACE is `Config.place`."""
+"""The arms of every analysis; the others are compared with the first. PLACE is `Config.place`."""
 
 Runs = Mapping[tuple[str, Analysis, str], str]
-"""Which run is that of a recipe's folder, an analysis and an arm."""
+"""The run for a recipe's folder, an analysis and an arm."""
 
 
 @dataclass(frozen=True)
 class Own:
-    """Settings of the runs of one recipe, over those of all."""
+    """Settings for the runs of one recipe; they override those for all."""
 
     recipe: str
-    """As `Config.recipes` names it."""
+    """Its name in `Config.recipes`."""
     settings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Config:
-    """Which analyses, of which tasks, and what all runs have in common."""
+    """The analyses, the tasks, and what all runs have in common."""
 
     output: str
-    """The folder of the runs and of the tables."""
+    """The folder for the runs and the tables."""
     recipes: tuple[str, ...] = ("snli", "srl", "ner-wnut17")
-    """Recipes of tasks: packaged ones, or files."""
+    """Task recipes: packaged ones, or files."""
     analyses: tuple[Analysis, ...] = ("places", "layers", "gamma", "types")
     seeds: tuple[int, ...] = (1,)
     place: Literal["input", "output", "both"] = "input"
-    """Where ELMo stands in `layers` and `gamma`."""
+    """Where `layers` and `gamma` use ELMo."""
     settings: tuple[str, ...] = ()
-    """Of all runs (`section.key=value`), over those of the recipes."""
+    """For all runs (`section.key=value`); they override the recipes."""
     own_settings: tuple[Own, ...] = ()
     data: str | None = None
-    """The folder of the recipes' files."""
+    """The folder of the recipes' data files."""
     vectors: str | None = None
-    """Static word vectors of all runs."""
+    """Static word vectors for all runs."""
     model: str | None = None
-    """The biLM of all runs."""
+    """The biLM for all runs."""
 
     def __post_init__(self) -> None:
         queues.check_lists(recipes=self.recipes, analyses=self.analyses, seeds=self.seeds)
@@ -90,7 +90,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Row:
-    """An arm of an analysis of a task: means over its seeds, in percent."""
+    """An arm of an analysis for one task: means over its seeds, in percent."""
 
     analysis: Analysis
     recipe: str
@@ -103,16 +103,16 @@ class Row:
     test_std: float | None
     seeds: tuple[int, ...]
     steps: int
-    """Updates of all seeds together."""
+    """Updates, summed over all seeds."""
     stopped: tuple[str, ...]
     """Why the training of each seed ended: patience, epochs or minutes."""
     run: str
-    """The folder of the arm's runs, in that of the output; arms with the same settings have the same one."""
+    """The folder of the arm's runs, inside the output folder; arms with the same settings share it."""
     dev_difference: float | None = None
-    """To the analysis' first arm; None of that one."""
+    """To the analysis' first arm; None for the first arm itself."""
     test_difference: float | None = None
     dev_scores: tuple[float, ...] | None = None
-    """By seed, in the order of `seeds`; None in rows of before 2026-11-22."""
+    """By seed, in the order of `seeds`; None in rows from before 2026-11-22."""
     test_scores: tuple[float, ...] | None = None
 
 
@@ -122,9 +122,9 @@ def run(
     quiet: bool = False,
     progress: Callable[[str], object] = lambda line: None,
 ) -> list[Row]:
-    """Trains what is not done yet, and writes the record and the rows to `config.output` after every run.
+    """Trains what is missing, and writes the record and the rows to `config.output` after every run.
 
-    `find_recipe` says which file a name of a recipe is; `progress` is told what is trained. Raises InputError where
+    `find_recipe` maps a recipe's name to its file; `progress` is told what is being trained. Raises InputError if
     settings or data cannot be used.
     """
     output = Path(config.output)
@@ -141,10 +141,10 @@ def run(
 def plan(
     config: Config, find_recipe: Callable[[str], Path], given: Mapping[str, Any]
 ) -> tuple[Queue, dict[tuple[str, Analysis, str], str]]:
-    """What is to be trained, every setting once; and `Runs`.
+    """What to train, each combination of settings once; and `Runs`.
 
-    A run has the name of the first of all arms that has its settings, also where that one's analysis is not asked for:
-    so it is found again when more analyses are.
+    A run is named after the first of all arms with its settings, even if that arm's analysis is not requested: so it
+    is found again when more analyses are.
     """
     rows = []
     runs: dict[tuple[str, Analysis, str], str] = {}
@@ -165,7 +165,7 @@ def plan(
 
 
 def write(config: Config, queue: Queue, runs: Runs) -> list[Row]:
-    """Writes the record of what is done, and returns its rows: analysis by analysis, task by task."""
+    """Writes the record of finished runs, and returns their rows, by analysis and task."""
     output = Path(config.output)
     found = {
         (row.name, name): done
@@ -184,7 +184,7 @@ def write(config: Config, queue: Queue, runs: Runs) -> list[Row]:
 
 
 def _rows(analysis: Analysis, recipe: str, runs: Runs, found: Mapping[tuple[str, str], queues.Done]) -> Iterator[Row]:
-    """The arms that are done, beside the first one, where that is done."""
+    """The finished arms, compared with the first one if that is finished."""
     first: Row | None = None
     for number, arm in enumerate(ARMS[analysis]):
         name = runs[recipe, analysis, arm]

@@ -1,8 +1,8 @@
 """Sample efficiency: what ELMo saves in updates and in training data (sec. 5.4, Figure 1).
 
-A queue of task runs, with and without ELMo on growing parts of the training data, that goes on where it stopped; of
-two parts the smaller is in the larger. Three kinds of rows come out: `Score`, a part of the data; `Point`, an epoch of
-a run on the largest part; `Answer`, what the paper asked of both.
+A resumable queue of task runs, with and without ELMo, on growing parts of the training data; larger parts contain the
+smaller ones. It gives three kinds of rows: `Score`, for a part of the data; `Point`, for an epoch of a run on the
+largest part; `Answer`, for the paper's questions about both.
 """
 
 import json
@@ -25,27 +25,27 @@ BASELINE, ELMO = "none", "elmo"
 
 @dataclass(frozen=True)
 class Config:
-    """Which tasks, how much of their data, and what all runs have in common."""
+    """The tasks, the parts of their data, and what all runs have in common."""
 
     output: str
-    """The folder of the runs and of the tables."""
+    """The folder for the runs and the tables."""
     recipes: tuple[str, ...] = ("snli", "srl")
-    """Recipes of tasks: packaged ones, or files."""
+    """Task recipes: packaged ones, or files."""
     fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
     """Parts of the training examples."""
     seeds: tuple[int, ...] = (1,)
     place: Literal["input", "output", "both"] = "input"
-    """Where ELMo stands."""
+    """Where the network uses ELMo."""
     settings: tuple[str, ...] = ()
-    """Of all runs (`section.key=value`), over those of the recipes."""
+    """For all runs (`section.key=value`); they override the recipes."""
     small_settings: tuple[str, ...] = ()
-    """Of the runs on less than the largest part, over `settings`: an epoch is few updates there."""
+    """For runs on less than the largest part, where an epoch is few updates; they override `settings`."""
     data: str | None = None
-    """The folder of the recipes' files."""
+    """The folder of the recipes' data files."""
     vectors: str | None = None
-    """Static word vectors of all runs."""
+    """Static word vectors for all runs."""
     model: str | None = None
-    """The biLM of all runs."""
+    """The biLM for all runs."""
 
     def __post_init__(self) -> None:
         queues.check_lists(recipes=self.recipes, fractions=self.fractions, seeds=self.seeds)
@@ -70,18 +70,18 @@ class Score:
     test_std: float | None
     seeds: tuple[int, ...]
     steps: int
-    """Updates of all seeds together."""
+    """Updates, summed over all seeds."""
     stopped: tuple[str, ...]
     """Why the training of each seed ended: patience, epochs or minutes."""
     dev_scores: tuple[float, ...] | None = None
-    """By seed, in the order of `seeds`; None in rows of before 2026-11-22."""
+    """By seed, in the order of `seeds`; None in rows from before 2026-11-22."""
     test_scores: tuple[float, ...] | None = None
     kind: Literal["score"] = "score"
 
 
 @dataclass(frozen=True)
 class Point:
-    """The score on the development data after an epoch of a run on the largest part."""
+    """The score on development data after an epoch of a run on the largest part."""
 
     recipe: str
     task: str
@@ -99,10 +99,10 @@ class Point:
 class Answer:
     """What ELMo saves.
 
-    - `updates`: updates with ELMo until the baseline's best score on the development data, over the baseline's own
-      until there; each seed by itself, and `value` is the mean over those that reached it
-    - `data`: part of the data with which ELMo scores what the baseline does with the largest part
-    - `baseline`: part of the data with which the baseline scores what ELMo does with the smallest part
+    - `updates`: updates with ELMo until the baseline's best score on development data, divided by the baseline's own;
+      computed for each seed, and `value` is the mean over those that reached the score
+    - `data`: part of the data with which ELMo scores as high as the baseline with the largest part
+    - `baseline`: part of the data with which the baseline scores as high as ELMo with the smallest part
     """
 
     recipe: str
@@ -110,17 +110,17 @@ class Answer:
     metric: str
     question: Literal["updates", "data", "baseline"]
     value: float | None
-    """A fraction; None where it was not reached."""
+    """A fraction; None if the score was not reached."""
     at_most: bool
-    """The score was reached with the first epoch, or the smallest part, that there is: it may be less."""
+    """The first epoch, or the smallest part, already reached the score: the true value may be lower."""
     text: str
     """The answer as a sentence."""
     reached: int | None = None
-    """Of `updates`: the seeds that reached the score, of which `value` is the mean."""
+    """For `updates`: the number of seeds that reached the score; `value` is their mean."""
     seeds: int | None = None
-    """Of `updates`: the seeds that both arms have."""
+    """For `updates`: the number of seeds that both arms have."""
     std: float | None = None
-    """Of `updates`: over the seeds that reached it, of the sample; None of fewer than two."""
+    """For `updates`: sample standard deviation over the seeds that reached the score; None for fewer than two."""
     kind: Literal["answer"] = "answer"
 
 
@@ -133,9 +133,9 @@ def run(
     quiet: bool = False,
     progress: Callable[[str], object] = lambda line: None,
 ) -> list[Row]:
-    """Trains what is not done yet, and writes the record and the rows to `config.output` after every run.
+    """Trains what is missing, and writes the record and the rows to `config.output` after every run.
 
-    `find_recipe` says which file a name of a recipe is; `progress` is told what is trained. Raises InputError where
+    `find_recipe` maps a recipe's name to its file; `progress` is told what is being trained. Raises InputError if
     settings or data cannot be used.
     """
     output = Path(config.output)
@@ -150,7 +150,7 @@ def run(
 
 
 def plan(config: Config) -> Queue:
-    """What is to be trained, the smallest part of the data first."""
+    """What to train, the smallest part of the data first."""
     places = {BASELINE: "inputs.elmo=none", ELMO: f"inputs.elmo={config.place}"}
     arms = {
         _folder(arm, fraction): [
@@ -166,7 +166,7 @@ def plan(config: Config) -> Queue:
 
 
 def write(config: Config, queue: Queue) -> list[Row]:
-    """Writes the record of what is done, and returns its rows: task by task the scores, the points, the answers."""
+    """Writes the record of finished runs, and returns the scores, points and answers of each task."""
     output = Path(config.output)
     rows: list[Row] = []
     results: list[dict[str, Any]] = []
@@ -190,13 +190,13 @@ def write(config: Config, queue: Queue) -> list[Row]:
 
 
 def answers(scores: Sequence[Score], points: Sequence[Point]) -> Iterator[Answer]:
-    """Both questions of the paper and its example, of one task; none where a run that they need is not done."""
+    """Answers to the paper's two questions and its example, for one task; none if a run that they need is missing."""
     baseline, elmo = ([score for score in scores if score.arm == arm] for arm in (BASELINE, ELMO))
     if not baseline or not elmo:
         return
     most = max(score.fraction for score in scores)
     seeds = [{point.seed for point in points if point.arm == arm} for arm in (BASELINE, ELMO)]
-    if both := sorted(set.intersection(*seeds)):  # points are of the largest part of all, which may not be done yet
+    if both := sorted(set.intersection(*seeds)):  # points belong to the largest part, which may not be finished yet
         yield _updates(elmo[-1], points, both)
     if baseline[-1].fraction == elmo[-1].fraction == most and len(elmo) > 1:
         yield _data("data", baseline[-1], elmo)
@@ -205,21 +205,21 @@ def answers(scores: Sequence[Score], points: Sequence[Point]) -> Iterator[Answer
 
 
 def reached(curve: Sequence[tuple[float, float]], score: float) -> tuple[float | None, bool]:
-    """Where a curve of (x, score), x rising, first has `score`, between two points by a straight line.
+    """Where a curve of (x, score), with rising x, first reaches `score`, by linear interpolation between points.
 
-    None where it never has; and whether it has with the first point already, so that it may have had it before.
+    None if it never does; and whether the first point already does, so the curve may have reached it before.
     """
     for number, (x, y) in enumerate(curve):
         if y >= score:
             if number == 0:
                 return x, True
-            x_before, y_before = curve[number - 1]  # lower than score, for this is the first that is not
+            x_before, y_before = curve[number - 1]  # lower than score: this point is the first that is not
             return x_before + (x - x_before) * (score - y_before) / (y - y_before), False
     return None, False
 
 
 def _updates(score: Score, points: Sequence[Point], seeds: Sequence[int]) -> Answer:
-    """How soon the runs with ELMo have the best score of those without, seed by seed."""
+    """How soon the runs with ELMo reach the best score of those without, for each seed."""
     found: list[float] = []
     at_most = False
     for seed in seeds:
@@ -243,7 +243,7 @@ def _updates(score: Score, points: Sequence[Point], seeds: Sequence[int]) -> Ans
 
 
 def _data(question: Literal["data", "baseline"], wanted: Score, scores: Sequence[Score]) -> Answer:
-    """With which part of the data the others have the score that is wanted: a straight line in the logarithm of it."""
+    """The part of the data with which the others reach the wanted score, linear in the logarithm of the part."""
     part = "dev" if wanted.test is None else "test"
     curve = [(math.log(score.fraction), getattr(score, part)) for score in scores]
     found, at_most = reached(curve, getattr(wanted, part))
@@ -263,7 +263,7 @@ def _percent(fraction: float, at_most: bool) -> str:
 
 
 def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.Done) -> Iterator[Point]:
-    """The scores that the runs wrote down after their epochs."""
+    """The scores that the runs recorded after each epoch."""
     task = done.task
     for result in done.results:
         lines = (folder / f"seed-{result['seed']}" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -272,5 +272,5 @@ def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.D
 
 
 def _folder(arm: str, fraction: float) -> str:
-    """The name of an arm's runs: none-0.01, elmo-1."""
+    """The folder name of an arm's runs: none-0.01, elmo-1."""
     return f"{arm}-{fraction:.12g}"

@@ -1,10 +1,10 @@
-"""An index of occurrences: every token of a text with its vectors, kept on disk and searched as often as one likes.
+"""An index of occurrences: every token of a text with its vectors, stored on disk for repeated searches.
 
-- a folder: `index.json`, what it was made from; and two tables of LanceDB, `occurrences` (word, place, vectors) and
-  `sentences`
-- made in a stream beside its place, chunk by chunk; a build that was broken goes on after its last whole chunk
-- up to `EXACT_MOST` candidates are compared one by one; more are found through a graph of neighbours over vectors in 8
-  bits (LanceDB's IVF_HNSW_SQ), and those that it finds are compared as they are kept
+- a folder: `index.json` records what it was built from; two LanceDB tables hold `occurrences` (word, position,
+  vectors) and `sentences`
+- built as a stream, chunk by chunk, beside its final path; an interrupted build resumes after its last complete chunk
+- up to `EXACT_MOST` candidates are compared one by one; larger sets are searched through a neighbour graph over 8-bit
+  vectors (LanceDB's IVF_HNSW_SQ), and the hits are compared as stored
 """
 
 import json
@@ -34,36 +34,36 @@ RECORD, OCCURRENCES, SENTENCES = "index.json", "occurrences", "sentences"
 FILES = RECORD, f"{OCCURRENCES}.lance", f"{SENTENCES}.lance"
 PART = ".part"
 CHUNK_TOKENS = 16_384
-"""Of the sentences that are written at once, at least."""
+"""Minimum size of the chunks of sentences that are written at once."""
 EXACT_MOST = 10_000
-"""Candidates that are compared one by one."""
+"""Up to this many candidates are compared one by one."""
 PARTITION = 1 << 18
-"""Tokens of one graph, about; it is held in memory while it is built. All graphs are searched."""
+"""Approximate tokens per graph, which is held in memory while it is built. All graphs are searched."""
 EF_CONSTRUCTION = 150
-"""Candidates that are looked at for a new token's neighbours in the graph."""
+"""Candidates that are considered as a new token's neighbours in the graph."""
 SPARE = 10
-"""How many more are looked for than asked for: LanceDB compares with the query rounded to the type that is kept."""
+"""Extra neighbours to search for: LanceDB compares with the query rounded to the stored type."""
 REFINE = 10
-"""For every neighbour that is asked for so many are taken from the graph and compared as they are kept."""
+"""For each requested neighbour, this many are taken from the graph and compared as stored."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What an index was made from, and how much of it there is: `index.json`."""
+    """What an index was built from, and how far it got: `index.json`."""
 
     bilm: dict
-    """The card of the biLM (`elmo.tasks.source.Source.card`): its name, and the hash of everything it depends on."""
+    """The biLM's card (`elmo.tasks.source.Source.card`): its name, and the hash of everything it depends on."""
     texts: tuple[str, ...]
     fingerprint: str
     """Of the texts: see `elmo.text.corpus.fingerprint`."""
     layers: tuple[int, ...]
-    """From 0, the word without its context; in ascending order."""
+    """From 0 (the word without context), in ascending order."""
     tokenizer: TextConfig = field(default_factory=TextConfig)
     dtype: Literal["float16", "float32"] = "float16"
     limit: int | None = None
-    """The text ends with the sentence in which this many tokens are reached."""
+    """Indexing stops after the sentence that reaches this many tokens."""
     state: StatePolicy = "reset"
-    """Of the LSTMs when a sentence begins."""
+    """The LSTM state at the start of a sentence."""
     version: str = VERSION
     sentences: int = 0
     tokens: int = 0
@@ -71,7 +71,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Query:
-    """A token in its sentence, with its vector at the layer that is searched."""
+    """A token in its sentence, with its vector at the searched layer."""
 
     sentence: tuple[str, ...]
     index: int
@@ -79,7 +79,7 @@ class Query:
 
 
 def layers_of(embedder: Embedder, layers: Iterable[int]) -> tuple[int, ...]:
-    """The layers by their numbers from 0, each once, in order; -1 is the top. Raises InputError where one is not."""
+    """Layer numbers from 0, each once, in order; -1 is the top. Raises InputError for an unknown layer."""
     for layer in layers:
         if not -embedder.n_layers <= layer < embedder.n_layers:
             raise InputError(f"layer {layer} is asked for, and the model has layers 0 to {embedder.n_layers - 1}")
@@ -95,26 +95,26 @@ def build(
     overwrite: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Record:
-    """Makes the index of `sentences` in the folder `output`; returns the record that is in it.
+    """Builds the index of `sentences` in the folder `output`; returns its record.
 
-    `record` says what it is made from. A chunk's vectors are held at a time; the graphs, at the end, take LanceDB
-    memory that grows more slowly than the text. Until the index is whole it is in `output` with `.part` at its end;
-    with `resume` a build that was broken goes on there, and does again what came after its last whole chunk.
-    `progress` is told the tokens so far.
+    `record` says what it is built from. Memory holds one chunk's vectors at a time; for the graphs, at the end,
+    LanceDB needs memory that grows more slowly than the text. The index is in `output` with the suffix `.part` until
+    it is complete; `resume` continues an interrupted build there after its last complete chunk. `progress` is told
+    the tokens so far.
 
-    Raises InputError where there is no sentence, where a broken build is there and not to be gone on with or of other
-    settings, or LanceDB cannot write (a full disk); OSError where the output exists.
+    Raises InputError if there is no sentence, if there is an interrupted build without `resume` or with other
+    settings, or if LanceDB cannot write (a full disk); OSError if the output exists.
     """
     lancedb = _lancedb()
     check_output(output, overwrite, FILES)
-    output = output.resolve()  # of a link, what it points to is replaced
+    output = output.resolve()  # the target of a link is replaced
     part = output.with_name(output.name + PART)
     record = _begun(part, record, resume, overwrite)
     left = islice(_limited(map(tuple, sentences), record.limit), record.sentences, None)
     with _writing(part):
         tables = _tables(lancedb.connect(str(part)), record, embedder.dim)
         for table in tables:
-            table.delete(f"sentence >= {record.sentences}")  # what was written after the last whole chunk
+            table.delete(f"sentence >= {record.sentences}")  # written after the last complete chunk
     try:
         for chunk in in_parts(left, CHUNK_TOKENS):
             rows = _rows(embedder, chunk, record)
@@ -128,7 +128,7 @@ def build(
         if not record.sentences:
             raise InputError(f"{', '.join(record.texts)}: no sentence in it; give a text")
     except InputError:
-        if not record.sentences:  # nothing to go on with
+        if not record.sentences:  # nothing to resume
             shutil.rmtree(part)
         raise
     with _writing(part):
@@ -138,10 +138,10 @@ def build(
 
 
 class Index:
-    """An index that was built, to be searched."""
+    """A finished index, for searching."""
 
     def __init__(self, folder: Path) -> None:
-        """Opens the index in `folder`. Raises InputError where there is none, or it is damaged."""
+        """Opens the index in `folder`. Raises InputError if there is none, or if it is damaged."""
         self.folder = folder
         self.record = _read(folder)
         with self._errors():
@@ -156,7 +156,7 @@ class Index:
             )
 
     def layer(self, layer: int | None = None) -> int:
-        """The number of a layer that is kept: by default and for -1 the highest. Raises InputError for others."""
+        """The number of a stored layer: by default and for -1 the highest. Raises InputError for others."""
         kept = self.record.layers
         found = kept[-1] if layer in (None, -1) else layer
         if found not in kept:
@@ -167,7 +167,7 @@ class Index:
         return found
 
     def check_model(self, card: dict) -> None:
-        """Raises InputError where the biLM with this card (`elmo.tasks.source.Source.card`) is not the index's."""
+        """Raises InputError if the biLM with this card (`elmo.tasks.source.Source.card`) is not the index's."""
         kept = self.record.bilm
         if card["sha256"] != kept["sha256"]:
             raise InputError(
@@ -176,7 +176,7 @@ class Index:
             )
 
     def occurrences(self, word: str, layer: int, most: int | None = None) -> tuple[list[Query], int]:
-        """The first `most` occurrences of `word`, as it is spelled, in the text's order; and how many there are."""
+        """The first `most` occurrences of `word` with the same spelling, in text order; and how many there are."""
         column = _column(self.layer(layer))
         with self._errors():
             search = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
@@ -193,12 +193,12 @@ class Index:
     def nearest(
         self, query: Query, layer: int, k: int = 5, same_word: bool = True, exact: bool = False
     ) -> list[Neighbor]:
-        """The `k` nearest tokens to `query` by cosine at one layer, nearest first; ties in the order of the text.
+        """The `k` nearest tokens to `query` by cosine at one layer, nearest first; ties in text order.
 
-        Of tokens that are equally near as the last, any may be left out.
+        If several tokens tie for the last place, any of them may be left out.
         With `same_word` only occurrences of the query's word are candidates. The query itself (the same sentence and
-        place) is never one. With `exact` every candidate is compared, however many there are. Raises InputError where
-        `k` or the layer cannot be or the index is damaged.
+        position) is never one. With `exact` every candidate is compared, however many there are. Raises InputError if
+        `k` or the layer is invalid or the index is damaged.
         """
         if k < 1:
             raise InputError(f"{k} neighbours are asked for; at least 1 is expected")
@@ -216,10 +216,10 @@ class Index:
             ]
             if len(found) >= k or len(rows) < limit:
                 return found[:k]
-            limit *= 2  # the query's sentence stands in the text several times
+            limit *= 2  # the query's sentence occurs several times in the text
 
     def _search(self, query: Query, layer: int, limit: int, word: str | None, exact: bool) -> list[dict[str, Any]]:
-        """The places and similarities of up to `limit` tokens, the nearest first."""
+        """The positions and similarities of up to `limit` tokens, nearest first."""
         vector, column = query.vector.astype(np.float32), _column(layer)
         with self._errors():
             search = self._occurrences.search(vector, column, query_type="vector").distance_type("cosine")
@@ -265,13 +265,13 @@ def _lancedb() -> Any:
 
 @contextmanager
 def _lance_errors(before: str, after: str) -> Iterator[None]:
-    """What LanceDB raises, which is of no kind of its own, as one line of ours."""
+    """Turns LanceDB's errors, which have no type of their own, into an error of one line."""
     try:
         yield
     except InputError:
         raise
     except (RuntimeError, ValueError, OSError) as error:
-        said = str(error).partition(", /")[0]  # without the place in LanceDB's own source
+        said = str(error).partition(", /")[0]  # without the location in LanceDB's own source
         raise InputError(f"{before}{said}{after}") from error
 
 
@@ -294,8 +294,8 @@ def _column(layer: int) -> str:
 
 
 def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
-    """The record of the build in `part`: as far as a broken one came, or of a new one."""
-    unwritten = f"{RECORD}.part"  # where the disk was full at once
+    """The record of the build in `part`: of an interrupted one as far as it got, or of a new one."""
+    unwritten = f"{RECORD}.part"  # if the disk was full immediately
     if overwrite and not resume and part.exists():
         check_output(part, overwrite, (*FILES, unwritten))
         shutil.rmtree(part)
@@ -336,7 +336,7 @@ def _read(folder: Path) -> Record:
 
 
 def _limited(sentences: Iterable[tuple[str, ...]], limit: int | None) -> Iterator[tuple[str, ...]]:
-    """The sentences that have a token, up to that in which `limit` tokens are reached."""
+    """The non-empty sentences, up to the one that reaches `limit` tokens."""
     seen = 0
     for sentence in sentences:
         if limit is not None and seen >= limit:
@@ -347,7 +347,7 @@ def _limited(sentences: Iterable[tuple[str, ...]], limit: int | None) -> Iterato
 
 
 def _schemas(record: Record, dim: int) -> tuple[Any, Any]:
-    """Of the tables of occurrences and of sentences."""
+    """The schemas of the tables of occurrences and of sentences."""
     import pyarrow as pa
 
     number = pa.from_numpy_dtype(np.dtype(record.dtype))
@@ -358,7 +358,7 @@ def _schemas(record: Record, dim: int) -> tuple[Any, Any]:
 
 
 def _tables(database: Any, record: Record, dim: int) -> tuple[Any, Any]:
-    """Both tables, made where they are not there."""
+    """Both tables, created if missing."""
     occurrences, sentences = _schemas(record, dim)
     return (
         database.create_table(OCCURRENCES, schema=occurrences, exist_ok=True),
@@ -367,7 +367,7 @@ def _tables(database: Any, record: Record, dim: int) -> tuple[Any, Any]:
 
 
 def _rows(embedder: Embedder, chunk: list[tuple[str, ...]], record: Record) -> tuple[Any, Any]:
-    """What is added to the two tables for the sentences of a chunk."""
+    """The rows of both tables for the sentences of a chunk."""
     import pyarrow as pa
 
     numbers = np.arange(record.sentences, record.sentences + len(chunk))
@@ -399,11 +399,11 @@ def _graphs(record: Record) -> int:
 
 
 def _train(tables: tuple[Any, Any], record: Record) -> None:
-    """The lookups by word and by sentence, and the graphs where the text is long."""
+    """Builds the lookups by word and by sentence, and the graphs if the text is long."""
     from lancedb.index import BTree, HnswSq
 
     occurrences, sentences = tables
-    for table in tables:  # what a broken build left: tidying would make it anew
+    for table in tables:  # left by an interrupted build: tidying would rebuild it
         for index in table.list_indices():
             table.drop_index(index.name)
         _tidy(table)
@@ -416,5 +416,5 @@ def _train(tables: tuple[Any, Any], record: Record) -> None:
 
 
 def _tidy(table: Any) -> None:
-    """Makes few files of many, and removes what earlier states of the table and broken builds left."""
+    """Merges many files into few, and removes leftovers of earlier table versions and interrupted builds."""
     table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)

@@ -1,4 +1,4 @@
-"""The row of a probe after those of the single layers: their weighted sum."""
+"""The row of a probe after the single layers: their weighted sum."""
 
 from collections.abc import Sequence
 
@@ -11,18 +11,18 @@ MIX = "mix"
 
 
 def mix_weights(mix: Sequence[float] | None, n_layers: int) -> Float[np.ndarray, " N"]:
-    """The weights as they are given, or equal ones. Raises InputError where there is not one a layer."""
+    """The given weights, or equal ones. Raises InputError unless there is one per layer."""
     if mix is not None and len(mix) != n_layers:
         raise InputError(f"mix has {len(mix)} weights and the model has {n_layers} layers; give each one")
     return np.full(n_layers, 1 / n_layers) if mix is None else np.array(mix, float)
 
 
 def with_mix(layers: Float[np.ndarray, "... N D"], weights: Float[np.ndarray, " N"]) -> Float[np.ndarray, "... R D"]:
-    """The layers and after them their weighted sum: R = N + 1."""
+    """The layers, followed by their weighted sum: R = N + 1."""
     mixed = np.einsum("n,...nd->...d", weights.astype(layers.dtype), layers)
     return np.concatenate([layers, mixed[..., None, :]], axis=-2)
 
 
 def layer_names(rows: int) -> list[str]:
-    """What the rows of `with_mix` are called."""
+    """The names of the rows of `with_mix`."""
     return [*map(str, range(rows - 1)), MIX]

@@ -1,10 +1,10 @@
-"""Where in a text is a word used as it is used here? What `elmo neighbors` and `elmo probe neighbors` look for.
+"""Where does a text use a word as it is used here? The search behind `elmo neighbors` and `elmo probe neighbors`.
 
 - the query is a token in its sentence, from the text or not
 - candidates are the same word's other occurrences, or every token
-- exact cosine at every layer that is asked for; the text is read in chunks, so memory does not grow with it
-  (`elmo.probes.index` keeps the vectors instead)
-- beside it the nearest words by static vectors, which know no context
+- exact cosine at every requested layer; the text is read in chunks, so memory does not grow with it
+  (`elmo.probes.index` stores the vectors instead)
+- for comparison, the nearest words by static vectors, which know no context
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,14 +20,14 @@ from elmo.errors import InputError
 from elmo.tasks.vectors import entries
 
 CHUNK = 256
-"""Sentences whose vectors are held at a time."""
+"""Sentences whose vectors are in memory at a time."""
 STATIC_CHUNK = 10_000
-"""Static vectors that are held at a time."""
+"""Static vectors that are in memory at a time."""
 
 
 @dataclass(frozen=True)
 class Neighbor:
-    """A token of the text and how near it is to the query."""
+    """A token of the text and its similarity to the query."""
 
     similarity: float
     """Cosine, -1 to 1."""
@@ -38,7 +38,7 @@ class Neighbor:
 
 @dataclass(frozen=True)
 class StaticNeighbor:
-    """A word and how near its static vector is to that of another."""
+    """A word and the similarity of its static vector to another word's."""
 
     similarity: float
     word: str
@@ -46,16 +46,16 @@ class StaticNeighbor:
 
 @dataclass
 class Found:
-    """What there is of one query at one layer."""
+    """The results of one query at one layer."""
 
     neighbors: list[Neighbor]
     """Nearest first."""
     candidates: int
-    """Tokens that the query was compared with."""
+    """The number of tokens that the query was compared with."""
 
 
 def occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int, int]]:
-    """Every (sentence index, token index) of `word`, as it is spelled, in the order of the text."""
+    """Every (sentence index, token index) of `word` with the same spelling, in text order."""
     return [(s, t) for s, sentence in enumerate(sentences) for t, token in enumerate(sentence) if token == word]
 
 
@@ -68,12 +68,12 @@ def search(
     same_word: bool = True,
     progress: Callable[[int], object] | None = None,
 ) -> list[list[Found]]:
-    """For every layer, and there for every query (a sentence and the place of a token in it), its `k` nearest tokens.
+    """By layer and query (a sentence and the index of a token in it), the `k` nearest tokens.
 
-    Layers count from 0 (the word without its context); -1 is the top. With `same_word` only occurrences of the query's
-    word are candidates. The query itself (the same sentence and place) is never one. Ties keep the order of the text,
-    which is read once, whatever the number of layers and queries. `progress` is told the sentences so far. Raises
-    InputError where there is no query, or no such layer or token.
+    Layers count from 0 (the word without context); -1 is the top. With `same_word` only occurrences of the query's
+    word are candidates. The query itself (the same sentence and position) is never one. Ties keep text order. The text
+    is read once for all layers and queries. `progress` is told the sentences so far. Raises InputError if there is no
+    query, or no such layer or token.
     """
     sought = targets(embedder, queries, layers)
     words = {sentence[index] for sentence, index in queries} if same_word else None
@@ -99,7 +99,7 @@ def search(
 def _candidates(
     places: Sequence[tuple[int, int, tuple[str, ...]]], query: tuple[str, ...], index: int, same_word: bool
 ) -> Int[np.ndarray, " C"]:
-    """The numbers of the places that a query is compared with."""
+    """The indices of the positions that a query is compared with."""
     return np.array(
         [
             i
@@ -111,10 +111,10 @@ def _candidates(
 
 
 def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
-    """The `k` nearest words to `word` by cosine of the vectors in a file of GloVe's text format, nearest first.
+    """The `k` nearest words to `word` by cosine of the vectors in a file in GloVe's text format, nearest first.
 
-    Where the file has not the word as it is spelled it is looked up in lower case; none where it has neither. The file
-    is read twice, so memory does not grow with it. Raises InputError as `elmo.tasks.vectors.entries`.
+    If the file lacks the word as spelled, it is looked up in lower case; empty if the file has neither. The file is
+    read twice, so memory does not grow with it. Raises InputError like `elmo.tasks.vectors.entries`.
     """
     spelled: dict[str, np.ndarray] = {}
     for spelling, vector in entries(path, {word, word.lower()}):
@@ -135,7 +135,7 @@ def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
 def targets(
     embedder: Embedder, queries: Sequence[tuple[Sequence[str], int]], layers: Sequence[int]
 ) -> Float[np.ndarray, "L Q D"]:
-    """The unit vectors of the tokens of Q queries at L layers. Raises as `search`."""
+    """The unit vectors of the tokens of Q queries at L layers. Raises like `search`."""
     for sentence, index in queries:
         if not 0 <= index < len(sentence):
             raise InputError(f"token {index} is asked for, and the query has {len(sentence)} tokens; count from 0")
@@ -151,20 +151,20 @@ def targets(
 
 
 def marked(sentence: Sequence[str], index: int) -> str:
-    """The sentence, with one of its tokens between brackets."""
+    """The sentence, with one of its tokens in brackets."""
     return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))
 
 
 def _chunks(
     numbered: Iterator[tuple[int, tuple[str, ...]]], words: set[str] | None
 ) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
-    """Up to `CHUNK` numbered sentences at a time: those with one of `words`, or all that have a token."""
+    """Up to `CHUNK` numbered sentences at a time: those with one of `words`, or all non-empty ones."""
     wanted = (pair for pair in numbered if (pair[1] if words is None else words.intersection(pair[1])))
     while chunk := list(islice(wanted, CHUNK)):
         yield chunk
 
 
 def unit(vectors: Float[np.ndarray, "... D"]) -> Float[np.ndarray, "... D"]:
-    """The vectors at length 1, in float64; zero stays zero."""
+    """The vectors scaled to length 1, in float64; zero stays zero."""
     vectors = vectors.astype(np.float64)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True).clip(min=1e-12)

@@ -1,8 +1,8 @@
-"""Neighbors: which uses of a word lie nearest to one that is given, at each layer? (Peters et al. 2018, Table 4)
+"""Neighbors: which uses of a word are nearest to a given one, at each layer? (Peters et al. 2018, Table 4)
 
 - a query is a word in a sentence; candidates are the same word's other occurrences in a text, or every token of it
-- beside the layers the nearest words by static vectors, which know no sentence
-- where a neighbour of the query is published, the rank that it has here
+- besides the layers, the nearest words by static vectors, which know no sentence
+- if a neighbour of the query is published, its rank here
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 VERSION = "1"
 STATIC = "static"
 DEPTH = 1000
-"""Among so many of the nearest a published neighbour is looked for."""
+"""A published neighbour is searched for among this many of the nearest."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Asked:
     """A word in its sentence."""
 
     sentence: str
-    """Tokens between spaces."""
+    """Tokens separated by spaces."""
     word: str
-    """One of them; where it comes several times the first is meant."""
+    """One of them; if it occurs several times, the first one counts."""
     published: str | None = None
-    """The sentence, as it is tokenised in the text, that somebody else found."""
+    """The sentence found by somebody else, tokenised as in the text."""
 
     def __post_init__(self) -> None:
         if self.word not in self.sentence.split():
@@ -47,14 +47,14 @@ class Asked:
 
     @property
     def place(self) -> tuple[tuple[str, ...], int]:
-        """The tokens, and which of them is meant."""
+        """The tokens, and the index of the word."""
         tokens = tuple(self.sentence.split())
         return tokens, tokens.index(self.word)
 
 
 @dataclass(frozen=True)
 class Config:
-    """What is asked, and where it is looked for."""
+    """The queries, and where to search."""
 
     text: str
     """A text (.gz, .xz), CoNLL-U (`.conllu`), FASTA (`.fasta`), or the sentences of a `NAME.data.xml`."""
@@ -63,17 +63,17 @@ class Config:
     any_word: bool = False
     """Candidates are all tokens, not only the same word."""
     layers: tuple[int, ...] | None = None
-    """By default those above layer 0, to which a word is the same everywhere."""
+    """By default those above layer 0, where a word is always the same."""
     vectors: str | None = None
     """Static vectors in GloVe's text format."""
     pretokenized: bool = False
-    """A text has a sentence a line, its tokens between white space; else the model's tokenizer splits it."""
+    """The text has one sentence per line, tokens separated by white space; else the model's tokenizer splits it."""
     data: str | None = None
-    """The folder in which files are looked for where they are not here."""
+    """The folder to look in for files that are not in the current directory."""
     model: str = "default"
     """The biLM: a path or a name, as for `elmo embed`."""
     state: Literal["reset", "echo"] = "reset"
-    """Of the LSTMs when a sentence begins."""
+    """The LSTM state at the start of a sentence."""
 
     def __post_init__(self) -> None:
         if not self.queries:
@@ -91,29 +91,29 @@ class Row:
     """A neighbour of a query."""
 
     query: str
-    """The sentence, its word between brackets; the word alone beside static vectors."""
+    """The sentence, with its word in brackets; for static vectors, only the word."""
     layer: str
     """Its number, or `static`."""
     rank: int
-    """From 1, the nearest."""
+    """From 1 (the nearest)."""
     similarity: float
     """Cosine."""
     neighbor: str
-    """The sentence, its word between brackets; a word beside static vectors."""
+    """The sentence, with its word in brackets; for static vectors, a word."""
     sentence_index: int | None
-    """Of the text, from 0; None of a static vector."""
+    """In the text, from 0; None for a static vector."""
     token_index: int | None
     published: bool
-    """Whether the neighbour is the one that somebody else found."""
+    """Whether the neighbour is the published one."""
     candidates: int | None
-    """Tokens that were compared; None of static vectors."""
+    """The number of tokens compared; None for static vectors."""
 
 
 def run(config: Config, progress: Callable[[int], object] | None = None, *, source: Source | None = None) -> list[Row]:
-    """The `k` nearest of every query at every layer, nearest first, and the published one, if it is among `DEPTH`.
+    """The `k` nearest of every query at every layer, nearest first, and the published one if it is among `DEPTH`.
 
-    Static neighbours come first, once a word. `source` is the biLM where it is open already. `progress` is told the
-    sentences so far. Raises InputError where text, vectors or settings cannot be used, or there is nothing to compare.
+    Static neighbours come first, once per word. Pass `source` if the biLM is already open. `progress` is told the
+    sentences so far. Raises InputError if text, vectors or settings cannot be used, or if there is nothing to compare.
     """
     text = find_file(config.text, config.data)
     found = static_rows(config, None if config.vectors is None else find_file(config.vectors, config.data))
@@ -124,7 +124,7 @@ def run(config: Config, progress: Callable[[int], object] | None = None, *, sour
 
 
 def static_rows(config: Config, path: Path | None) -> list[Row]:
-    """The `k` words that are nearest to each word of the queries. Raises InputError where a word has no vector."""
+    """The `k` nearest words to each word of the queries. Raises InputError if a word has no vector."""
     if path is None:
         return []
     rows: list[Row] = []
@@ -156,7 +156,7 @@ def rows(
     config: Config,
     progress: Callable[[int], object] | None = None,
 ) -> list[Row]:
-    """The rows of the layers, from the text's sentences."""
+    """The rows of the layers, computed from the text's sentences."""
     layers = tuple(range(1, embedder.n_layers)) if config.layers is None else config.layers
     places = [asked.place for asked in config.queries]
     found = search(embedder, text, places, layers, max(config.k, DEPTH), not config.any_word, progress)

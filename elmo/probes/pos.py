@@ -1,10 +1,9 @@
-"""Parts of speech: what a linear classifier of every token reads off each layer (Peters et al. 2018, Table 6).
+"""Parts of speech: what a linear classifier of each token extracts from each layer (Peters et al. 2018, Table 6).
 
-- multinomial logistic regression on the frozen vectors of one layer, with standardised inputs; Adam, the epoch that is
-  best on dev
-- all layers are learned side by side from the same batches: every one as if it were alone
-- beside the layers: their `mix`, and the baseline `word`, the tag that a word has most often in training
-- the biLM's layers are computed once and kept in the cache of layers, which the tasks share
+- multinomial logistic regression on the frozen vectors of one layer, with standardised inputs; Adam, best epoch on dev
+- all layers are trained side by side on the same batches, each as if it were alone
+- besides the layers: their `mix`, and the baseline `word`, a word's most frequent tag in training
+- the biLM's layers are computed once and stored in the layer cache, shared with the tasks
 """
 
 from collections import Counter
@@ -32,40 +31,40 @@ BASELINE = "word"
 FORM, TAGS = 1, {"upos": 3, "xpos": 4}
 """Columns of CoNLL-U."""
 UNKNOWN = -1
-"""The number of a tag that training never had."""
+"""The number of a tag that is not in the training data."""
 BATCH = 32
-"""Sentences of a batch."""
+"""Sentences per batch."""
 
 Layers = Callable[[Sequence[Sequence[str]]], Sequence[Float[np.ndarray, "N T D"]]]
 Progress = Callable[[int, int], object]
 GOES_WITH = {"test": {"train", "dev"}}
-"""What of the recipe belongs to its data, and is left out where all of these are given."""
+"""Settings tied to the recipe's data, dropped if all of these are given."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Which data, and how the classifiers learn."""
+    """The data, and how the classifiers are trained."""
 
     train: str
     dev: str
     test: str | None = None
     tags: Literal["upos", "xpos"] = "xpos"
-    """Of files of CoNLL-U."""
+    """For CoNLL-U files."""
     token_column: int = 0
-    """Of other files, a token and its tag a line; -1 is the last."""
+    """For other files, with one token and its tag per line; -1 is the last."""
     tag_column: int = -1
     data: str | None = None
-    """The folder in which files are looked for where they are not here."""
+    """The folder to look in for files that are not in the current directory."""
     model: str = "default"
     """The biLM: a path or a name, as for `elmo embed`."""
     mix: tuple[float, ...] | None = None
-    """A weight a layer; by default equal ones."""
+    """One weight per layer; by default equal ones."""
     epochs: int = 10
     lr: float = 3e-3
     seed: int = 1
-    """Of the order of the sentences."""
+    """For the order of the sentences."""
     limit: int | None = None
-    """Sentences of training; by default all."""
+    """Number of training sentences; by default all."""
     cache: CacheConfig = field(default_factory=CacheConfig)
 
     def __post_init__(self) -> None:
@@ -78,15 +77,15 @@ class Config:
 
 @dataclass(frozen=True)
 class Row:
-    """What one layer, their mix or the baseline scores: percent of all tokens."""
+    """The score of one layer, the mix or the baseline: percent of all tokens."""
 
     layer: str
     dev: float
     test: float | None
     epoch: int | None
-    """The best on dev."""
+    """The best epoch on dev."""
     chosen: bool = False
-    """The best single layer on dev."""
+    """Whether this is the best single layer on dev."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,10 @@ class Tagged:
 
 
 def run(config: Config, progress: Progress | None = None, *, source: Source | None = None) -> list[Row]:
-    """A row a layer, layer 0 first, then the mix and the baseline.
+    """One row per layer, layer 0 first, then the mix and the baseline.
 
-    `source` is the biLM where it is open already. `progress` is told tokens done and in all, first those that the biLM
-    reads, then those that the classifiers learn from. Raises InputError where data or settings cannot be used.
+    Pass `source` if the biLM is already open. `progress` is told the tokens done and the total, first for the biLM,
+    then for training the classifiers. Raises InputError if data or settings cannot be used.
     """
     parts = {
         part: read_tagged(find_file(path, config.data), config)
@@ -110,7 +109,7 @@ def run(config: Config, progress: Progress | None = None, *, source: Source | No
     }
     parts["train"] = parts["train"][: config.limit]
     source = source or open_model(config.model)
-    mix_weights(config.mix, source.model.config.lstm.n_layers + 1)  # refused before the model reads
+    mix_weights(config.mix, source.model.config.lstm.n_layers + 1)  # fails before the model reads
     cache = layer_cache(source, config.cache)
     if config.cache.enabled:
         sentences = [sentence.tokens for part in parts.values() for sentence in part]
@@ -119,13 +118,13 @@ def run(config: Config, progress: Progress | None = None, *, source: Source | No
 
 
 def read_tagged(path: Path, config: Config) -> list[Tagged]:
-    """The sentences of a file of CoNLL-U (.conllu), or of columns."""
+    """The sentences of a CoNLL-U file (.conllu), or of a file of columns."""
     if suffix_of(path) == ".conllu":
         lines = (line for _, line in numbered_lines(path))
         columns = (FORM, TAGS[config.tags])
         found = [Tagged(*zip(*words, strict=True)) for words in read_conllu_columns(lines, columns, path)]
     else:
-        # Tags of any form: the reader's own check is of BIO.
+        # Tags can have any form: the reader's own check is for BIO.
         tokens, tags = (
             read_conll(path, column, tag_column=None) for column in (config.token_column, config.tag_column)
         )
@@ -150,7 +149,7 @@ def read_tagged(path: Path, config: Config) -> list[Tagged]:
 def rows(
     layers_of: Layers, parts: dict[str, list[Tagged]], config: Config, progress: Progress | None = None
 ) -> list[Row]:
-    """The rows, from what gives the layers of sentences; `parts` has train, dev and, where there is one, test."""
+    """The rows, given a source of sentences' layers; `parts` has train, dev and, if there is one, test."""
     tags = list(dict.fromkeys(tag for sentence in parts["train"] for tag in sentence.tags))
     data = _Data(layers_of, {tag: number for number, tag in enumerate(tags)}, config.mix)
     classifiers = _Classifiers(*data.moments(parts["train"]), len(tags))
@@ -163,7 +162,7 @@ def rows(
 
 
 def baseline(parts: dict[str, list[Tagged]]) -> Row:
-    """The tag that a word, as it is spelled, has most often in training; of a new word the most frequent tag."""
+    """A word's most frequent tag in training, by exact spelling; for a new word the most frequent tag overall."""
     counts: dict[str, Counter[str]] = {}
     for sentence in parts["train"]:
         for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
@@ -185,7 +184,7 @@ class _Data:
         self._layers_of, self._tags, self._mix = layers_of, tags, mix
 
     def batch(self, sentences: Sequence[Tagged]) -> tuple[Float[Tensor, "T R D"], Int[Tensor, " T"]]:
-        """Of every token the layers and their mix (R = N + 1), and its tag."""
+        """For every token, the layers and their mix (R = N + 1), and its tag."""
         arrays = self._layers_of([sentence.tokens for sentence in sentences])
         layers = np.concatenate([array.transpose(1, 0, 2) for array in arrays]).astype(np.float32)
         features = with_mix(layers, mix_weights(self._mix, layers.shape[1]))
@@ -193,7 +192,7 @@ class _Data:
         return torch.from_numpy(features), torch.tensor(numbers)
 
     def moments(self, sentences: Sequence[Tagged]) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"]]:
-        """Mean and standard deviation of every feature; 1 where it never differs."""
+        """Mean and standard deviation of every feature; 1 for a constant feature."""
         total, squares, tokens = torch.tensor(0.0), torch.tensor(0.0), 0
         for begin in range(0, len(sentences), BATCH):
             features = self.batch(sentences[begin : begin + BATCH])[0].double()
@@ -201,12 +200,12 @@ class _Data:
             tokens += len(features)
         mean = total / tokens
         variance = squares / tokens - mean.square()
-        differs = variance > 1e-10 * squares / tokens  # else what is left of rounding
+        differs = variance > 1e-10 * squares / tokens  # else only rounding errors
         return mean.float(), torch.where(differs, variance.sqrt(), 1.0).float()
 
     @torch.no_grad()
     def accuracies(self, classifiers: "_Classifiers", sentences: Sequence[Tagged]) -> list[float]:
-        """Of every row of features, in percent."""
+        """For every row of features, in percent."""
         right, tokens = torch.tensor(0), 0
         for begin in range(0, len(sentences), BATCH):
             features, gold = self.batch(sentences[begin : begin + BATCH])
@@ -216,7 +215,7 @@ class _Data:
 
 
 class _Classifiers(torch.nn.Module):
-    """A linear classifier of standardised features for every row, beginning at zero."""
+    """A linear classifier of standardised features for every row, initialized to zero."""
 
     def __init__(self, mean: Float[Tensor, "R D"], deviation: Float[Tensor, "R D"], tags: int) -> None:
         super().__init__()
@@ -233,7 +232,7 @@ class _Classifiers(torch.nn.Module):
 def _fit(
     classifiers: _Classifiers, data: _Data, parts: dict[str, list[Tagged]], config: Config, progress: Progress | None
 ) -> tuple[list[float], list[int]]:
-    """Trains; of every row the best accuracy on dev and its epoch, whose weights are the classifiers' at the end."""
+    """Trains; returns each row's best accuracy on dev and its epoch, and leaves the classifiers with its weights."""
     train, parameters = parts["train"], list(classifiers.parameters())
     optimizer = torch.optim.Adam(parameters, config.lr)
     draw = torch.Generator().manual_seed(config.seed)
@@ -245,7 +244,7 @@ def _fit(
         for begin in range(0, len(train), BATCH):
             features, gold = data.batch([train[number] for number in order[begin : begin + BATCH]])
             scores = classifiers(features)
-            # Summed over the rows, each with weights of its own: none learns from another.
+            # Summed over the rows, each with its own weights: the rows do not affect one another.
             target = gold.expand(len(scores), -1)
             loss = torch.nn.functional.cross_entropy(scores.transpose(1, 2), target, reduction="sum") / len(gold)
             loss.backward()

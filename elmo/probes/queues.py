@@ -1,4 +1,4 @@
-"""What probes that train tasks have in common: the settings of all runs, and what came out of those that are done."""
+"""What probes that train tasks share: the settings of all runs, and the results of finished ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ from elmo.tasks.task import Task
 
 @dataclass(frozen=True)
 class Done:
-    """The runs of an arm that are done, one a seed."""
+    """The finished runs of an arm, one per seed."""
 
     task: Task
     results: list[dict[str, Any]]
-    """What is in their `result.json`."""
+    """The contents of their `result.json`."""
 
     def score(self, part: str) -> tuple[float, float] | tuple[None, None]:
-        """Mean and standard deviation over the seeds, of `dev` or `test`; None of data that are not there."""
+        """Mean and standard deviation over the seeds, for `dev` or `test`; None without such data."""
         found = train.summarize(self.results).get(part)
         return (None, None) if found is None else (found[self.task.METRIC]["mean"], found[self.task.METRIC]["std"])
 
     def by_seed(self, part: str) -> tuple[float, ...] | None:
-        """The scores that `score` is the mean of, in the order of the seeds."""
+        """The scores averaged by `score`, in the order of the seeds."""
         if any(part not in result for result in self.results):
             return None
         return tuple(result[part][self.task.METRIC] for result in self.results)
 
     def numbers(self) -> dict[str, Any]:
-        """The scores, and how the training went: what the rows of these probes have in common."""
+        """The scores and how training went: the fields shared by the rows of these probes."""
         (dev, dev_std), (test, test_std) = self.score("dev"), self.score("test")
         return {
             "task": self.task.NAME,
@@ -52,31 +52,31 @@ class Done:
 
 
 def done(row: Row, folder: Path) -> Done | None:
-    """What there is of an arm whose runs are in `folder`; None where there is nothing."""
+    """The finished runs of an arm in `folder`; None if there are none."""
     results = results_of(folder, row.seeds)
     return Done(tasks.find(train.read_config(folder / train.CONFIG).task), results) if results else None
 
 
 def given(settings: Sequence[str], data: str | None, vectors: str | None, model: str | None) -> dict[str, Any]:
-    """The values of all runs, over those of the recipes."""
+    """The values for all runs; they override the recipes."""
     inputs = {name: value for name, value in (("vectors", vectors), ("model", model)) if value is not None}
     values: dict[str, Any] = {"inputs": inputs} | ({} if data is None else {"data": data})
     return configs.merge(values, configs.parse_overrides(settings))
 
 
 def check_output(folder: Path, probe: str) -> None:
-    """Raises InputError where the folder has the record of another probe."""
+    """Raises InputError if the folder has the record of another probe."""
     if (folder / record.RECORD).is_file() and (found := record.read(folder)[0].get("probe")) != probe:
         raise InputError(f"{folder}: has the record of the probe {found!r}; name another --output for {probe!r}")
 
 
 def folder_of(recipe: str) -> str:
-    """The name of the folder in which the runs of a recipe are."""
+    """The name of the folder for a recipe's runs."""
     return Path(recipe).name.removesuffix(".toml")
 
 
 def check_lists(**lists: Sequence[Any]) -> None:
-    """Raises ConfigError where a list of settings is empty or names something twice."""
+    """Raises ConfigError if a list of settings is empty or names something twice."""
     for name, values in lists.items():
         if not values or len(set(values)) != len(values):
             raise configs.ConfigError(f"{name} is {list(values)}; different ones are expected, one at least")

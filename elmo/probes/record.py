@@ -1,4 +1,4 @@
-"""A probe's folder: `rows.jsonl`, the numbers, a row a line; and `probe.json`, everything that they depend on."""
+"""A probe's folder: `rows.jsonl`, the numbers, one row per line; and `probe.json`, everything they depend on."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def write(
     bilm: Mapping[str, Any] | None = None,
     seconds: float | None = None,
 ) -> None:
-    """Writes both files. `config` and `rows` are dataclasses; `bilm` is the card of the model that was asked."""
+    """Writes both files. `config` and `rows` are dataclasses; `bilm` is the card of the probed model."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
     write_whole(folder / ROWS, lines.encode())
@@ -39,9 +39,9 @@ def write(
 
 
 def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint: str | None = None) -> None:
-    """Raises InputError where `folder` is a file, or holds something that is neither to be replaced nor gone on with.
+    """Raises InputError if `folder` is a file, or holds something that can be neither replaced nor resumed.
 
-    `checkpoint` names the file from which a broken run of this probe goes on, where it has one.
+    `checkpoint` names the file that an interrupted run of this probe resumes from, if it has one.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; name another --output, the folder where the rows are to be")
@@ -56,7 +56,7 @@ def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint
 
 
 def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What `write` wrote: the record and the rows, as plain values. Raises InputError where they are damaged."""
+    """What `write` wrote: the record and the rows, as plain values. Raises InputError if they are damaged."""
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         rows = [json.loads(line) for line in (folder / ROWS).read_text(encoding="utf-8").splitlines()]

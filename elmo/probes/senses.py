@@ -1,8 +1,8 @@
 """Senses: does a word's nearest neighbour, among the same word in other sentences, have the same sense?
 
-- labelled occurrences from a TSV file (`word`, `sense`, `index` of the token, `sentence` of tokens between spaces)
-- leave one out, one nearest neighbour by cosine, one accuracy a layer
-- occurrences as near as the nearest share the decision: a layer that sees no context scores what chance would
+- labelled occurrences from a TSV file (`word`, `sense`, `index` of the token, `sentence` of tokens separated by spaces)
+- leave one out, one nearest neighbour by cosine, one accuracy per layer
+- ties for the nearest share the decision: a layer that sees no context scores at chance
 """
 
 from collections.abc import Callable, Sequence
@@ -20,23 +20,23 @@ from elmo.tasks.readers import numbered_lines
 VERSION = "1"
 COLUMNS = ("word", "sense", "index", "sentence")
 TIE = 1e-6
-"""Cosines closer than this are one: the same vector from two batches differs in its last bits."""
+"""Cosines closer than this are equal: the same vector from two batches differs in its last bits."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """What is asked, and of which model: for the record of a run."""
+    """The data and the model: for the record of a run."""
 
     data: str | None = None
-    """The file of labelled occurrences; by default the packaged one."""
+    """A file of labelled occurrences; by default the packaged one."""
     model: str = "default"
     state: StatePolicy = "reset"
-    """Of the LSTMs when a sentence begins."""
+    """The LSTM state at the start of a sentence."""
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A word in its sentence, with the sense that a person gave it."""
+    """A word in its sentence, with its sense as labelled by a person."""
 
     word: str
     sense: str
@@ -46,7 +46,7 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class SenseRow:
-    """What one layer scores."""
+    """The scores of one layer."""
 
     layer: int
     accuracy: float
@@ -57,7 +57,7 @@ class SenseRow:
 
 
 def read_occurrences(path: Path) -> list[Occurrence]:
-    """The labelled occurrences of a TSV file with a header line. `InputError` names the line that does not fit."""
+    """The labelled occurrences of a TSV file with a header line. `InputError` names the invalid line."""
     lines = numbered_lines(path)
     _, head = next(lines, (1, ""))
     if tuple(head.split("\t")) != COLUMNS:
@@ -78,9 +78,9 @@ def _occurrence(line: str, where: str) -> Occurrence:
 def run(
     embedder: Embedder, occurrences: Sequence[Occurrence], progress: Callable[[int, int], object] | None = None
 ) -> list[SenseRow]:
-    """One row a layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong.
+    """One row per layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong.
 
-    `progress` is told sentences done and in all.
+    `progress` is told the sentences done and the total.
     """
     if not occurrences:
         raise InputError("no labelled occurrences; give a file with at least two of one word")
@@ -105,7 +105,7 @@ def run(
 
 
 def _agreement(vectors: Float[np.ndarray, "K D"], senses: np.ndarray) -> Float[np.ndarray, " K"]:
-    """For each of K occurrences the share of its nearest neighbours (one, or several at a tie) that has its sense."""
+    """For each of K occurrences, the share of its nearest neighbours (one, or several in a tie) with its sense."""
     if len(vectors) < 2:
         return np.zeros(len(vectors))
     directions = unit(vectors)

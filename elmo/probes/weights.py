@@ -1,10 +1,10 @@
-"""Weights: which layers the trained task models read, at the input and at the output. (Peters et al. 2018, Figure 2)
+"""Weights: which layers trained task models use, at the input and at the output (Peters et al. 2018, Figure 2).
 
-- reads what `elmo task train` and `elmo task compare` left: `seed-N/result.json` at any depth of the folders
-- a row a layer: its share in the mix (softmax over the layers) and the mix's gamma
-- runs without ELMo have no mix and no row; nor has a mix of one layer (`inputs.layers=top`), which mixes nothing, or
-  the mean of all (`inputs.layers=average`), which is not learned
-- of an arm that was tuned there is the trial that is best on dev
+- reads the results of `elmo task train` and `elmo task compare`: `seed-N/result.json` at any depth of the folders
+- one row per layer: its share of the mix (softmax over the layers) and the mix's gamma
+- no rows for runs without ELMo, which have no mix, for a single layer (`inputs.layers=top`), which mixes nothing, or
+  for the mean of all layers (`inputs.layers=average`), which is not learned
+- for an arm that was tuned, the trial that is best on dev
 """
 
 import os
@@ -23,15 +23,15 @@ from elmo.tasks.trained import RECORD, RESULT
 
 VERSION = "1"
 PLACES = ("input", "output")
-"""Where a task model reads the mix, in the order of the rows."""
+"""Where a task model uses the mix, in the order of the rows."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """What is read."""
+    """What to read."""
 
     runs: tuple[str, ...]
-    """Folders of runs, or in which there are runs."""
+    """Folders of runs, or folders that contain runs."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,20 @@ class Row:
 
     task: str
     run: str
-    """The run's folder, as it is called in what was given: such as `ner-wnut17/both`, a row and arm of a queue."""
+    """The run's folder, relative to the given one, such as `ner-wnut17/both`, a row and arm of a queue."""
     seed: int
     place: str
     layer: int
-    """From 0, the word without its context."""
+    """From 0 (the word without context)."""
     weight: float
-    """Of the layer, 0 to 1; those of a mix sum to 1."""
+    """The layer's weight, 0 to 1; the weights of a mix sum to 1."""
     gamma: float
-    """By which the mix is multiplied."""
+    """The factor of the mix."""
 
 
 @dataclass(frozen=True)
 class MeanRow:
-    """The same over the seeds of a run."""
+    """The mean of such rows over the seeds of a run."""
 
     task: str
     run: str
@@ -63,13 +63,13 @@ class MeanRow:
     gamma: float
     seeds: int
     weight_std: float
-    """Of the sample; 0 of one seed."""
+    """Sample standard deviation; 0 for one seed."""
 
 
 def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) -> list[Row]:
-    """The rows of all runs: by run, place and layer in the order of the names and numbers, then by seed.
+    """The rows of all runs, sorted by run, place and layer, then by seed.
 
-    `left_out` is told of every mix that is not learned: run, seed and place. Raises InputError where a folder holds no
+    `left_out` is told of every mix that is not learned: run, seed and place. Raises InputError if a folder holds no
     network that mixes layers, or a result is damaged.
     """
     if not config.runs:
@@ -92,7 +92,7 @@ def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) ->
 
 
 def means(rows: Sequence[Row]) -> list[MeanRow]:
-    """The mean over the seeds of every run, place and layer, in the order of the rows."""
+    """The means over the seeds for every run, place and layer, in the order of the rows."""
     groups: dict[tuple[str, str, str, int], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.task, row.run, row.place, row.layer), []).append(row)
@@ -109,14 +109,14 @@ def means(rows: Sequence[Row]) -> list[MeanRow]:
 
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """So that run-10 comes after run-9."""
+    """A sort key that puts run-10 after run-9."""
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
 def _arms(root: Path) -> dict[Path, list[Path]]:
-    """The results of every run below `root`, of an arm's trials (`arm/trial-1` ...) those of the best, as the arm's.
+    """The results of every run below `root`; for an arm with trials (`arm/trial-1` ...), those of the best trial.
 
-    A trial that is given by itself is a run like any other.
+    A trial that is given directly is a run like any other.
     """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give folders of finished runs of elmo task train")
@@ -131,7 +131,7 @@ def _arms(root: Path) -> dict[Path, list[Path]]:
 
 
 def _on_dev(files: Sequence[Path]) -> float:
-    """The score of a trial by the first seed of its run, as the queue judges it."""
+    """The score of a trial by the first seed of its run, as the queue computes it."""
     config = files[0].parent.parent / CONFIG
     seeds = (read_json(config).get("seeds") if config.is_file() else None) or ()
     first = next((file for seed in seeds[:1] for file in files if file.parent.name == f"seed-{seed}"), files[0])
@@ -168,7 +168,7 @@ def _no_result(file: Path, error: Exception) -> InputError:
 
 
 def _common(folders: Iterable[Path]) -> Path | None:
-    """The folder that they have in common; None where they are on several drives."""
+    """Their common parent folder; None if they are on several drives."""
     try:
         return Path(os.path.commonpath(list(folders)))
     except ValueError:
@@ -176,12 +176,12 @@ def _common(folders: Iterable[Path]) -> Path | None:
 
 
 def _name(run: Path, base: Path | None) -> str:
-    """Of a run's folder: its path in the folder that all have in common, else its last name."""
+    """The name of a run's folder: its path below the common parent folder, else its last part."""
     return run.relative_to(base).as_posix() if base is not None and base in run.parents else run.name
 
 
 def _said(folder: Path) -> dict[str, Any]:
-    """What the configuration of its run, or else the record beside it, says of a network: its task at least."""
+    """A network's settings from its run's configuration, or else the record beside it: at least its task."""
     for file in (folder.parent / CONFIG, folder / RECORD):
         if file.is_file():
             said = read_json(file)

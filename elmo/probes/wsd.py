@@ -1,10 +1,10 @@
 """Word sense disambiguation: one nearest neighbour among the average vectors of senses (Peters et al. 2018, Table 5).
 
 - every sense of the training corpus is the mean of its instances' vectors, at every layer
-- a word of a test set gets the sense of its lemma and part of speech whose mean is nearest, by cosine
-- a lemma that the training corpus has not gets the first sense of an inventory, as in the paper
-- beside the layers: their `mix`, and the baseline `mfs`, the sense that is most frequent in training (at a tie the one
-  that comes first in the corpus), with the same inventory
+- a word in a test set gets the sense of its lemma and part of speech with the nearest mean, by cosine
+- a lemma that is not in the training corpus gets the first sense of an inventory, as in the paper
+- besides the layers: their `mix`, and the baseline `mfs`, the most frequent sense in training (in case of a tie, the
+  first in the corpus), with the same inventory
 
 The vectors are plain means: neither the instances nor the layers are normalised.
 """
@@ -33,37 +33,37 @@ from elmo.tasks.source import Source, open_model
 VERSION = "1"
 BASELINE = "mfs"
 TIE = 1e-6
-"""Cosines closer than this are one: of the means of equal vectors only the last bits differ."""
+"""Cosines closer than this are equal: the means of equal vectors differ only in their last bits."""
 MAY_CHANGE = {"data", "checkpoint_minutes"}
-"""What a run that goes on may set anew: no result depends on it."""
+"""What a resumed run may change: no result depends on it."""
 GOES_WITH = {"inventory": {"train", "tests"}, "choose": {"tests"}}
-"""What of the recipe belongs to its data, and is left out where all of these are given."""
+"""Settings tied to the recipe's data, dropped if all of these are given."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Which data, and how it is read."""
+    """The data, and how to read it."""
 
     train: str
-    """A `NAME.data.xml` (.xz, .gz) with `NAME.gold.key.txt` beside it, as are those of `tests`."""
+    """A `NAME.data.xml` (.xz, .gz) with `NAME.gold.key.txt` beside it, like those of `tests`."""
     tests: tuple[str, ...]
     inventory: str | None = None
-    """Lemma, part of speech and sense keys, the usual one first. Without it a lemma that is new has no answer."""
+    """Lemma, part of speech and sense keys, most common first. Without it, a new lemma gets no answer."""
     choose: str | None = None
-    """The test set on which a layer is chosen."""
+    """The test set for choosing a layer."""
     data: str | None = None
-    """The folder in which files are looked for where they are not here."""
+    """The folder to look in for files that are not in the current directory."""
     model: str = "default"
     """The biLM: a path or a name, as for `elmo embed`."""
     state: StatePolicy = "reset"
-    """Of the LSTMs when a sentence begins: `carry` is that after the sentences before it in its text."""
+    """The LSTM state at the start of a sentence: `carry` is the state after the preceding sentences of its text."""
     precision: Precision = "float32"
     batch_tokens: int | None = None
-    """Read at once; by default what fits into the embedder's memory."""
+    """Tokens per batch; by default what fits into the embedder's memory."""
     mix: tuple[float, ...] | None = None
-    """A weight a layer; by default equal ones."""
+    """One weight per layer; by default equal ones."""
     limit: int | None = None
-    """Sentences of training; by default all."""
+    """Number of training sentences; by default all."""
     checkpoint_minutes: float = 1.0
 
     def __post_init__(self) -> None:
@@ -80,24 +80,24 @@ class Config:
 
 @dataclass(frozen=True)
 class Row:
-    """What one layer, their mix or the baseline scores. Percent.
+    """The scores of one layer, the mix or the baseline, in percent.
 
-    Every instance counts and one without an answer is wrong, so precision, recall and F1 are one number.
+    Every instance counts, and one without an answer is wrong, so precision, recall and F1 are equal.
     """
 
     layer: str
     f1: dict[str, float]
     """By test set."""
     all: float
-    """Over the instances of all test sets together."""
+    """Over the instances of all test sets combined."""
     instances: int
-    """Of all test sets."""
+    """In all test sets."""
     backed_off: int
-    """Those whose lemma is not in the training corpus."""
+    """Instances whose lemma is not in the training corpus."""
     unanswered: int
-    """Those of them whose lemma is not in the inventory either."""
+    """Those whose lemma is not in the inventory either."""
     chosen: bool = False
-    """The best single layer on the test set `choose`."""
+    """Whether this is the best single layer on the test set `choose`."""
 
 
 def run(
@@ -108,11 +108,11 @@ def run(
     folder: Path | None = None,
     resume: bool = False,
 ) -> list[Row]:
-    """A row a layer, layer 0 first, then the mix and the baseline.
+    """One row per layer, layer 0 first, then the mix and the baseline.
 
-    `source` is the biLM where it is open already. With `folder` the sums are kept there, in `sums.npz`, and `resume`
-    goes on from them, exactly. `progress` is told sentences of training done and in all. Raises InputError where data
-    or settings cannot be used.
+    Pass `source` if the biLM is already open. With `folder`, the sums are saved there in `sums.npz`, and `resume`
+    continues from them, exactly. `progress` is told the training sentences done and the total. Raises InputError if
+    data or settings cannot be used.
     """
     train = find_file(config.train, config.data)
     tests = read_tests(config)
@@ -153,14 +153,14 @@ def read_tests(config: Config) -> dict[str, list[Labelled]]:
 
 
 def _check_texts(file: Path) -> None:
-    """Refuses sentences without texts: all would be one, too long to be held."""
+    """Refuses sentences without texts: they would form one text, too long for memory."""
     first = next(readers.read_sentences(file), None)
     if first is not None and not first.text:
         raise InputError(f"{file}: its sentences stand in no <text>, which state carry reads on in; use reset or echo")
 
 
 def count_senses(train: Path, limit: int | None = None) -> Senses:
-    """The senses of the training corpus; the whole corpus is checked on the way."""
+    """The senses of the training corpus; also checks the whole corpus."""
     senses = Senses()
     for labelled in readers.read_labelled(train, limit):
         senses.add(labelled)
@@ -188,7 +188,7 @@ def score(
     weights: Float[np.ndarray, " N"],
     choose: str | None = None,
 ) -> list[Row]:
-    """The rows, from the sums of every sense's vectors."""
+    """The rows, computed from the sums of every sense's vectors."""
     right = {name: np.zeros(len(weights) + 1, int) for name in tests}
     embedder.words.clear()
     for name, test in tests.items():
@@ -213,13 +213,13 @@ def score(
 
 
 def _nearest(means: Float[np.ndarray, "K R D"], vector: Float[np.ndarray, "R D"]) -> list[int]:
-    """For every row the nearest of K means; of those that are equally near the first."""
+    """For every row, the nearest of K means; in case of a tie, the first."""
     cosines = np.einsum("krd,rd->kr", unit(means), unit(vector))
     return (cosines >= cosines.max(axis=0) - TIE).argmax(axis=0).tolist()
 
 
 def _instances(tests: Mapping[str, Sequence[Labelled]]) -> list[tuple[str, Instance, tuple[str, ...]]]:
-    """Of every test set its name, its instances and their gold keys."""
+    """Every instance with the name of its test set and its gold keys."""
     return [
         (name, instance, keys)
         for name, test in tests.items()

@@ -1,8 +1,8 @@
-"""What every sense looks like on average: the sums of its vectors over a labelled corpus, at every layer.
+"""The average vector of every sense: the sums of its vectors over a labelled corpus, at every layer.
 
-- the corpus is a stream; held are the sums (float32), never the vectors of all words
-- the sums are kept now and then, in one file, together with how far they are and the words that are known: a run that
-  was killed goes on from there and gives the bits of one that was not
+- the corpus is a stream; memory holds the sums (float32), never the vectors of all words
+- the sums are saved periodically, in one file with the position and the known words: a killed run resumes from it and
+  gives the same bits as an uninterrupted one
 """
 
 import json
@@ -30,14 +30,14 @@ Progress = Callable[[int, int], object]
 
 @dataclass
 class Senses:
-    """The senses of a corpus, numbered as they come, and how often each comes."""
+    """The senses of a corpus, numbered in order of appearance, and their frequencies."""
 
     numbers: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
-    """Of every (lemma, part of speech) its sense keys in the order of the corpus, and the number of each."""
+    """For every (lemma, part of speech), its sense keys in corpus order, with the number of each."""
     counts: list[int] = field(default_factory=list)
-    """By number: of an instance with several keys, each counts."""
+    """By number: if an instance has several keys, each counts."""
     sentences: int = 0
-    """With an instance."""
+    """Sentences with an instance."""
 
     def add(self, labelled: Labelled) -> None:
         """Counts the senses of one sentence."""
@@ -56,7 +56,7 @@ class Senses:
         return [known[key] for key in keys]
 
     def by_frequency(self, lemma: str, pos: str) -> list[tuple[str, int]]:
-        """The keys and numbers of a word's senses, the most frequent first, then as they came; none of a new word."""
+        """The keys and numbers of a word's senses, most frequent first, ties in corpus order; none for a new word."""
         known = self.numbers.get((lemma, pos), {})
         return sorted(known.items(), key=lambda item: -self.counts[item[1]])
 
@@ -70,15 +70,15 @@ def sums(
     minutes: float = 1.0,
     progress: Progress | None = None,
 ) -> Float[np.ndarray, "S N D"]:
-    """For every sense the sum of its instances' vectors; those of an instance of several tokens are averaged first.
+    """For every sense, the sum of its instances' vectors; an instance of several tokens is averaged first.
 
-    With `checkpoint`, a file, the sums are written every so many minutes and at the end, and where the file is there
-    already they go on from it: it must have been written under the same `settings` (else InputError). `progress` is
-    told sentences done and in all.
+    With `checkpoint`, a file, the sums are written at regular intervals and at the end. If the file exists, they
+    continue from it: it must have been written with the same `settings` (else InputError). `progress` is told the
+    sentences done and the total.
     """
     totals = np.zeros((len(senses.counts), embedder.n_layers, embedder.dim), np.float32)
-    embedder.words.clear()  # last bits may depend on which words are known already
-    kept = 0  # chunks that are in the file
+    embedder.words.clear()  # last bits may depend on which words are already known
+    kept = 0  # chunks in the file
     if checkpoint is not None and checkpoint.is_file():
         kept = _read(checkpoint, settings or {}, totals, embedder)
     saved, number, sentences = time.monotonic(), 0, 0
@@ -114,7 +114,7 @@ def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[Lab
 def _write(
     path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder, done: int
 ) -> None:
-    """Written beside its place and moved there; `run` is JSON in bytes."""
+    """Writes a temporary file and moves it into place; `run` is JSON in bytes."""
     names, vectors = embedder.words.known()
     run = np.frombuffer(json.dumps({"settings": settings, "done": done, "words": names}).encode(), np.uint8)
     temporary = path.with_name(f"{path.name}.part")
@@ -128,7 +128,7 @@ def _write(
 
 
 def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder) -> int:
-    """Puts what was kept where it was; the chunks that are done."""
+    """Restores what was saved; returns the number of finished chunks."""
     try:
         with path.open("rb") as file, np.load(file) as kept:
             run = json.loads(kept["run"].tobytes())

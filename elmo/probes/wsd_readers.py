@@ -2,12 +2,12 @@
 
 The files are those of the framework of Raganato et al. (2017), plain, `.gz` or `.xz`:
 
-- `NAME.data.xml`: `<text>` of `<sentence>` of `<wf>` and `<instance id lemma pos>`, a word each
-- `NAME.gold.key.txt`: the id of an instance and its sense keys, any of which is right, a line
-- an inventory: lemma, part of speech and sense keys, the usual one first, between tabs
+- `NAME.data.xml`: `<text>` of `<sentence>` of `<wf>` and `<instance id lemma pos>`, one word each
+- `NAME.gold.key.txt`: per line, the id of an instance and its sense keys, any of which is correct
+- an inventory: tab-separated lemma, part of speech and sense keys, most common first
 
-A word that is written as several ("Fulton County Grand Jury") is several tokens, cut at white space and underscores.
-XML is read as a stream by expat; a DOCTYPE, without which XML has no entities to expand, is refused where it begins.
+A word that is written as several ("Fulton County Grand Jury") is split into tokens at white space and underscores.
+XML is read as a stream by expat; a DOCTYPE is refused where it begins, so there are no entities to expand.
 """
 
 import re
@@ -26,26 +26,26 @@ BETWEEN_TOKENS = re.compile(r"[\s_]+")
 
 @dataclass(frozen=True)
 class Instance:
-    """A word, or several, whose sense is asked for."""
+    """A word, or several, with a sense to predict."""
 
     id: str
     lemma: str
     pos: str
     begin: int
-    """Its first token."""
+    """The index of its first token."""
     end: int
-    """The token after its last one."""
+    """The index after its last token."""
     line: int
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence and the words in it that have a sense."""
+    """A sentence and its words that have a sense."""
 
     tokens: tuple[str, ...]
     instances: tuple[Instance, ...]
     text: int = 0
-    """Number of the text in which it stands: how many `<text>` have begun."""
+    """Number of its text: how many `<text>` have begun."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Labelled:
 
 
 def name_of(path: str | Path) -> str:
-    """What a data set is called: its file's name before `.data.xml`."""
+    """The name of a data set: its file's name before `.data.xml`."""
     name, found, _ = Path(path).name.partition(DATA)
     if not found or not name:
         raise InputError(f"{path}: the name is not of the form NAME{DATA} (.xz, .gz); name such a file")
@@ -74,10 +74,10 @@ def keys_of(path: Path) -> Path:
 
 
 def read_labelled(path: Path, limit: int | None = None) -> Iterator[Labelled]:
-    """The sentences of `NAME.data.xml` with the keys beside it, one at a time; with `limit` so many of them.
+    """The sentences of `NAME.data.xml` with the keys beside it, one at a time; at most `limit` of them.
 
-    Raises InputError that names file and line where an instance has no key or comes twice, where a key has no instance
-    (not with `limit`), or where the files are not what they should be.
+    Raises InputError with file and line if an instance has no key or occurs twice, if a key has no instance (not with
+    `limit`), or if the files are invalid.
     """
     file = keys_of(path)
     waiting = read_keys(file)
@@ -99,7 +99,7 @@ def read_labelled(path: Path, limit: int | None = None) -> Iterator[Labelled]:
 
 
 def read_keys(path: Path) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """By the id of an instance its line in the file and its sense keys."""
+    """For the id of every instance, its line in the file and its sense keys."""
     keys: dict[str, tuple[int, tuple[str, ...]]] = {}
     for number, line in numbered_lines(path):
         if not line.strip():
@@ -130,7 +130,7 @@ def read_inventory(path: Path) -> dict[tuple[str, str], str]:
 
 
 def read_sentences(path: Path) -> Iterator[Sentence]:
-    """The sentences of a file of XML, one at a time."""
+    """The sentences of an XML file, one at a time."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     reader = _Reader(path, parser)
@@ -151,23 +151,23 @@ def read_sentences(path: Path) -> Iterator[Sentence]:
 
 @dataclass
 class _Reader:
-    """What the parser calls."""
+    """The callbacks of the parser."""
 
     path: Path
     parser: expat.XMLParserType
     done: list[Sentence] = field(default_factory=list)
     tokens: list[str] | None = None
-    """Of the sentence that is open."""
+    """Of the open sentence."""
     instances: list[Instance] = field(default_factory=list)
     word: tuple[str, dict[str, str]] | None = None
-    """The element that is open: its name and attributes."""
+    """The open element: its name and attributes."""
     written: list[str] = field(default_factory=list)
     """Its text."""
     texts: int = 0
-    """That have begun."""
+    """The number of texts that have begun."""
 
     def take(self) -> list[Sentence]:
-        """The sentences that have ended since."""
+        """The sentences that have ended since the last call."""
         taken, self.done = self.done, []
         return taken
 
@@ -210,7 +210,7 @@ class _Reader:
         if not text:
             self._refuse(f"has an empty <{name}>", "write the word, or remove it")
         begin = len(self.tokens)
-        self.tokens += [part for part in BETWEEN_TOKENS.split(text) if part] or [text]  # a word of underscores alone
+        self.tokens += [part for part in BETWEEN_TOKENS.split(text) if part] or [text]  # a word of only underscores
         if name == "instance":
             id, lemma, pos = (attributes[key] for key in ("id", "lemma", "pos"))
             self.instances.append(Instance(id, lemma, pos, begin, len(self.tokens), self.parser.CurrentLineNumber))

@@ -1,8 +1,8 @@
 """The vectors of labelled words, as the embedder's state policy reads their sentences.
 
-- every sentence for itself; those that have no instance are left out
-- with "carry" the sentences of a text one after the other, each from what the LSTMs remember of those before it, as
-  pretraining reads a document: texts are the rows of the batch, and a text begins with nothing remembered
+- each sentence independently; sentences without an instance are skipped
+- with "carry", the sentences of a text in order, carrying the LSTM state over, as pretraining does with a document:
+  texts are the rows of the batch, and each text starts from the zero state
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,14 +15,14 @@ from elmo.embedding.embedder import Embedder
 from elmo.probes.wsd_readers import Instance, Labelled, Sentence
 
 NOTHING = Labelled(Sentence((), ()), ())
-"""In the place of a sentence where a text, or a row of the batch, has no more."""
+"""A placeholder once a text, or a row of the batch, has no more sentences."""
 Vectors = Iterator[tuple[Instance, tuple[str, ...], Float[np.ndarray, "N D"]]]
 
 
 def chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labelled]]:
-    """What the embedder reads together, in its order: the same in every run, so that the last bits are the same, too.
+    """The batches that the embedder reads, in order: the same in every run, so that even the last bits are the same.
 
-    With "carry" texts stand side by side: their first sentences, then their second ones, and so on.
+    With "carry", texts are side by side: their first sentences, then their second ones, and so on.
     """
     if embedder.state == "carry":
         texts = (list(text) for _, text in groupby(corpus, lambda labelled: labelled.sentence.text))
@@ -44,7 +44,7 @@ def chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labe
 
 
 def instance_vectors(embedder: Embedder, chunk: list[Labelled]) -> Vectors:
-    """Every instance of a chunk, its keys, and the mean of its tokens' vectors at every layer."""
+    """Every instance of a chunk with its keys and the mean of its tokens' vectors at every layer."""
     arrays = embedder.embed_stream([labelled.sentence.tokens for labelled in chunk], "all")
     for labelled, layers in zip(chunk, arrays, strict=True):
         for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):

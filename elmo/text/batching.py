@@ -1,8 +1,8 @@
 """Sentences -> padded batches of character ids.
 
 - `to_batch`: boundaries added, what a biLM reads
-- `by_length`: which sentences to batch together; `in_parts`: a stream, some tokens at a time
-- `batch_to_ids`: without boundaries, by the name and layout that AllenNLP's users know
+- `by_length`: which sentences to batch together; `in_parts`: a stream in parts of a given number of tokens
+- `batch_to_ids`: without boundaries, with AllenNLP's name and layout
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,9 +26,9 @@ S = TypeVar("S", bound=Sequence[str])
 def to_batch(
     sentences: Sequence[Sequence[str]], max_characters: int = 50, vocabulary: Vocabulary | Lexicon | None = None
 ) -> Batch:
-    """Tokenised sentences as a batch, `<S>` and `</S>` around each; an empty sentence is these two alone.
+    """Tokenised sentences as a batch, with `<S>` and `</S>` around each; an empty sentence has only these two.
 
-    `vocabulary` is for a model that reads words: then each token is one id; a lexicon for one that reads words and
+    Pass a `Vocabulary` for a model that reads words (each token is one id), a `Lexicon` for one that reads words and
     code points.
     """
     check_tokens(sentences)
@@ -43,9 +43,9 @@ def batch_to_ids(sentences: Sequence[Sequence[str]]) -> Int[Tensor, "B T 50"]:
 
 
 def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
-    """Indices in batches of similar length, the shortest first, each of at most `token_budget` tokens with padding.
+    """Indices in batches of similar length, shortest first, each of at most `token_budget` tokens including padding.
 
-    A sentence that is longer than the budget is a batch of its own.
+    A sentence longer than the budget is a batch of its own.
     """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
@@ -57,7 +57,7 @@ def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
 
 
 def check_tokens(sentences: Any) -> None:
-    """Raises InputError where a string stands for a list, whose letters would pass for tokens."""
+    """Raises InputError for a string instead of a list: its letters would be read as tokens."""
     if isinstance(sentences, str):
         raise InputError(f"{sentences[:40]!r} is a string; a list of tokenised sentences is expected: [text.split()]")
     for number, sentence in enumerate(sentences):
@@ -80,7 +80,7 @@ def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], n
 
 
 def in_parts(sentences: Iterable[S], tokens: int) -> Iterator[list[S]]:
-    """The sentences in order, in parts of at least `tokens` tokens; the last one has what is left."""
+    """The sentences in order, in parts of at least `tokens` tokens; the last part has the rest."""
     part: list[S] = []
     size = 0
     for sentence in sentences:

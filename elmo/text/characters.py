@@ -1,7 +1,7 @@
 """Words -> character ids, exactly as the published models read them (bilm-tf; design: UTF-8 bytes and six marks).
 
 Published ids: bytes 0-255, begin sentence 256, end sentence 257, begin word 258, end word 259, padding inside a word
-260. All of them are stored + 1, which leaves 0 for "no token here".
+260. All are stored + 1, which leaves 0 for "no token".
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ MARKS = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
 def encode_words(words: Sequence[str], max_characters: int = 50) -> Int[np.ndarray, "W C"]:
     """Character ids of every word: begin mark, its UTF-8 bytes, end mark, then padding up to `max_characters`.
 
-    A word is cut to its first `max_characters - 2` bytes. What UTF-8 cannot express (a lone surrogate) is left out, as
-    the published encoders do. The words `<S>` and `</S>` are the sentence boundaries.
+    A word is truncated to its first `max_characters - 2` bytes. What UTF-8 cannot express (a lone surrogate) is
+    skipped, as in the published encoders. The words `<S>` and `</S>` are the sentence boundaries.
     """
     if max_characters < 3:
         raise ValueError(f"max_characters is {max_characters}; at least 3 are needed: two marks and a byte")

@@ -1,7 +1,7 @@
 """Corpus: many text files -> documents, streamed at constant memory.
 
-- plain text, `.gz` and `.xz`; UTF-8; one paragraph (or sentence) a line, a blank line between documents
-- a document longer than `max_characters` comes in several pieces, cut at line ends; only a huge line is cut itself
+- plain text, `.gz` and `.xz`; UTF-8; one paragraph (or sentence) per line, a blank line between documents
+- a document longer than `max_characters` is split into pieces at line ends; only a huge line is split itself
 - file order, or an order that depends only on the files and `(seed, epoch)`
 """
 
@@ -25,11 +25,11 @@ from elmo.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 
-MAX_CHARACTERS = 65_536  # of a piece of a document, and of a line
-BUFFER_CHARACTERS = 16_000_000  # that wait in the shuffle's buffer
-OPEN_FILES = 16  # read side by side when shuffling, at some MB each where they are compressed
-RATIO = 4  # characters of a byte of a compressed file, about
-ORDER = 2  # version of the shuffled order: a place in one is none in another
+MAX_CHARACTERS = 65_536  # per piece of a document, and per line
+BUFFER_CHARACTERS = 16_000_000  # in the shuffle's buffer
+OPEN_FILES = 16  # read side by side when shuffling; a compressed one takes a few MB
+RATIO = 4  # approximate characters per byte of a compressed file
+ORDER = 2  # version of the shuffled order: positions of different versions are not comparable
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Document:
     """A document, or a piece of a long one."""
 
     text: str
-    """Paragraphs, one a line; none is blank."""
+    """Paragraphs, one per line; none is blank."""
     file: int
-    """Which of the corpus's files it is from."""
+    """The number of its file in the corpus."""
     number: int
-    """Its place in the file."""
+    """Its position in the file."""
     is_continuation: bool
-    """Whether it goes on with the document of which the piece before it in the file is a part."""
+    """Whether it continues the document of the piece before it in the file."""
 
     def follows(self, other: "Document | None") -> bool:
         """Whether a reader that has just read `other` is still in the same document."""
@@ -51,7 +51,7 @@ class Document:
 
 
 def expand(patterns: Iterable[str | Path]) -> list[Path]:
-    """The files that the names and glob patterns mean, sorted, each once."""
+    """The files that match the names and glob patterns, sorted, each once."""
     paths: set[Path] = set()
     for pattern in patterns:
         name = str(pattern)
@@ -63,7 +63,7 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
         paths.update(files)
     if not paths:
         raise InputError("no text file was named; name one (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
-    return sorted(paths, key=attrgetter("parts"))  # Windows itself compares without regard to case
+    return sorted(paths, key=attrgetter("parts"))  # Windows paths compare case-insensitively
 
 
 def open_text(path: Path) -> TextIOWrapper:
@@ -76,14 +76,14 @@ def open_text(path: Path) -> TextIOWrapper:
 
 
 def encoding_of(error: UnicodeDecodeError) -> str:
-    """What the text may be in that is not UTF-8."""
+    """The likely encoding of text that is not UTF-8."""
     return "utf-16" if error.object[error.start : error.start + 2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
 
 
 def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
-    """The lines of a file, without their ends; one of `max_characters` or more is cut at white space where it can be.
+    """The lines of a file, without line ends; one of `max_characters` or more is split, at white space if possible.
 
-    Raises InputError that names the file and the line where the text is not UTF-8 or the compressed file is damaged.
+    Raises InputError with the file and the line if the text is not UTF-8 or the compressed file is damaged.
     """
     try:
         with open_text(path) as file:
@@ -91,7 +91,7 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
             is_remainder = False
             while text:
                 line, rest = _cut(text, max_characters)
-                if line.strip() or not is_remainder:  # what a cut leaves of its line is no blank line
+                if line.strip() or not is_remainder:  # the blank rest of a split line is not a blank line
                     yield line
                 is_remainder = not text.endswith("\n")
                 text = rest + file.readline(max_characters)
@@ -105,7 +105,7 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
 
 
 def documents(paths: Sequence[Path], max_characters: int = MAX_CHARACTERS) -> Iterator[Document]:
-    """The documents of all files, in the order of the files."""
+    """The documents of all files, in file order."""
     for file, path in enumerate(paths):
         yield from _documents_of(path, file, max_characters)
 
@@ -117,10 +117,10 @@ def shuffled(
     max_characters: int = MAX_CHARACTERS,
     buffer_characters: int = BUFFER_CHARACTERS,
 ) -> Iterator[Document]:
-    """The documents of all files, each once, in an order that depends on the files and `(seed, epoch)` alone.
+    """The documents of all files, each once, in an order that depends only on the files and `(seed, epoch)`.
 
-    Files come in a random order, several side by side, each as fast as it is large: so the kinds of text that a corpus
-    consists of are mixed alike from its beginning to its end, be their documents long or short. A buffer of about
+    Files are read in random order, several side by side, each at a rate proportional to its size. So the kinds of text
+    in a corpus are mixed evenly from beginning to end, whether their documents are long or short. A buffer of about
     `buffer_characters` shuffles the documents.
     """
     rng = random.Random(f"{seed} {epoch}")
@@ -138,20 +138,20 @@ def shuffled(
 
 
 def sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[list[str]]:
-    """The tokens of every sentence of the corpus, in the order of the files."""
+    """The tokens of every sentence of the corpus, in file order."""
     for path in paths:
         for line in lines(path):
             yield from tokenizer.sentences(line)
 
 
 def fingerprint(paths: Sequence[Path]) -> str:
-    """A short hash of the files' names and sizes: notices a corpus that changed under a stored position."""
+    """A short hash of the files' names and sizes, to detect a corpus that changed after a position was stored."""
     listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)
     return hashlib.sha256(listing.encode("utf-8", errors="surrogateescape")).hexdigest()[:16]
 
 
 def _cut(text: str, max_characters: int) -> tuple[str, str]:
-    """The first line of `text`, and what is to be read on: `text` may be the beginning of a very long line."""
+    """The first line of `text`, and the rest to continue with: `text` may be the beginning of a very long line."""
     if len(text) < max_characters or text[-1].isspace():
         return text.rstrip("\r\n"), ""
     words = text.rsplit(maxsplit=1)
@@ -178,9 +178,9 @@ def _documents_of(path: Path, file: int, max_characters: int) -> Iterator[Docume
 
 
 def _interleaved(paths: Sequence[Path], rng: random.Random, max_characters: int) -> Iterator[Document]:
-    """The documents of a few open files, always of the one of which the least part was read since it was opened."""
+    """The documents of a few open files, always from the one with the smallest part read since it was opened."""
     waiting = list(enumerate(paths))
-    is_open: list[tuple[float, int, int, Iterator[Document]]] = []  # a heap by the time: parts of a file that were read
+    is_open: list[tuple[float, int, int, Iterator[Document]]] = []  # a heap by time: the part of a file that was read
     now = 0.0
     while waiting or is_open:
         while waiting and len(is_open) < OPEN_FILES:
@@ -196,14 +196,14 @@ def _interleaved(paths: Sequence[Path], rng: random.Random, max_characters: int)
 
 
 def _characters(path: Path) -> int:
-    """About how many there are in a file; 1 at least."""
+    """The approximate number in a file, at least 1."""
     size = max(1, path.stat().st_size)
     return size * RATIO if path.suffix in (".gz", ".xz") else size
 
 
 def _pop(items: list[T], rng: random.Random) -> T:
-    """Takes a random item out; the last one takes its place."""
-    # random() alone is promised to give the same numbers in every version of Python.
+    """Removes a random item; the last one takes its place."""
+    # Python guarantees the same numbers in every version only for random().
     chosen = int(rng.random() * len(items))
     items[chosen], items[-1] = items[-1], items[chosen]
     return items.pop()
@@ -221,4 +221,4 @@ def _invalid_line(path: Path) -> int:
             except UnicodeDecodeError as error:
                 return before + error.object[: error.start].count(b"\n") + 1
             before += chunk.count(b"\n")
-    return before + 1  # cut in the middle of a character
+    return before + 1  # truncated within a character

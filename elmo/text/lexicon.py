@@ -1,11 +1,11 @@
 """Lexicon: words -> the ids of the whole word and of its code points, as ELMoForManyLangs reads them.
 
-The original's ways that its weights expect, and which are kept:
+It keeps the original's conventions, which its weights expect:
 
-- a word begins with the id that its tables call the end of a word, and ends with that of the begin
-- a word is always as long as the longest may be; the padding is read like any other character
-- a word that is too long is cut before its id is looked up, too
-- a sentence boundary is a word of three characters, of which the second is the boundary itself
+- a word begins with the id that its tables call the end of a word, and ends with that of the beginning
+- every word is padded to the maximum length; the padding is read like any other character
+- a word that is too long is truncated, also before its id is looked up
+- a sentence boundary is a word of three characters, the second of which is the boundary itself
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ LEAST = 3
 
 
 def is_length(max_characters: object, may_be_none: bool) -> bool:
-    """Whether words can be that long at most."""
+    """Whether this is a valid maximum length of a word."""
     if max_characters is None:
         return may_be_none
     return type(max_characters) is int and max_characters >= LEAST
@@ -43,7 +43,7 @@ class Lexicon:
     words: Mapping[str, int] | None
     characters: Mapping[str, int] | None
     max_characters: int | None
-    """Of a word, both marks included; None where words are not cut, which only a lexicon of words can do."""
+    """Of a word, including both marks; None if words are not truncated, which only a lexicon of words allows."""
 
     def __post_init__(self) -> None:
         for what, table, needed in (
@@ -57,7 +57,7 @@ class Lexicon:
             raise InputError(f"max_characters is {self.max_characters!r}; a number from {LEAST} on is expected")
 
     def encode(self, words: Sequence[str]) -> Int[np.ndarray, "W C"]:
-        """Every word as a row: its own id where there are words, then its characters' where there are such; all + 1.
+        """Every word as a row: its own id (if there are words), then its characters' ids (if there are any); all + 1.
 
         `<S>` and `</S>` are the sentence boundaries, as in the other models.
         """

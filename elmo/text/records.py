@@ -1,8 +1,8 @@
-"""Lines -> records, one a sentence: its tokens, what it is called or says, and where its tokens stand in that.
+"""Lines -> records, one per sentence: its tokens, its text or name, and the positions of the tokens in the text.
 
-- text: a sentence a line
-- CoNLL-U: the words of a sentence (multiword tokens are their words, empty nodes are left out)
-- FASTA: a protein, each residue a token
+- text: one sentence per line
+- CoNLL-U: the words of a sentence (multiword tokens are split into their words, empty nodes are skipped)
+- FASTA: a protein, with one token per residue
 """
 
 import re
@@ -27,15 +27,15 @@ class Record:
     """One sentence or protein."""
 
     text: str
-    """The line, the sentence as `# text` has it, or a protein's identifier."""
+    """The line, the sentence in `# text`, or a protein's identifier."""
     tokens: list[str]
     offsets: list[Span] | None = None
-    """Of every token the first character and that after the last, in `text` (of a protein, in the sequence); None where
-    they are not known."""
+    """Start and end (exclusive) of every token in `text`, in characters (for a protein: in the sequence); None if
+    unknown."""
 
 
 def kind_of(path: str | Path) -> Kind:
-    """What the name of a file says that it holds. Raises InputError where it may hold several things."""
+    """The kind of input by the file's name. Raises InputError if the name is ambiguous."""
     suffix = suffix_of(path)
     if suffix in UNTOLD:
         raise InputError(
@@ -46,7 +46,7 @@ def kind_of(path: str | Path) -> Kind:
 
 
 def suffix_of(path: str | Path) -> str:
-    """The last part of a file's name, with its dot, in small letters; that of a compression does not count."""
+    """The extension of a file, with its dot, in lower case, ignoring that of a compression."""
     name = Path(path)
     return (Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix).lower()
 
@@ -54,9 +54,9 @@ def suffix_of(path: str | Path) -> str:
 def read_records(
     lines: Iterable[str], kind: Kind, tokenizer: Tokenizer | None, source: str | Path = "input"
 ) -> Iterator[Record]:
-    """The records of a file's lines; `tokenizer`, needed for text alone, cuts a line into tokens.
+    """The records of a file's lines; `tokenizer`, needed only for text, splits a line into tokens.
 
-    Raises InputError that names `source` and line.
+    Raises InputError with `source` and the line.
     """
     if kind not in get_args(Kind):
         raise InputError(f"the kind of input is {kind!r}; one of {', '.join(get_args(Kind))} is expected")
@@ -68,10 +68,9 @@ def read_records(
 
 
 def offsets(text: str, tokens: Sequence[str]) -> list[Span] | None:
-    """Where the tokens stand in `text`, in characters: each is looked for after the one before it.
+    """Start and end of the tokens in `text`, in characters: each is searched for after the one before it.
 
-    None where one is not there. Tokens that a tokenizer cut out of the text, leaving out white space alone, are found
-    where they were.
+    None if one is missing. If a tokenizer dropped only white space, every token is found where it was.
     """
     spans, end = [], 0
     for token in tokens:
@@ -84,10 +83,10 @@ def offsets(text: str, tokens: Sequence[str]) -> list[Span] | None:
 
 
 def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[Record]:
-    """The sentences of CoNLL-U (https://universaldependencies.org/format.html): ID, FORM and more between tabs."""
-    text, units = None, list[tuple[str, int]]()  # a form that stands in the text, and of how many words
+    """The sentences of CoNLL-U (https://universaldependencies.org/format.html): tab-separated ID, FORM and more."""
+    text, units = None, list[tuple[str, int]]()  # forms in the text, and their numbers of words
     words: list[str] = []
-    inside = 0  # words that are still to come of a multiword token
+    inside = 0  # remaining words of a multiword token
     for number, line in enumerate(_and_blank(lines), 1):
         if not line.strip():
             if words:
@@ -115,7 +114,7 @@ def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[
 def read_conllu_columns(
     lines: Iterable[str], columns: Sequence[int], source: str | Path = "input"
 ) -> Iterator[list[tuple[str, ...]]]:
-    """Of every word of a sentence of CoNLL-U some columns, counted from 0; the words are those of `read_conllu`."""
+    """Columns, counted from 0, of every word in each sentence of CoNLL-U; the words are those of `read_conllu`."""
     words: list[tuple[str, ...]] = []
     for number, line in enumerate(_and_blank(lines), 1):
         if not line.strip():
@@ -136,7 +135,7 @@ def read_conllu_columns(
 
 
 def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[Record]:
-    """The proteins of a FASTA file, by the first word of their header. Letters are made capitals, white space goes."""
+    """The proteins of a FASTA file, by the first word of their header, in upper case and without white space."""
     name, parts = None, list[str]()
     for number, line in enumerate(lines, 1):
         if line.startswith(">"):
@@ -162,7 +161,7 @@ def _protein(name: str, parts: list[str]) -> Record:
 
 
 def _and_blank(lines: Iterable[str]) -> Iterator[str]:
-    """The last sentence may lack the empty line that ends it."""
+    """Adds an empty line, since the last sentence may lack the one that ends it."""
     yield from lines
     yield ""
 
@@ -179,7 +178,7 @@ def _conllu_word(line: str, number: int, source: str | Path) -> tuple[str, str]:
 
 
 def _conllu_record(text: str | None, words: list[str], units: list[tuple[str, int]]) -> Record:
-    """Words of a multiword token stand where it stands."""
+    """Words of a multiword token get its position."""
     forms = [form for form, _ in units]
     text = " ".join(forms) if text is None else text
     found = offsets(text, forms)

@@ -1,7 +1,7 @@
-"""Text -> tokens and sentences, by settings that are stored with a model so that it is fed as it was trained.
+"""Text -> tokens and sentences, with settings stored in the model so that it reads text as in training.
 
-- tokens: spaCy's rules for the language (no download), or white space for text that is tokenised already
-- sentences: a rule over tokens, pysbd, or one sentence a line
+- tokens: spaCy's rules for the language (no download), or white space for text that is already tokenised
+- sentences: a rule over tokens, pysbd, or one sentence per line
 """
 
 import re
@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from elmo.errors import InputError
 
-MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: some 0.1 GB at this number
-LONG_WORD = re.compile(r"(\S{1001,})")  # left whole: spaCy takes quadratic time for a run of brackets or quotes
+MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: about 0.1 GB at this number
+LONG_WORD = re.compile(r"(\S{1001,})")  # not split: spaCy takes quadratic time for a run of brackets or quotes
 
-# Sentence-ending marks of the scripts in use, then what comes after one and still belongs to its sentence.
+# Sentence-ending marks of the scripts in use, then marks after them that still belong to the sentence.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥។៕።፧፨՜՞։܀܁܂᠃᠉")  # noqa: RUF001
 CLOSERS = frozenset("'”’»›)]}」』】）") | {"''"}  # noqa: RUF001
 ELLIPSES = frozenset({"..", "...", "…"})
@@ -26,15 +26,15 @@ class TextConfig:
     """How raw text becomes sentences of tokens."""
 
     tokens: Literal["spacy", "whitespace"] = "spacy"
-    """`whitespace` for text whose tokens stand apart already."""
+    """`whitespace` for text that is already tokenised."""
     sentences: Literal["rule", "pysbd", "line"] = "rule"
-    """What ends a sentence: marks among the tokens, pysbd's opinion of the raw text, or the line."""
+    """What ends a sentence: marks among the tokens, pysbd's decision on the raw text, or the line."""
     language: str = "en"
     """ISO code, for spaCy and pysbd."""
 
 
 class Tokenizer:
-    """Splits text by `config`. Not for several threads at once."""
+    """Splits text by `config`. Not thread-safe."""
 
     def __init__(self, config: TextConfig) -> None:
         self.config = config
@@ -64,13 +64,13 @@ class Tokenizer:
 
 
 def split_sentences(tokens: list[str]) -> list[list[str]]:
-    """Cuts after a token of sentence-ending marks and the closing quotes and brackets that come with it.
+    """Splits after a token of sentence-ending marks and the closing quotes and brackets that follow it.
 
-    Not before a comma or colon, nor before a lower-case word that follows a closing quote or an ellipsis.
+    Does not split before a comma or colon, or before a lower-case word that follows a closing quote or an ellipsis.
     """
     sentences: list[list[str]] = []
     begin = end = 0
-    in_quotes = False  # of the straight kind, whose two ends look the same
+    in_quotes = False  # straight ones, whose two ends look the same
     while end < len(tokens):
         token = tokens[end]
         end += 1

@@ -1,9 +1,9 @@
 """Vocabulary: the words that the language model predicts, and counting it from a corpus.
 
-- one word a line, the line is the id; `<S>`, `</S>` and `<UNK>` are among them (0, 1, 2 in ours)
+- one word per line, the line number is the id; includes `<S>`, `</S>` and `<UNK>` (0, 1, 2 in ours)
 - reads the published `vocab.txt` and `vocab.txt.gz`
-- word ids as a model that reads words takes them
-- counting at bounded memory, ties broken by the word, so the same corpus always gives the same file
+- word ids for models that read words
+- counting in bounded memory, with ties broken by the word, so the same corpus always gives the same file
 """
 
 import gzip
@@ -24,7 +24,7 @@ from elmo.errors import InputError
 from elmo.text.characters import BOS, EOS, UNKNOWN
 
 SPECIAL = (BOS, EOS, UNKNOWN)
-SKIPPED = "!!!MAXTERMID"  # a line of some published vocabularies that has no row in their weights
+SKIPPED = "!!!MAXTERMID"  # a line of some published vocabularies without a row in their weights
 MOST_UNPACKED = 200
 """How many times larger than its gzip file a vocabulary may be; 2 to 4 is usual."""
 PROGRESS_EVERY = 100_000  # tokens
@@ -32,7 +32,7 @@ PROGRESS_EVERY = 100_000  # tokens
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words in the order of their ids. Of a word that stands there twice the last id counts, as in bilm-tf."""
+    """Words in the order of their ids. If a word occurs twice, its last id counts, as in bilm-tf."""
 
     words: tuple[str, ...]
 
@@ -48,7 +48,7 @@ class Vocabulary:
         return word in self._ids
 
     def id(self, word: str) -> int:
-        """The id of `word`, that of `<UNK>` for a word that is not here."""
+        """The id of `word`, or that of `<UNK>` for an unknown word."""
         return self._ids.get(word, self.unknown)
 
     def ids(self, words: Iterable[str]) -> list[int]:
@@ -57,7 +57,7 @@ class Vocabulary:
         return [get(word, unknown) for word in words]
 
     def encode(self, words: Sequence[str]) -> Int[np.ndarray, "W 1"]:
-        """The id of every word + 1 (0 is padding): what a model that reads words has in the place of characters."""
+        """The id of every word + 1 (0 is padding): what a model that reads words has instead of characters."""
         return np.array(self.ids(words), dtype=np.int64).reshape(-1, 1) + 1
 
     @property
@@ -66,11 +66,11 @@ class Vocabulary:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the bytes that `save` writes: says whether two perplexities are about the same words."""
+        """Of the bytes that `save` writes: shows whether two perplexities are over the same words."""
         return hashlib.sha256(self._bytes()).hexdigest()
 
     def save(self, path: Path) -> None:
-        """Writes one word a line, in UTF-8; the file is there whole or not at all."""
+        """Writes one word per line, in UTF-8; the file is written completely or not at all."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             temporary.write_bytes(self._bytes())
@@ -80,12 +80,12 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Reads one word a line; a name that ends in `.gz` is decompressed."""
+        """Reads one word per line; a file whose name ends in `.gz` is decompressed."""
         return cls.parse(path.read_bytes(), str(path))
 
     @classmethod
     def parse(cls, raw: bytes, name: str) -> "Vocabulary":
-        """As `load`, from the bytes of a file that errors call `name`."""
+        """Like `load`, from the bytes of a file; errors refer to it as `name`."""
         try:
             raw = _decompressed(raw, name) if name.endswith(".gz") else raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -118,7 +118,7 @@ class Vocabulary:
 
 
 def _decompressed(raw: bytes, name: str) -> bytes:
-    """The text in a gzip file, whose size the file itself does not bound."""
+    """The text in a gzip file, up to a limit: the file itself does not bound its size."""
     most = MOST_UNPACKED * len(raw)
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
         text = file.read(most + 1)
@@ -129,16 +129,16 @@ def _decompressed(raw: bytes, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Counts:
-    """What the corpus was that a vocabulary was counted from."""
+    """The corpus that a vocabulary was counted from."""
 
     tokens: int
     sentences: int
     types: int
-    """Distinct words; a lower bound where the table had to be pruned."""
+    """Distinct words; a lower bound if the table was pruned."""
     covered: int
     """Tokens that are in the vocabulary counted from it."""
     characters: int | None = None
-    """Of all tokens, a lower bound as `types` is; None in the record of a run that did not count them."""
+    """Of all tokens, a lower bound like `types`; None in the record of a run that did not count them."""
 
 
 def count_vocabulary(
@@ -148,10 +148,10 @@ def count_vocabulary(
     progress: Callable[[int], None] | None = None,
     max_types: int = 4_000_000,
 ) -> tuple[Vocabulary, Counts]:
-    """The most frequent words of `sentences`, the commonest first, after `<S>`, `</S>` and `<UNK>`.
+    """The most frequent words of `sentences`, most frequent first, after `<S>`, `</S>` and `<UNK>`.
 
-    `max_size` counts all of them. `progress` is called with the tokens read so far. When the table passes `max_types`
-    its rarest words are dropped, so memory is bounded.
+    `max_size` includes these three. `progress` is called with the tokens read so far. When the table exceeds
+    `max_types`, its rarest words are dropped, so memory is bounded.
     """
     if max_size <= len(SPECIAL):
         raise InputError(f"max_size is {max_size}; more than {len(SPECIAL)} are needed to hold any word of the text")
