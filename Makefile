@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.setup-done
 DOCS := .venv/.docs-done
-EXTRAS := text,train,store,tasks,probes,hub,serve,peers,dev
+EXTRAS := text,train,store,tasks,probes,hub,serve,completion,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
