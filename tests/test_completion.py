@@ -52,7 +52,12 @@ def test_the_script_for_zsh_names_every_verb():
 
 
 def test_without_the_extra_the_error_has_the_pip_line():
-    program = "import sys; sys.modules['shtab'] = None\nfrom elmo.cli import main\nsys.argv[1:] = ['completion', 'bash']\nmain()"
+    program = """
+import sys
+sys.modules["shtab"] = None
+from elmo.cli import main
+main(["completion", "bash"])
+"""
     done = run_program(program)
     assert done.returncode == 2
     assert "pip install 'elmo-torch[completion]'" in done.stderr

@@ -29,7 +29,7 @@ def completion_verb(arguments: argparse.Namespace) -> None:
     print(shtab.complete(parser, shell=arguments.shell))
 
 
-def _complete(parser: argparse.ArgumentParser, file: dict[str, str], models: list[str]) -> None:
+def _complete(parser: argparse.ArgumentParser, file: Any, models: list[str]) -> None:
     """What is neither a number nor a choice may be a file; some are names of models."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -27,7 +27,7 @@ from elmo.text.vocabulary import Vocabulary
 try:
     from huggingface_hub import HfApi, ModelCard, PyTorchModelHubMixin, get_token, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 except ImportError as error:
     raise ImportError(f"HubModel needs huggingface_hub ({error}): pip install 'elmo-torch[hub]'") from error
 

@@ -161,7 +161,7 @@ def recurrence(
     inputs: Float[Tensor, "2 T B P"],
     hidden: Float[Tensor, "2 B P"],
     cell: Float[Tensor, "2 B H"],
-    active: list[int] | None = None,
+    active: list[int] | Int[Tensor, " T"] | None = None,
     keep: Bool[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
     """The reference for every variant in `elmo.ops`: token by token, differentiated by autograd."""
