@@ -4,13 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.setup-done
 DOCS := .venv/.docs-done
-EXTRAS := text,train,store,tasks,probes,hub,serve,peers,dev
+EXTRAS := text,train,store,tasks,probes,hub,serve,completion,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=10
 
-.PHONY: setup demo serve test test-cpus test-emulated test-systems lint types docs commands models picture results format clean
+.PHONY: setup demo serve test test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
 
 setup: $(SETUP)
 
@@ -83,6 +83,22 @@ results: $(SETUP)
 	$(BIN)/elmo report docs/runs --markdown docs/results.md --overwrite
 	$(BIN)/elmo report docs/variants docs/runs/wsd docs/runs/pos --markdown docs/results-variants.md \
 	  --title "Results: editions and states" --overwrite
+
+# All of a release but the upload, which docs/releasing.md has: nothing is published from here.
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' elmo/__init__.py)
+release: $(SETUP)
+	@test -z "$$(git status --porcelain)" || { echo "The working tree has changes; commit them first." >&2; exit 1; }
+	@grep -q '^## \[$(VERSION)\]' CHANGELOG.md || { echo "CHANGELOG.md has no section [$(VERSION)]; name the version there and in elmo/__init__.py." >&2; exit 1; }
+	@! git rev-parse -q --verify refs/tags/v$(VERSION) >/dev/null || { echo "The tag v$(VERSION) exists; raise __version__ in elmo/__init__.py." >&2; exit 1; }
+	@$(PIP) install -c constraints.txt -e '.[release]'
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m pytest -q tests/test_wheel.py
+	@echo
+	@echo "dist/ is checked. To publish, as docs/releasing.md says:"
+	@echo "    git tag -a v$(VERSION) -m 'elmo-torch $(VERSION)' && git push origin v$(VERSION)"
+	@echo "    $(BIN)/twine upload dist/*"
 
 format: $(SETUP)
 	$(BIN)/ruff check --fix

@@ -108,7 +108,7 @@ class PlainLstm(BiLstmLayer):
         inputs: Tensor,
         hidden: Tensor,
         cell: Tensor,
-        active: list[int] | None = None,
+        active: list[int] | Tensor | None = None,
         keep: Tensor | None = None,
         same: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -20,6 +20,7 @@ COMMANDS = (
     ("models",),
     ("pull",),
     ("verify",),
+    ("push",),
     ("neighbors",),
     ("index",),
     ("probe",),
@@ -42,6 +43,7 @@ COMMANDS = (
     ("explore",),
     ("bench",),
     ("demo",),
+    ("completion",),
 )
 HEAD = """# Commands
 

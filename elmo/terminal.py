@@ -1,7 +1,7 @@
-"""What the commands show: tables, and how far they are. `rich` is imported when something is shown."""
+"""What the commands show: tables, settings, and how far they are. `rich` is imported when something is shown."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 WIDEST = 100_000
@@ -9,18 +9,50 @@ WIDEST = 100_000
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table without lines; as wide as the terminal, or as it must be where that is none."""
+    """A table without lines, as wide as the terminal; where there is none, as it must be. An empty head is left out."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, show_header=bool(head))
     for name in head:
         table.add_column(Text(name))
     for row in rows:
         table.add_row(*map(Text, row))  # what is in brackets is no markup here
     is_terminal = sys.stdout.isatty()  # rich would believe FORCE_COLOR, which Jupyter sets
     Console(width=None if is_terminal else WIDEST, force_terminal=is_terminal).print(table)
+
+
+def print_settings(values: Mapping[str, Any]) -> None:
+    """Names and values; a table inside the table is indented below its name."""
+    print_table([], list(_lines(values)))
+
+
+def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, list | tuple) and any(isinstance(part, Mapping) for part in value):
+            value = {str(number): part for number, part in enumerate(value, 1)}
+        if isinstance(value, Mapping) and value:
+            yield indent + str(name), ""
+            yield from _lines(value, indent + "  ")
+        else:
+            yield indent + str(name), _shown(value)
+
+
+def _shown(value: Any) -> str:
+    """A value as a person reads it."""
+    if value is None or value == {}:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        parts = (f"({_shown(part)})" if isinstance(part, list | tuple) else _shown(part) for part in value)
+        return ", ".join(parts) or "none"
+    return " ".join(str(value).split())
 
 
 class Counter:

@@ -1,15 +1,22 @@
 """The Hub's own mixin loads and saves our native layout, strictly; nothing here reaches for a network."""
 
+import base64
 import errno
 import json
 import logging
+import re
 import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
-from command import run_program
+from command import run, run_program
 
 from elmo import formats
 from elmo.embedding.embedder import Embedder
@@ -258,3 +265,142 @@ def test_without_the_extra_the_error_has_the_pip_line():
     done = run_program(program)
     assert "pip install 'elmo-torch[hub]'" in done.stderr
     assert done.returncode == 1
+
+
+# elmo push
+
+
+class FakeHub(BaseHTTPRequestHandler):
+    """What the Hub's library asks of it for a push; files come in the commit itself."""
+
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[tuple[str, str]]] = []
+    commit: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append((self.path, self.headers["Authorization"]))
+        if self.headers["Authorization"] != "Bearer secret":
+            return self.answer(401, {"error": "Invalid credentials"})
+        if self.path == "/api/repos/create":
+            name = "/".join(filter(None, (json.loads(body).get("organization"), json.loads(body)["name"])))
+            return self.answer(200, {"url": f"http://{self.headers['Host']}/{name}", "name": name})
+        if self.path == "/api/validate-yaml":
+            return self.answer(200, {"errors": [], "warnings": []})
+        if self.path == "/api/models/user/oak/preupload/main":
+            files = [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in json.loads(body)["files"]]
+            return self.answer(200, {"files": files})
+        assert self.path == "/api/models/user/oak/commit/main"
+        self.commit.extend(json.loads(line) for line in body.splitlines())
+        url = f"http://{self.headers['Host']}/user/oak/commit/1"
+        return self.answer(200, {"commitUrl": url, "commitOid": "1", "pullRequestUrl": None})
+
+    def answer(self, status: int, content: dict[str, Any]) -> None:
+        text = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint(tmp_path) -> Iterator[dict[str, str]]:
+    """The variables of a command that takes the fake for the Hub."""
+    FakeHub.asked.clear()
+    FakeHub.commit.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), FakeHub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        home = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
+        yield {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "no_proxy": "127.0.0.1", **home}
+        server.shutdown()
+
+
+@pytest.fixture
+def trained(model, tmp_path) -> Path:
+    """A folder with the record that `elmo train` writes."""
+    card = {
+        "made_by": "elmo train",
+        "words_read": 125002240,
+        "train": ["wiki.*"],
+        "heldout": ["valid.txt"],
+        "perplexity": {"carry": {"mean": 63.487}, "reset": {"mean": 73.796, "tokens": 20000}},
+    }
+    (tmp_path / "run").mkdir()
+    native.save(replace(model, card=card, text=TextConfig("spacy", "rule", "nb")), tmp_path / "run" / "model")
+    return tmp_path / "run"
+
+
+def test_push_sends_the_model_and_a_card_of_its_own_record(trained, endpoint):
+    done = run("push", trained, "user/oak", "--license", "cc0-1.0", variables={**endpoint, "HF_TOKEN": "secret"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == f"{endpoint['HF_ENDPOINT']}/user/oak/commit/1"
+    sent = {line["value"]["path"]: line["value"]["content"] for line in FakeHub.commit if line["key"] == "file"}
+    for name in ("config.json", "model.safetensors", "vocab.txt"):
+        assert base64.b64decode(sent.pop(name)) == (trained / "model" / name).read_bytes()
+    card = ModelCard(base64.b64decode(sent.pop("README.md")).decode())
+    assert not sent
+    assert (card.data.library_name, card.data.license, card.data.language) == ("elmo-torch", "cc0-1.0", "nb")
+    assert card.data.pipeline_tag == "feature-extraction"
+    assert "# oak\n" in card.text
+    for row in (
+        "| words read | 125,002,240 |",
+        "| train | wiki.* |",
+        "| perplexity on the held-out text | 63.5 with carried state, 73.8 sentence by sentence |",
+    ):
+        assert row in card.text
+    assert {header for _, header in FakeHub.asked} == {"Bearer secret"}
+
+
+def test_a_dry_run_shows_what_would_be_sent_and_asks_nobody(trained, endpoint):
+    done = run("push", trained, "user/oak", "--dry-run", variables=endpoint)
+    assert done.returncode == 0, done.stderr
+    size = (trained / "model" / "model.safetensors").stat().st_size
+    assert re.search(rf"^    model\.safetensors +{size:,} bytes$", done.stdout, re.MULTILINE)
+    assert "library_name: elmo-torch" in done.stdout
+    assert "license" not in done.stdout
+    assert not FakeHub.asked
+
+
+def test_a_readme_beside_the_model_is_the_text_of_the_card(trained, tmp_path):
+    (trained / "model" / "README.md").write_text("# My oak\n", encoding="utf-8")
+    (tmp_path / "made").mkdir()
+    hub.prepare(trained, "user/oak", tmp_path / "made", None, "nn")
+    card = ModelCard((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))
+    assert (card.data.language, card.text.strip()) == ("nn", "# My oak")
+    (trained / "model" / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n", encoding="utf-8")
+    hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
+    assert (tmp_path / "made" / "README.md").read_text(encoding="utf-8") == "---\nlicense: mit\n---\n# Mine\n"
+
+
+def test_a_model_of_another_format_is_sent_as_ours(tmp_path):
+    source = Path(__file__).parent / "data" / "many_langs" / "both"
+    hub.prepare(source, "user/oak", tmp_path, None, None)
+    same(native.load(tmp_path), formats.load(source))
+    assert ModelCard.load(tmp_path / "README.md").data.get("language") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "message"),
+    [
+        (("user/oak",), {}, "no token of the Hugging Face Hub; run `hf auth login`, or set HF_TOKEN"),
+        (("user/oak",), {"HF_TOKEN": "wrong"}, "user/oak: .*401"),
+        (("user/oak",), {"HF_TOKEN": "secret", "HF_ENDPOINT": "http://127.0.0.1:9"}, "user/oak: .*refused"),
+        (("user/oak",), {"HF_TOKEN": "secret", "ELMO_OFFLINE": "1"}, "ELMO_OFFLINE is set"),
+        (("oak",), {}, "'oak' is no repository; user/name is expected"),
+        (("user/o--ak",), {}, "'user/o--ak': Cannot have --"),
+    ],
+    ids=["no token", "wrong token", "no answer", "offline", "no user", "bad name"],
+)
+def test_push_refuses_in_one_line(trained, endpoint, arguments, variables, message):
+    done = run("push", trained, *arguments, variables={**endpoint, **variables})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"elmo: error: {message}.*\n", done.stderr), done.stderr
+
+
+def test_push_refuses_what_is_no_model(tmp_path):
+    done = run("push", tmp_path, "user/oak", "--dry-run")
+    assert done.returncode == 2
+    assert "not a known model" in done.stderr

@@ -1,9 +1,11 @@
-"""What is installed is the wheel, so the wheel is tried: built, installed into a clean environment, and run."""
+"""What is installed is the wheel, so it is tried: built from the sdist, installed into a clean environment, and run."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -12,14 +14,23 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+OTHERS = ("3.11", "3.12", "3.13", "3.14")
+"""Versions of Python that the package is for; those that are at hand are tried."""
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of the working tree, built without a network."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist of the working tree and the wheel of that sdist, built without a network."""
+    folder = tmp_path_factory.mktemp("built")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = folder.glob("*.whl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (path,) = built.glob("*.whl")
     return path
 
 
@@ -38,6 +49,19 @@ def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin"
+
+
+def interpreter(version: str) -> str | None:
+    """A Python of this version that works, by its name on the path or from pyenv."""
+    candidates = [
+        shutil.which(f"python{version}"),
+        *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python")),
+    ]
+    for candidate in filter(None, candidates):
+        done = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False)
+        if done.stdout.startswith(f"Python {version}."):
+            return candidate
+    return None
 
 
 def run(command: list[str], folder: Path) -> str:
@@ -82,3 +106,49 @@ def test_wheel_embeds_with_its_own_model(clean: Path, tmp_path: Path) -> None:
     file, shape = run([str(clean / "python"), "-c", program], tmp_path).splitlines()
     assert Path(file).is_relative_to(clean.parent)
     assert shape == "(3, 3)"
+
+
+def test_sdist_holds_what_a_builder_needs(built: Path) -> None:
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "constraints.txt"} <= names
+    assert {"elmo/py.typed", "tests/test_wheel.py", "docs/design.md", "docs/releasing.md"} <= names
+    assert {name.partition("/")[0] for name in names if "/" in name} == {"elmo", "tests", "docs", "benchmarks"}
+    assert path.stat().st_size < 60_000_000  # 38 MB are the model
+
+
+@pytest.mark.parametrize("version", OTHERS)
+def test_wheel_is_for_every_python_that_is_here(wheel: Path, tmp_path: Path, version: str) -> None:
+    """All files compile, and the command starts, for which rich is enough. (torch is not there for each of them.)"""
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"Python {version} is not installed")
+    code = "import sys, elmo.cli; sys.argv[0] = 'elmo'; elmo.cli.main(['task', 'list', '--help'])"
+    unpacked = tmp_path / "unpacked"
+    zipfile.ZipFile(wheel).extractall(unpacked)
+    run([python, "-m", "compileall", "-q", str(unpacked)], tmp_path)
+    environment = f"import sys; sys.path.insert(0, {str(unpacked)!r}); "
+    assert "elmo task list" in run([python, "-c", environment + code], tmp_path)
+
+
+@pytest.mark.slow
+def test_a_users_program_is_typed(clean: Path, tmp_path: Path) -> None:
+    """By mypy, strictly, and against the installed package, which says by `py.typed` that its annotations count."""
+    shutil.copy(ROOT / "tests" / "users_program.py", tmp_path / "program.py")
+    python = str(clean / "python")
+    cache = str(ROOT / "build" / "mypy")  # all of torch is read once
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-executable",
+        python,
+        "--cache-dir",
+        cache,
+        "program.py",
+    ]
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "MYPYPATH"}}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("Success"), done.stdout + done.stderr

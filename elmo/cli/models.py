@@ -1,7 +1,8 @@
-"""Models as files: `elmo info`, `elmo convert`, `elmo models`, `elmo pull`, `elmo verify`."""
+"""Models as files: `elmo info`, `elmo convert`, `elmo models`, `elmo pull`, `elmo verify`, `elmo push`."""
 
 import argparse
 import json
+import tempfile
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,7 +12,7 @@ from elmo.cli.arguments import (
     add_weights,
 )
 from elmo.errors import InputError
-from elmo.terminal import Counter, print_table
+from elmo.terminal import Counter, print_settings, print_table
 
 
 def add_verbs(verbs: Any) -> None:
@@ -32,6 +33,7 @@ def add_verbs(verbs: Any) -> None:
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
 
     models = add_verb(verbs, "models", models_verb, "the published models that are known by name, and which are here")
+    models.add_argument("words", nargs="*", metavar="WORD", help="only models that have all of these in their row")
     models.add_argument("--json", action="store_true", help="print JSON: addresses, licences, and where they were read")
 
     pull = add_verb(verbs, "pull", pull_verb, "download a published model into the cache, or go on with it")
@@ -41,6 +43,15 @@ def add_verbs(verbs: Any) -> None:
     verify = add_verb(verbs, "verify", verify_verb, "compare files with the hashes of the published models")
     verify.add_argument("models", nargs="+", metavar="NAME|PATH", help="a pulled model, a file, or a folder of files")
     verify.add_argument("--json", action="store_true", help="print JSON")
+
+    push = add_verb(verbs, "push", push_verb, "upload a model to the Hugging Face Hub, with a card from its own record")
+    push.add_argument("model", help="a model's folder, file or name")
+    push.add_argument("repository", metavar="USER/NAME", help="made if there is none")
+    push.add_argument("--dry-run", action="store_true", help="show what would be sent; needs no network")
+    push.add_argument("--license", metavar="ID", help="the Hub's name of the licence, such as cc-by-sa-4.0")
+    push.add_argument("--language", metavar="CODE", help="ISO code (default: that of the model's tokenizer)")
+    push.add_argument("--private", action="store_true", help="make the repository private, if it is new")
+    push.add_argument("--message", metavar="TEXT", help="of the commit")
 
 
 def info_verb(arguments: argparse.Namespace) -> None:
@@ -73,12 +84,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(values, indent=2, ensure_ascii=False))
         return
-    for name, value in values.items():
-        if isinstance(value, dict):
-            for key, part in value.items():
-                print(f"{name + ' ' + key:28} {f'{part:,}' if isinstance(part, int) else part}")
-        else:
-            print(f"{name:28} {f'{value:,}' if isinstance(value, int) else value}")
+    print_settings(values)
 
 
 def convert_verb(arguments: argparse.Namespace) -> None:
@@ -105,16 +111,22 @@ def convert_verb(arguments: argparse.Namespace) -> None:
 def models_verb(arguments: argparse.Namespace) -> None:
     from elmo.formats import cache, published
 
+    found = [model for model in published.models() if _has(model, arguments.words)]
+    if not found:
+        raise InputError(f"no published model has {' '.join(arguments.words)!r} in its row; elmo models lists all")
     if arguments.json:
-        rows = [config.to_dict(model) | {"pulled": cache.is_pulled(model)} for model in published.models()]
+        rows = [config.to_dict(model) | {"pulled": cache.is_pulled(model)} for model in found]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    rows = [
-        [model.name, "yes" if cache.is_pulled(model) else "", model.language, model.layout, model.about]
-        for model in published.models()
-    ]
-    print_table(["name", "here", "language", "layout", "about"], rows)
+    rows = [[model.name, "yes" if cache.is_pulled(model) else "", model.language, model.about] for model in found]
+    print_table(["name", "here", "language", "about"], rows)
     print(f"cache: {cache.cache_folder()}; elmo pull NAME brings one here, and then elmo.load(NAME) opens it")
+
+
+def _has(model: Any, words: list[str]) -> bool:
+    """Whether the row of a published model has all of these words, in any case of letters."""
+    row = " ".join((model.name, *model.aliases, model.language, model.about, model.layout)).casefold()
+    return all(word.casefold() in row for word in words)
 
 
 def pull_verb(arguments: argparse.Namespace) -> None:
@@ -158,3 +170,23 @@ def verify_verb(arguments: argparse.Namespace) -> None:
     wrong = [str(file.path) for file in found if file.verdict in ("differs", "missing")]
     if wrong:
         raise InputError(f"{', '.join(wrong)}: not what was published or pulled; remove and pull again: elmo pull NAME")
+
+
+def push_verb(arguments: argparse.Namespace) -> None:
+    try:
+        from elmo.formats import hub
+    except ImportError as error:
+        raise InputError(str(error)) from error
+
+    hub.check_name(arguments.repository)
+    with tempfile.TemporaryDirectory(prefix="elmo-") as made:
+        folder = Path(made)
+        hub.prepare(arguments.model, arguments.repository, folder, arguments.license, arguments.language)
+        if arguments.dry_run:
+            print(f"{arguments.repository} would get:")
+        else:
+            print(hub.push(folder, arguments.repository, arguments.private, arguments.message))
+        for file in sorted(folder.iterdir()):
+            print(f"    {file.name:20} {file.stat().st_size:>13,} bytes")
+        if arguments.dry_run:
+            print(f"\nREADME.md:\n\n{(folder / 'README.md').read_text(encoding='utf-8')}")

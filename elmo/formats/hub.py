@@ -5,6 +5,8 @@ A repository holds the files of the native format and a card: `config.json`, `mo
 keys and weights are errors. The package huggingface_hub is the extra `hub`.
 """
 
+import shutil
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, Self
 
 import torch
 
+from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.formats.pull import is_offline
@@ -22,8 +25,9 @@ from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
 try:
-    from huggingface_hub import ModelCard, PyTorchModelHubMixin, snapshot_download
+    from huggingface_hub import HfApi, ModelCard, PyTorchModelHubMixin, get_token, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 except ImportError as error:
     raise ImportError(f"HubModel needs huggingface_hub ({error}): pip install 'elmo-torch[hub]'") from error
 
@@ -177,13 +181,17 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
             ("LSTMs", f"{lstm.n_layers} layers of {lstm.dim} cells, projection {lstm.projection_dim}"),
             ("softmax", "none" if beside.lm_head is None else f"{len(beside.lm_head['bias']):,} words"),
             ("tokens", "not known" if beside.text is None else beside.text.tokens),
-            *((key, cell) for key, value in beside.card.items() if (cell := _cell(value))),
+            *((key.replace("_", " "), cell) for key, value in beside.card.items() if (cell := _cell(value))),
         ]
+        if perplexity := _perplexity(beside.card):
+            facts.append(("perplexity on the held-out text", perplexity))
         values = {"title": beside.card.get("name", "biLM"), "repository": "user/name", "facts": facts}
         values |= {"layers": lstm.n_layers + 1, "dim": 2 * lstm.projection_dim}
         made = super().generate_model_card(*args, **(values | kwargs))
-        if isinstance(license_ := beside.card.get("license"), str):
-            made.data.license = license_  # type: ignore[attr-defined]
+        for name in ("license", "language"):
+            if isinstance(value := beside.card.get(name, _spoken(beside.text) if name == "language" else None), str):
+                setattr(made.data, name, value)
+        made.data.pipeline_tag = "feature-extraction"  # type: ignore[attr-defined]
         return made
 
 
@@ -191,5 +199,85 @@ def _cell(value: Any) -> str:
     """A plain value of the card in one cell of a table; a table of its own has no place there (it is in the config)."""
     if isinstance(value, dict):
         return ""
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if type(value) is int else str(value)
     return " ".join(text.replace("|", "\\|").split())
+
+
+def _perplexity(card: dict[str, Any]) -> str:
+    """What `elmo train` measured; nothing where the card does not have it as that writes it."""
+    measured = card.get("perplexity")
+    policies = {"carry": "with carried state", "reset": "sentence by sentence"}
+    means = {
+        policy: row.get("mean")
+        for policy, row in (measured.items() if isinstance(measured, dict) else ())
+        if isinstance(row, dict)
+    }
+    return ", ".join(f"{means[p]:.1f} {how}" for p, how in policies.items() if isinstance(means.get(p), float))
+
+
+def _spoken(text: TextConfig | None) -> str | None:
+    """The language that the text was tokenised as; tokens between white space may be of any."""
+    return text.language if text is not None and text.tokens == "spacy" else None
+
+
+def check_name(repository: str) -> None:
+    """Raises InputError where no repository of the Hub can have this name."""
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise InputError(f"{repository!r}: {' '.join(str(error).split())}") from error
+    if repository.count("/") != 1:
+        raise InputError(f"{repository!r} is no repository; user/name is expected")
+
+
+def prepare(path: str | Path, repository: str, folder: Path, license: str | None, language: str | None) -> None:
+    """Writes into `folder` what `push` sends: the files of the native format, those of a native folder as they are,
+    and the card.
+
+    A README.md beside the model is the text of the card; without a header it gets that of the model's record.
+    """
+    found, model = formats.find(path), formats.load(path)
+    given = {"license": license, "language": language}
+    card = model.card | {name: value for name, value in given.items() if value is not None}
+    made = HubModel.of(replace(model, card=card))
+    if native.recognizes(found):
+        home = found if found.is_dir() else found.parent
+        for name in native.FILES:
+            if (home / name).is_file():
+                shutil.copyfile(home / name, folder / name)
+    else:
+        home = found.parent
+        native.save(made.stored(), folder, overwrite=True)
+    title = card.get("name", repository.partition("/")[2])
+    readme = made.generate_model_card(repository=repository, title=title)
+    text = str(readme)
+    if native.recognizes(found) and (home / "README.md").is_file():
+        own = (home / "README.md").read_text(encoding="utf-8")
+        text = own if own.startswith("---") else f"---\n{readme.data}\n---\n\n{own}"
+    (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
+
+
+def push(folder: Path, repository: str, private: bool = False, message: str | None = None) -> str:
+    """Uploads a folder that `prepare` wrote; the address of the commit. The repository is made if need be.
+
+    Raises InputError where there is no token, and where the Hub refuses or cannot be reached.
+    """
+    if is_offline():
+        raise InputError("ELMO_OFFLINE is set, and a push needs the network")
+    if get_token() is None:
+        raise InputError("no token of the Hugging Face Hub; run `hf auth login`, or set HF_TOKEN")
+    api = HfApi()
+    try:
+        made = api.create_repo(repository, private=private, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=made.repo_id, folder_path=folder, commit_message=message or "Upload a model of elmo-torch"
+        )
+    except (HfHubHTTPError, OSError, *_network_errors()) as error:
+        raise InputError(f"{repository}: {' '.join(str(error).split())}") from error
+    return commit.commit_url
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    """Those of httpx, by which the Hub's library talks from its version 1 on; the ones of requests are OSErrors."""
+    httpx = sys.modules.get("httpx")
+    return () if httpx is None else (httpx.HTTPError,)

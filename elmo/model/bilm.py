@@ -116,6 +116,12 @@ class BiLM(nn.Module):
 
     def forward(self, batch: Batch, state: LstmState | None = None) -> BiLMOutput:
         """All layers of `batch`; each row starts from its row of `state`, or from zero if there is none."""
+        if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
+            # torch.compile leaves it as it is: products and gradients are written by hand already.
+            return torch.compiler.disable(self._forward)(batch, state)  # type: ignore[call-arg]
+        return self._forward(batch, state)
+
+    def _forward(self, batch: Batch, state: LstmState | None) -> BiLMOutput:
         rows, steps, characters = batch.char_ids.shape
         words, index = ops.distinct_rows(batch.char_ids.reshape(-1, characters))
         tokens = self.encode_words(words)[index.view(rows, steps)]  # B T P
@@ -130,7 +136,9 @@ class BiLM(nn.Module):
         order = lengths.argsort(descending=True, stable=True)
         mask = tokens_mask(lengths, steps)
         lengths = lengths[order]
-        active = (lengths[:, None] > torch.arange(steps, device=lengths.device)).sum(0).tolist()
+        active = (lengths[:, None] > torch.arange(steps, device=lengths.device)).sum(0)
+        if not torch.compiler.is_exporting():
+            active = active.tolist()
         backwards = reading_backwards(lengths, steps)  # B T
         tokens = tokens[order]
         inputs = torch.stack([tokens, reorder(tokens, backwards)]).transpose(1, 2)  # 2 T B P
@@ -151,7 +159,7 @@ class BiLM(nn.Module):
         self,
         inputs: Float[Tensor, "2 T B P"],
         state: LstmState,
-        active: list[int] | None = None,
+        active: list[int] | Int[Tensor, " T"] | None = None,
         keep: Bool[Tensor, "2 T B"] | None = None,
         dropout: float = 0.0,
         same: Int[Tensor, "2 T B"] | None = None,
@@ -216,7 +224,7 @@ def tokens_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:
 
 def reading_backwards(lengths: Int[Tensor, " B"], width: int) -> Int[Tensor, "B T"]:
     """For `reorder`: a sentence's tokens from last to first, padding in place. Applied twice, it changes nothing."""
-    positions = torch.arange(width, device=lengths.device).expand(len(lengths), width)
+    positions = torch.arange(width, device=lengths.device).expand(lengths.shape[0], width)
     return torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
 
 

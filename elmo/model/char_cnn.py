@@ -158,6 +158,8 @@ def _by_length(char_ids: Int[Tensor, "W C"], width: int) -> tuple[list[Int[Tenso
 
     The longest word of a batch has three times as many characters as most: without groups, most work would be padding.
     """
+    if torch.compiler.is_exporting():  # a program cannot look at the characters first
+        return [char_ids], torch.arange(char_ids.shape[0], device=char_ids.device)
     if len(char_ids) <= FEW_WORDS:
         return [_without_tail(char_ids, width)], torch.arange(len(char_ids), device=char_ids.device)
     ids = char_ids.cpu()

@@ -75,16 +75,18 @@ class BiLstmLayer(nn.Module):
         inputs: Float[Tensor, "2 T B P"],
         hidden: Float[Tensor, "2 B P"],
         cell: Float[Tensor, "2 B H"],
-        active: list[int] | None = None,
+        active: list[int] | Int[Tensor, " T"] | None = None,
         keep: Bool[Tensor, "2 T B"] | None = None,
         same: Int[Tensor, "2 T B"] | None = None,
     ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
         """Reads `inputs` in the order of T; each direction's input is in its own reading order.
 
-        At step t, the first `active[t]` rows have a token; the others keep their state and output 0.
-        Where `keep` is False, the state is reset to zero before the token. `same` is for a `PackedBiLstmLayer`.
-        Returns the outputs and the state after each row's last token.
+        At step t, the first `active[t]` rows have a token; the others keep their state and output 0. A tensor only in a
+        program of torch.export. Where `keep` is False, the state is reset to zero before the token. `same` is for a
+        `PackedBiLstmLayer`. Returns the outputs and the state after each row's last token.
         """
+        if isinstance(active, Tensor):
+            return scanned(self, inputs, hidden, cell, active)
         return ops.bi_lstm(
             inputs,
             self.weight_input,
@@ -159,7 +161,7 @@ def recurrence(
     inputs: Float[Tensor, "2 T B P"],
     hidden: Float[Tensor, "2 B P"],
     cell: Float[Tensor, "2 B H"],
-    active: list[int] | None = None,
+    active: list[int] | Int[Tensor, " T"] | None = None,
     keep: Bool[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
     """The reference for every version in `elmo.ops`: token by token, differentiated by autograd."""
@@ -177,3 +179,24 @@ def recurrence(
         directions.append((torch.stack(outputs), h, c))
     outputs, hiddens, cells = (torch.stack(part) for part in zip(*directions, strict=True))
     return outputs, hiddens, cells
+
+
+def scanned(
+    layer: BiLstmLayer,
+    inputs: Float[Tensor, "2 T B P"],
+    hidden: Float[Tensor, "2 B P"],
+    cell: Float[Tensor, "2 B H"],
+    active: Int[Tensor, " T"],
+) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
+    """As `recurrence`, by torch's own loop: a program of torch.export runs it for any T."""
+    from torch._higher_order_ops.scan import scan  # a prototype, with this address only
+
+    def read(state: tuple[Tensor, Tensor], token: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        (h, c), (x, rows) = state, token
+        after = [step(layer, d, x[d], h[d], c[d]) for d in range(2)]
+        new_h, new_c = (torch.stack(part) for part in zip(*after, strict=True))
+        there = (torch.arange(x.shape[1], device=x.device) < rows)[:, None]
+        return (torch.where(there, new_h, h), torch.where(there, new_c, c)), new_h * there
+
+    (hidden, cell), outputs = scan(read, (hidden, cell), (inputs.transpose(0, 1), active))
+    return outputs.transpose(0, 1), hidden, cell

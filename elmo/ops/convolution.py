@@ -18,6 +18,8 @@ def convolve_max(
     characters: Float[Tensor, "W C E"], weight: Float[Tensor, "n E width"], bias: Float[Tensor, " n"]
 ) -> Float[Tensor, "W n"]:
     """`max over positions of (weight * characters + bias)`; at least `width` characters are needed."""
+    if torch.compiler.is_exporting():
+        return torch.conv1d(characters.mT, weight, bias).amax(dim=2)
     return _ConvolveMax.apply(characters, weight, bias, product_dtype(characters))  # type: ignore[no-any-return]
 
 

@@ -12,8 +12,8 @@ from elmo.ops.products import product
 
 
 def linear(x: Float[Tensor, "W K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"]) -> Float[Tensor, "W N"]:
-    """`x W^T + b`, as `torch.nn.functional.linear`; under autocast that itself."""
-    if product_dtype(x) != x.dtype:
+    """`x W^T + b`, as `torch.nn.functional.linear`; under autocast and in a program of torch.export that itself."""
+    if product_dtype(x) != x.dtype or torch.compiler.is_exporting():
         return torch.nn.functional.linear(x, weight, bias)
     return _Linear.apply(x, weight, bias)  # type: ignore[no-any-return]
 
