@@ -50,6 +50,7 @@ HOMES = {
     "integrations/sklearn.py": {"sklearn"},
     "integrations/sentence_transformers.py": {"sentence_transformers"},
     "integrations/flair.py": {"flair"},
+    "integrations/spacy.py": {"spacy"},
     "integrations/transformers.py": {"transformers"},
     "integrations/transformers_tokenizer.py": {"transformers"},
 }
