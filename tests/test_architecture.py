@@ -42,7 +42,7 @@ ENTRANCES = {"cli", "__init__", "__main__"}
 
 HEAVY = {"torch", "numpy", "h5py", "safetensors", "jaxtyping", "spacy", "pyarrow", "lightning_fabric", "scipy"}
 EXTRAS = {"spacy", "pysbd", "lightning", "lightning_fabric", "tensorboard", "pyarrow", "sklearn", "scipy", "matplotlib"}
-EXTRAS |= {"huggingface_hub", "lancedb", "sentence_transformers", "flair"}
+EXTRAS |= {"huggingface_hub", "lancedb", "sentence_transformers", "flair", "transformers"}
 """Packages of the extras: imported inside functions, so that the core works without them."""
 HOMES = {
     "training": {"lightning_fabric"},
@@ -50,6 +50,9 @@ HOMES = {
     "integrations/sklearn.py": {"sklearn"},
     "integrations/sentence_transformers.py": {"sentence_transformers"},
     "integrations/flair.py": {"flair"},
+    "integrations/spacy.py": {"spacy"},
+    "integrations/transformers.py": {"transformers"},
+    "integrations/transformers_tokenizer.py": {"transformers"},
 }
 """What is nothing without its extra may import it at the top; it says the pip line, or whoever imports it does."""
 

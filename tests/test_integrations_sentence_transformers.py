@@ -1,7 +1,5 @@
 """`Elmo` in sentence-transformers' own models, folders, trainer and evaluators."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,9 +121,3 @@ def test_bad_settings_are_said_in_one_line(folder, options, said):
 def test_numbers_in_the_place_of_texts_are_refused(folder):
     with pytest.raises(ValueError, match="a string or a list of tokens is expected"):
         Elmo(folder).preprocess([1.5])
-
-
-def test_a_missing_package_is_named_with_the_remedy():
-    program = "import sys; sys.modules['sentence_transformers'] = None; import elmo.integrations.sentence_transformers"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert result.stderr.strip().endswith("pip install 'elmo-torch[sentence]'")

@@ -1,7 +1,8 @@
 """Our own format: a folder of `config.json`, `model.safetensors` and, where the model has words, `vocab.txt`.
 
 - `config.json`: `{"format": "elmo-torch", "version": 1, "model": BiLMConfig, "text": TextConfig or null, "card": {}}`,
-  and `"mixes": [Mix]` where a task's model learned some
+  and `"mixes": [Mix]` where a task's model learned some. `"model_type": "elmo"` lets transformers open the folder, too
+  (`elmo.integrations.transformers`); the keys that it adds when it saves one are its own
 - `lexicon.json`: the ids of words and code points, of a model that reads both
 - `model.safetensors`: `bilm.*` and, where there is a softmax, `lm_head.*`; float32, or float16 to be half as large
 """
@@ -31,6 +32,7 @@ Dtype = Literal["float32", "float16"]
 
 FORMAT = "elmo-torch"
 VERSION = 1
+MODEL_TYPE = "elmo"  # by it transformers knows what class opens the folder
 DTYPES = {"F32": "float32", "F16": "float16"}  # as safetensors calls them, as all others do
 FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
 
@@ -91,13 +93,7 @@ def save(
 
     `dtype` is that of the stored weights; the softmax, on which no vector depends, may have one of its own.
     """
-    config = {
-        "format": FORMAT,
-        "version": VERSION,
-        "model": _model_values(model.config),
-        "text": None if model.text is None else to_dict(model.text),
-        "card": model.card,
-    } | ({"mixes": [to_dict(mix) for mix in model.mixes]} if model.mixes else {})
+    config = config_values(model)
     parts = {"bilm": (model.weights, dtype), "lm_head": (model.lm_head or {}, softmax_dtype or dtype)}
     stored = {
         f"{part}.{name}": weight.detach().to("cpu", getattr(torch, kind)).contiguous()
@@ -124,6 +120,29 @@ def save(
             )
 
 
+def config_values(model: Model) -> dict[str, Any]:
+    """What is written to `config.json`."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "model_type": MODEL_TYPE,
+        "model": _model_values(model.config),
+        "text": None if model.text is None else to_dict(model.text),
+        "card": model.card,
+    } | ({"mixes": [to_dict(mix) for mix in model.mixes]} if model.mixes else {})
+
+
+def load_inputs(folder: Path) -> tuple[BiLMConfig, TextConfig | None, Vocabulary | Lexicon | None]:
+    """What turns text into a model's ids, as in `Model`; no weight is needed."""
+    config = _read_config(folder / CONFIG)
+    if config.model.word_cnn is not None:
+        return config.model, config.text, _read_lexicon(folder / LEXICON, config.model.word_cnn)
+    vocabulary = _read_vocabulary(folder)
+    if config.model.n_tokens_vocab is not None:
+        _check_words(folder, config.model.n_tokens_vocab, vocabulary)
+    return config.model, config.text, vocabulary
+
+
 def _model_values(config: BiLMConfig) -> dict[str, Any]:
     """As JSON values; what only models that read words have is left out of the others, which older versions read."""
     values = to_dict(config)
@@ -143,6 +162,7 @@ class _Config:
     format: str
     version: int
     model: BiLMConfig
+    model_type: str = MODEL_TYPE
     text: TextConfig | None = None
     card: dict = field(default_factory=dict)
     mixes: tuple[Mix, ...] = ()
@@ -155,6 +175,8 @@ def _read_config(file: Path) -> _Config:
             f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model was written by another"
             " version of elmo-torch: pip install -U elmo-torch"
         )
+    if "transformers_version" in values:  # saved by transformers, with more keys of its own
+        values = {name: values[name] for name in _Config.__dataclass_fields__ if name in values}
     try:
         config = from_dict(_Config, values)
     except ConfigError as error:

@@ -1,0 +1,250 @@
+"""ELMo in spaCy: the component `nlp.add_pipe("elmo")`, and `elmo.Tok2Vec.v1` for training configurations.
+
+spaCy finds both by entry points and imports this file for every pipeline: what it has not loaded itself is not imported
+at the top. Needs the extra `text`.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, no_type_check
+
+import numpy as np
+import torch
+
+from elmo.errors import InputError
+
+try:
+    import srsly
+    from spacy.language import Language
+    from spacy.pipeline import Pipe
+    from spacy.tokens import Doc, Span, Token
+    from spacy.util import minibatch, registry
+    from thinc.api import Model
+    from thinc.model import deserialize_attr, serialize_attr
+except ImportError as error:  # pragma: no cover
+    raise InputError(f"elmo in spaCy needs spaCy ({error}): pip install 'elmo-torch[text]'") from error
+
+
+class Bilm:
+    """A biLM for documents; opened when it is first used, since a saved pipeline brings its own after it was made.
+
+    Raises InputError where the model has no such layers, unless it is not here yet.
+    """
+
+    def __init__(self, model: str, layers: Any, precision: str) -> None:
+        self.model, self.layers, self.precision = model, layers, precision
+        self.n_layers: int | None = None
+        self.dim: int | None = None
+        """Of a vector; like `n_layers` None where the model is not here yet."""
+        self._files: dict[str, bytes] | None = None
+        self._embedder: Any = None
+        self._process = os.getpid()
+        self._check()
+
+    def read(self, docs: Sequence[Doc], layers: Any = None) -> list[np.ndarray]:
+        """The vectors of all tokens: (T, D), for layers "all" (N, T, D). White space has zeros.
+
+        Every sentence is read by itself where something before has found their ends; else the document is one.
+        """
+        parts = [[[token for token in part if not token.is_space] for part in _sentences(doc)] for doc in docs]
+        sentences = [[token.text for token in part] for doc in parts for part in doc]
+        vectors = iter(self._opened().embed(sentences, self.layers if layers is None else layers))
+        found = []
+        for doc, parts_of in zip(docs, parts, strict=True):
+            read = np.concatenate([next(vectors) for _ in parts_of], axis=-2)
+            every = np.zeros((*read.shape[:-2], len(doc), read.shape[-1]), np.float32)
+            every[..., [token.i for part in parts_of for token in part], :] = read
+            found.append(every)
+        return found
+
+    def files(self) -> dict[str, bytes]:
+        """The model in the native format, without its softmax."""
+        from elmo.formats import load, native
+
+        if self._files is None:
+            model = replace(load(self.model), lm_head=None)
+            model = model if model.config.char_cnn is None else replace(model, vocabulary=None)
+            with tempfile.TemporaryDirectory() as folder:
+                native.save(model, Path(folder) / "model")
+                self._files = {file.name: file.read_bytes() for file in (Path(folder) / "model").iterdir()}
+        return self._files
+
+    def take(self, files: Any) -> None:
+        """Takes the model of these files for that which was named."""
+        self._files, self._embedder = files, None
+        self._check()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_embedder": None}  # it is packed for its process
+
+    def _check(self) -> None:
+        from elmo import formats
+        from elmo.embedding.layers import selection
+
+        try:
+            found = self._from_files(formats.describe)
+        except FileNotFoundError:
+            return
+        n_layers = self.n_layers = found.config.lstm.n_layers + 1
+        if self.layers == "all":
+            raise InputError("layers is 'all'; one vector a token is expected: try 'average' or 'concat'")
+        if self.layers != "mix":
+            selection(self.layers, n_layers)
+        self.dim = 2 * found.config.lstm.projection_dim * (n_layers if self.layers == "concat" else 1)
+
+    def _opened(self) -> Any:
+        from elmo.embedding.embedder import Embedder
+
+        if os.getpid() != self._process:
+            torch.set_num_threads(1)  # threads do not survive a fork, and processes share the cores anyway
+            self._process = os.getpid()
+        if self._embedder is None:
+            self._embedder = self._from_files(lambda path: Embedder.load(path, precision=self.precision))
+        return self._embedder
+
+    def _from_files(self, function: Any) -> Any:
+        from elmo.formats import native
+
+        if self._files is None:
+            return function(self.model)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in native.FILES & self._files.keys():
+                (Path(folder) / name).write_bytes(self._files[name])
+            return function(folder)
+
+
+class ElmoVectors(Pipe):
+    """Sets `doc.tensor`, and by its hooks the vectors and similarities of tokens, spans and documents."""
+
+    def __init__(self, name: str, bilm: Bilm) -> None:
+        self.name = name
+        self.bilm = bilm
+
+    def __call__(self, doc: Doc) -> Doc:
+        return self._set([doc])[0]
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        for docs in minibatch(stream, size=batch_size):
+            try:
+                yield from self._set(docs)
+            except Exception as error:
+                self.get_error_handler()(self.name, self, docs, error)
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        return srsly.msgpack_dumps(self.bilm.files())
+
+    def from_bytes(self, content: bytes, *, exclude: Iterable[str] = ()) -> "ElmoVectors":
+        self.bilm.take(srsly.msgpack_loads(content))
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """A native folder: `elmo.load` opens it, too."""
+        from elmo.formats import native
+        from elmo.formats.whole import whole
+
+        with whole(Path(path), overwrite=True, holds=native.FILES) as folder:
+            folder.mkdir()
+            for name, content in self.bilm.files().items():
+                (folder / name).write_bytes(content)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "ElmoVectors":
+        self.bilm.take({file.name: file.read_bytes() for file in Path(path).iterdir()})
+        return self
+
+    def _set(self, docs: list[Doc]) -> list[Doc]:
+        for doc, vectors in zip(docs, self.bilm.read(docs), strict=True):
+            doc.tensor = vectors
+            doc.user_token_hooks |= {"vector": _of_token, "similarity": _cosine}
+            doc.user_span_hooks |= {"vector": _mean, "similarity": _cosine}
+            doc.user_hooks |= {"vector": _mean, "similarity": _cosine}
+        return docs
+
+
+SETTINGS = {"model": "default", "layers": "average", "precision": "float32"}
+
+
+@Language.factory("elmo", assigns=["doc.tensor"], default_config=SETTINGS)
+@no_type_check  # by a wrapper of its own, as in the tests, spaCy would not see the names of the arguments
+def make_elmo(nlp: Language, name: str, model: str, layers: Any, precision: str) -> ElmoVectors:
+    """The component; its settings are those of `Embedder.load` and `embed`, except the layers "all"."""
+    if layers == "mix":
+        raise InputError("layers is 'mix', which is learned: elmo.Tok2Vec.v1 has one; here try 'average'")
+    return ElmoVectors(name, Bilm(model, layers, precision))
+
+
+@registry.architectures("elmo.Tok2Vec.v1")
+def tok2vec(model: str = "default", layers: Any = "mix", precision: str = "float32") -> Model[Any, Any]:
+    """A frozen biLM as the tok2vec of a component that is trained: documents -> one (T, D) each.
+
+    `layers` is "mix", a mix of all layers that is learned (Peters et al. 2018, eq. 1) and begins with their average; or
+    a fixed choice. What spaCy saves holds the biLM, too.
+    """
+    bilm = Bilm(model, layers, precision)
+    params: dict[str, Any] = {"scalars": None, "gamma": None} if layers == "mix" else {}
+    return Model("elmo", _forward, init=_begin, dims={"nO": bilm.dim}, params=params, attrs={"bilm": bilm})
+
+
+def _begin(model: Any, X: Any = None, Y: Any = None) -> None:
+    bilm: Bilm = model.attrs["bilm"]
+    if bilm.dim is None or bilm.n_layers is None:
+        raise InputError(f"{bilm.model}: no such file or folder, nor the name of a model; see elmo models")
+    model.set_dim("nO", bilm.dim)
+    if bilm.layers == "mix":
+        model.set_param("scalars", model.ops.alloc1f(bilm.n_layers))
+        model.set_param("gamma", model.ops.alloc1f(1) + 1)
+
+
+def _forward(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any], Any]:
+    bilm: Bilm = model.attrs["bilm"]
+    if bilm.layers != "mix":
+        return [model.ops.asarray2f(vectors) for vectors in bilm.read(docs)], lambda gradients: []
+    scalars, gamma = (model.ops.to_numpy(model.get_param(name)) for name in ("scalars", "gamma"))
+    weights = np.exp(scalars - np.logaddexp.reduce(scalars))
+    if not is_train:
+        mixed = bilm.read(docs, (gamma * weights).tolist())
+        return [model.ops.asarray2f(vectors) for vectors in mixed], lambda gradients: []
+    every = bilm.read(docs, "all")
+
+    def backprop(gradients: list[Any]) -> list[Any]:
+        both = zip(every, map(model.ops.to_numpy, gradients), strict=True)
+        of_layers = np.sum([np.einsum("ntd,td->n", layers, gradient) for layers, gradient in both], axis=0)
+        of_gamma = of_layers @ weights
+        model.inc_grad("gamma", model.ops.asarray1f([of_gamma]))
+        model.inc_grad("scalars", model.ops.asarray1f(gamma * weights * (of_layers - of_gamma)))
+        return []
+
+    return [model.ops.asarray2f(gamma * np.einsum("n,ntd->td", weights, layers)) for layers in every], backprop
+
+
+@serialize_attr.register(Bilm)
+def _to_bytes(_: Bilm, value: Bilm, name: str, model: Model[Any, Any]) -> bytes:
+    return srsly.msgpack_dumps(value.files())
+
+
+@deserialize_attr.register(Bilm)
+def _from_bytes(before: Bilm, value: bytes, name: str, model: Model[Any, Any]) -> Bilm:
+    before.take(srsly.msgpack_loads(value))
+    return before
+
+
+def _sentences(doc: Doc) -> Iterable[Span]:
+    return doc.sents if len(doc) and doc.has_annotation("SENT_START") else [doc[:]]
+
+
+def _of_token(token: Token) -> np.ndarray:
+    return token.doc.tensor[token.i]
+
+
+def _mean(part: Doc | Span) -> np.ndarray:
+    """Of all tokens that are not white space; zero where there are none."""
+    tensor = part.doc.tensor
+    rows = [token.i for token in part if not token.is_space]
+    return tensor[rows].mean(axis=0) if rows else np.zeros(tensor.shape[-1], np.float32)
+
+
+def _cosine(one: Any, other: Any) -> float:
+    lengths = float(np.linalg.norm(one.vector) * np.linalg.norm(other.vector))
+    return float(one.vector @ other.vector) / lengths if lengths else 0.0

@@ -1,0 +1,170 @@
+"""The tokenizer of `elmo.integrations.transformers`: words as the ids of their characters. A file of its own, as in
+transformers: data are prepared where no network is.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from jaxtyping import Int
+from torch import Tensor, nn
+from transformers import BatchEncoding, PreTrainedTokenizer
+
+from elmo.errors import InputError
+from elmo.formats import native
+from elmo.text.batching import check_tokens, to_batch
+from elmo.text.characters import BOS, EOS
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+PAD = "<PAD>"
+IGNORED = {"verbose", "return_attention_mask"}
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What a `BatchEncoding` tells of one text: its tokens, and where they come from."""
+
+    tokens: list[str]
+    word_ids: list[int | None]
+    offsets: list[tuple[int, int]]
+
+    @property
+    def special_tokens_mask(self) -> list[int]:
+        return [int(word is None) for word in self.word_ids]
+
+    @property
+    def sequence_ids(self) -> list[int | None]:
+        return [None if word is None else 0 for word in self.word_ids]
+
+    def padded(self, size: int) -> Self:
+        missing = size - len(self.tokens)
+        return type(self)(
+            [*self.tokens, *[PAD] * missing], [*self.word_ids, *[None] * missing], [*self.offsets, *[(0, 0)] * missing]
+        )
+
+
+class ElmoTokenizer(PreTrainedTokenizer):
+    """Text -> the ids of its words' characters, (B, T, C), between the boundaries `<S>` and `</S>`.
+
+    Words are those of the model's own tokenizer, or given (`is_split_into_words`). It is made of the `config.json` of a
+    model and, where that reads words, their list.
+    """
+
+    vocab_files_names = {  # noqa: RUF012  (as its base class has it)
+        "config_file": native.CONFIG,
+        "vocab_file": native.VOCABULARY,
+        "lexicon_file": native.LEXICON,
+    }
+
+    def __init__(
+        self, config_file: str, vocab_file: str | None = None, lexicon_file: str | None = None, **others: Any
+    ) -> None:
+        folder = Path(config_file).parent
+        config, text, words = native.load_inputs(folder)
+        self._max_characters = 50 if config.char_cnn is None else config.char_cnn.max_characters_per_token
+        self._vocabulary = words if config.char_cnn is None else None
+        self._size = config.ids_per_token
+        self._split = Tokenizer(text or TextConfig(tokens="whitespace", sentences="line")).tokens
+        names = [native.CONFIG] if config.char_cnn else [native.CONFIG, native.VOCABULARY, native.LEXICON]
+        self._files = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+        super().__init__(**({"pad_token": PAD} | others))
+
+    def __call__(  # type: ignore[override]
+        self,
+        text: Any,
+        text_pair: Any = None,
+        *,
+        is_split_into_words: bool = False,
+        padding: Any = False,
+        truncation: Any = None,
+        max_length: int | None = None,
+        add_special_tokens: bool = True,
+        return_tensors: Any = None,
+        return_offsets_mapping: bool = False,
+        return_special_tokens_mask: bool = False,
+        **others: Any,
+    ) -> BatchEncoding:
+        """As in transformers. Offsets are those in the text; of given words, those in the word.
+
+        Raises InputError for what an ELMo does not read: pairs, and sentences without their boundaries.
+        """
+        refused = {"text_pair": text_pair is not None, "add_special_tokens=False": not add_special_tokens}
+        refused |= {name: value for name, value in others.items() if name not in IGNORED}
+        if named := ", ".join(name for name, value in refused.items() if value):
+            raise InputError(f"ElmoTokenizer has no {named}; it reads one sentence at a time, with its boundaries")
+        strategy, cut, size, _ = self._get_padding_truncation_strategies(padding, truncation, max_length)
+        limit = None if size is None or cut.value == "do_not_truncate" else size
+        is_batch = isinstance(text, list | tuple) and (
+            not is_split_into_words or (len(text) > 0 and isinstance(text[0], list | tuple))
+        )
+        encodings = [self._encoding(each, is_split_into_words, limit) for each in (text if is_batch else [text])]
+        ids = self._ids(encodings)
+        if strategy.value != "do_not_pad":
+            wanted = size if strategy.value == "max_length" else None
+            ids = nn.functional.pad(ids, (0, 0, 0, max(0, (wanted or 0) - ids.shape[1])))
+            encodings = [encoding.padded(ids.shape[1]) for encoding in encodings]
+        columns: dict[str, Any] = {"input_ids": ids, "attention_mask": (ids[:, :, 0] != 0).long()}
+        lengths = [len(encoding.tokens) for encoding in encodings]
+        if not return_tensors or len(set(lengths)) > 1:
+            columns = {name: _lists(column, lengths) for name, column in columns.items()}
+        if return_offsets_mapping:
+            columns["offset_mapping"] = [encoding.offsets for encoding in encodings]
+        if return_special_tokens_mask:
+            columns["special_tokens_mask"] = [encoding.special_tokens_mask for encoding in encodings]
+        if not return_tensors and not is_batch:
+            columns = {name: column[0] for name, column in columns.items()}
+        return BatchEncoding(columns, encodings, return_tensors, n_sequences=1)  # type: ignore[arg-type]
+
+    def tokenize(self, text: str, **_: Any) -> list[str]:
+        """The words of a text."""
+        return self._split(text)
+
+    def get_vocab(self) -> dict[str, int]:
+        """Padding alone: every other token has the ids of its characters."""
+        return {PAD: 0}
+
+    @property
+    def vocab_size(self) -> int:
+        return 1
+
+    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
+        """Writes the files that it was made of; those of a model that are there already stay."""
+        files = {Path(save_directory) / name: content for name, content in self._files.items()}
+        for file, content in files.items():
+            if not file.exists():
+                file.write_bytes(content)
+        return tuple(map(str, files))
+
+    def _encoding(self, text: Any, is_split: bool, limit: int | None) -> Encoding:
+        kinds: Any = (list, tuple) if is_split else str
+        if not isinstance(text, kinds):
+            raise InputError(
+                f"{str(text)[:40]!r} is given with is_split_into_words={is_split}; texts are strings with False, lists"
+                " of words with True"
+            )
+        words = list(text) if is_split else self._split(text)
+        check_tokens([words])
+        words = words if limit is None else words[: max(0, limit - 2)]
+        offsets, end = [], 0
+        for word in words:
+            begin = 0 if is_split else text.index(word, end)  # between two words is white space alone
+            end = begin + len(word)
+            offsets.append((begin, end))
+        return Encoding([BOS, *words, EOS], [None, *range(len(words)), None], [(0, 0), *offsets, (0, 0)])
+
+    def _ids(self, encodings: list[Encoding]) -> Int[Tensor, "B T C"]:
+        sentences = [encoding.tokens[1:-1] for encoding in encodings]
+        return to_batch(sentences, self._max_characters, self._vocabulary).char_ids
+
+    def _pad(self, encoded_inputs: Any, *arguments: Any, **options: Any) -> Any:
+        """As in transformers, with rows for padding where that has numbers."""
+        padded = super()._pad(encoded_inputs, *arguments, **options)
+        padded["input_ids"] = [row or [0] * self._size for row in padded["input_ids"]]
+        return padded
+
+    def _convert_token_to_id(self, token: str) -> int:
+        return self.get_vocab().get(token, 0)
+
+
+def _lists(column: Tensor, lengths: list[int]) -> list[Any]:
+    return [row[:length].tolist() for row, length in zip(column, lengths, strict=True)]

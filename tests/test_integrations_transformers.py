@@ -1,0 +1,289 @@
+"""`elmo.integrations.transformers` in transformers' own auto classes, pipelines, collators and trainer."""
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from datasets import Dataset
+from tiny import CONFIG, DIM, LAYERS, tiny_model
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    DataCollatorForTokenClassification,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+)
+
+import elmo.integrations.transformers  # noqa: F401  (registers the classes)
+from elmo import formats
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import Model, native
+from elmo.integrations.transformers import ElmoConfig, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.word_cnn import WordCnnConfig
+from elmo.text.lexicon import Lexicon
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning")
+
+SENTENCES = [["the", "cat", "sat"], ["dogs"], ["a", "very", "long", "walk", "home"], [], ["zażółć", "東京"]]
+TEXTS = [" ".join(sentence) for sentence in SENTENCES]
+
+
+def word_model() -> Model:
+    """A model that reads words by a list."""
+    words = ("<S>", "</S>", "<UNK>", "the", "cat", "dogs")
+    model = tiny_model(BiLMConfig(CONFIG.lstm, None, n_tokens_vocab=len(words)))
+    return replace(model, vocabulary=Vocabulary(words))
+
+
+@pytest.fixture(scope="module", params=["characters", "words"])
+def folder(request, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    native.save(tiny_model() if request.param == "characters" else word_model(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def characters(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("characters") / "model"
+    native.save(tiny_model(), folder)
+    return folder
+
+
+def hidden_states(model, tokenizer) -> list[np.ndarray]:
+    """(N, T, D) of every sentence, boundaries left out."""
+    batch = tokenizer(SENTENCES, is_split_into_words=True, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        output = model(**batch, output_hidden_states=True)
+    assert torch.equal(output.last_hidden_state, output.hidden_states[-1])
+    assert not output.last_hidden_state[batch["attention_mask"] == 0].any()
+    every = torch.stack(output.hidden_states).numpy()
+    return [every[:, row, 1 : len(sentence) + 1] for row, sentence in enumerate(SENTENCES)]
+
+
+# The model
+
+
+def test_a_native_folder_opens_and_gives_the_vectors_of_the_embedder(folder):
+    assert isinstance(AutoConfig.from_pretrained(folder), ElmoConfig)
+    model, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    assert isinstance(model, ElmoModel)
+    assert isinstance(tokenizer, ElmoTokenizer)
+    assert (model.config.hidden_size, model.config.num_hidden_layers) == (DIM, LAYERS - 1)
+    expected = Embedder.load(folder, device="cpu").embed(SENTENCES)
+    for seen, rows in zip(hidden_states(model, tokenizer), expected, strict=True):
+        np.testing.assert_allclose(seen, rows, rtol=0, atol=1e-6)
+
+
+def test_what_is_saved_is_the_same_bit_for_bit_here_and_for_elmo(folder, tmp_path):
+    AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "saved")
+    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "saved")
+    original, again = native.load(folder), formats.load(tmp_path / "saved")
+    assert again.config == original.config
+    assert again.inputs == original.inputs
+    assert again.weights.keys() == original.weights.keys()
+    for weights in (again.weights, AutoModel.from_pretrained(tmp_path / "saved").stored().weights):
+        assert all(torch.equal(weight, weights[name]) for name, weight in original.weights.items())
+    AutoTokenizer.from_pretrained(tmp_path / "saved")
+
+
+def test_half_precision_in_the_file_is_float32_in_the_model(tmp_path):
+    native.save(tiny_model(), tmp_path / "half", dtype="float16")
+    assert {weight.dtype for weight in AutoModel.from_pretrained(tmp_path / "half").parameters()} == {torch.float32}
+
+
+def test_models_in_memory_go_both_ways():
+    model = replace(tiny_model(), text=TextConfig("whitespace", "line"), card={"name": "tiny"})
+    there = ElmoModel.of(model)
+    assert not there.training
+    back = there.stored()
+    assert (back.config, back.text, back.card) == (model.config, model.text, model.card)
+    assert all(torch.equal(weight, back.weights[name]) for name, weight in model.weights.items())
+
+
+def test_a_model_of_words_and_code_points(tmp_path):
+    table = {form: index for index, form in enumerate(["<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>", *"acht"])}
+    words = {form: index for index, form in enumerate(["<oov>", "<pad>", "<bos>", "<eos>", "the", "cat"])}
+    characters = CharCnnConfig(3, ((1, 4), (2, 5)), 1, max_characters_per_token=8, n_characters=len(table) + 1)
+    config = BiLMConfig(CONFIG.lstm, None, word_cnn=WordCnnConfig(len(words) + 1, 4, characters))
+    native.save(replace(tiny_model_of(config), lexicon=Lexicon(words, table, 8)), tmp_path / "model")
+    expected = Embedder.load(tmp_path / "model", device="cpu").embed(SENTENCES)
+    model, tokenizer = AutoModel.from_pretrained(tmp_path / "model"), AutoTokenizer.from_pretrained(tmp_path / "model")
+    for seen, rows in zip(hidden_states(model, tokenizer), expected, strict=True):
+        np.testing.assert_allclose(seen, rows, rtol=0, atol=1e-6)
+
+
+def tiny_model_of(config: BiLMConfig) -> Model:
+    return Model(config, {name: torch.randn_like(weight) * 0.5 for name, weight in BiLM(config).state_dict().items()})
+
+
+def test_the_pipeline_of_features(characters):
+    extract = pipeline("feature-extraction", model=str(characters), device="cpu")
+    expected = Embedder.load(characters, device="cpu").embed(SENTENCES, "top")
+    for options in ({}, {"batch_size": 2}):
+        for seen, rows in zip(extract(TEXTS, **options), expected, strict=True):
+            np.testing.assert_allclose(np.array(seen)[0, 1 : len(rows) + 1], rows, rtol=0, atol=1e-6)
+
+
+# The tokenizer
+
+
+def test_words_know_where_they_come_from(tmp_path):
+    native.save(replace(tiny_model(), text=TextConfig()), tmp_path / "english")
+    tokenizer, text = AutoTokenizer.from_pretrained(tmp_path / "english"), "Don't  stop, (東京)\nnow!"
+    batch = tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
+    words = [text[begin:end] for begin, end in batch["offset_mapping"][1:-1]]
+    assert words == ["Do", "n't", "stop", ",", "(", "東京", ")", "now", "!"] == tokenizer.tokenize(text)
+    assert batch.tokens() == ["<S>", *words, "</S>"]
+    assert batch.word_ids() == [None, *range(9), None]
+    assert batch.sequence_ids() == [None, *[0] * 9, None]
+    assert batch["special_tokens_mask"] == [1, *[0] * 9, 1]
+    assert len(batch["input_ids"]) == 11
+    assert np.array(batch["input_ids"]).shape == (11, 50)
+
+
+def test_padding_cutting_and_lists_as_in_transformers(characters):
+    tokenizer = AutoTokenizer.from_pretrained(characters)
+    longest = tokenizer(TEXTS, padding=True, return_tensors="np")
+    assert longest["input_ids"].shape == (5, 7, 50)
+    assert longest["attention_mask"].sum(axis=1).tolist() == [5, 3, 7, 2, 4]
+    assert longest.word_ids(1) == [None, 0, None, None, None, None, None]
+    cut = tokenizer(TEXTS, padding="max_length", truncation=True, max_length=4, return_tensors="pt")
+    assert cut["input_ids"].shape == (5, 4, 50)
+    np.testing.assert_array_equal(cut["input_ids"][2, 1:3], longest["input_ids"][2, 1:3])
+    ragged = tokenizer(TEXTS)
+    assert [len(ids) for ids in ragged["input_ids"]] == [5, 3, 7, 2, 4]
+    padded = tokenizer.pad(ragged, return_tensors="pt")
+    assert torch.equal(padded["input_ids"], torch.from_numpy(longest["input_ids"]))
+    assert tokenizer(["the", "cat"], is_split_into_words=True)["input_ids"] == tokenizer("the cat")["input_ids"]
+    with pytest.raises(ValueError, match="padding"):
+        tokenizer(TEXTS, return_tensors="pt")
+
+
+# Training
+
+
+def corpus(tokenizer) -> Dataset:
+    rows = []
+    for words in [sentence for sentence in SENTENCES if sentence] * 4:
+        row = dict(tokenizer(words, is_split_into_words=True))
+        row["labels"] = [-100, *["a" in word for word in words], -100]
+        rows.append(row | {"labels": [int(label) for label in row["labels"]]})
+    return Dataset.from_list(rows)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_tagger_is_trained_saved_and_loaded(characters, tmp_path, frozen):
+    tokenizer = AutoTokenizer.from_pretrained(characters)
+    tagger = AutoModelForTokenClassification.from_pretrained(characters, num_labels=2, frozen=frozen, dropout=0.0)
+    assert not tagger.mix.scalars.any()
+    assert tagger.mix.gamma == 1
+    arguments = TrainingArguments(
+        str(tmp_path / "run"),
+        num_train_epochs=10,
+        learning_rate=0.1 if frozen else 0.02,
+        per_device_train_batch_size=4,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    data = corpus(tokenizer)
+    trainer = Trainer(
+        tagger,
+        arguments,
+        train_dataset=data,
+        eval_dataset=data,
+        data_collator=DataCollatorForTokenClassification(tokenizer),
+        processing_class=tokenizer,
+    )
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < before / 2
+    assert tagger.mix.scalars.abs().max() > 0.01
+
+    trainer.save_model(str(tmp_path / "saved"))
+    again = AutoModelForTokenClassification.from_pretrained(tmp_path / "saved")
+    assert again.config.frozen is frozen
+    assert again.state_dict().keys() == tagger.state_dict().keys()
+    assert all(torch.equal(weight, again.state_dict()[name]) for name, weight in tagger.state_dict().items())
+    batch = AutoTokenizer.from_pretrained(tmp_path / "saved")(TEXTS, padding=True, return_tensors="pt")
+    assert torch.equal(again.eval()(**batch).logits, tagger.eval()(**batch).logits)
+
+    stored = formats.load(tmp_path / "saved")
+    kept = native.load(characters).weights
+    assert all(torch.equal(weight, kept[name]) for name, weight in stored.weights.items()) is frozen
+    expected = (tagger.mix.gamma * tagger.mix.weights()).tolist()
+    np.testing.assert_allclose(stored.mixes[0].weights, expected, rtol=1e-6)
+    assert isinstance(AutoModel.from_pretrained(tmp_path / "saved"), ElmoModel)
+
+
+def test_the_loss_is_that_of_the_labels_that_count(characters):
+    tagger = ElmoForTokenClassification.from_pretrained(characters, num_labels=3).eval()
+    batch = AutoTokenizer.from_pretrained(characters)(TEXTS[:2], padding=True, return_tensors="pt")
+    labels = torch.full((2, 5), -100)
+    labels[0, 1], labels[1, 1] = 2, 0
+    output = tagger(**batch, labels=labels)
+    expected = -(output.logits.log_softmax(-1)[0, 1, 2] + output.logits.log_softmax(-1)[1, 1, 0]) / 2
+    torch.testing.assert_close(output.loss, expected)
+    loss, logits = tagger(**batch, labels=labels, return_dict=False)
+    assert torch.equal(logits, copy.deepcopy(tagger)(**batch).logits)
+    torch.testing.assert_close(loss, expected)
+
+
+# What cannot be used
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("a text", {"is_split_into_words": True}, "'a text' is given with is_split_into_words=True"),
+        ([["a"]], {}, "texts are strings with False"),
+        ([["a", 3]], {"is_split_into_words": True}, "tokens are strings"),
+        ("a", {"text_pair": "b"}, "has no text_pair"),
+        ("a", {"add_special_tokens": False}, "has no add_special_tokens=False"),
+        ("a", {"return_overflowing_tokens": True}, "has no return_overflowing_tokens"),
+    ],
+)
+def test_what_is_no_text_is_a_value_error_of_one_line(characters, text, options, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        AutoTokenizer.from_pretrained(characters)(text, **options)
+    assert isinstance(caught.value, InputError)
+    assert "\n" not in str(caught.value)
+
+
+def test_ids_of_another_tokenizer_are_refused(characters):
+    model = AutoModel.from_pretrained(characters)
+    with pytest.raises(ValueError, match=r"input_ids has shape \(1, 3\); \(B, T, 50\) is expected"):
+        model(torch.ones(1, 3, dtype=torch.long))
+
+
+def test_missing_weights_are_refused(characters, tmp_path):
+    model = AutoModel.from_pretrained(characters)
+    kept = {name: weight for name, weight in model.state_dict().items() if "layers.1" not in name}
+    model.save_pretrained(tmp_path / "damaged", state_dict=kept)
+    with pytest.raises(InputError, match=r"bilm\.layers\.1\..* is missing in its weights"):
+        AutoModel.from_pretrained(tmp_path / "damaged")
+
+
+def test_keys_of_a_stranger_are_refused_unless_transformers_wrote_them(characters, tmp_path):
+    AutoModel.from_pretrained(characters).save_pretrained(tmp_path / "saved")
+    file = tmp_path / "saved" / "config.json"
+    values = json.loads(file.read_text(encoding="utf-8"))
+    assert values["transformers_version"] == transformers.__version__
+    formats.load(tmp_path / "saved")
+    file.write_text(json.dumps({name: value for name, value in values.items() if name != "transformers_version"}))
+    with pytest.raises(InputError, match="unknown key"):
+        formats.load(tmp_path / "saved")
