@@ -83,8 +83,11 @@ def loss(arguments: argparse.Namespace) -> dict[str, Any]:
     node = cluster.add_node(num_cpus=1)
     command = [sys.executable, "-m", "elmo", "embed", "*.txt", "out", "--engine", "ray", *OPTIONS]
     command += ["--part-rows", str(arguments.part_rows)]
-    environment = os.environ | {"RAY_ADDRESS": cluster.address}
-    start = partial(subprocess.Popen, command, env=environment)
+    environment = {**os.environ, "RAY_ADDRESS": cluster.address}
+
+    def start() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(command, env=environment)
+
     begun, driver, events = time.monotonic(), start(), []
     total = sum(-(-count // arguments.part_rows) for count in (third, third, len(lines) - 2 * third))
 

@@ -28,7 +28,7 @@ from elmo.config import from_dict, to_dict
 from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batches, error_schema, pyarrow, vector_schema
 from elmo.embedding.corpus_rows import Columns, Part, absolute, expand, filesystem, is_address, plan, read_part
 from elmo.embedding.embedder import MEMORY, Embedder, StatePolicy
-from elmo.embedding.layers import Layers
+from elmo.embedding.layers import Layers, selection
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
@@ -149,7 +149,7 @@ def embed_corpus(
     """
     _check(settings)
     files, path = filesystem(absolute(output))
-    sha256, text = hash_of(settings)
+    sha256, text = examined(settings)
     sizes = expand(inputs)
     identity = _identity(settings, sha256, text, sizes)
     manifest = _read_manifest(files, path, output)
@@ -188,9 +188,13 @@ def open_worker(job: Job, device: str | None = None, threads: int | None = None)
     return Worker(job, embedder, tokenizer)
 
 
-def hash_of(settings: Settings) -> tuple[str, TextConfig]:
-    """The content hash of the model, and how text is split for it. Raises as `elmo.formats.load` does."""
+def examined(settings: Settings) -> tuple[str, TextConfig]:
+    """The content hash of the model, and how text is split for it.
+
+    Raises as `elmo.formats.load` does, and InputError where the model has no such layers.
+    """
     model = formats.load(settings.model, settings.weights)
+    selection(settings.layers, model.config.lstm.n_layers + 1)
     return formats.content_hash(model), _text(settings, model.text)
 
 

@@ -4,16 +4,18 @@ from elmo.integrations.ray import embed
 vectors = embed(ray.data.read_parquet("in/"), Settings(layers="top"))
 """
 
+import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
 
 from elmo.embedding.arrow import embed_batches, pyarrow, together
-from elmo.embedding.corpus import Job, Receipt, Settings, embed_part, hash_of, load_embedder, open_worker
+from elmo.embedding.corpus import Job, Receipt, Settings, Worker, embed_part, examined, load_embedder, open_worker
 from elmo.embedding.corpus_rows import Part
 from elmo.errors import InputError
 
@@ -42,11 +44,10 @@ def run(job: Job, parts: Sequence[Part], workers: int | None = None, threads: in
         )
     finally:
         context.enable_progress_bars = shown
-    try:
-        for row in done.iter_rows():
-            yield Receipt(**row)
-    except ray.exceptions.RayTaskError as error:
-        raise _cause(error) from error
+    for row in done.iter_rows():
+        if row["problem"]:
+            raise InputError(row["problem"])
+        yield Receipt(**json.loads(row["receipt"]))
 
 
 def embed(dataset: Any, settings: Settings | None = None, workers: int | None = None, threads: int = 1) -> Any:
@@ -58,19 +59,29 @@ def embed(dataset: Any, settings: Settings | None = None, workers: int | None = 
     ray = _ray()
     settings = settings or Settings()
     pool, device = _pool(ray, workers, threads)
-    options = {"settings": settings, "sha256": hash_of(settings)[0], "device": device, "threads": threads}
+    options = {"settings": settings, "sha256": examined(settings)[0], "device": device, "threads": threads}
     return dataset.map_batches(BatchWorker, fn_constructor_kwargs=options, **pool)
 
 
 class PartWorker:
-    """An actor that writes parts of a corpus."""
+    """An actor that writes parts of a corpus. Ray would give the driver the text of an error and not the error: what a
+    user can mend is returned."""
 
     def __init__(self, job: Job, device: str, threads: int) -> None:
-        self._worker = open_worker(job, device, threads)
+        self._open = partial(open_worker, job, device, threads)
+        self._worker: Worker | None = None
 
     def __call__(self, parts: Any) -> Any:
-        receipts = [asdict(embed_part(self._worker, Part(**part))) for part in parts.to_pylist()]
-        return pyarrow().Table.from_pylist(receipts)
+        receipts, problem = [], ""
+        try:
+            self._worker = self._worker or self._open()
+            receipts = [json.dumps(asdict(embed_part(self._worker, Part(**part)))) for part in parts.to_pylist()]
+        except InputError as error:
+            problem = str(error)
+        except OSError as error:
+            problem = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        receipts = receipts or [""]
+        return pyarrow().table({"receipt": receipts, "problem": [problem] * len(receipts)})
 
 
 class BatchWorker:
@@ -120,13 +131,3 @@ def _pool(ray: Any, workers: int | None, threads: int) -> tuple[dict[str, Any], 
     )
     pool = {"compute": strategy, "batch_format": "pyarrow", "num_cpus": threads}
     return (pool | {"num_gpus": 1}, "cuda") if gpus else (pool, "cpu")
-
-
-def _cause(error: BaseException) -> BaseException:
-    """What a worker raised."""
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, InputError | OSError) and type(found).__name__ != "RayTaskError":
-            return type(found)(*found.args)
-        found = getattr(found, "cause", None) or found.__cause__
-    return error

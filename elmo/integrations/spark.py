@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from elmo.embedding.arrow import RecordBatch, embed_batches, together
-from elmo.embedding.corpus import Settings, hash_of, load_embedder
+from elmo.embedding.corpus import Settings, examined, load_embedder
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer
@@ -46,7 +46,7 @@ def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device
         types.StructField("shape", array(types.IntegerType())),
         types.StructField("error", types.StringType()),
     ]
-    run = partial(_embed, settings, hash_of(settings)[0], threads, device)
+    run = partial(_embed, settings, examined(settings)[0], threads, device)
     return frame.select("id", column).mapInArrow(run, types.StructType(fields))
 
 
