@@ -4,13 +4,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.setup-done
 DOCS := .venv/.docs-done
+ENGINES := .venv/.engines-done
 EXTRAS := text,train,store,tasks,probes,hub,serve,completion,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=10
 
-.PHONY: setup demo serve test test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
+.PHONY: setup demo serve test test-engines test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
 
 setup: $(SETUP)
 
@@ -31,6 +32,10 @@ $(DOCS): $(SETUP)
 	@$(PIP) install -c constraints.txt -e '.[docs]'
 	@touch $@
 
+$(ENGINES): $(SETUP)
+	@$(PIP) install -c constraints.txt -e '.[ray,spark]'
+	@touch $@
+
 serve: $(SETUP)
 	$(BIN)/elmo serve
 
@@ -40,6 +45,11 @@ demo: $(SETUP)
 
 test: lint types
 	$(PYTEST)
+
+# Corpora on Ray and Spark, which are installed for this; Spark needs Java.
+test-engines: $(ENGINES)
+	@command -v java >/dev/null || { echo "test-engines needs Java 17 or later for Spark: apt-get install default-jre-headless" >&2; exit 1; }
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m engines --durations=5 tests/test_engines.py
 
 # What depends on the processor's instructions, with some of them left out: AVX-512, then all but SSE 4.1 (FBGEMM needs AVX2).
 PROCESSORS := tests/test_processors.py tests/test_int8.py tests/test_packed.py

@@ -33,9 +33,11 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", metavar="FILE", help="where the model is an options file: its weights")
 
 
-def add_input(parser: argparse.ArgumentParser) -> None:
+def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """What is read, and how it is told apart."""
-    parser.add_argument("input", help="text, .conllu or .fasta (also .gz, .xz), or - for standard input")
+    parser.add_argument(
+        "input", nargs="+" if several else None, help="text, .conllu or .fasta (also .gz, .xz), or - for standard input"
+    )
     parser.add_argument("--kind", choices=["text", "conllu", "fasta"], help="of the input (default: by its name)")
     parser.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
 

@@ -1,6 +1,11 @@
 """`elmo embed`, `elmo allennlp` and `elmo types`: a text -> vectors."""
 
 import argparse
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,11 @@ from elmo.cli.arguments import (
     add_weights,
     tokenizer_of,
 )
+from elmo.errors import InputError
 from elmo.terminal import Counter
+
+A_LINE_EVERY = 60
+"""Seconds, where there is no terminal."""
 
 
 def add_verbs(verbs: Any) -> None:
@@ -23,9 +32,9 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_embed(verbs: Any) -> None:
-    embed = add_verb(verbs, "embed", embed_verb, "write the vectors of a text, one sentence a line")
-    add_input(embed)
-    embed.add_argument("output", help=".hdf5, .npz, .parquet or .safetensors")
+    embed = add_verb(verbs, "embed", embed_verb, "write the vectors of a text, one sentence a line, or of a corpus")
+    add_input(embed, several=True)
+    embed.add_argument("output", help=".hdf5, .npz, .parquet or .safetensors; with --engine a folder")
     add_model(embed)
     add_weights(embed)
     embed.add_argument("--layers", default="all", help=LAYERS_HELP)
@@ -48,6 +57,15 @@ def _add_embed(verbs: Any) -> None:
     )
     embed.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     embed.add_argument("--quiet", action="store_true", help="show no progress")
+    corpus = embed.add_argument_group(
+        "corpora", "Many text and Parquet files into a folder, part by part; the same command again goes on."
+    )
+    corpus.add_argument("--engine", choices=["local", "ray"], help="this process, or the workers of a Ray cluster")
+    corpus.add_argument("--workers", type=int, metavar="N", help="of ray (default: as many as there is room for)")
+    corpus.add_argument("--threads", type=int, metavar="N", help="processors of a worker (default: 1; of local: all)")
+    corpus.add_argument("--part-rows", type=int, default=10_000, metavar="N", help="rows of a part")
+    corpus.add_argument("--column", metavar="NAME", help="of Parquet: texts or tokens (default: text, or else tokens)")
+    corpus.add_argument("--id-column", metavar="NAME", help="of Parquet: ids (default: the file and the row's number)")
 
 
 def _add_allennlp(verbs: Any) -> None:
@@ -86,6 +104,16 @@ def _add_types(verbs: Any) -> None:
 
 
 def embed_verb(arguments: argparse.Namespace) -> None:
+    if arguments.engine is not None:
+        _embed_corpus(arguments)
+        return
+    if len(arguments.input) > 1:
+        raise InputError(f"{len(arguments.input)} inputs are a corpus; add --engine local, and name a folder for it")
+    (arguments.input,) = arguments.input
+    _embed_file(arguments)
+
+
+def _embed_file(arguments: argparse.Namespace) -> None:
     from elmo.embedding.embedder import Embedder, parse_bytes
     from elmo.embedding.job import embed_file
     from elmo.embedding.layers import parse_layers
@@ -116,6 +144,71 @@ def embed_verb(arguments: argparse.Namespace) -> None:
             resume=arguments.resume,
         )
     print(f"{done.path}: {done.rows:,} sentences, {done.tokens:,} tokens")
+
+
+def _embed_corpus(arguments: argparse.Namespace) -> None:
+    from elmo.embedding.corpus import Settings, embed_corpus
+    from elmo.embedding.corpus_rows import Columns
+    from elmo.embedding.embedder import parse_bytes
+    from elmo.embedding.layers import parse_layers
+
+    unused = {"--index": arguments.index, "--overwrite": arguments.overwrite, "--kind": arguments.kind}
+    for flag, value in unused.items():
+        if value:
+            raise InputError(f"{flag} is for one file; with --engine {arguments.engine} leave it out")
+    names = "model", "weights", "pool", "dtype", "state", "precision", "pretokenized", "part_rows", "batch_tokens"
+    settings = Settings(
+        layers=parse_layers(arguments.layers),
+        columns=Columns(arguments.column, arguments.id_column),
+        memory=parse_bytes(arguments.memory),
+        **{name: getattr(arguments, name) for name in names},
+    )
+    follow = None if arguments.quiet else _follower()
+    done = embed_corpus(arguments.input, arguments.output, settings, _engine(arguments), follow)
+    print(
+        f"{done.path}: {done.vectors:,} rows of vectors and {done.errors:,} of errors, {done.tokens:,} tokens,"
+        f" {done.parts:,} parts"
+    )
+
+
+def _follower() -> Callable[[Any], None]:
+    """Shows how far all workers are, their speed and how long it will take: on a terminal all the time, else in a line
+    a minute."""
+    begun = shown = time.monotonic()
+
+    def follow(done: Any) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if not sys.stderr.isatty() and now - shown < A_LINE_EVERY and done.rows < done.total:
+            return
+        shown, seconds = now, max(now - begun, 1e-9)
+        line = f"{done.rows:,} of {done.total:,} rows, {done.fresh_tokens / seconds:,.0f} words/s"
+        if done.fresh_rows:
+            left = timedelta(seconds=round((done.total - done.rows) * seconds / done.fresh_rows))
+            line += f", {left} left"
+        is_last = done.rows == done.total or not sys.stderr.isatty()
+        print(
+            f"\r{line:<70}" if sys.stderr.isatty() else line, end="\n" if is_last else "", file=sys.stderr, flush=True
+        )
+
+    return follow
+
+
+def _engine(arguments: argparse.Namespace) -> Any:
+    for flag, value in (("--workers", arguments.workers), ("--threads", arguments.threads)):
+        if value is not None and value < 1:
+            raise InputError(f"{flag} is {value}; at least 1 is expected")
+    if arguments.engine == "ray":
+        from elmo.integrations import ray
+
+        if arguments.device is not None:
+            raise InputError("--device is for one process; a worker of ray has what the cluster gives it")
+        return partial(ray.run, workers=arguments.workers, threads=arguments.threads or 1)
+    from elmo.embedding.corpus import run_here
+
+    if arguments.workers is not None:
+        raise InputError("--workers is for --engine ray; local is one process, and --threads its processors")
+    return partial(run_here, device=arguments.device, threads=arguments.threads)
 
 
 def allennlp_verb(arguments: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ from elmo.formats.stored import Description as Description
 from elmo.formats.stored import Mix as Mix
 from elmo.formats.stored import Model as Model
 from elmo.formats.stored import check_finite
+from elmo.formats.stored import content_hash as content_hash
 
 FORMATS = (native, many_langs, allennlp_archive, allennlp, tensorflow)
 ASSETS = Path(__file__).parent.parent / "assets"

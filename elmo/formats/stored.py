@@ -1,5 +1,7 @@
 """What every format reads and writes: a `Model` in memory, and the `Description` of one that was not loaded."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo.config import ConfigError
+from elmo.config import ConfigError, to_dict
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.elmo import Elmo
@@ -168,5 +170,23 @@ def check_finite(path: Path | str, model: Model) -> None:
                 )
 
 
+def content_hash(model: Model) -> str:
+    """A hash (sha256) of everything that a model's vectors depend on: shape, weights, and the ids of its words."""
+    digest = hashlib.sha256(json.dumps(to_dict(model.config), sort_keys=True).encode())
+    for name, weight in sorted(model.weights.items()):
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        digest.update(weight.detach().contiguous().float().numpy().tobytes())
+    inputs = model.inputs if model.config.char_cnn is None else None
+    if isinstance(inputs, Lexicon):
+        digest.update(json.dumps([_items(inputs.words), _items(inputs.characters)]).encode())
+    elif inputs is not None:
+        digest.update(inputs.sha256.encode())
+    return digest.hexdigest()
+
+
 def _size(shape: Shape) -> int:
     return torch.Size(shape).numel()
+
+
+def _items(table: object) -> object:
+    return None if table is None else sorted(dict(table).items())  # type: ignore[call-overload]

@@ -25,12 +25,10 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from elmo.config import to_dict
 from elmo.embedding.embedder import Embedder, parse_bytes
 from elmo.errors import InputError
-from elmo.formats import Model, cache
+from elmo.formats import cache
 from elmo.text.batching import in_parts
-from elmo.text.lexicon import Lexicon
 from elmo.training.disk import locked, naming
 
 VERSION = "1"
@@ -212,24 +210,6 @@ def limit_of(config: CacheConfig) -> int:
     return parse_bytes(str(config.limit))
 
 
-def content_hash(model: Model) -> str:
-    """A hash (sha256) of everything that a model's vectors depend on: shape, weights, and the ids of its words."""
-    digest = hashlib.sha256(json.dumps(to_dict(model.config), sort_keys=True).encode())
-    for name, weight in sorted(model.weights.items()):
-        digest.update(f"{name} {tuple(weight.shape)}".encode())
-        digest.update(weight.detach().contiguous().float().numpy().tobytes())
-    inputs = model.inputs if model.config.char_cnn is None else None
-    if isinstance(inputs, Lexicon):
-        digest.update(json.dumps([_items(inputs.words), _items(inputs.characters)]).encode())
-    elif inputs is not None:
-        digest.update(inputs.sha256.encode())
-    return digest.hexdigest()
-
-
 def key_of(sentence: Sentence) -> bytes:
     """What a sentence is found by: a hash of its tokens."""
     return hashlib.sha256(json.dumps(list(sentence)).encode()).digest()[:KEY_BYTES]
-
-
-def _items(table: object) -> object:
-    return None if table is None else sorted(dict(table).items())  # type: ignore[call-overload]

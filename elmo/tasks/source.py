@@ -9,8 +9,8 @@ from typing import Any
 from elmo import formats
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.formats import Model
-from elmo.tasks.cache import CacheConfig, LayerCache, content_hash, limit_of, open_cache
+from elmo.formats import Model, content_hash
+from elmo.tasks.cache import CacheConfig, LayerCache, limit_of, open_cache
 from elmo.tasks.inputs import Collator, InputConfig
 from elmo.text.batching import to_batch
 from elmo.types import Batch

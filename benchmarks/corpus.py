@@ -1,0 +1,208 @@
+"""A corpus on two raylets of this machine: what is lost is done again, each row once; and how fast it is.
+
+    python benchmarks/corpus.py --rows 200000 --folder /tmp/corpus     # a worker, a raylet and the driver are killed
+    python benchmarks/corpus.py --speed --rows 20000 --folder /tmp/speed     # beside the bare Embedder, in turns
+
+- The packaged model's top layer in float16, one thread a worker. Rows are `--words` words of prose each.
+- `--speed` compares words a second: of Ray from the first receipt to the last, and of two processes of one thread that
+  embed the same rows and write nothing.
+
+Needs the extra `ray`. The result is printed, and stored as JSON by `--output`.
+"""
+
+import argparse
+import hashlib
+import itertools
+import json
+import lzma
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo.embedding.corpus import Progress, Settings, embed_corpus
+from elmo.embedding.embedder import Embedder
+from elmo.machine import card
+
+WORKERS = 2
+BAD = b"\xff\xfe no UTF-8", b"long " * 2_000_000
+OPTIONS = ("--layers", "top", "--dtype", "float16", "--pretokenized")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--words", type=int, default=3, help="of a row")
+    parser.add_argument("--part-rows", type=int, default=2000)
+    parser.add_argument("--folder", type=Path, required=True, help="for the corpus and its vectors; made")
+    parser.add_argument("--speed", action="store_true", help="measure beside the bare Embedder; nothing is killed")
+    parser.add_argument("--rounds", type=int, default=3, help="of --speed")
+    parser.add_argument("--output", type=Path, help="a JSON file for the result")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True)
+    os.chdir(arguments.folder)
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "OMP_NUM_THREADS": "1"}
+    measure = speed if arguments.speed else loss
+    result = {"rows": arguments.rows, "words of a row": arguments.words, **measure(arguments), "machine": card()}
+    text = json.dumps(result, indent=2)
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text + "\n", encoding="utf-8")
+
+
+def sentences(rows: int, words: int) -> Iterator[str]:
+    """Prose in rows of so many words, from its beginning again where it ends."""
+    shared = os.environ.get("ELMO_SHARED")
+    file = Path(shared, "lm", "wiki.test.txt.xz") if shared else Path(str(files("elmo"))) / "assets/demo.txt"
+    data = file.read_bytes()
+    text = (lzma.decompress(data) if shared else data).decode()
+    every = itertools.cycle(text.split())
+    return (" ".join(itertools.islice(every, words)) for _ in range(rows))
+
+
+def loss(arguments: argparse.Namespace) -> dict[str, Any]:
+    """A worker, a raylet and the driver are killed in the middle; what is there in the end."""
+    from ray.cluster_utils import Cluster
+
+    lines = [line.encode() for line in sentences(arguments.rows - len(BAD), arguments.words)]
+    lines[7:7] = BAD
+    third = len(lines) // 3
+    for number in range(3):
+        part = lines[number * third : (number + 1) * third if number < 2 else len(lines)]
+        Path(f"{number}.txt").write_bytes(b"\n".join(part) + b"\n")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    node = cluster.add_node(num_cpus=1)
+    command = [sys.executable, "-m", "elmo", "embed", "*.txt", "out", "--engine", "ray", *OPTIONS]
+    command += ["--part-rows", str(arguments.part_rows)]
+    environment = {**os.environ, "RAY_ADDRESS": cluster.address}
+
+    def start() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(command, env=environment)
+
+    begun, driver, events = time.monotonic(), start(), []
+    total = sum(-(-count // arguments.part_rows) for count in (third, third, len(lines) - 2 * third))
+
+    def killed(what: str, share: float) -> None:
+        while len(done()) < share * total and driver.poll() is None:
+            time.sleep(0.2)
+        events.append({"killed": what, "parts done": len(done()), "second": round(time.monotonic() - begun)})
+        print(events[-1], file=sys.stderr, flush=True)
+
+    killed("worker", 0.15)
+    while not (writing := [path.name.split(".")[-2] for path in Path("out/vectors").glob(".*.partial")]):
+        time.sleep(0.05)
+    os.kill(int(writing[0]), 9)
+    killed("raylet", 0.35)
+    cluster.remove_node(node, allow_graceful=False)
+    cluster.add_node(num_cpus=1)
+    killed("driver", 0.6)
+    driver.kill()
+    driver.wait()
+    time.sleep(10)  # until Ray has ended what was the driver's
+    before = {path: path.stat().st_mtime_ns for path in (*Path("out/vectors").glob("0*"), *Path("out/done").glob("0*"))}
+    driver = start()
+    code = driver.wait()
+    seconds = time.monotonic() - begun
+    cluster.shutdown()
+    again = [str(path) for path, at in before.items() if is_receipted(path) and path.stat().st_mtime_ns != at]
+    return {"exit code": code, "seconds": round(seconds), "events": events, "parts": total} | checked(lines, again)
+
+
+def done() -> list[Path]:
+    return list(Path("out/done").glob("0*.json"))
+
+
+def is_receipted(path: Path) -> bool:
+    return (Path("out/done") / f"{path.stem}.json").exists()
+
+
+def checked(lines: list[bytes], again: list[str]) -> dict[str, Any]:
+    """What the output is like: rows, ids, hashes, and the numbers of every tenth part."""
+    from pyarrow import parquet
+
+    manifest = json.loads(Path("out/manifest.json").read_text(encoding="utf-8"))
+    third = len(lines) // 3
+    expected = [f"{min(row // third, 2)}.txt:{row - third * min(row // third, 2)}" for row in range(len(lines))]
+    ids = [
+        name
+        for folder in ("vectors", "errors")
+        for name in parquet.read_table(f"out/{folder}", columns=["id"])["id"].to_pylist()
+    ]
+    embedder, worst, compared = Embedder.load(), 0.0, 0
+    for part in manifest["parts"]:
+        path = Path("out/vectors") / f"{part['number']:08}.parquet"
+        with path.open("rb") as file:
+            assert hashlib.file_digest(file, "sha256").hexdigest() == part["sha256"], path
+        if part["number"] % 10:
+            continue
+        table = parquet.read_table(path)
+        vectors = embedder.embed(table["tokens"].to_pylist(), "top")
+        for found, wanted in zip(table["vectors"], vectors, strict=True):
+            difference = np.abs(found.values.to_numpy() - wanted.reshape(-1).astype(np.float16))
+            worst, compared = max(worst, float(difference.max(initial=0))), compared + 1
+    return {
+        "each row once": sorted(ids) == sorted(expected),
+        "counts": manifest["counts"],
+        "hashes are those of the manifest": True,
+        "receipted files written again": len(again),
+        "largest difference from Embedder (float16)": worst,
+        "rows compared": compared,
+    }
+
+
+def speed(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Words a second by Ray and by bare Embedders, in turns."""
+    import ray
+
+    from elmo.integrations.ray import run
+
+    lines = list(sentences(arguments.rows, arguments.words))
+    Path("corpus.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    ray.init(num_cpus=WORKERS, include_dashboard=False, log_to_driver=False)
+    settings = Settings(layers="top", dtype="float16", pretokenized=True, part_rows=arguments.part_rows)
+    rates: dict[str, list[float]] = {"ray": [], "bare": []}
+    for number in range(arguments.rounds):
+        seen: list[tuple[float, int]] = []
+        engine = partial(run, workers=WORKERS)
+
+        def follow(now: Progress, seen: list[tuple[float, int]] = seen) -> None:
+            if now.fresh_tokens:
+                seen.append((time.monotonic(), now.fresh_tokens))
+
+        embed_corpus(["corpus.txt"], f"out{number}", settings, engine, follow)
+        # Both workers finish their first parts at much the same time; so the second receipt begins the measurement.
+        (begin, words), (end, last) = seen[WORKERS - 1], seen[-1]
+        rates["ray"].append((last - words) / (end - begin))
+        with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+            rates["bare"].append(sum(pool.map(bare, [lines[worker::WORKERS] for worker in range(WORKERS)])))
+        print({name: round(values[-1]) for name, values in rates.items()}, file=sys.stderr, flush=True)
+    ray.shutdown()
+    ratios = [ours / theirs for ours, theirs in zip(rates["ray"], rates["bare"], strict=True)]
+    return {"words/s": rates, "ratios": ratios, "median ratio": statistics.median(ratios)}
+
+
+def bare(lines: list[str]) -> float:
+    """Words a second of an Embedder with one thread."""
+    import torch
+
+    torch.set_num_threads(1)
+    embedder = Embedder.load()
+    split = [line.split() for line in lines]
+    embedder.embed(split[:200], "top")
+    begun = time.monotonic()
+    for vectors in embedder.embed_stream(split, "top"):
+        del vectors
+    return sum(map(len, split)) / (time.monotonic() - begun)
+
+
+if __name__ == "__main__":
+    main()

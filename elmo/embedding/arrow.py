@@ -1,0 +1,192 @@
+"""Record batches of text -> record batches of vectors, by Apache Arrow: what every engine for corpora runs.
+
+A batch that is read has the columns `id`, of any type, and `text` (strings, or bytes in UTF-8) or `tokens` (lists of
+them). A row that cannot be embedded stops nothing: it becomes a row of errors, with its reason.
+
+- vectors: `id`, `tokens`, `vectors` (all numbers of a row one after another) and `shape`
+- errors: `id`, `reason` and `begin`, the first bytes of the row
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.layers import Layers
+from elmo.embedding.pooling import Pool
+from elmo.embedding.store import Dtype
+from elmo.errors import InputError
+from elmo.text.tokenizer import Tokenizer
+
+RecordBatch = Any
+"""pyarrow's; the package, of the extra `store`, is imported by what needs it."""
+
+ROW_BYTES = 1_000_000
+ROW_TOKENS = 10_000
+"""More are no sentence, and the array of a row is in memory as a whole."""
+BATCH_BYTES = 16_000_000
+"""Of vectors in a batch, about."""
+BEGIN_BYTES = 80
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A row that cannot be embedded."""
+
+    reason: str
+    begin: bytes | None
+
+
+def embed_batches(
+    embedder: Embedder,
+    batches: Iterable[RecordBatch],
+    tokenizer: Tokenizer | None = None,
+    layers: Layers = "all",
+    pool: Pool | None = None,
+    dtype: Dtype = "float32",
+    row_bytes: int = ROW_BYTES,
+    row_tokens: int = ROW_TOKENS,
+) -> Iterator[tuple[RecordBatch, RecordBatch]]:
+    """Vectors and errors of any number of batches, each row once, at constant memory.
+
+    The order is that of the input, vectors and errors each by themselves; their batches are not those of the input.
+    `layers` and `pool` are those of `Embedder.embed`. `tokenizer`, for text, is white space by default. A row is
+    refused that is null or has a null token, that is not UTF-8, and that has more bytes or tokens than it may.
+
+    Raises InputError where a batch lacks a column, or its type is none of these.
+    """
+    pa = pyarrow()
+    waiting: deque[tuple[Any, list[str] | Refused]] = deque()  # what the embedder has read ahead
+    kind: Any = None
+
+    def sentences() -> Iterator[list[str]]:
+        nonlocal kind
+        for batch in batches:
+            ids, values = _columns(batch)
+            kind = ids.type if kind is None else kind
+            for name, value in zip(ids.to_pylist(), values.to_pylist(), strict=True):
+                tokens = _tokens(value, tokenizer, row_bytes, row_tokens)
+                waiting.append((name, tokens))
+                yield (
+                    [] if isinstance(tokens, Refused) else tokens
+                )  # its place is kept, for no memory grows with errors
+
+    rows: list[tuple[Any, list[str], np.ndarray]] = []
+    errors: list[tuple[Any, str, bytes | None]] = []
+    size = 0
+    for vectors in embedder.embed_stream(sentences(), layers, pool):
+        name, tokens = waiting.popleft()
+        if isinstance(tokens, Refused):
+            errors.append((name, tokens.reason, tokens.begin))
+        else:
+            rows.append((name, tokens, vectors.astype(dtype, copy=False)))
+        size += vectors.size * np.dtype(dtype).itemsize + 100
+        del vectors
+        if size >= BATCH_BYTES:
+            yield _vectors(pa, rows, vector_schema(kind, dtype)), _errors(pa, errors, error_schema(kind))
+            rows, errors, size = [], [], 0
+    if size:
+        yield _vectors(pa, rows, vector_schema(kind, dtype)), _errors(pa, errors, error_schema(kind))
+
+
+def together(vectors: RecordBatch, errors: RecordBatch) -> RecordBatch:
+    """Both in one batch, for engines of one table: the columns of vectors, null where there are none, and `error`."""
+    pa = pyarrow()
+    nothing = [pa.nulls(len(errors), column.type) for column in vectors.columns[1:]]
+    parts = zip(vectors.columns, [errors["id"], *nothing], strict=True)
+    columns = [pa.concat_arrays(part) for part in parts]
+    reasons = pa.concat_arrays([pa.nulls(len(vectors), pa.string()), errors["reason"]])
+    return pa.record_batch([*columns, reasons], names=[*vectors.schema.names, "error"])
+
+
+def vector_schema(id_type: Any, dtype: Dtype) -> Any:
+    """Of vectors, as `elmo.embedding.store.read_vectors` takes them, too."""
+    pa = pyarrow()
+    numbers = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)))
+    kinds = [id_type, pa.list_(pa.string()), numbers, pa.list_(pa.int32())]
+    return pa.schema(list(zip(("id", "tokens", "vectors", "shape"), kinds, strict=True)))
+
+
+def error_schema(id_type: Any) -> Any:
+    """Of errors."""
+    pa = pyarrow()
+    return pa.schema([("id", id_type), ("reason", pa.string()), ("begin", pa.binary())])
+
+
+def pyarrow() -> Any:
+    """The package. Raises InputError where it is not installed."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise InputError(f"corpora need pyarrow ({error}): pip install 'elmo-torch[store]'") from error
+    return pyarrow
+
+
+def _columns(batch: RecordBatch) -> tuple[Any, Any]:
+    """The ids, and the texts or tokens as bytes, whose UTF-8 nobody has checked."""
+    names = batch.schema.names
+    column = next((name for name in ("text", "tokens") if name in names), None)
+    if column is None or "id" not in names:
+        raise InputError(f"a batch has the columns {', '.join(names)}; id, and text or tokens, are expected")
+    return batch["id"], as_bytes(batch[column], column)
+
+
+def as_bytes(values: Any, name: str) -> Any:
+    """A column of strings, or of lists of them, as bytes. Raises InputError where it is of another type."""
+    pa = pyarrow()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    lists = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
+    inner = values.type.value_type if lists else values.type
+    if not any(is_kind(inner) for is_kind in _text_types(pa)):
+        raise InputError(f"the column {name} is of type {values.type}; strings, bytes or lists of strings are expected")
+    return values.cast(pa.large_list(pa.large_binary()) if lists else pa.large_binary())
+
+
+def _text_types(pa: Any) -> tuple[Any, ...]:
+    kinds = pa.types
+    return kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary, kinds.is_null
+
+
+def _tokens(
+    value: bytes | list[bytes | None] | None, tokenizer: Tokenizer | None, row_bytes: int, row_tokens: int
+) -> list[str] | Refused:
+    """The tokens of a row, or why it has none."""
+    if value is None:
+        return Refused("null", None)
+    parts = [part or b"" for part in value] if isinstance(value, list) else [value]
+    begin = b" ".join(parts[:BEGIN_BYTES])[:BEGIN_BYTES]
+    if isinstance(value, list) and None in value:
+        return Refused(f"token {value.index(None)} is null", begin)
+    if sum(map(len, parts)) > row_bytes:
+        return Refused(f"more than {row_bytes:,} bytes", begin)
+    try:
+        strings = [part.decode("utf-8") for part in parts]
+    except UnicodeDecodeError as error:
+        return Refused(f"not UTF-8: {error.reason}, byte 0x{error.object[error.start]:02x}", begin)
+    if not isinstance(value, list):
+        strings = strings[0].split() if tokenizer is None else tokenizer.tokens(strings[0])
+    if len(strings) > row_tokens:
+        return Refused(f"{len(strings):,} tokens; at most {row_tokens:,} are embedded", begin)
+    return strings
+
+
+def _vectors(pa: Any, rows: list[tuple[Any, list[str], np.ndarray]], schema: Any) -> RecordBatch:
+    numbers = [vectors.reshape(-1) for _, _, vectors in rows]
+    flat = np.concatenate([np.empty(0, schema.field("vectors").type.value_type.to_pandas_dtype()), *numbers])
+    ends = np.cumsum([0, *map(len, numbers)])
+    columns = [
+        pa.array([name for name, _, _ in rows], schema.field("id").type),
+        pa.array([tokens for _, tokens, _ in rows], schema.field("tokens").type),
+        pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(flat)),
+        pa.array([list(vectors.shape) for _, _, vectors in rows], schema.field("shape").type),
+    ]
+    return pa.record_batch(columns, schema=schema)
+
+
+def _errors(pa: Any, refused: list[tuple[Any, str, bytes | None]], schema: Any) -> RecordBatch:
+    columns = [pa.array([row[place] for row in refused], field.type) for place, field in enumerate(schema)]
+    return pa.record_batch(columns, schema=schema)

@@ -1,0 +1,458 @@
+"""A corpus -> a folder of vectors in Parquet, part by part, by one process or by many.
+
+    OUTPUT/manifest.json           what the job is, its parts, and in the end what each one holds
+    OUTPUT/vectors/00000000.parquet    the vectors of a part
+    OUTPUT/errors/00000000.parquet     its rows that could not be embedded, where there are any
+    OUTPUT/done/00000000.json      its receipt
+
+A part is the unit of work: a worker reads its rows, writes its files whole, and its receipt last. So whatever is lost,
+the parts without a receipt are what is left to do. A part's vectors depend on its rows and on how many tokens are read
+at once, not on what the worker has read before: done again it gives the same bytes.
+"""
+
+import dataclasses
+import hashlib
+import json
+import platform
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmo import __version__, formats, ops
+from elmo.config import from_dict, to_dict
+from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batches, error_schema, pyarrow, vector_schema
+from elmo.embedding.corpus_rows import Columns, Part, absolute, expand, filesystem, is_address, plan, read_part
+from elmo.embedding.embedder import MEMORY, Embedder, StatePolicy
+from elmo.embedding.layers import Layers, selection
+from elmo.embedding.pooling import Pool
+from elmo.embedding.store import Dtype
+from elmo.errors import InputError
+from elmo.formats.whole import locked, whole
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+MANIFEST, VECTORS, ERRORS, DONE = "manifest.json", "vectors", "errors", "done"
+FORMAT = 1
+PART_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the rows of a corpus become vectors."""
+
+    model: str = "default"
+    weights: str | None = None
+    layers: Layers = "all"
+    pool: Pool | None = None
+    dtype: Dtype = "float32"
+    state: StatePolicy = "reset"
+    precision: ops.Precision = "float32"
+    pretokenized: bool = False
+    """Tokens of a text stand between white space; else the model's own tokenizer is asked."""
+    part_rows: int = PART_ROWS
+    row_bytes: int = ROW_BYTES
+    row_tokens: int = ROW_TOKENS
+    columns: Columns = field(default_factory=Columns)
+    memory: int = MEMORY
+    batch_tokens: int | None = None
+
+    def choice(self) -> dict[str, Any]:
+        """What `embed_batches` is told."""
+        return {name: getattr(self, name) for name in ("layers", "pool", "dtype", "row_bytes", "row_tokens")}
+
+
+NO_IDENTITY = ("model", "weights", "memory", "batch_tokens")
+"""Settings that may change when a job goes on: the model is known by its sha256, the others change last bits only."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker needs to know, wherever it runs."""
+
+    output: str
+    settings: Settings
+    sha256: str
+    """Of the model."""
+    base: str
+    """The folder in which the job was begun: relative names of inputs are meant there."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What was written of a part."""
+
+    part: int
+    vectors: int
+    """Rows."""
+    errors: int
+    """Rows."""
+    tokens: int
+    bytes: int
+    sha256: str
+    """Of the file of vectors."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A model in a process that embeds parts."""
+
+    job: Job
+    embedder: Embedder
+    tokenizer: Tokenizer
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far all workers are."""
+
+    rows: int
+    """That are done, those of earlier runs included."""
+    total: int
+    fresh_rows: int
+    """Done in this run."""
+    fresh_tokens: int
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What a finished folder holds."""
+
+    path: str
+    vectors: int
+    errors: int
+    tokens: int
+    parts: int
+
+
+Engine = Callable[[Job, Sequence[Part]], Iterator[Receipt]]
+"""Does parts, in any order; a receipt comes when its part is written."""
+
+
+def embed_corpus(
+    inputs: Iterable[str],
+    output: str,
+    settings: Settings,
+    engine: Engine | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Embedded:
+    """Writes the vectors of all rows of `inputs` into the folder `output`, or goes on with what is left of that.
+
+    Inputs are names and patterns of text files (a line a row) and of Parquet, outputs a folder; either may be an
+    address of fsspec. `engine` is `run_here` by default.
+
+    Raises InputError, without a change of anything, where the folder holds something else, or another job: other
+    inputs, settings or weights.
+    """
+    _check(settings)
+    files, path = filesystem(absolute(output))
+    sha256, text = examined(settings)
+    sizes = expand(inputs)
+    identity = _identity(settings, sha256, text, sizes)
+    manifest = _read_manifest(files, path, output)
+    if manifest is not None:
+        _check_identity(manifest, identity, output)
+    parts = plan(list(sizes), settings.part_rows, settings.columns) if manifest is None else _parts(manifest)
+    with ExitStack() as stack:
+        files.makedirs(path, exist_ok=True)
+        if not is_address(output):
+            stack.enter_context(locked(Path(path), "another process makes these vectors; wait for it"))
+        for folder in (VECTORS, ERRORS, DONE):
+            files.makedirs(f"{path}/{folder}", exist_ok=True)
+            _tidy(files, f"{path}/{folder}")
+        if manifest is None:
+            manifest = {"format": FORMAT, "finished": False, "model": settings.model, "job": identity}
+            manifest |= {"versions": _versions(), "parts": [dataclasses.asdict(part) for part in parts]}
+            _write_json(files, f"{path}/{MANIFEST}", manifest)
+        _work(Job(absolute(output), _placed(settings), sha256, str(Path.cwd())), parts, engine or run_here, progress)
+        return _finish(files, path, output, manifest, parts)
+
+
+def run_here(
+    job: Job, parts: Sequence[Part], device: str | None = None, threads: int | None = None
+) -> Iterator[Receipt]:
+    """The engine without an engine: this process, with the threads that torch has unless their number is given."""
+    worker = open_worker(job, device, threads)
+    for part in parts:
+        yield embed_part(worker, part)
+
+
+def open_worker(job: Job, device: str | None = None, threads: int | None = None) -> Worker:
+    """Loads the model, in a process of its own for this. Raises InputError where it is not the job's."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    embedder, tokenizer = load_embedder(job.settings, job.sha256, device)
+    return Worker(job, embedder, tokenizer)
+
+
+def examined(settings: Settings) -> tuple[str, TextConfig]:
+    """The content hash of the model, and how text is split for it.
+
+    Raises as `elmo.formats.load` does, and InputError where the model has no such layers.
+    """
+    model = formats.load(settings.model, settings.weights)
+    selection(settings.layers, model.config.lstm.n_layers + 1)
+    return formats.content_hash(model), _text(settings, model.text)
+
+
+def load_embedder(
+    settings: Settings, sha256: str | None = None, device: str | None = None
+) -> tuple[Embedder, Tokenizer]:
+    """The model, and what splits text for it. Raises InputError where its content hash is not `sha256`."""
+    model = formats.load(settings.model, settings.weights)
+    found = formats.content_hash(model) if sha256 else ""
+    if sha256 and found != sha256:
+        raise InputError(
+            f"{settings.model}: here the model has the sha256 {found[:12]}, where the job began {sha256[:12]}; give"
+            " all machines the same"
+        )
+    bilm, words, text = model.bilm(), model.inputs, _text(settings, model.text)
+    del model
+    options: dict[str, Any] = {"memory": settings.memory, "batch_tokens": settings.batch_tokens}
+    options |= {"state": settings.state, "precision": settings.precision, "device": device}
+    return Embedder(bilm, vocabulary=words, release=True, **options), Tokenizer(text)
+
+
+def embed_part(worker: Worker, part: Part) -> Receipt:
+    """Writes the files of a part, unless that is done, and says what is in them."""
+    job = worker.job
+    files, path = filesystem(job.output)
+    receipt_path = f"{path}/{DONE}/{_name(part)}.json"
+    files.invalidate_cache()
+    if files.exists(receipt_path):
+        return from_dict(Receipt, _read_json(files, receipt_path))
+    worker.embedder.words.clear()
+    settings = job.settings
+    batches = read_part(part, settings.columns, settings.row_bytes, job.base)
+    made = embed_batches(worker.embedder, batches, worker.tokenizer, **settings.choice())
+    errors: list[RecordBatch] = []
+    with _whole(files, f"{path}/{VECTORS}/{_name(part)}.parquet") as file:
+        hashed = _Hashed(file)
+        rows, tokens = _write(hashed, made, errors, settings.dtype)
+    refused = sum(map(len, errors))
+    if refused:
+        with _whole(files, f"{path}/{ERRORS}/{_name(part)}.parquet") as file, _parquet(file, _errors_schema()) as table:
+            for batch in errors:
+                table.write_batch(batch)
+    receipt = Receipt(part.number, rows, refused, tokens, hashed.size, hashed.sha256)
+    _write_json(files, receipt_path, dataclasses.asdict(receipt))
+    return receipt
+
+
+class _Hashed:
+    """A file that is written, with the hash of what was."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._digest, self.size = file, hashlib.sha256(), 0
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        self.size += len(data)
+        self._file.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        """Its owner closes the file itself."""
+
+
+def _write(
+    file: _Hashed, made: Iterator[tuple[RecordBatch, RecordBatch]], errors: list[RecordBatch], dtype: Dtype
+) -> tuple[int, int]:
+    """Writes vectors and keeps errors; numbers of rows and of tokens."""
+    rows = tokens = 0
+    with _parquet(file, vector_schema(pyarrow().string(), dtype)) as table:
+        for vectors, refused in made:
+            if len(vectors):
+                table.write_batch(vectors)
+            if len(refused):
+                errors.append(refused)
+            rows, tokens = rows + len(vectors), tokens + len(vectors["tokens"].values)
+            del vectors
+    return rows, tokens
+
+
+def _errors_schema() -> Any:
+    return error_schema(pyarrow().string())
+
+
+@contextmanager
+def _parquet(file: Any, schema: Any) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    with parquet.ParquetWriter(file, schema, use_dictionary=["tokens"]) as table:  # type: ignore[arg-type]
+        yield table
+
+
+def _check(settings: Settings) -> None:
+    pyarrow()
+    if settings.state == "carry":
+        raise InputError("state is carry, with which a row depends on all before it; a corpus is read in parts: reset")
+    if settings.part_rows < 1:
+        raise InputError(f"part_rows is {settings.part_rows}; at least 1 is expected")
+
+
+def _text(settings: Settings, text: TextConfig | None) -> TextConfig:
+    whitespace = TextConfig(tokens="whitespace", sentences="line")
+    return whitespace if settings.pretokenized or text is None else text
+
+
+def _placed(settings: Settings) -> Settings:
+    """With paths that mean the same in another working directory; names of models stay."""
+
+    def placed(name: str) -> str:
+        return absolute(name) if Path(name).exists() or Path(name).parent != Path() else name
+
+    weights = None if settings.weights is None else placed(settings.weights)
+    return dataclasses.replace(settings, model=placed(settings.model), weights=weights)
+
+
+def _identity(settings: Settings, sha256: str, text: TextConfig, sizes: dict[str, int]) -> dict[str, Any]:
+    """What makes a job this one, as JSON has it."""
+    kept = {name: value for name, value in to_dict(settings).items() if name not in NO_IDENTITY}
+    identity = {"model sha256": sha256, "text": to_dict(text), **kept, "inputs": sizes}
+    return json.loads(json.dumps(identity))
+
+
+def _check_identity(manifest: dict[str, Any], identity: dict[str, Any], output: str) -> None:
+    for name, value in identity.items():
+        was = manifest["job"].get(name)
+        if was != value:
+            shown = [_shown(part) for part in (was, value)]
+            raise InputError(
+                f"{output}: holds another job, whose {name} was {shown[0]} and is {shown[1]} now; give the same, or"
+                " name another folder"
+            )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict) and all(isinstance(size, int) for size in value.values()):
+        return f"{len(value):,} files of {sum(value.values()):,} bytes"
+    return repr(value)
+
+
+def _work(job: Job, parts: Sequence[Part], engine: Engine, progress: Callable[[Progress], None] | None) -> None:
+    files, path = filesystem(job.output)
+    files.invalidate_cache()
+    done = {Path(name).stem for name in files.ls(f"{path}/{DONE}", detail=False)}
+    left = [part for part in parts if _name(part) not in done]
+    if not left:
+        return
+    total, tokens, rows = sum(part.rows for part in parts), 0, 0
+    before = total - sum(part.rows for part in left)
+    if progress is not None:
+        progress(Progress(before, total, 0, 0))
+    for receipt in engine(job, left):
+        rows, tokens = rows + receipt.vectors + receipt.errors, tokens + receipt.tokens
+        if progress is not None:
+            progress(Progress(before + rows, total, rows, tokens))
+
+
+def _finish(files: Any, path: str, output: str, manifest: dict[str, Any], parts: Sequence[Part]) -> Embedded:
+    """Completes the manifest by the receipts."""
+    receipts = [from_dict(Receipt, _read_json(files, f"{path}/{DONE}/{_name(part)}.json")) for part in parts]
+    totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in ("vectors", "errors", "tokens")}
+    if not manifest["finished"]:
+        for part, receipt in zip(manifest["parts"], receipts, strict=True):
+            part |= {name: value for name, value in dataclasses.asdict(receipt).items() if name != "part"}
+        manifest |= {"finished": True, "counts": {"rows": sum(part.rows for part in parts), **totals}}
+        _write_json(files, f"{path}/{MANIFEST}", manifest)
+        for folder in (VECTORS, ERRORS, DONE):
+            _tidy(files, f"{path}/{folder}")
+    return Embedded(output, **totals, parts=len(parts))
+
+
+def _parts(manifest: dict[str, Any]) -> list[Part]:
+    names = [part.name for part in dataclasses.fields(Part)]
+    return [Part(**{name: part[name] for name in names}) for part in manifest["parts"]]
+
+
+def _name(part: Part) -> str:
+    return f"{part.number:08}"
+
+
+def _read_manifest(files: Any, path: str, output: str) -> dict[str, Any] | None:
+    """None where the folder is not there, or empty."""
+    files.invalidate_cache()
+    if not files.exists(path):
+        return None
+    if not files.isdir(path):
+        raise InputError(f"{output}: is a file, and the output is a folder; name another")
+    names = {Path(name).name for name in files.ls(path, detail=False)}
+    if MANIFEST not in names:
+        # What a job leaves that is killed before it has a manifest.
+        if names <= {VECTORS, ERRORS, DONE, ".lock"} or all(name.endswith(".partial") for name in names):
+            return None
+        raise InputError(f"{output}: holds {min(names)!r} and no {MANIFEST}; name a new folder")
+    manifest = _read_json(files, f"{path}/{MANIFEST}")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"{output}: its {MANIFEST} is none of this program and version; name a new folder")
+    return manifest
+
+
+def _read_json(files: Any, path: str) -> Any:
+    try:
+        return json.loads(files.cat_file(path))
+    except ValueError as error:
+        raise InputError(f"{path}: damaged ({error}); remove it to have its part done again") from error
+
+
+def _write_json(files: Any, path: str, value: Any) -> None:
+    with _whole(files, path) as file:
+        file.write((json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+@contextmanager
+def _whole(files: Any, path: str) -> Iterator[Any]:
+    """A binary file that is at `path` when the block ends well, and nowhere otherwise."""
+    if "file" in files.protocol:
+        with whole(Path(path), overwrite=True) as temporary, temporary.open("wb") as file:
+            yield file
+        return
+    folder, _, name = path.rpartition("/")
+    temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.partial"
+    try:
+        with files.open(temporary, "wb") as file:
+            yield file
+        files.mv(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            files.rm(temporary)
+        raise
+
+
+def _tidy(files: Any, folder: str) -> None:
+    """Removes what killed workers left."""
+    for name in files.ls(folder, detail=False):
+        if name.endswith(".partial"):
+            with suppress(FileNotFoundError):
+                files.rm(name)
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "elmo": __version__,
+        "torch": torch.__version__,
+        "pyarrow": pyarrow().__version__,
+        "python": platform.python_version(),
+    }

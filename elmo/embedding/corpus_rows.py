@@ -1,0 +1,253 @@
+"""The rows of a corpus: text files (a line a row, also compressed) and Parquet, here or at any address of fsspec.
+
+A corpus is cut into parts of so many rows. A row is known by its file and its number there, so every reading of a part
+gives the same rows with the same ids. Text files are read once to find where the parts begin; of Parquet the footers
+are enough.
+"""
+
+import glob
+import lzma
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+
+from elmo.embedding.arrow import RecordBatch, as_bytes, pyarrow
+from elmo.errors import InputError
+
+CHUNK = 1 << 20
+ROWS_AT_ONCE = 256
+PARQUET = (".parquet", ".pq")
+DAMAGED = (EOFError, lzma.LZMAError, zlib.error)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive rows of one file."""
+
+    number: int
+    file: str
+    first: int
+    """Number of its first row in the file."""
+    rows: int
+    begin: int = 0
+    """Where that row begins in a text file: bytes, decompressed."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is read of Parquet."""
+
+    value: str | None = None
+    """The text or the tokens; None for a column `text`, or else `tokens`."""
+    id: str | None = None
+    """None for the file's name and the row's number."""
+
+
+def absolute(name: str) -> str:
+    """An address that means the same in a process that runs elsewhere."""
+    return name if is_address(name) else os.path.abspath(name)  # noqa: PTH100
+
+
+def is_address(name: str) -> bool:
+    """Whether it is one of fsspec, such as `s3://bucket/file`, and not a path."""
+    return "://" in name
+
+
+def expand(patterns: Iterable[str]) -> dict[str, int]:
+    """The files that names and glob patterns mean, sorted, each once, with their sizes in bytes.
+
+    Raises InputError where a pattern matches none, and FileNotFoundError.
+    """
+    files: dict[str, int] = {}
+    for pattern in patterns:
+        found = _remote(pattern) if is_address(pattern) else _local(pattern)
+        if not found:
+            raise InputError(f"{pattern}: matches no file; name text or Parquet files, or a pattern such as 'in/*.txt'")
+        files |= found
+    return dict(sorted(files.items()))
+
+
+def _local(pattern: str) -> dict[str, int]:
+    if pattern == "-":
+        raise InputError("the input is '-', and standard input cannot be read again; name files")
+    if Path(pattern).is_dir():
+        raise InputError(f"{pattern}: is a folder; name files, or a pattern such as '{pattern.rstrip('/')}/*.parquet'")
+    names = [pattern] if Path(pattern).exists() else glob.glob(pattern, recursive=True)  # noqa: PTH207
+    return {name: Path(name).stat().st_size for name in names if Path(name).is_file()}
+
+
+def _remote(pattern: str) -> dict[str, int]:
+    files, path = filesystem(pattern)
+    names = files.glob(path) if any(mark in path for mark in "*?[") else [path]
+    found = {name: files.info(name) for name in names}
+    return {files.unstrip_protocol(name): info["size"] for name, info in found.items() if info["type"] == "file"}
+
+
+def filesystem(address: str) -> tuple[Any, str]:
+    """Where an address leads, and the path there. Raises InputError where fsspec does not know it."""
+    try:
+        return fsspec.core.url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise InputError(f"{address}: cannot be reached by fsspec ({' '.join(str(error).split())})") from error
+
+
+def plan(files: Sequence[str], part_rows: int, columns: Columns) -> list[Part]:
+    """The parts of all files, of `part_rows` rows each but the last of a file.
+
+    Raises InputError where a file is damaged or lacks a column, and where there is no row at all.
+    """
+    parts: list[Part] = []
+    for file in files:
+        begins = _parquet_begins if _is_parquet(file) else _text_begins
+        for first, rows, begin in begins(file, part_rows, columns):
+            parts.append(Part(len(parts), file, first, rows, begin))
+    if not parts:
+        raise InputError(f"{', '.join(files[:3])}: has no row; a sentence a line is expected")
+    return parts
+
+
+def read_part(part: Part, columns: Columns, row_bytes: int, base: str = "") -> Iterator[RecordBatch]:
+    """Batches with the columns of `elmo.embedding.arrow`.
+
+    Of a longer row of text, `row_bytes` + 1 bytes are read. `base` is the folder that relative names are in. Raises
+    InputError where the file has not as many rows.
+    """
+    address = part.file if is_address(part.file) else str(Path(base, part.file))
+    read = _read_parquet if _is_parquet(part.file) else _read_text
+    rows = 0
+    for batch in read(address, part, columns, row_bytes):
+        rows += len(batch)
+        yield batch
+    if rows != part.rows:
+        raise InputError(
+            f"{part.file}: {rows:,} rows are left at row {part.first:,}, where {part.rows:,} were; it has changed since"
+            " the job began: restore it, or begin anew in another folder"
+        )
+
+
+def lines(file: Any, most: int) -> Iterator[bytes]:
+    """The lines of a binary file without their ends; of one longer than `most` bytes, `most` + 1 of them."""
+    rest = b""
+    while chunk := file.read(CHUNK):
+        first, *others = chunk.split(b"\n")
+        rest = rest + first if len(rest) <= most else rest
+        for line in others:
+            yield _line(rest, most)
+            rest = line
+    if rest:
+        yield _line(rest, most)
+
+
+def _line(line: bytes, most: int) -> bytes:
+    return line.removesuffix(b"\r") if len(line) <= most else line[: most + 1]
+
+
+def _is_parquet(file: str) -> bool:
+    return file.lower().endswith(PARQUET)
+
+
+@contextmanager
+def _text(name: str, begin: int = 0) -> Iterator[Any]:
+    try:
+        with fsspec.open(name, "rb", compression="infer") as file:
+            if begin:
+                file.seek(begin)  # type: ignore[union-attr]
+            yield file
+    except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{name}: the compressed file is damaged or cut ({error}); fetch it again") from error
+
+
+def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[int, int, int]]:
+    first = rows = begin = place = 0
+    with _text(name) as file:
+        ended = True
+        while chunk := file.read(CHUNK):
+            ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + place + 1
+            place += len(chunk)
+            ended = chunk.endswith(b"\n")
+            while rows + len(ends) >= part_rows:
+                yield first, part_rows, begin
+                begin, ends = int(ends[part_rows - rows - 1]), ends[part_rows - rows :]
+                first, rows = first + part_rows, 0
+            rows += len(ends)
+    rows += not ended  # the last line
+    if rows:
+        yield first, rows, begin
+
+
+def _read_text(address: str, part: Part, columns: Columns, row_bytes: int) -> Iterator[RecordBatch]:
+    pa = pyarrow()
+    with _text(address, part.begin) as file:
+        left = islice(lines(file, row_bytes), part.rows)
+        row = part.first
+        while texts := list(islice(left, ROWS_AT_ONCE)):
+            texts[0] = texts[0] if row else texts[0].removeprefix(b"\xef\xbb\xbf")
+            ids = [f"{part.file}:{number}" for number in range(row, row + len(texts))]
+            yield pa.record_batch([pa.array(ids), pa.array(texts, pa.large_binary())], names=["id", "text"])
+            row += len(texts)
+
+
+@contextmanager
+def _parquet(name: str) -> Iterator[Any]:
+    pa = pyarrow()
+    from pyarrow import parquet
+
+    with fsspec.open(name, "rb") as file:
+        try:
+            yield parquet.ParquetFile(file)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{name}: no whole Parquet file ({' '.join(str(error).split())[:200]})") from error
+
+
+def _parquet_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[int, int, int]]:
+    with _parquet(name) as file:
+        schema = file.schema_arrow
+        value = _value_column(name, schema.names, columns)
+        as_bytes(pyarrow().nulls(0, schema.field(value).type), f"{value} of {name}")
+        total = file.metadata.num_rows
+    for first in range(0, total, part_rows):
+        yield first, min(part_rows, total - first), 0
+
+
+def _value_column(name: str, names: Sequence[str], columns: Columns) -> str:
+    wanted = [columns.value] if columns.value else ["text", "tokens"]
+    found = next((column for column in wanted if column in names), None)
+    if found is None or (columns.id is not None and columns.id not in names):
+        missing = " or ".join(wanted) if found is None else columns.id
+        raise InputError(f"{name}: has no column {missing}, but {', '.join(names)}; name one: --column, --id-column")
+    return found
+
+
+def _read_parquet(address: str, part: Part, columns: Columns, row_bytes: int) -> Iterator[RecordBatch]:
+    pa = pyarrow()
+    with _parquet(address) as file:
+        value = _value_column(part.file, file.schema_arrow.names, columns)
+        counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        ends = np.cumsum([0, *counts])
+        last = part.first + part.rows
+        groups = [group for group in range(len(counts)) if ends[group] < last and ends[group + 1] > part.first]
+        row = int(ends[groups[0]]) if groups else 0
+        wanted = [value] if columns.id in (None, value) else [value, columns.id]
+        for batch in file.iter_batches(ROWS_AT_ONCE, groups, wanted):
+            begin, end = max(part.first - row, 0), min(last - row, len(batch))
+            if begin < end:
+                yield _named(pa, batch.slice(begin, end - begin), value, columns, part, row + begin)
+            row += len(batch)
+
+
+def _named(pa: Any, batch: RecordBatch, value: str, columns: Columns, part: Part, first: int) -> RecordBatch:
+    ids = [f"{part.file}:{number}" for number in range(first, first + len(batch))]
+    named = pa.array(ids) if columns.id is None else batch[columns.id].cast(pa.string())
+    values = as_bytes(batch[value], value)
+    is_list = pa.types.is_large_list(values.type)
+    return pa.record_batch([named, values], names=["id", "tokens" if is_list else "text"])

@@ -1,0 +1,73 @@
+"""Spark: vectors as a column, by `mapInArrow`.
+
+    from elmo.integrations.spark import embed
+    vectors = embed(spark.read.parquet("in/"), Settings(layers="top"))
+
+elmo is installed where the executors run, and its model is found there by the same name.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+
+from elmo.embedding.arrow import RecordBatch, embed_batches, together
+from elmo.embedding.corpus import Settings, examined, load_embedder
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.text.tokenizer import Tokenizer
+
+
+def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device: str = "cpu") -> Any:
+    """A DataFrame with the columns `id`, `tokens`, `vectors` (all numbers of a row), `shape` and `error`, in which each
+    row says why it has no vectors; `frame` has `id`, and `text` or `tokens`.
+
+    Every Python process of an executor loads the model once; it computes with `threads` threads, the setting
+    `spark.task.cpus`. Spark's numbers are float32. Raises as `elmo.formats.load`, and InputError.
+    """
+    types = _types()
+    settings = settings or Settings()
+    column = next((name for name in ("text", "tokens") if name in frame.columns), None)
+    if column is None or "id" not in frame.columns:
+        raise InputError(
+            f"the frame has the columns {', '.join(frame.columns)}; id, and text or tokens, are expected: rename them"
+        )
+    if settings.dtype != "float32":
+        raise InputError(f"dtype is {settings.dtype!r}, which Spark does not have; use float32")
+    if not isinstance(settings.layers, str | int):
+        settings = replace(settings, layers=tuple(settings.layers))
+    array = types.ArrayType
+    fields = [
+        types.StructField("id", frame.schema["id"].dataType),
+        types.StructField("tokens", array(types.StringType())),
+        types.StructField("vectors", array(types.FloatType())),
+        types.StructField("shape", array(types.IntegerType())),
+        types.StructField("error", types.StringType()),
+    ]
+    run = partial(_embed, settings, examined(settings)[0], threads, device)
+    return frame.select("id", column).mapInArrow(run, types.StructType(fields))
+
+
+def _types() -> Any:
+    try:
+        from pyspark.sql import types  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise InputError(f"Spark needs pyspark ({error}): pip install 'elmo-torch[spark]'") from error
+    return types
+
+
+def _embed(
+    settings: Settings, sha256: str, threads: int, device: str, batches: Iterable[RecordBatch]
+) -> Iterator[RecordBatch]:
+    embedder, tokenizer = _loaded(settings, sha256, threads, device)
+    for made in embed_batches(embedder, batches, tokenizer, **settings.choice()):
+        yield together(*made)
+
+
+@lru_cache(maxsize=1)
+def _loaded(settings: Settings, sha256: str, threads: int, device: str) -> tuple[Embedder, Tokenizer]:
+    """In a process of an executor, which Spark uses again."""
+    torch.set_num_threads(threads)
+    return load_embedder(settings, sha256, device)

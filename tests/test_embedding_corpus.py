@@ -1,0 +1,414 @@
+"""A corpus becomes a folder of parts: each row once, whatever is cut, killed or wrong."""
+
+import gzip
+import hashlib
+import json
+import re
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from command import Command, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+from small_corpus import write_corpus
+from tiny import tiny_model, write_tiny
+
+from elmo import formats
+from elmo.embedding import corpus
+from elmo.embedding.corpus import Settings, embed_corpus, embed_part, open_worker, run_here
+from elmo.embedding.corpus_rows import Columns, lines, plan, read_part
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.store import read_vectors
+from elmo.errors import InputError
+from elmo.formats import whole
+from elmo.formats.whole import locked
+
+LINE = st.one_of(st.sampled_from([b"", b"a play", b"x" * 30, b"\xff", b"cr\r", b"\r"]), st.binary(max_size=6))
+TEXT = st.lists(LINE.map(lambda line: line.replace(b"\n", b"")), max_size=30)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    write_tiny(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("text") / "text.txt", documents=16)
+
+
+def small(model, **options):
+    return Settings(**{"model": model, "batch_tokens": 16, "part_rows": 20, "pretokenized": True} | options)
+
+
+def contents(output):
+    """Every file but the lock, by name."""
+    files = [path for path in Path(output).rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(output)): path.read_bytes() for path in files}
+
+
+def rows_of(output, folder="vectors"):
+    files = sorted(Path(output, folder).glob("0*.parquet"))
+    return [row for file in files for row in parquet.read_table(file).to_pylist()]
+
+
+class BrokenError(Exception):
+    """The machine goes down."""
+
+
+# --- rows
+
+
+@given(TEXT, st.booleans(), st.integers(1, 12), st.sampled_from(["text", "text.gz"]))
+def test_parts_of_text_hold_each_line_once(rows, ends, part_rows, name):
+    """Python's own split says which lines there are."""
+    data = b"\n".join(rows) + (b"\n" if ends and rows else b"")
+    expected = data.split(b"\n")
+    expected = expected[:-1] if expected[-1] == b"" else expected
+    with TemporaryDirectory() as folder:
+        file = Path(folder, name)
+        file.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        if not expected:
+            with pytest.raises(InputError, match="has no row"):
+                plan([str(file)], part_rows, Columns())
+            return
+        parts = plan([str(file)], part_rows, Columns())
+        assert [part.rows for part in parts[:-1]] == [part_rows] * (len(parts) - 1)
+        found = [row for part in parts for batch in read_part(part, Columns(), 20) for row in batch.to_pylist()]
+    assert [row["id"] for row in found] == [f"{file}:{number}" for number in range(len(expected))]
+    assert [row["text"][:21] for row in found] == [line.removesuffix(b"\r")[:21] for line in expected]
+    assert all(len(row["text"]) <= 21 for row in found)
+
+
+@given(TEXT, st.integers(1, 7), st.integers(0, 10))
+def test_lines_do_not_depend_on_chunks(rows, chunk, most):
+    """A long line is given in its first bytes, one more than it may have, and never looks like one that it is not."""
+    data = b"\n".join([*rows, b"end"])
+
+    class File:
+        place = 0
+
+        def read(self, _):
+            self.place += chunk
+            return data[self.place - chunk : self.place]
+
+    expected = [line.removesuffix(b"\r") if len(line) <= most else line[: most + 1] for line in [*rows, b"end"]]
+    assert list(lines(File(), most)) == expected
+
+
+@given(st.integers(1, 40), st.integers(1, 15), st.integers(1, 12), st.booleans())
+def test_parts_of_parquet_hold_each_row_once(rows, group, part_rows, named):
+    table = pa.table({"key": [f"k{row}" for row in range(rows)], "text": [f"text {row}" for row in range(rows)]})
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "rows.parquet")
+        parquet.write_table(table, file, row_group_size=group)
+        columns = Columns(id="key" if named else None)
+        parts = plan([str(file)], part_rows, columns)
+        found = [row for part in parts for batch in read_part(part, columns, 100) for row in batch.to_pylist()]
+    assert [row["id"] for row in found] == [f"k{row}" if named else f"{file}:{row}" for row in range(rows)]
+    assert [row["text"] for row in found] == [f"text {row}".encode() for row in range(rows)]
+
+
+def test_a_mark_of_byte_order_is_no_character(tmp_path):
+    (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbfThe\n")
+    (part,) = plan([str(tmp_path / "bom.txt")], 10, Columns())
+    ((row,),) = [batch.to_pylist() for batch in read_part(part, Columns(), 100)]
+    assert row["text"] == b"The"
+
+
+# --- the folder
+
+
+def test_the_folder_holds_what_the_manifest_says(model, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_bytes(text.read_bytes())
+    Path("b.txt").write_bytes(b"good\n\xff\n" + b"w " * 600_000 + b"\n\nlast row")
+    parquet.write_table(pa.table({"tokens": [["a b", "c"], None]}), "c.parquet")
+    seen = []
+    done = embed_corpus(["b.txt", "?.txt", "c.parquet"], "out", small(model, layers="top"), progress=seen.append)
+    manifest = json.loads(Path("out/manifest.json").read_bytes())
+    count = len(text.read_text().splitlines())
+    assert manifest["counts"] == {"rows": count + 7, "vectors": count + 4, "errors": 3, "tokens": done.tokens}
+    assert (done.vectors, done.errors, done.parts) == (count + 4, 3, len(manifest["parts"]))
+    assert manifest["job"]["model sha256"] == formats.content_hash(formats.load(model))
+    for part in manifest["parts"]:
+        assert (
+            hashlib.sha256(Path(f"out/vectors/{part['number']:08}.parquet").read_bytes()).hexdigest() == part["sha256"]
+        )
+    reasons = {row["id"]: row["reason"] for row in rows_of("out", "errors")}
+    assert reasons.keys() == {"b.txt:1", "b.txt:2", "c.parquet:1"}
+    assert "more than 1,000,000 bytes" in reasons["b.txt:2"]
+    rows = rows_of("out")
+    ids = [f"a.txt:{row}" for row in range(count)] + [f"b.txt:{row}" for row in range(5)]
+    assert sorted([*reasons, *(row["id"] for row in rows)]) == sorted([*ids, "c.parquet:0", "c.parquet:1"])
+    assert rows[-1]["tokens"] == ["a b", "c"]
+    expected = Embedder(tiny_model().bilm()).embed([row["tokens"] for row in rows], "top")
+    for row, vectors in zip(rows, expected, strict=True):
+        np.testing.assert_allclose(np.reshape(row["vectors"], row["shape"]), vectors, atol=1e-5)
+    with read_vectors("out/vectors/00000000.parquet") as vectors:
+        assert vectors.tokens(3) == rows[3]["tokens"]
+        np.testing.assert_array_equal(vectors[3].ravel(), rows[3]["vectors"])
+    assert [(each.rows, each.total) for each in (seen[0], seen[-1])] == [(0, count + 7), (count + 7, count + 7)]
+    assert seen[-1].fresh_tokens == done.tokens
+
+
+@pytest.fixture(scope="module")
+def plain(model, text, tmp_path_factory):
+    """The output of a run that nothing befell."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("plain"))
+        Path("a.txt").write_bytes(text.read_bytes() + b"\xff\n")
+        embed_corpus(["a.txt"], "out", small(model, part_rows=40))
+        return contents("out")
+
+
+@settings(max_examples=6)
+@given(st.lists(st.tuples(st.sampled_from(["write", "move", "receipt"]), st.integers(0, 4)), min_size=1, max_size=3))
+def test_whatever_is_lost_the_end_is_the_same(model, text, plain, losses):
+    """Runs that die while a part is written, when it is to be moved, or between its files; then one that does not."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        Path("a.txt").write_bytes(text.read_bytes() + b"\xff\n")
+        for where, when in losses:
+            with patch.context() as broken, suppress(BrokenError):  # unless too little was left to break
+                break_at(broken, where, when)
+                embed_corpus(["a.txt"], "out", small(model, part_rows=40))
+            assert len([name for name in contents("out") if "partial" in name]) <= 1
+        before = {path: path.stat().st_mtime_ns for path in Path("out").glob("done/*.json")}
+        embed_corpus(["a.txt"], "out", small(model, part_rows=40))
+        assert all(path.stat().st_mtime_ns == at for path, at in before.items())
+        assert contents("out") == plain
+
+
+def break_at(patch, where, when):
+    """At the `when`th call, as a kill would: nothing is tidied up."""
+    target, name = {
+        "write": (corpus, "_write"),
+        "move": (whole, "put_whole"),
+        "receipt": (corpus, "_write_json"),
+    }[where]
+    original, calls = getattr(target, name), []
+
+    def broken(*arguments, **named):
+        calls.append(arguments)
+        if len(calls) > when:
+            raise BrokenError
+        return original(*arguments, **named)
+
+    patch.setattr(target, name, broken)
+    patch.setattr(whole, "_remove", lambda path: None)
+
+
+def test_a_killed_command_goes_on(model, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["embed", text, "--engine", "local", "--pretokenized", "--part-rows", 5, "--layers", "top", "--quiet"]
+    assert run(*arguments, "plain").returncode == 0
+    command = Command(*arguments, "out")
+    while len(list(Path("out/done").glob("*.json"))) < 2 and command.process.is_alive():
+        time.sleep(0.01)
+    command.kill()
+    before = {path: path.stat().st_mtime_ns for path in Path("out/done").glob("*.json")}
+    done = run(*arguments, "out")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"out: \d+ rows of vectors and 0 of errors, \d+ tokens, \d+ parts\n", done.stdout)
+    assert all(path.stat().st_mtime_ns == at for path, at in before.items())
+    assert contents("out") == contents("plain")
+
+
+def test_a_finished_folder_is_left_as_it_is(model, text, tmp_path):
+    done = embed_corpus([str(text)], str(tmp_path / "out"), small(model))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/*")}
+
+    def engine(job, parts):
+        raise AssertionError("nothing is left to do")
+
+    # What changes last bits alone may be another.
+    assert embed_corpus([str(text)], str(tmp_path / "out"), small(model, memory=10**8), engine) == done
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/*")} == before
+
+
+def test_addresses_of_fsspec_are_inputs_and_outputs(model, text, tmp_path):
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/in/a.txt.gz", gzip.compress(text.read_bytes()))
+    (tmp_path / "a.txt").write_bytes(text.read_bytes())
+    embed_corpus([str(tmp_path / "a.txt")], str(tmp_path / "out"), small(model))
+
+    def dies(job, parts):
+        yield from run_here(job, parts[:2])
+        raise BrokenError
+
+    with pytest.raises(BrokenError):
+        embed_corpus(["memory://in/*.gz"], "memory://out", small(model), dies)
+    embed_corpus(["memory://in/*.gz"], "memory://out", small(model))
+    found = [Path(name).name for name in memory.find("/out")]
+    assert sorted(found) == sorted(Path(name).name for name in contents(tmp_path / "out"))
+    memory.get("/out/vectors", str(tmp_path / "got"), recursive=True)
+    rows, expected = rows_of(tmp_path, "got"), rows_of(tmp_path / "out")
+    assert [row["id"] for row in rows] == [f"memory:///in/a.txt.gz:{row}" for row in range(len(expected))]
+    assert [row["vectors"] for row in rows] == [row["vectors"] for row in expected]
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"layers": "top"}, "layers was 'all' and is 'top' now"),
+        ({"dtype": "float16"}, "dtype was 'float32' and is 'float16' now"),
+        ({"part_rows": 7}, "part_rows was 20 and is 7 now"),
+        ({"pretokenized": False, "state": "echo"}, "state was 'reset' and is 'echo' now"),
+    ],
+)
+def test_another_job_is_refused(model, text, tmp_path, change, match):
+    output = tmp_path / "out"
+    embed_corpus([str(text)], str(output), small(model))
+    before = contents(output)
+    with pytest.raises(InputError, match=f"out: holds another job, whose {match}; .* name another folder"):
+        embed_corpus([str(text)], str(output), replace(small(model), **change))
+    assert contents(output) == before
+
+
+def test_another_model_or_text_is_refused(model, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_bytes(text.read_bytes())
+    write_tiny(tmp_path / "other", seed=1)
+    embed_corpus(["a.txt"], "out", small(model))
+    before = contents("out")
+    for inputs, chosen, match in (
+        (["a.txt"], "other", r"whose model sha256 was '\w{64}' and is '\w{64}' now"),
+        (["a.txt", str(text)], model, r"whose inputs was 1 files of [\d,]+ bytes and is 2 files of"),
+    ):
+        done = run("embed", *inputs, "out", "--engine", "local", "--model", chosen, "--pretokenized", "--part-rows", 20)
+        assert done.returncode == 2
+        assert re.search(match, done.stderr), done.stderr
+        assert done.stderr.count("\n") == 1
+    assert contents("out") == before
+
+
+def test_a_worker_with_another_model_does_nothing(model, text, tmp_path):
+    jobs = []
+
+    def engine(job, parts):
+        jobs.append((job, parts))
+        return iter(())
+
+    with pytest.raises(FileNotFoundError):  # no receipt came
+        embed_corpus([str(text)], str(tmp_path / "out"), small(model), engine)
+    ((job, parts),) = jobs
+    with pytest.raises(InputError, match=r"here the model has the sha256 \w{12}, where the job began 000000000000"):
+        open_worker(replace(job, sha256="0" * 64))
+    assert not rows_of(tmp_path / "out")
+    worker = open_worker(job)
+    assert embed_part(worker, parts[0]) == embed_part(worker, parts[0])
+
+
+def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
+    """It has its size, and fewer rows."""
+    file = tmp_path / "a.txt"
+    file.write_bytes(text.read_bytes())
+
+    def dies(job, parts):
+        yield from run_here(job, parts[:1])
+        raise BrokenError
+
+    with pytest.raises(BrokenError):
+        embed_corpus([str(file)], str(tmp_path / "out"), small(model), dies)
+    file.write_bytes(text.read_bytes().replace(b"\n", b" "))
+    with pytest.raises(InputError, match=r"a\.txt: \d+ rows are left at row 20, where 20 were; it has changed"):
+        embed_corpus([str(file)], str(tmp_path / "out"), small(model))
+    assert len(list(tmp_path.glob("out/vectors/*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "match"),
+    [
+        (["nope.txt"], {}, r"nope\.txt: matches no file"),
+        (["."], {}, r"\.: is a folder; name files"),
+        (["-"], {}, "standard input cannot be read again"),
+        (["nope://x/y"], {}, "nope://x/y: cannot be reached by fsspec"),
+        (["empty.txt"], {}, r"empty\.txt: has no row"),
+        (["cut.txt.gz"], {}, r"cut\.txt\.gz: the compressed file is damaged or cut"),
+        (["bad.parquet"], {}, r"bad\.parquet: no whole Parquet file"),
+        (["rows.parquet"], {}, r"rows\.parquet: has no column text or tokens, but number, line"),
+        (["rows.parquet"], {"columns": Columns("line", "key")}, "has no column key, but number, line"),
+        (["rows.parquet"], {"columns": Columns("number")}, r"column number of rows\.parquet is of type int64"),
+        (["a.txt"], {"state": "carry"}, "state is carry"),
+        (["a.txt"], {"part_rows": 0}, "part_rows is 0"),
+        (["a.txt"], {"layers": "first"}, "layers is 'first'"),
+    ],
+)
+def test_what_cannot_be_embedded_is_said_in_a_line_and_nothing_is_made(
+    model, tmp_path, monkeypatch, inputs, options, match
+):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("a\n", encoding="utf-8")
+    Path("empty.txt").touch()
+    Path("cut.txt.gz").write_bytes(gzip.compress(b"line\n" * 1000)[:-20])
+    Path("bad.parquet").write_bytes(b"PAR1 and no more")
+    parquet.write_table(pa.table({"number": [1], "line": ["a"]}), "rows.parquet")
+    with pytest.raises(InputError, match=match) as caught:
+        embed_corpus(inputs, "out", small(model, **options))
+    assert "\n" not in str(caught.value)
+    assert not Path("out").exists()
+
+
+def test_folders_of_others_are_left_alone(model, text, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "manifest.json").write_text('{"format": 77}')
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "manifest.json").write_text("{")
+    for name, match in (
+        ("mine", r"mine: holds 'thesis\.tex' and no manifest\.json"),
+        ("file", "file: is a file, and the output is a folder"),
+        ("strange", r"its manifest\.json is none of this program"),
+        ("cut", r"manifest\.json: damaged"),
+    ):
+        with pytest.raises(InputError, match=match):
+            embed_corpus([str(text)], str(tmp_path / name), small(model))
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 4
+
+
+def test_one_process_makes_a_folder_at_a_time(model, text, tmp_path):
+    embed_corpus([str(text)], str(tmp_path / "out"), small(model))
+    with locked(tmp_path / "out", "busy"), pytest.raises(InputError, match="another process makes these vectors"):
+        embed_corpus([str(text)], str(tmp_path / "out"), small(model))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (["a.txt", "b.txt", "out.npz"], "2 inputs are a corpus; add --engine local"),
+        (["a.txt", "out", "--engine", "local", "--index", "i"], "--index is for one file"),
+        (["a.txt", "out", "--engine", "local", "--overwrite"], "--overwrite is for one file"),
+        (["a.txt", "out", "--engine", "local", "--workers", "2"], "--workers is for --engine ray"),
+        (["a.txt", "out", "--engine", "ray", "--device", "cpu"], "--device is for one process"),
+        (["a.txt", "out", "--engine", "ray", "--threads", "0"], "--threads is 0"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(arguments, match, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("a\n", encoding="utf-8")
+    done = run("embed", *arguments)
+    assert done.returncode == 2
+    assert match in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt"]
+
+
+def test_progress_is_a_line_where_there_is_no_terminal(model, text, tmp_path):
+    done = run("embed", text, tmp_path / "out", "--engine", "local", "--model", model, "--pretokenized")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"(\d+) of \1 rows, [\d,]+ words/s, 0:00:00 left\n", done.stderr)
