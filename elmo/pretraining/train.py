@@ -38,7 +38,7 @@ from elmo.text.tokenizer import Tokenizer
 from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.disk import alone, write_whole
-from elmo.training.distributed import Fabric, launch, processes
+from elmo.training.distributed import Fabric, launch, leave_out, processes
 from elmo.training.loop import Carried, fit, seed_step
 from elmo.training.optim import build_optimizer
 from elmo.types import LmBatch, LstmState
@@ -98,10 +98,12 @@ def _train(
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
 
     seed_step(config.seed, -1, 0)
-    language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=fabric.world_size == 1)
+    language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=True)
     if config.init_from is not None and not (checkpoint is not None and resume):
         begin_from(language_model, vocabulary, load_model(config.init_from))
     optimizer = build_optimizer(language_model.bilm.parameters(), config.optim, language_model.lm_head.parameters())
+    tables = list(language_model.lm_head.parameters()) if 0 < config.objective.negatives < len(vocabulary) else []
+    leave_out(language_model, tables)
     model, optimizer = fabric.setup(language_model, optimizer)
     reader = _reader_config(config, fabric, counts)
     state = language_model.bilm.initial_state(len(reader.own_streams))
@@ -135,7 +137,7 @@ def _train(
         evaluate(plan.steps)  # the end was moved to this step, or other text is to be measured
     fit(
         fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), evaluate, state, folder,
-        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
+        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, tables, quiet,
     )  # fmt: skip
     done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
     return done | _remark(plan, config)
@@ -236,9 +238,11 @@ def _is_exported(config: TrainConfig, plan: Plan, origin: dict[str, Any] | None)
     return card["words_read"] == words and card["heldout"] == names_of(config.heldout)
 
 
-def _loss(model: nn.Module, batch: LmBatch, carried: Carried, compiled: bool) -> tuple[Tensor, Carried]:
+def _loss(
+    model: nn.Module, batch: LmBatch, carried: Carried, common: torch.Generator | None, compiled: bool
+) -> tuple[Tensor, Carried]:
     with ops.compiled_steps(compiled):
-        return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried)
+        return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)
 
 
 def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Policy, Perplexity]:
@@ -392,7 +396,7 @@ def _estimate(
     for _ in range(4):
         batch = next(batches).to(fabric.device)
         began = time.perf_counter()
-        loss, carried = _loss(model, batch, carried, config.compiled)
+        loss, carried = _loss(model, batch, carried, None, config.compiled)
         fabric.backward(loss)
         carried = LstmState(*(tensor.detach() for tensor in carried))
         if fabric.device.type == "cuda":

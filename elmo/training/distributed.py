@@ -3,10 +3,13 @@
 import logging
 import os
 import warnings
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
 import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from elmo.errors import InputError
 from elmo.training.memory import keep_freed_memory
@@ -53,3 +56,45 @@ def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-tr
     warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
     fabric.launch()
     return fabric
+
+
+def leave_out(module: nn.Module, tables: Sequence[nn.Parameter]) -> None:
+    """`fabric.setup` of the module leaves averaging the gradients of `tables` to `average_rows`."""
+    names = [name for name, parameter in module.named_parameters() if any(parameter is table for table in tables)]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
+
+
+def average_rows(tables: Sequence[nn.Parameter]) -> None:
+    """Averages the gradients of `tables` over all processes: the rows that any of them has touched, and no others.
+
+    The first table has a sparse gradient. The others have a number for each of its rows, and dense gradients, which are
+    zero elsewhere. The result is the same in all processes, bit for bit.
+    """
+    first, *others = tables
+    gradient, world = first.grad, distributed.get_world_size()
+    assert gradient is not None
+    assert gradient.is_sparse
+    own = gradient._indices()[0]
+    touched = own.new_zeros(
+        len(first), dtype=torch.uint8
+    )  # a byte a row: less than the rows' numbers of many processes
+    touched[own] = 1
+    distributed.all_reduce(touched, distributed.ReduceOp.MAX)
+    rows = touched.nonzero().squeeze(1)
+    wide = first[0].numel()
+    sums = gradient._values().new_zeros(len(rows) * (wide + len(others)))  # one message
+    values, *columns = sums.split([len(rows) * wide, *([len(rows)] * len(others))])
+    values = values.view(-1, *first.shape[1:])
+    values.index_add_(0, torch.searchsorted(rows, own), gradient._values())
+    for column, other in zip(columns, others, strict=True):
+        column.copy_(_dense(other)[rows])
+    distributed.all_reduce(sums)
+    sums /= world
+    first.grad = torch.sparse_coo_tensor(rows[None], values, first.shape, is_coalesced=True, check_invariants=False)
+    for column, other in zip(columns, others, strict=True):
+        _dense(other)[rows] = column
+
+
+def _dense(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
