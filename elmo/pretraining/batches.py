@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +62,12 @@ class ReaderConfig:
     @property
     def own_streams(self) -> range:
         """The streams that this rank reads."""
-        return range(self.rank * self.streams // self.world, (self.rank + 1) * self.streams // self.world)
+        return own_streams(self.streams, self.rank, self.world)
+
+
+def own_streams(streams: int, rank: int, world: int) -> range:
+    """Which of all streams a process reads."""
+    return range(rank * streams // world, (rank + 1) * streams // world)
 
 
 class Reference(NamedTuple):
@@ -118,7 +123,8 @@ class LmReader:
         """Where this reader stands: plain JSON values, a few kB.
 
         - `epoch`, `ordinal`, `dealt`: the next document to be dealt, and the characters dealt to every stream so far
-        - `streams`: for each stream of this rank its documents, and the paragraph and place in the first of them
+        - `streams`: for each stream of this rank its documents, and the paragraph and place in the first of them; and
+          `received`, where another rank had dealt further: what comes before it the stream has had
         - `tokens`: positions read so far by this rank in one direction, sentence ends among them
         """
         return {
@@ -130,7 +136,7 @@ class LmReader:
             "rank": self.config.rank,
             "world": self.config.world,
             "dealt": list(self._dealer.dealt),
-            "streams": [stream.position() for stream in self._streams],
+            "streams": [stream.position(self._dealer.next) for stream in self._streams],
         }
 
     def _read(self, stream: "_Stream") -> "_Span":
@@ -151,6 +157,8 @@ class LmReader:
         for index, reference, document in self._dealer:
             if index in own:
                 receiver = self._streams[index - own.start]
+                if reference < receiver.received:
+                    continue
                 receiver.append(reference, document)
                 if receiver is stream:
                     return True
@@ -200,7 +208,7 @@ class LmReader:
         for epoch in sorted({reference.epoch for reference in wanted} | {end.epoch}):
             documents = _epoch(paths, config, epoch)
             last = max((reference.ordinal for reference in wanted if reference.epoch == epoch), default=-1)
-            stop = end.ordinal if epoch == end.epoch else last + 1
+            stop = max(last + 1, end.ordinal) if epoch == end.epoch else last + 1
             for ordinal in range(stop):
                 document = next(documents, None)
                 if document is None:
@@ -211,6 +219,9 @@ class LmReader:
             for name in place["documents"]:
                 stream.append(Reference(*name), found[Reference(*name)])
             stream.seek(place["paragraph"], place["offset"])
+            stream.received = Reference(*place.get("received", (0, 0)))
+        if any(reference >= end for reference in wanted):  # of a stream that another process had brought further
+            documents = islice(_epoch(paths, config, end.epoch), end.ordinal, None)
         self._tokens = position["tokens"]
         return _Dealer(paths, config, position["dealt"], end, documents)
 
@@ -251,6 +262,7 @@ class _Stream:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._documents: deque[tuple[Reference, Document]] = deque()
+        self.received = Reference(0, 0)  # documents dealt before this one it has had
         self._lines: list[str] = []  # of the document being read
         self._number = 0  # of the paragraph being read
         self._offset = 0  # positions of it that were read
@@ -294,12 +306,14 @@ class _Stream:
         self._offset = end
         return end - begin
 
-    def position(self) -> dict[str, Any]:
-        return {
+    def position(self, following: Reference) -> dict[str, Any]:
+        """`following` is dealt next."""
+        place = {
             "documents": [list(reference) for reference, _ in self._documents],
             "paragraph": self._number,
             "offset": self._offset,
         }
+        return place | ({"received": list(self.received)} if self.received > following else {})
 
     def seek(self, paragraph: int, offset: int) -> None:
         """Goes to a position of the first document of the queue."""

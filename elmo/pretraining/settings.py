@@ -63,6 +63,8 @@ class TrainConfig:
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
+    wait_minutes: float = 30.0
+    """How long a process waits for one that does not answer; for the count of the words it waits a day."""
     prefetch: bool = True
     """Prepare batches in another process."""
 
@@ -81,6 +83,9 @@ MAY_CHANGE = {
     "precision",
     "compiled",
     "accelerator",
+    "devices",
+    "nodes",
+    "wait_minutes",
     "prefetch",
 }
 """What a resumed run may set anew: nothing that the order of the data or what is in a checkpoint depends on.
@@ -105,6 +110,8 @@ def check_numbers(config: TrainConfig) -> None:
     configs.check_range(config, ("vocab_size",), 1 + len(SPECIAL))
     configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
     configs.check_range(config, ("seed",), 0)
+    if not 0 < config.wait_minutes < 1e6:
+        raise InputError(f"wait_minutes is {config.wait_minutes}; a number of minutes above 0 is expected")
     configs.check_range(objective, ("negatives",), 0, where="objective.")
     configs.check_range(optim, ("clip_norm", "lr", "weight_decay", "initial_accumulator"), 0, where="optim.")
     configs.check_range(loop, ("checkpoint_minutes",), 0, where="loop.")

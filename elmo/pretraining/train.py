@@ -5,7 +5,6 @@ The folder holds `model/`, which `elmo.load` opens, and the record of how it was
 """
 
 import dataclasses
-import json
 import math
 import time
 import warnings
@@ -24,29 +23,27 @@ from elmo import config as configs
 from elmo import ops
 from elmo.errors import InputError
 from elmo.formats import Model, native
-from elmo.formats import describe as describe_model
 from elmo.formats import load as load_model
 from elmo.machine import peak_memory
+from elmo.pretraining.agreement import agree
 from elmo.pretraining.batches import ReaderConfig, prefetch
-from elmo.pretraining.initial import begin_from, check_source, initial_vocabulary, names_of, origin_of
+from elmo.pretraining.counting import count, write_record
+from elmo.pretraining.division import divide
+from elmo.pretraining.initial import begin_from, check_source, names_of
 from elmo.pretraining.objective import LanguageModel
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
 from elmo.pretraining.settings import TrainConfig, check_numbers, fixed, read_record
-from elmo.terminal import Counter
 from elmo.text import corpus
-from elmo.text.tokenizer import Tokenizer
-from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
+from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
-from elmo.training.disk import alone, write_whole
-from elmo.training.distributed import Fabric, launch, leave_out, processes
+from elmo.training.disk import alone
+from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
 from elmo.training.loop import Carried, fit, seed_step
 from elmo.training.optim import build_optimizer
 from elmo.types import LmBatch, LstmState
 
 PIECES = 8
 """Of a small corpus that every stream is given in an epoch, where its lines are short enough."""
-Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
-"""The vocabulary, the corpus's counts and `initial.origin_of`, None where the run begins from no model."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +65,29 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     devices, nodes = processes(config.devices, config.nodes)
     config = dataclasses.replace(config, devices=devices, nodes=nodes, precision=_usable_precision(config))
     config = dataclasses.replace(config, compiled=config.compiled and not _on_gpu(config) and ops.can_compile())
+    problem: InputError | OSError | None = None
+    paths, heldout = [], []
+    try:
+        paths, heldout = _checked(config, resume or dry_run)
+    except (InputError, OSError) as error:
+        if not is_one_of_several():  # which are to hear of it
+            raise
+        problem = error
+    fabric = launch(config.accelerator, devices, nodes, config.precision, config.wait_minutes)
+    with naming_lost(fabric):
+        agree(fabric, config, paths, heldout, problem)
+        with nullcontext() if dry_run else _alone(fabric, config, resume):
+            return _train(fabric, config, paths, heldout, resume, dry_run, quiet)
+
+
+def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Path]]:
+    """The training texts and the held-out ones, when all that can be seen beforehand is in order."""
     check_numbers(config)
-    folder = Path(config.output)
-    paths, heldout_paths = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
-    _check_output(config, resume or dry_run)
-    _check_heldout(heldout_paths)
-    _check_source(config, begun=(folder / "corpus.json").exists())
-    fabric = launch(config.accelerator, devices, nodes, config.precision)
-    with nullcontext() if dry_run else _alone(fabric, config, resume):
-        return _train(fabric, config, paths, heldout_paths, resume, dry_run, quiet)
+    paths, heldout = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
+    _check_output(config, may_exist)
+    _check_heldout(heldout)
+    _check_source(config, begun=(Path(config.output) / "corpus.json").exists())
+    return paths, heldout
 
 
 def _train(
@@ -92,7 +103,7 @@ def _train(
     folder = Path(config.output)
     checkpoint = newest_checkpoint(folder / "checkpoints")
     fingerprint = corpus.fingerprint(paths)
-    vocabulary, counts, origin = _count(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
+    vocabulary, counts, origin = count(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
     characters = config.model.ids_per_token
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
@@ -109,7 +120,7 @@ def _train(
     state = language_model.bilm.initial_state(len(reader.own_streams))
     begin = START
     if checkpoint is not None and resume:
-        tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer)
+        tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer, divide)
         if begin.step > plan.steps:
             raise InputError(
                 f"{checkpoint}: was made after {begin.step:,} steps, and epochs and max_words ask for {plan.steps:,};"
@@ -132,7 +143,7 @@ def _train(
         }
 
     if fabric.is_global_zero:
-        _write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
+        write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
     if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan, origin)):
         evaluate(plan.steps)  # the end was moved to this step, or other text is to be measured
     fit(
@@ -316,76 +327,6 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
                 f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
                 " another --output"
             )
-
-
-def _write_record(config: TrainConfig) -> None:
-    write_whole(Path(config.output) / "train.json", configs.to_json(config).encode())
-
-
-def _count(
-    fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool
-) -> Counted:
-    """The vocabulary, the corpus's counts and what the run began from: as the folder has them, else as found by one.
-
-    An error of the first process is raised by all: the others would wait for it.
-    """
-    counted: Counted | InputError | OSError | None = None
-    if fabric.is_global_zero:
-        try:
-            counted = _counted(paths, fingerprint, config, keep, quiet)
-        except (InputError, OSError) as error:
-            counted = error
-    counted = fabric.broadcast(counted)
-    if isinstance(counted, Exception):
-        raise counted
-    return counted  # type: ignore[return-value]
-
-
-def _counted(paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool) -> Counted:
-    """What `_count` says, by one process; writes the record of the run if it is to be kept."""
-    folder = Path(config.output)
-    record, words = folder / "corpus.json", folder / "vocab.txt"
-    origin = None
-    if record.exists():
-        try:
-            stored = json.loads(record.read_text(encoding="utf-8"))
-            known, counts = stored["fingerprint"], Counts(**stored["counts"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
-        origin = stored.get("init_from")  # not in records of before 2026-11-22
-        if known != fingerprint:
-            raise InputError(f"{record}: the training files are not those that were counted; name another --output")
-        vocabulary = Vocabulary.load(words)
-    else:
-        vocabulary, counts = _count_corpus(paths, config, quiet)
-    if origin is None and config.init_from is not None:
-        source = describe_model(config.init_from)
-        origin = origin_of(source, config.init_from, config.init_vocab, config.train, fingerprint, config.model)
-    if keep:
-        folder.mkdir(parents=True, exist_ok=True)
-        # In this order: a folder with a vocabulary and no configuration could not be gone on with.
-        if not (folder / "train.json").exists():
-            _write_record(config)
-        vocabulary.save(words)
-        stored = {"fingerprint": fingerprint, "counts": vars(counts), "init_from": origin}
-        write_whole(record, json.dumps(stored).encode())
-    return vocabulary, counts, origin
-
-
-def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[Vocabulary, Counts]:
-    given = None if config.vocab is None else Vocabulary.load(Path(config.vocab))
-    own = None if config.init_from is None else describe_model(config.init_from).vocabulary
-    sentences = corpus.sentences(paths, Tokenizer(config.text))
-    with Counter("words counted", quiet) as counter:
-        vocabulary, counts = count_vocabulary(sentences, config.vocab_size, config.min_count, counter.update)
-    if counts.tokens == 0:
-        raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
-    counted = given is None and (own is None or config.init_vocab == "replace")
-    if counted and counts.covered == 0:
-        raise InputError(
-            f"{', '.join(config.train)}: no word occurs {config.min_count} times; lower min_count, or give more text"
-        )
-    return initial_vocabulary(own, given or vocabulary, config.init_vocab), counts
 
 
 def _estimate(

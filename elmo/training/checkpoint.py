@@ -13,7 +13,7 @@ there is no random state to keep.
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Progress:
 
 
 START = Progress()
+Saved = tuple[list[Tensor], Progress]
+"""What a process has kept for itself: the carried tensors, and how far it was."""
 
 
 def save_checkpoint(
@@ -82,22 +84,34 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def load_checkpoint(
-    checkpoint: Path, fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[list[Tensor], Progress]:
+    checkpoint: Path,
+    fabric: Fabric,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    divide: Callable[[Sequence[Saved], int, int], Saved] | None = None,
+) -> Saved:
     """Fills model and optimizer; returns the carried tensors and the progress of this rank.
 
-    Raises InputError where a file is missing or damaged, or belongs to another network.
+    Where there were more processes than now, or fewer, `divide(what each of them has kept, rank, world)` says what this
+    one has of it. Raises InputError where a file is missing or damaged, or belongs to another network.
     """
-    rank = fabric.global_rank
+    rank, world = fabric.global_rank, fabric.world_size
     try:
         model.load_state_dict(load_file(checkpoint / "model.safetensors"))
         _load_optimizer(optimizer, _copies(load_file(checkpoint / "optimizer.safetensors")))
-        carried = _copies(load_file(checkpoint / f"rank-{rank}.safetensors", device=str(fabric.device)))
-        progress = json.loads((checkpoint / f"rank-{rank}.json").read_text(encoding="utf-8"))
+        before = len(list(checkpoint.glob("rank-*.json")))
+        if divide is None or before == world:
+            return _kept(checkpoint, rank, str(fabric.device))
+        return divide([_kept(checkpoint, other, str(fabric.device)) for other in range(before)], rank, world)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{checkpoint}: cannot be gone on from ({error}); remove this folder to go on from the checkpoint before it"
         ) from error
+
+
+def _kept(checkpoint: Path, rank: int, device: str) -> Saved:
+    carried = _copies(load_file(checkpoint / f"rank-{rank}.safetensors", device=device))
+    progress = json.loads((checkpoint / f"rank-{rank}.json").read_text(encoding="utf-8"))
     return [carried[str(i)] for i in range(len(carried))], Progress(**progress)
 
 

@@ -3,9 +3,10 @@
 import logging
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -22,8 +23,21 @@ except ImportError as error:  # pragma: no cover
     raise InputError(f"training needs lightning-fabric ({error}): pip install 'elmo-torch[train]'") from error
 
 
+ROLL_CALL = timedelta(seconds=2)
+"""What is waited for signs of life when a connection has broken; lightning ends all after 5 s."""
+
 LONGEST_WAIT = timedelta(days=1)
-"""What a process waits for the others, while the first one counts the words of a large corpus."""
+"""What a process waits for the others while they count the words of a large corpus."""
+
+T = TypeVar("T")
+
+
+class LostProcess(RuntimeError):
+    """One of several processes does not answer any more; `speaks` is the one that says so."""
+
+    def __init__(self, message: str, speaks: bool) -> None:
+        super().__init__(message)
+        self.speaks = speaks
 
 
 def processes(devices: int, nodes: int) -> tuple[int, int]:
@@ -34,11 +48,21 @@ def processes(devices: int, nodes: int) -> tuple[int, int]:
     return local, int(os.environ["WORLD_SIZE"]) // local
 
 
-def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-true", "bf16-mixed"]) -> Fabric:
-    """A Fabric that runs; one process a device, gradients averaged; of `torchrun` or started here."""
+def is_one_of_several() -> bool:
+    """Whether `torchrun` has started this process with others, which wait for it in `launch`."""
+    return distributed.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def launch(
+    accelerator: str, devices: int, nodes: int, precision: Literal["32-true", "bf16-mixed"], wait_minutes: float = 30.0
+) -> Fabric:
+    """A Fabric that runs; one process a device, gradients averaged; of `torchrun` or started here.
+
+    A process that waits for another one longer than `wait_minutes` raises RuntimeError: see `naming_lost`.
+    """
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     keep_freed_memory()
-    strategy = DDPStrategy(timeout=LONGEST_WAIT) if devices * nodes > 1 else "auto"
+    strategy = DDPStrategy(timeout=timedelta(minutes=wait_minutes)) if devices * nodes > 1 else "auto"
     if accelerator == "auto":  # Fabric's own would take an Apple GPU, which has no float64 and no sparse gradients
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -56,6 +80,67 @@ def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-tr
     warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
     fabric.launch()
     return fabric
+
+
+@contextmanager
+def naming_lost(fabric: Fabric) -> Iterator[None]:
+    """Raises LostProcess with the numbers of the processes that are gone, where the block fails because of them.
+
+    A connection to a process that was killed breaks at once; one that hangs is waited for as `launch` was told.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        lost = _lost(fabric) if fabric.world_size > 1 else []
+        if not lost:
+            raise
+        present = [rank for rank in range(fabric.world_size) if rank not in lost]
+        one = len(lost) == 1
+        message = (
+            f"process{'' if one else 'es'} {', '.join(map(str, lost))} of {fabric.world_size} (the first is 0)"
+            f" {'does' if one else 'do'} not answer any more; go on from the last checkpoint with --resume"
+        )
+        raise LostProcess(message, fabric.global_rank == min(present)) from error
+
+
+def _lost(fabric: Fabric) -> list[int]:
+    """The processes that do not say in time that they are there, too."""
+    names = [f"elmo here {rank}" for rank in range(fabric.world_size)]
+    try:
+        store = distributed.distributed_c10d._get_default_store()
+        store.set(names[fabric.global_rank], "")
+        with suppress(RuntimeError):
+            store.wait(names, ROLL_CALL)
+        return [rank for rank, name in enumerate(names) if not store.check([name])]
+    except RuntimeError:  # the store itself is with the first process
+        return [0]
+
+
+def gather(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
+    """The values of all processes, by their number."""
+    if fabric.world_size == 1:
+        return [value]
+    values: list[Any] = [None] * fabric.world_size
+    distributed.all_gather_object(values, value, group)
+    return values
+
+
+def gather_to_first(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
+    """The values of all processes in the first one; none in the others."""
+    if fabric.world_size == 1:
+        return [value]
+    values: list[Any] | None = [None] * fabric.world_size if fabric.is_global_zero else None
+    distributed.gather_object(value, values, group=group)
+    return values or []
+
+
+def patient(fabric: Fabric) -> distributed.ProcessGroup | None:
+    """All processes, waiting for one another as long as one may read a large corpus."""
+    if fabric.world_size == 1:
+        return None
+    group = distributed.new_group(timeout=LONGEST_WAIT, backend="gloo")
+    assert isinstance(group, distributed.ProcessGroup)
+    return group
 
 
 def leave_out(module: nn.Module, tables: Sequence[nn.Parameter]) -> None:
