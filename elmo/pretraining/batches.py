@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -56,6 +56,8 @@ class ReaderConfig:
     """A longer document is read as several."""
     buffer_characters: int = corpus.BUFFER_CHARACTERS
     """Text in memory from which the next document is drawn when shuffling."""
+    shares: int = 1
+    """Parts of the corpus with streams of their own: see `shares`."""
     reads_words: bool = False
     """Whether the model reads words: their ids in the vocabulary then stand in the place of characters."""
 
@@ -112,12 +114,14 @@ class LmReader:
         return self
 
     def __next__(self) -> LmBatch:
+        spans = self.spans()
+        return self.batch(spans, self.position())
+
+    def spans(self) -> "list[_Span]":
+        """The next window of every stream."""
         spans = [self._read(stream) for stream in self._streams]
-        real = np.array([span.real for span in spans])
-        if not real.any():
-            raise StopIteration
-        self._tokens += int(real.sum())
-        return self._batch(spans, real)
+        self._tokens += sum(map(sum, (span.real for span in spans)))
+        return spans
 
     def position(self) -> dict[str, Any]:
         """Where this reader stands: plain JSON values, a few kB.
@@ -164,7 +168,11 @@ class LmReader:
                     return True
         return False
 
-    def _batch(self, spans: "list[_Span]", real: np.ndarray) -> LmBatch:
+    def batch(self, spans: "list[_Span]", position: dict[str, Any]) -> LmBatch:
+        """Windows as tensors; raises StopIteration where there is nothing in them."""
+        real = np.array([span.real for span in spans])
+        if not real.any():
+            raise StopIteration
         shape = (2, len(spans), self.config.window)
         flat = [word for direction in range(2) for span in spans for word in span.inputs[direction]]
         rows = {word: row for row, word in enumerate(dict.fromkeys(flat))}
@@ -179,7 +187,7 @@ class LmReader:
             targets=torch.from_numpy(targets),
             keep=torch.from_numpy(np.stack([keep, keep])),
             starts=torch.from_numpy(np.stack([starts, starts])),
-            position=self.position(),
+            position=position,
         )
 
     def _encode(self, words: list[str]) -> np.ndarray:
@@ -389,15 +397,16 @@ def prefetch(
     position: dict[str, Any] | None = None,
     workers: int = 1,
     depth: int = 8,
+    reader: Callable[..., Iterator[LmBatch]] = LmReader,
 ) -> Iterator[LmBatch]:
-    """The batches of `LmReader`, read ahead by up to `depth` in another process; with 0 workers in this one.
+    """The batches of `reader`, read ahead by up to `depth` in another process; with 0 workers in this one.
 
     Errors of the user come out as they would without the other process.
     """
     if workers == 0:
-        yield from LmReader(paths, vocabulary, text, config, position)
+        yield from reader(paths, vocabulary, text, config, position)
         return
-    windows = _Windows(paths, vocabulary, text, config, position)
+    windows = _Windows(reader, paths, vocabulary, text, config, position)
     # A generator of its own: DataLoader draws a number, which would be missing from the random numbers of a step.
     own = torch.Generator()
     loader = DataLoader(
@@ -411,20 +420,20 @@ def prefetch(
 
 
 class _Windows(IterableDataset):
-    """LmReader for the other process; an error of the user is its last item, since DataLoader would rewrite it.
+    """The reader of the other process; an error of the user is its last item, since DataLoader would rewrite it.
 
     Windows are sent as arrays. Tensors would be put into shared memory, of which containers have little, and whose
     handing over complains where a run stops in the middle of it.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        self._arguments = arguments
+    def __init__(self, reader: Callable[..., Iterator[LmBatch]], *arguments: Any) -> None:
+        self._reader, self._arguments = reader, arguments
 
     def __iter__(self) -> Iterator[dict[str, Any] | Exception]:
         torch.set_num_threads(1)
         _end_with_parent()
         try:
-            for batch in LmReader(*self._arguments):
+            for batch in self._reader(*self._arguments):
                 yield {name: x.numpy() if isinstance(x, torch.Tensor) else x for name, x in vars(batch).items()}
         except (InputError, OSError) as error:
             yield error

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from elmo.pretraining.batches import own_streams
+from elmo.pretraining.shares import own_shares
 from elmo.training.checkpoint import Progress, Saved
 
 
@@ -19,8 +20,22 @@ def divide(saved: Sequence[Saved], rank: int, world: int) -> Saved:
     own = own_streams(wholes[0].shape[-2], rank, world)
     last = saved[0][1]
     losses = [sum(each) / len(saved) for each in zip(*(progress.losses for _, progress in saved), strict=True)]
-    position = _position([progress.position or {} for _, progress in saved], own, rank, world)
+    positions = [progress.position or {} for _, progress in saved]
+    shares = sorted({place["share"] for position in positions for place in position.get("shares", [])})
+    if not shares:
+        position = _position(positions, own, rank, world)
+    else:
+        position = _shared(positions, len(shares), wholes[0].shape[-2] // len(shares), rank, world)
     return [whole[..., own.start : own.stop, :].contiguous() for whole in wholes], Progress(last.step, position, losses)
+
+
+def _shared(positions: Sequence[dict[str, Any]], shares: int, streams: int, rank: int, world: int) -> dict[str, Any]:
+    """As `SharedReader.position` has it; a share has so many streams."""
+    places = []
+    for share, part, parts in own_shares(rank, world, shares):
+        before = [place for position in positions for place in position["shares"] if place["share"] == share]
+        places.append(_position(before, own_streams(streams, part, parts), part, parts))
+    return {"shares": places, "tokens": sum(place["tokens"] for place in places)}
 
 
 def _position(positions: Sequence[dict[str, Any]], own: range, rank: int, world: int) -> dict[str, Any]:

@@ -48,6 +48,8 @@ class TrainConfig:
     loop: LoopConfig = field(default_factory=LoopConfig)
     streams: int = 64
     """Parallel streams of text, over all processes: the batch."""
+    shares: int = 1
+    """Parts of the text, each with its own streams: a process opens the files of its shares only."""
     window: int = 20
     """Tokens through which the gradient goes back; the state goes on to the next window."""
     epochs: float = 1.0
@@ -106,7 +108,7 @@ def check_numbers(config: TrainConfig) -> None:
             " and what marks the ends of words and sentences"
         )
     given = [name for name in ("max_words", "evaluate_words") if getattr(config, name) is not None]
-    configs.check_range(config, ("streams", "window", "devices", "nodes", *given), 1)
+    configs.check_range(config, ("streams", "shares", "window", "devices", "nodes", *given), 1)
     configs.check_range(config, ("vocab_size",), 1 + len(SPECIAL))
     configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
     configs.check_range(config, ("seed",), 0)

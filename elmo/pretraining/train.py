@@ -26,13 +26,14 @@ from elmo.formats import Model, native
 from elmo.formats import load as load_model
 from elmo.machine import peak_memory
 from elmo.pretraining.agreement import agree
-from elmo.pretraining.batches import ReaderConfig, prefetch
+from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
 from elmo.pretraining.counting import count, write_record
 from elmo.pretraining.division import divide
 from elmo.pretraining.initial import begin_from, check_source, names_of
 from elmo.pretraining.objective import LanguageModel
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
 from elmo.pretraining.settings import TrainConfig, check_numbers, fixed, read_record
+from elmo.pretraining.shares import SharedReader, check_shares
 from elmo.text import corpus
 from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
@@ -84,6 +85,7 @@ def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Pat
     """The training texts and the held-out ones, when all that can be seen beforehand is in order."""
     check_numbers(config)
     paths, heldout = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
+    check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
     _check_output(config, may_exist)
     _check_heldout(heldout)
     _check_source(config, begun=(Path(config.output) / "corpus.json").exists())
@@ -128,7 +130,8 @@ def _train(
             )
         state = LstmState(*tensors)
     workers = 1 if config.prefetch else 0
-    batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers)
+    kind = LmReader if config.shares == 1 else SharedReader
+    batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers, reader=kind)
     if dry_run:
         return _estimate(fabric, model, batches, state, plan, config)
 
@@ -268,6 +271,7 @@ def _reader_config(config: TrainConfig, fabric: Fabric, counts: Counts) -> Reade
     return ReaderConfig(
         config.streams, config.window, config.seed, rank=fabric.global_rank, world=fabric.world_size,
         max_characters=config.model.ids_per_token, document_characters=piece_characters(counts, config.streams),
+        shares=config.shares,
     )  # fmt: skip
 
 
