@@ -6,7 +6,8 @@
 Every row is the step of `elmo train` in processes of its own that divide the 64 streams. `rows` sends the rows of the
 softmax that some process has touched, as `elmo train` does; `dense` all of them, as it did before. Bytes are those that
 the loopback device of a network namespace counts (Linux, root), headers included: all that the processes send, divided
-by their number.
+by their number. Two more rows for `scale.py`: `apart` are as many processes that send nothing, each with its part of
+the streams; `wire` only send what `rows` sends.
 """
 
 import argparse
@@ -37,14 +38,32 @@ from elmo.types import LmBatch
 MODELS = SIZES | {"small": SMALL}
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, float]:
+def on_the_wire(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Times of the messages of a step without what is in them."""
+    fabric = launch("cpu", int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["NODES"]), "32-true")
+    dense, touched = (torch.zeros(1000 * int(size)) for size in arguments.thousands)
+    marks = torch.zeros(arguments.words, dtype=torch.uint8)
+    times = []
+    for _ in range(arguments.steps + 5):
+        began = time.perf_counter()
+        for part in dense.split(25 * 2**18):  # as DistributedDataParallel does it
+            distributed.all_reduce(part)
+        for part in (marks, touched):
+            distributed.all_reduce(part)
+        times.append(1000 * (time.perf_counter() - began))
+    fabric.barrier()
+    distributed.destroy_process_group()
+    return {"times": times[5:], "milliseconds": sorted(times[5:])[arguments.steps // 2]}
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """The middle of the steps of this process, and what was sent in all of them."""
     world = int(os.environ["WORLD_SIZE"])
     fabric = launch("cpu", int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["NODES"]), "32-true")
     config: BiLMConfig = MODELS[arguments.size]
     objective = ObjectiveConfig(arguments.negatives, 0.1, 0.5)
     seed_step(1, -1, 0)
-    network = LanguageModel(config, arguments.words, objective, sparse=world == 1 or arguments.row == "rows")
+    network = LanguageModel(config, arguments.words, objective, sparse=arguments.row != "dense")
     optim = OptimConfig(warmup_steps=0, decay=0.0)
     optimizer = build_optimizer(network.bilm.parameters(), optim, network.lm_head.parameters())
     tables = list(network.lm_head.parameters()) if arguments.row == "rows" else []
@@ -52,10 +71,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
     model, optimizer = fabric.setup(network, optimizer)
     words = [f"w{number:x}" for number in range(arguments.words)]
     batches = windows(words, arguments.rows, arguments.window, 8)
-    mine = slice(arguments.rows * fabric.global_rank // world, arguments.rows * (fabric.global_rank + 1) // world)
+    parts = arguments.count if arguments.row == "apart" else world
+    mine = slice(arguments.rows * fabric.global_rank // parts, arguments.rows * (fabric.global_rank + 1) // parts)
     batches = [part_of(batch, mine) for batch in batches]
-    state = network.bilm.initial_state(arguments.rows // world)
-    times, sent = [], 0
+    state = network.bilm.initial_state(arguments.rows // parts)
+    times, sent, cpu = [], 0, 0.0
 
     def loss_of(model: nn.Module, batch: LmBatch, carried: Carried, common: Any) -> tuple[Tensor, Carried]:
         with ops.compiled_steps(ops.can_compile()):
@@ -64,7 +84,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
     for step in range(arguments.steps + 5):
         if step == 5:
             fabric.barrier()
-            sent = bytes_sent()
+            sent, cpu = bytes_sent(), time.process_time()
         seed_step(1, step, fabric.global_rank)
         common = torch.Generator().manual_seed(step) if world > 1 else None
         began = time.perf_counter()
@@ -73,6 +93,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
             fabric, model, optimizer, following, loss_of, state, common, LoopConfig(), optim, step, tables
         )
         times.append(time.perf_counter() - began)
+    cpu = time.process_time() - cpu
     fabric.barrier()
     sent = bytes_sent() - sent
     middle = sorted(times[5:])[arguments.steps // 2]
@@ -84,6 +105,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
         "milliseconds": 1000 * middle,
         "bytes_a_step": sent / arguments.steps / world,
         "dense": dense,
+        "cpu_milliseconds": 1000 * cpu / arguments.steps,
+        "times": [1000 * each for each in times[5:]],
     }
 
 
@@ -103,7 +126,9 @@ def bytes_sent() -> int:
     return sum(int(line.split(":")[1].split()[8]) for line in lines)
 
 
-def started(arguments: argparse.Namespace, row: str, processes: int) -> dict[str, float]:
+def started(
+    arguments: argparse.Namespace, row: str, processes: int, thousands: tuple[int, int] = (0, 0)
+) -> dict[str, Any]:
     """A row by processes of its own, in a network of their own where that can be had."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -113,7 +138,11 @@ def started(arguments: argparse.Namespace, row: str, processes: int) -> dict[str
         "OMP_NUM_THREADS": str(arguments.threads),
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    inside = [sys.executable, __file__, *sys.argv[1:], "--row", row, "--count", str(processes), "--port", str(port)]
+    given = []
+    for name in ("size", "words", "negatives", "rows", "window", "steps", "threads"):
+        given += [f"--{name}", str(getattr(arguments, name))]
+    given += ["--row", row, "--count", str(processes), "--port", str(port), "--thousands", *map(str, thousands)]
+    inside = [sys.executable, __file__, *given]
     done = subprocess.run([*alone, *inside], env=variables, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -125,6 +154,9 @@ def together(arguments: argparse.Namespace) -> None:
     processes = []
     for rank in range(arguments.count):
         own = os.environ | address | many | {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0"}
+        if arguments.row == "apart":
+            alone = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK")
+            own |= dict(zip(alone, "1100", strict=True)) | {"MASTER_PORT": str(arguments.port + rank)}
         command = [sys.executable, __file__, *sys.argv[1:], "--process"]
         processes.append(subprocess.Popen(command, env=own, stdout=None if rank == 0 else subprocess.DEVNULL))
     sys.exit(max(process.wait() for process in processes))
@@ -133,20 +165,21 @@ def together(arguments: argparse.Namespace) -> None:
 def main() -> None:
     arguments = parse()
     if arguments.process:
-        print(json.dumps(measure(arguments)))
+        print(json.dumps((on_the_wire if arguments.row == "wire" else measure)(arguments)))
         return
     if arguments.row:
         together(arguments)
     machine = limits(MODELS[arguments.size].lstm)
     print(f"{machine.processor}, {os.cpu_count()} processors; size {arguments.size}, {arguments.words:,} words")
-    print(f"{'processes':>9}  {'softmax':8}{'MB a step':>10}{'ms a step':>11}{'words/s':>9}")
+    print(f"{'processes':>9}  {'softmax':8}{'MB a step':>10}{'ms a step':>11}{'CPU ms':>8}{'words/s':>9}")
     found = []
     for turn in range(arguments.turns):
         for processes in arguments.processes:
             for row in ("dense", "rows") if processes > 1 else ("rows",):
                 m = started(arguments, row, processes)
                 found.append({"turn": turn, "processes": processes, "softmax": row} | m)
-                columns = f"{m['bytes_a_step'] / 1e6:10.1f}{m['milliseconds']:11.0f}{m['words_a_second']:9,.0f}"
+                columns = f"{m['bytes_a_step'] / 1e6:10.1f}{m['milliseconds']:11.0f}"
+                columns += f"{m['cpu_milliseconds']:8.0f}{m['words_a_second']:9,.0f}"
                 print(f"{processes:9}  {row:8}{columns}", flush=True)
     if arguments.output:
         settings = {name: value for name, value in vars(arguments).items() if name in ("size", "words", "negatives")}
@@ -155,8 +188,8 @@ def main() -> None:
         )
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def add_numbers(parser: argparse.ArgumentParser) -> None:
+    """What a step is, and how often it is measured."""
     parser.add_argument("--size", choices=sorted(MODELS), default="small")
     parser.add_argument("--words", type=int, default=50_000, help="of the softmax")
     parser.add_argument("--negatives", type=int, default=4096)
@@ -166,9 +199,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of every process")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    add_numbers(parser)
     parser.add_argument("--output", type=Path, help="a JSON file for the results")
     for name in ("--row", "--count", "--port"):
         parser.add_argument(name, type=str if name == "--row" else int, help=argparse.SUPPRESS)
+    parser.add_argument("--thousands", type=int, nargs=2, default=[0, 0], help=argparse.SUPPRESS)
     parser.add_argument("--process", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
