@@ -39,14 +39,19 @@ class Machines:
     dollars: float
 
 
+GPU, CORE, OF_32_CORES = 100e12, 0.12e12, 0.6
+"""Operations a second. Of a GPU assumed: a tenth of what an H100 has in bfloat16, as bilm-tf had a tenth of its GPUs'
+peak. Of a core measured: one thread of a Zen 4 at 2,048/256 in bfloat16 (docs/log.md, 2026-11-24). That 32 cores of a
+node do 0.6 of 32 times as much is assumed."""
+NODE = 32 * CORE * OF_32_CORES
 FLEETS = (
-    Machines("1 GPU", 1, 60e12, 1, 0, 3.0),
-    Machines("8 GPUs, one machine", 8, 60e12, 300e9, 10e-6, 24.0),
-    Machines("64 CPU nodes, 10 Gbit/s", 64, 1.0e12, 1.25e9, 50e-6, 64 * 1.0),
-    Machines("64 CPU nodes, 1 Gbit/s", 64, 1.0e12, 0.125e9, 100e-6, 64 * 1.0),
+    Machines("1 GPU", 1, GPU, 1, 0, 3.0),
+    Machines("8 GPUs, one machine", 8, GPU, 300e9, 10e-6, 24.0),
+    Machines("64 CPU nodes, 10 Gbit/s", 64, NODE, 1.25e9, 50e-6, 64 * 1.3),
+    Machines("64 CPU nodes, 1 Gbit/s", 64, NODE, 0.125e9, 100e-6, 64 * 1.3),
 )
-"""Assumed: half of the peak that is sold in bfloat16 would be 3 to 8 times this for a GPU; a node has 32 cores of
-30 GFLOP/s in float32, which is what this project's step reaches on a core of a Zen 4."""
+CRAWL, SENTENCE = 156e9, 21
+"""Tokens of the English part of C4 (Dodge et al. 2021), and of a sentence."""
 
 
 def lstm_weights(config: BiLMConfig) -> int:
@@ -111,6 +116,26 @@ def on_paper() -> None:
         )
 
 
+def embedding_on_paper() -> None:
+    """What it takes to embed the English sentences of a crawl with the published model."""
+    flops = 2 * lstm_weights(PUBLISHED)  # a word's characters are read once for many sentences
+    vector = 2 * PUBLISHED.lstm.projection_dim
+    print(f"\n{CRAWL:.3g} tokens, {CRAWL / SENTENCE:.3g} sentences; operations a token {flops / 1e6:.0f} M", end="; ")
+    print(f"all {flops * CRAWL:.3g}")
+    for name, size in (
+        ("3 layers, float16", CRAWL * 3 * vector * 2),
+        ("1 layer or a mix, float16", CRAWL * vector * 2),
+        ("a sentence's mean, float16", CRAWL / SENTENCE * vector * 2),
+        ("a sentence's mean, int8", CRAWL / SENTENCE * vector),
+    ):
+        print(
+            f"{name:28} {size / 1e12:7.0f} TB; at 1 GB/s {size / 1e9 / 3600:7.0f} h; ${size / 1e9 * 0.02:9,.0f} a month"
+        )
+    for fleet in FLEETS[:3]:
+        hours = flops * CRAWL / fleet.count / fleet.flops / 3600
+        print(f"{fleet.name:28} {hours:7.0f} h of products, ${hours * fleet.dollars:7,.0f}")
+
+
 def predict(compute: list[float], messages: list[float], processes: int, steps: int = 2000) -> float:
     """The milliseconds of a step: all wait for the slowest, then for the messages."""
     rng = random.Random(0)
@@ -150,6 +175,7 @@ def main() -> None:
         check(arguments)
     else:
         on_paper()
+        embedding_on_paper()
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from elmo.training.disk import alone
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
 from elmo.training.loop import Carried, fit, seed_step
 from elmo.training.optim import build_optimizer
+from elmo.training.sharding import Shard
 from elmo.types import LmBatch, LstmState
 
 PIECES = 8
@@ -114,15 +115,19 @@ def _train(
     language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=True)
     if config.init_from is not None and not (checkpoint is not None and resume):
         begin_from(language_model, vocabulary, load_model(config.init_from))
-    optimizer = build_optimizer(language_model.bilm.parameters(), config.optim, language_model.lm_head.parameters())
     tables = list(language_model.lm_head.parameters()) if 0 < config.objective.negatives < len(vocabulary) else []
     leave_out(language_model, tables)
-    model, optimizer = fabric.setup(language_model, optimizer)
+    model = fabric.setup_module(language_model)
+    in_parts = config.optim.sharded and tables and fabric.world_size > 1
+    shards = [Shard.of(tables[0], fabric.global_rank, fabric.world_size)] if in_parts else []
+    rows = [shards[0].own, *tables[1:]] if shards else language_model.lm_head.parameters()
+    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows)
+    optimizer: Any = fabric.setup_optimizers(bare)  # which is an optimizer in all but its type
     reader = _reader_config(config, fabric, counts)
     state = language_model.bilm.initial_state(len(reader.own_streams))
     begin = START
     if checkpoint is not None and resume:
-        tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer, divide)
+        tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer, divide, shards)
         if begin.step > plan.steps:
             raise InputError(
                 f"{checkpoint}: was made after {begin.step:,} steps, and epochs and max_words ask for {plan.steps:,};"
@@ -151,7 +156,7 @@ def _train(
         evaluate(plan.steps)  # the end was moved to this step, or other text is to be measured
     fit(
         fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), evaluate, state, folder,
-        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, tables, quiet,
+        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, tables, shards, quiet,
     )  # fmt: skip
     done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
     return done | _remark(plan, config)

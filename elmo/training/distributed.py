@@ -2,6 +2,8 @@
 
 import logging
 import os
+import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,8 +25,8 @@ except ImportError as error:  # pragma: no cover
     raise InputError(f"training needs lightning-fabric ({error}): pip install 'elmo-torch[train]'") from error
 
 
-ROLL_CALL = timedelta(seconds=2)
-"""What is waited for signs of life when a connection has broken; lightning ends all after 5 s."""
+BEAT, ROLL_CALL = 0.5, 4.0
+"""Seconds between two signs of life, and how long they are looked for when a connection has broken."""
 
 LONGEST_WAIT = timedelta(days=1)
 """What a process waits for the others while they count the words of a large corpus."""
@@ -79,6 +81,8 @@ def launch(
     # Of torch's own Adagrad, which makes sparse tensors out of those that it was given.
     warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
     fabric.launch()
+    if fabric.world_size > 1:
+        _show_life(fabric)
     return fabric
 
 
@@ -104,16 +108,41 @@ def naming_lost(fabric: Fabric) -> Iterator[None]:
 
 
 def _lost(fabric: Fabric) -> list[int]:
-    """The processes that do not say in time that they are there, too."""
-    names = [f"elmo here {rank}" for rank in range(fabric.world_size)]
+    """The processes that give no sign of life."""
+    names = [_sign(rank) for rank in range(fabric.world_size)]
     try:
-        store = distributed.distributed_c10d._get_default_store()
-        store.set(names[fabric.global_rank], "")
-        with suppress(RuntimeError):
-            store.wait(names, ROLL_CALL)
-        return [rank for rank, name in enumerate(names) if not store.check([name])]
+        store = _default_store().clone()
+        before, missing = store.multi_get(names), set(range(fabric.world_size))
+        deadline = time.monotonic() + ROLL_CALL
+        while missing and time.monotonic() < deadline:
+            time.sleep(BEAT / 2)
+            missing -= {rank for rank, now in enumerate(store.multi_get(names)) if now != before[rank]}
+        return sorted(missing)
     except RuntimeError:  # the store itself is with the first process
         return [0]
+
+
+def _show_life(fabric: Fabric) -> None:
+    """Changes this process's sign in the store again and again, whatever the process waits for."""
+    store, name = _default_store().clone(), _sign(fabric.global_rank)
+
+    def beat() -> None:
+        with suppress(RuntimeError):  # until the store is gone
+            while True:
+                store.set(name, str(time.monotonic()))
+                time.sleep(BEAT)
+
+    threading.Thread(target=beat, daemon=True).start()
+    # By another connection: one that waits is not free for the thread.
+    _default_store().wait([_sign(rank) for rank in range(fabric.world_size)])
+
+
+def _sign(rank: int) -> str:
+    return f"elmo: sign of life of {rank}"
+
+
+def _default_store() -> Any:
+    return distributed.distributed_c10d._get_default_store()
 
 
 def gather(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:

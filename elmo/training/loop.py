@@ -17,6 +17,7 @@ from elmo.training.checkpoint import START, Progress, save_checkpoint
 from elmo.training.distributed import Fabric, average_rows
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, learning_rate
+from elmo.training.sharding import Shard
 
 
 class Positioned(Protocol):
@@ -74,13 +75,15 @@ def fit(
     seed: int,
     begin: Progress = START,
     tables: Sequence[nn.Parameter] = (),
+    shards: Sequence[Shard] = (),
     quiet: bool = False,
 ) -> Carried:
     """Trains up to `total_steps`, from where `begin` is; `model` and `optimizer` are set up by `fabric`.
 
     `loss_of(model, batch, carried, common)` returns the mean loss of the batch and what to carry on, a named tuple of
     tensors; `common` draws the same numbers in all processes, None where there is one. `evaluate(step)` returns numbers
-    to log. `tables` are what `average_rows` says. Checkpoints go to `folder/checkpoints`, the last when training ends.
+    to log. `tables` are what `average_rows` says, `shards` those that `optimizer` has parts of. Checkpoints go to
+    `folder/checkpoints`, the last one when training ends.
     """
     saved_at, saved_step = time.monotonic(), begin.step
     losses = [torch.tensor(loss, device=fabric.device) for loss in begin.losses]
@@ -93,7 +96,7 @@ def fit(
                 group["lr"] = rate
             common = torch.Generator().manual_seed(_seed_of(seed, step)) if fabric.world_size > 1 else None
             loss, norm, carried, position = _step(
-                fabric, model, optimizer, batches, loss_of, carried, common, config, optim, step, tables
+                fabric, model, optimizer, batches, loss_of, carried, common, config, optim, step, tables, shards
             )
             losses.append(loss)
             done = step + 1
@@ -118,7 +121,7 @@ def fit(
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
             if fabric.broadcast(due or late):
                 progress = Progress(done, position, [float(loss) for loss in losses])
-                save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress)
+                save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress, shards)
                 saved_at, saved_step = time.monotonic(), done
             if not losses:
                 since, since_step = time.monotonic(), done
@@ -137,6 +140,7 @@ def _step(
     optim: OptimConfig,
     step: int,
     tables: Sequence[nn.Parameter],
+    shards: Sequence[Shard] = (),
 ) -> tuple[Tensor, float, Carried, dict[str, Any]]:
     """One update from `config.accumulate` batches."""
     total = torch.zeros((), device=fabric.device)
@@ -159,7 +163,11 @@ def _step(
     if optim.clip_norm and norm > optim.clip_norm:
         for gradient in gradients:
             gradient.mul_(optim.clip_norm / norm)
+    for shard in shards:
+        shard.take_gradient()
     optimizer.step()
+    for shard in shards:
+        shard.send_rows()
     optimizer.zero_grad()
     return total, float(norm), carried, position
 
