@@ -91,7 +91,7 @@ class Run:
             model=self.model,
             optimizer=self.optimizer,
             batches=map(rows, count(first)) if batches is None else iter(batches),
-            loss_of=self.loss,
+            loss_of=lambda model, batch, carried, _: self.loss(model, batch, carried),
             evaluate=self.evaluate,
             carried=carried,
             folder=self.folder,

@@ -1,4 +1,4 @@
-"""Two processes (gloo) train what one process trains, started by the command itself or by torchrun."""
+"""Several processes (gloo) train what one process trains, started by the command itself or by torchrun."""
 
 import os
 import signal
@@ -13,7 +13,8 @@ from command import TIMEOUT, run
 from safetensors.torch import load_file
 from small_run import LEARNS, TINY, losses, metrics, texts
 
-EXACT = ("objective.negatives=0", "objective.dropout=0.0", "objective.reset_probability=0.0")
+SAMPLED = ("objective.dropout=0.0", "objective.reset_probability=0.0")
+EXACT = ("objective.negatives=0", *SAMPLED)
 SETTINGS = (*TINY, "max_words=800", "loop.log_steps=1", "loop.evaluate_steps=20", "loop.checkpoint_steps=15")
 
 
@@ -22,9 +23,9 @@ def corpus(tmp_path_factory) -> tuple[str, ...]:
     return texts(tmp_path_factory.mktemp("texts"))
 
 
-def start(*arguments: object, launcher: str = "elmo") -> "subprocess.Popen[str]":
+def start(*arguments: object, launcher: str = "elmo", processes: int = 2) -> "subprocess.Popen[str]":
     """A command in a session of its own, so that all of its processes can be killed together."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     begin = [*torchrun, "-m"] if launcher == "torchrun" else [sys.executable, "-m"]
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
@@ -94,6 +95,20 @@ def test_two_processes_have_the_loss_curve_of_one_also_killed_and_resumed(corpus
     assert steps == list(range(1, 41))
     newest = max((output / "checkpoints").iterdir())
     assert {path.name for path in newest.iterdir()} >= {f"rank-{r}.{kind}" for r in (0, 1) for kind in ("json",)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("more", [(), ("loop.accumulate=2", "optim.name=adagrad", "optim.lr=0.1")])
+def test_rows_of_a_sampled_softmax_are_averaged_as_one_process_has_them(corpus, tmp_path, processes, more):
+    """All processes draw the same negatives, those of one process; only rows that one of them touched are sent."""
+    arguments = (*corpus, *SETTINGS, *SAMPLED, *more)
+    assert run("train", *arguments, "--output", tmp_path / "one").returncode == 0
+    started = start(*arguments, "--output", tmp_path / "more", launcher="torchrun", processes=processes)
+    code, printed, errors = finish(started)
+    assert code == 0, errors
+    check_printed(printed, errors)
+    check_curve(tmp_path / "more", tmp_path / "one")
 
 
 @pytest.mark.slow

@@ -37,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         _fail("interrupted", 130, is_one_of_several)
     except RuntimeError as error:
-        if type(error).__name__ != "TrainingError":
+        if type(error).__name__ not in ("TrainingError", "LostProcess"):
             raise
-        _fail(error, 1, is_one_of_several)
+        _fail(error, 1, not getattr(error, "speaks", not is_one_of_several))
     sys.exit(0)
 
 

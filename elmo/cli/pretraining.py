@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def _add_train(verbs: Any) -> None:
         "--vocab", choices=["keep", "replace", "extend"], help="what becomes of that model's vocabulary (default: keep)"
     )
     train.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between white space")
-    train.add_argument("--resume", action="store_true", help="go on with the run in FOLDER, exactly")
+    resume = "go on with the run in FOLDER, exactly; under torchrun also begin it where there is none"
+    train.add_argument("--resume", action="store_true", help=resume)
     train.add_argument("--dry-run", action="store_true", help="only tell parameters, steps, memory and hours")
     train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
     train.add_argument("--quiet", action="store_true", help="show no progress")
@@ -72,7 +74,8 @@ def _add_questions(verbs: Any) -> None:
 
 
 def train_verb(arguments: argparse.Namespace) -> None:
-    values = _train_values(arguments)
+    resume = arguments.resume or _is_restarted()
+    values = _train_values(arguments, resume)
     from elmo.pretraining import train
     from elmo.pretraining.settings import TrainConfig
 
@@ -80,26 +83,33 @@ def train_verb(arguments: argparse.Namespace) -> None:
     if arguments.print_config:
         print(config.to_json(made), end="")
         return
-    numbers = train.main(made, arguments.resume, arguments.dry_run, arguments.quiet)
+    numbers = train.main(made, resume, arguments.dry_run, arguments.quiet)
     if not is_first_process():
         return
     for name, value in numbers.items():
         print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}")
 
 
-def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
+def _is_restarted() -> bool:
+    """Whether torchrun has started this command again, as it does when a process is gone: it then resumes by itself."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]:
     """Recipe, then flags, then overrides: the later wins. A resumed run begins with its own configuration."""
     recipe, overrides = recipe_and_overrides(arguments)
     values: dict[str, Any] = {}
-    if arguments.resume:
+    if resume:
         if arguments.output is None:
             raise InputError("--resume needs --output, the folder of the run to go on with")
         record = Path(arguments.output) / "train.json"
-        if not record.is_file():
-            raise InputError(f"{record}: no such file, so there is no run to resume; leave --resume out to begin one")
-        from elmo.pretraining.settings import read_record
+        if record.is_file():
+            from elmo.pretraining.settings import read_record
 
-        values = config.to_dict(read_record(record))
+            values = config.to_dict(read_record(record))
+        elif "TORCHELASTIC_RUN_ID" not in os.environ:
+            raise InputError(f"{record}: no such file, so there is no run to resume; leave --resume out to begin one")
+    has_begun = bool(values)
     if recipe is not None:
         values = config.merge(values, config.load_toml(find_recipe(recipe)))
     given = {name: getattr(arguments, name) for name in ("train", "heldout", "output", "init_from")}
@@ -110,7 +120,7 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in ("train", "output"):
         if name not in values:
             raise InputError(f"--{name} is missing; for example: elmo train --train 'corpus/*.txt' --output run/")
-    if values.get("init_from") not in (None, "none") and not arguments.resume:
+    if values.get("init_from") not in (None, "none") and not has_begun:
         from elmo.pretraining import initial
 
         values = config.merge(initial.settings_of(values["init_from"]), values)

@@ -50,13 +50,13 @@ class LmHead(nn.Module):
         (weight, own_weight), (bias, own_bias) = weight.split(parts), bias.split(parts)
         return ops.softmax_loss(hidden, weight, bias, own_weight, own_bias, column[targets], True)
 
-    def draw(self, count: int) -> Int[Tensor, " S"]:
+    def draw(self, count: int, generator: torch.Generator | None = None) -> Int[Tensor, " S"]:
         """`count` distinct words, drawn sequentially in proportion to `log_uniform` (words by frequency).
 
-        Drawn on the CPU with torch's global generator.
+        Drawn on the CPU, with torch's global generator unless one is given.
         """
         # The largest keys of log p + Gumbel noise are such a sample (Vieira 2014).
-        noise = torch.empty(len(self.bias)).exponential_().log_().neg_()
+        noise = torch.empty(len(self.bias)).exponential_(generator=generator).log_().neg_()
         keys = log_uniform(len(self.bias)).log() + noise
         return keys.topk(count).indices.to(self.bias.device)
 

@@ -13,9 +13,9 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,13 +56,20 @@ class ReaderConfig:
     """A longer document is read as several."""
     buffer_characters: int = corpus.BUFFER_CHARACTERS
     """Text in memory from which the next document is drawn when shuffling."""
+    shares: int = 1
+    """Parts of the corpus with streams of their own: see `shares`."""
     reads_words: bool = False
     """Whether the model reads words: their ids in the vocabulary then stand in the place of characters."""
 
     @property
     def own_streams(self) -> range:
         """The streams that this rank reads."""
-        return range(self.rank * self.streams // self.world, (self.rank + 1) * self.streams // self.world)
+        return own_streams(self.streams, self.rank, self.world)
+
+
+def own_streams(streams: int, rank: int, world: int) -> range:
+    """Which of all streams a process reads."""
+    return range(rank * streams // world, (rank + 1) * streams // world)
 
 
 class Reference(NamedTuple):
@@ -107,18 +114,21 @@ class LmReader:
         return self
 
     def __next__(self) -> LmBatch:
+        spans = self.spans()
+        return self.batch(spans, self.position())
+
+    def spans(self) -> "list[_Span]":
+        """The next window of every stream."""
         spans = [self._read(stream) for stream in self._streams]
-        real = np.array([span.real for span in spans])
-        if not real.any():
-            raise StopIteration
-        self._tokens += int(real.sum())
-        return self._batch(spans, real)
+        self._tokens += sum(map(sum, (span.real for span in spans)))
+        return spans
 
     def position(self) -> dict[str, Any]:
         """Where this reader stands: plain JSON values, a few kB.
 
         - `epoch`, `ordinal`, `dealt`: the next document to be dealt, and the characters dealt to every stream so far
-        - `streams`: for each stream of this rank its documents, and the paragraph and place in the first of them
+        - `streams`: for each stream of this rank its documents, and the paragraph and place in the first of them; and
+          `received`, where another rank had dealt further: what comes before it the stream has had
         - `tokens`: positions read so far by this rank in one direction, sentence ends among them
         """
         return {
@@ -130,7 +140,7 @@ class LmReader:
             "rank": self.config.rank,
             "world": self.config.world,
             "dealt": list(self._dealer.dealt),
-            "streams": [stream.position() for stream in self._streams],
+            "streams": [stream.position(self._dealer.next) for stream in self._streams],
         }
 
     def _read(self, stream: "_Stream") -> "_Span":
@@ -151,12 +161,18 @@ class LmReader:
         for index, reference, document in self._dealer:
             if index in own:
                 receiver = self._streams[index - own.start]
+                if reference < receiver.received:
+                    continue
                 receiver.append(reference, document)
                 if receiver is stream:
                     return True
         return False
 
-    def _batch(self, spans: "list[_Span]", real: np.ndarray) -> LmBatch:
+    def batch(self, spans: "list[_Span]", position: dict[str, Any]) -> LmBatch:
+        """Windows as tensors; raises StopIteration where there is nothing in them."""
+        real = np.array([span.real for span in spans])
+        if not real.any():
+            raise StopIteration
         shape = (2, len(spans), self.config.window)
         flat = [word for direction in range(2) for span in spans for word in span.inputs[direction]]
         rows = {word: row for row, word in enumerate(dict.fromkeys(flat))}
@@ -171,7 +187,7 @@ class LmReader:
             targets=torch.from_numpy(targets),
             keep=torch.from_numpy(np.stack([keep, keep])),
             starts=torch.from_numpy(np.stack([starts, starts])),
-            position=self.position(),
+            position=position,
         )
 
     def _encode(self, words: list[str]) -> np.ndarray:
@@ -200,7 +216,7 @@ class LmReader:
         for epoch in sorted({reference.epoch for reference in wanted} | {end.epoch}):
             documents = _epoch(paths, config, epoch)
             last = max((reference.ordinal for reference in wanted if reference.epoch == epoch), default=-1)
-            stop = end.ordinal if epoch == end.epoch else last + 1
+            stop = max(last + 1, end.ordinal) if epoch == end.epoch else last + 1
             for ordinal in range(stop):
                 document = next(documents, None)
                 if document is None:
@@ -211,6 +227,9 @@ class LmReader:
             for name in place["documents"]:
                 stream.append(Reference(*name), found[Reference(*name)])
             stream.seek(place["paragraph"], place["offset"])
+            stream.received = Reference(*place.get("received", (0, 0)))
+        if any(reference >= end for reference in wanted):  # of a stream that another process had brought further
+            documents = islice(_epoch(paths, config, end.epoch), end.ordinal, None)
         self._tokens = position["tokens"]
         return _Dealer(paths, config, position["dealt"], end, documents)
 
@@ -251,6 +270,7 @@ class _Stream:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._documents: deque[tuple[Reference, Document]] = deque()
+        self.received = Reference(0, 0)  # documents dealt before this one it has had
         self._lines: list[str] = []  # of the document being read
         self._number = 0  # of the paragraph being read
         self._offset = 0  # positions of it that were read
@@ -294,12 +314,14 @@ class _Stream:
         self._offset = end
         return end - begin
 
-    def position(self) -> dict[str, Any]:
-        return {
+    def position(self, following: Reference) -> dict[str, Any]:
+        """`following` is dealt next."""
+        place = {
             "documents": [list(reference) for reference, _ in self._documents],
             "paragraph": self._number,
             "offset": self._offset,
         }
+        return place | ({"received": list(self.received)} if self.received > following else {})
 
     def seek(self, paragraph: int, offset: int) -> None:
         """Goes to a position of the first document of the queue."""
@@ -375,15 +397,16 @@ def prefetch(
     position: dict[str, Any] | None = None,
     workers: int = 1,
     depth: int = 8,
+    reader: Callable[..., Iterator[LmBatch]] = LmReader,
 ) -> Iterator[LmBatch]:
-    """The batches of `LmReader`, read ahead by up to `depth` in another process; with 0 workers in this one.
+    """The batches of `reader`, read ahead by up to `depth` in another process; with 0 workers in this one.
 
     Errors of the user come out as they would without the other process.
     """
     if workers == 0:
-        yield from LmReader(paths, vocabulary, text, config, position)
+        yield from reader(paths, vocabulary, text, config, position)
         return
-    windows = _Windows(paths, vocabulary, text, config, position)
+    windows = _Windows(reader, paths, vocabulary, text, config, position)
     # A generator of its own: DataLoader draws a number, which would be missing from the random numbers of a step.
     own = torch.Generator()
     loader = DataLoader(
@@ -397,20 +420,20 @@ def prefetch(
 
 
 class _Windows(IterableDataset):
-    """LmReader for the other process; an error of the user is its last item, since DataLoader would rewrite it.
+    """The reader of the other process; an error of the user is its last item, since DataLoader would rewrite it.
 
     Windows are sent as arrays. Tensors would be put into shared memory, of which containers have little, and whose
     handing over complains where a run stops in the middle of it.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        self._arguments = arguments
+    def __init__(self, reader: Callable[..., Iterator[LmBatch]], *arguments: Any) -> None:
+        self._reader, self._arguments = reader, arguments
 
     def __iter__(self) -> Iterator[dict[str, Any] | Exception]:
         torch.set_num_threads(1)
         _end_with_parent()
         try:
-            for batch in LmReader(*self._arguments):
+            for batch in self._reader(*self._arguments):
                 yield {name: x.numpy() if isinstance(x, torch.Tensor) else x for name, x in vars(batch).items()}
         except (InputError, OSError) as error:
             yield error

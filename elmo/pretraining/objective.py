@@ -29,7 +29,7 @@ class ObjectiveConfig:
 class LanguageModel(nn.Module):
     """A biLM and the softmax that both directions share.
 
-    `sparse` lets a sampled softmax have a sparse gradient; DistributedDataParallel cannot add up such.
+    `sparse` gives the weight of a sampled softmax a sparse gradient.
     """
 
     def __init__(self, model: BiLMConfig, n_words: int, objective: ObjectiveConfig, sparse: bool = False) -> None:
@@ -47,10 +47,11 @@ class LanguageModel(nn.Module):
         keep: Bool[Tensor, "2 B T"],
         starts: Bool[Tensor, "2 B T"],
         state: LstmState,
+        common: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, ""], LstmState]:
         """The scaled mean over both directions of `-log p(target)`, and the state after the window.
 
-        The tensors are those of `LmBatch`.
+        The tensors are those of `LmBatch`. `common` draws the negatives; torch's own generator where it is None.
         """
         objective = self.objective
         if objective.reset_probability:
@@ -61,7 +62,7 @@ class LanguageModel(nn.Module):
         hidden = nn.functional.dropout(hidden, objective.dropout).flatten(0, 2)
         words = targets.transpose(1, 2).flatten()
         if 0 < objective.negatives < len(self.lm_head.bias):
-            loss = self.lm_head.sampled_loss(hidden, words, self.lm_head.draw(objective.negatives), self.sparse)
+            loss = self.lm_head.sampled_loss(hidden, words, self.lm_head.draw(objective.negatives, common), self.sparse)
         else:
             loss = self.lm_head.loss(hidden, words)
         return objective.loss_scale * loss / len(words), state

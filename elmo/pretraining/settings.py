@@ -48,6 +48,8 @@ class TrainConfig:
     loop: LoopConfig = field(default_factory=LoopConfig)
     streams: int = 64
     """Parallel streams of text, over all processes: the batch."""
+    shares: int = 1
+    """Parts of the text, each with its own streams: a process opens the files of its shares only."""
     window: int = 20
     """Tokens through which the gradient goes back; the state goes on to the next window."""
     epochs: float = 1.0
@@ -63,6 +65,8 @@ class TrainConfig:
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
+    wait_minutes: float = 30.0
+    """How long a process waits for one that does not answer; for the count of the words it waits a day."""
     prefetch: bool = True
     """Prepare batches in another process."""
 
@@ -81,6 +85,9 @@ MAY_CHANGE = {
     "precision",
     "compiled",
     "accelerator",
+    "devices",
+    "nodes",
+    "wait_minutes",
     "prefetch",
 }
 """What a resumed run may set anew: nothing that the order of the data or what is in a checkpoint depends on.
@@ -101,10 +108,12 @@ def check_numbers(config: TrainConfig) -> None:
             " and what marks the ends of words and sentences"
         )
     given = [name for name in ("max_words", "evaluate_words") if getattr(config, name) is not None]
-    configs.check_range(config, ("streams", "window", "devices", "nodes", *given), 1)
+    configs.check_range(config, ("streams", "shares", "window", "devices", "nodes", *given), 1)
     configs.check_range(config, ("vocab_size",), 1 + len(SPECIAL))
     configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
     configs.check_range(config, ("seed",), 0)
+    if not 0 < config.wait_minutes < 1e6:
+        raise InputError(f"wait_minutes is {config.wait_minutes}; a number of minutes above 0 is expected")
     configs.check_range(objective, ("negatives",), 0, where="objective.")
     configs.check_range(optim, ("clip_norm", "lr", "weight_decay", "initial_accumulator"), 0, where="optim.")
     configs.check_range(loop, ("checkpoint_minutes",), 0, where="loop.")

@@ -5,7 +5,6 @@ The folder holds `model/`, which `elmo.load` opens, and the record of how it was
 """
 
 import dataclasses
-import json
 import math
 import time
 import warnings
@@ -24,29 +23,29 @@ from elmo import config as configs
 from elmo import ops
 from elmo.errors import InputError
 from elmo.formats import Model, native
-from elmo.formats import describe as describe_model
 from elmo.formats import load as load_model
 from elmo.machine import peak_memory
-from elmo.pretraining.batches import ReaderConfig, prefetch
-from elmo.pretraining.initial import begin_from, check_source, initial_vocabulary, names_of, origin_of
+from elmo.pretraining.agreement import agree
+from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
+from elmo.pretraining.counting import count, write_record
+from elmo.pretraining.division import divide
+from elmo.pretraining.initial import begin_from, check_source, names_of
 from elmo.pretraining.objective import LanguageModel
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
 from elmo.pretraining.settings import TrainConfig, check_numbers, fixed, read_record
-from elmo.terminal import Counter
+from elmo.pretraining.shares import SharedReader, check_shares
 from elmo.text import corpus
-from elmo.text.tokenizer import Tokenizer
-from elmo.text.vocabulary import Counts, Vocabulary, count_vocabulary
+from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
-from elmo.training.disk import alone, write_whole
-from elmo.training.distributed import Fabric, launch, processes
+from elmo.training.disk import alone
+from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
 from elmo.training.loop import Carried, fit, seed_step
 from elmo.training.optim import build_optimizer
+from elmo.training.sharding import Shard
 from elmo.types import LmBatch, LstmState
 
 PIECES = 8
 """Of a small corpus that every stream is given in an epoch, where its lines are short enough."""
-Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
-"""The vocabulary, the corpus's counts and `initial.origin_of`, None where the run begins from no model."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +67,30 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     devices, nodes = processes(config.devices, config.nodes)
     config = dataclasses.replace(config, devices=devices, nodes=nodes, precision=_usable_precision(config))
     config = dataclasses.replace(config, compiled=config.compiled and not _on_gpu(config) and ops.can_compile())
+    problem: InputError | OSError | None = None
+    paths, heldout = [], []
+    try:
+        paths, heldout = _checked(config, resume or dry_run)
+    except (InputError, OSError) as error:
+        if not is_one_of_several():  # which are to hear of it
+            raise
+        problem = error
+    fabric = launch(config.accelerator, devices, nodes, config.precision, config.wait_minutes)
+    with naming_lost(fabric):
+        agree(fabric, config, paths, heldout, problem)
+        with nullcontext() if dry_run else _alone(fabric, config, resume):
+            return _train(fabric, config, paths, heldout, resume, dry_run, quiet)
+
+
+def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Path]]:
+    """The training texts and the held-out ones, when all that can be seen beforehand is in order."""
     check_numbers(config)
-    folder = Path(config.output)
-    paths, heldout_paths = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
-    _check_output(config, resume or dry_run)
-    _check_heldout(heldout_paths)
-    _check_source(config, begun=(folder / "corpus.json").exists())
-    fabric = launch(config.accelerator, devices, nodes, config.precision)
-    with nullcontext() if dry_run else _alone(fabric, config, resume):
-        return _train(fabric, config, paths, heldout_paths, resume, dry_run, quiet)
+    paths, heldout = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
+    check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
+    _check_output(config, may_exist)
+    _check_heldout(heldout)
+    _check_source(config, begun=(Path(config.output) / "corpus.json").exists())
+    return paths, heldout
 
 
 def _train(
@@ -92,22 +106,28 @@ def _train(
     folder = Path(config.output)
     checkpoint = newest_checkpoint(folder / "checkpoints")
     fingerprint = corpus.fingerprint(paths)
-    vocabulary, counts, origin = _count(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
+    vocabulary, counts, origin = count(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
     characters = config.model.ids_per_token
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
 
     seed_step(config.seed, -1, 0)
-    language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=fabric.world_size == 1)
+    language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=True)
     if config.init_from is not None and not (checkpoint is not None and resume):
         begin_from(language_model, vocabulary, load_model(config.init_from))
-    optimizer = build_optimizer(language_model.bilm.parameters(), config.optim, language_model.lm_head.parameters())
-    model, optimizer = fabric.setup(language_model, optimizer)
+    tables = list(language_model.lm_head.parameters()) if 0 < config.objective.negatives < len(vocabulary) else []
+    leave_out(language_model, tables)
+    model = fabric.setup_module(language_model)
+    in_parts = config.optim.sharded and tables and fabric.world_size > 1
+    shards = [Shard.of(tables[0], fabric.global_rank, fabric.world_size)] if in_parts else []
+    rows = [shards[0].own, *tables[1:]] if shards else language_model.lm_head.parameters()
+    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows)
+    optimizer: Any = fabric.setup_optimizers(bare)  # which is an optimizer in all but its type
     reader = _reader_config(config, fabric, counts)
     state = language_model.bilm.initial_state(len(reader.own_streams))
     begin = START
     if checkpoint is not None and resume:
-        tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer)
+        tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer, divide, shards)
         if begin.step > plan.steps:
             raise InputError(
                 f"{checkpoint}: was made after {begin.step:,} steps, and epochs and max_words ask for {plan.steps:,};"
@@ -115,7 +135,8 @@ def _train(
             )
         state = LstmState(*tensors)
     workers = 1 if config.prefetch else 0
-    batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers)
+    kind = LmReader if config.shares == 1 else SharedReader
+    batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers, reader=kind)
     if dry_run:
         return _estimate(fabric, model, batches, state, plan, config)
 
@@ -130,12 +151,12 @@ def _train(
         }
 
     if fabric.is_global_zero:
-        _write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
+        write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
     if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan, origin)):
         evaluate(plan.steps)  # the end was moved to this step, or other text is to be measured
     fit(
         fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), evaluate, state, folder,
-        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, quiet,
+        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, tables, shards, quiet,
     )  # fmt: skip
     done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
     return done | _remark(plan, config)
@@ -236,9 +257,11 @@ def _is_exported(config: TrainConfig, plan: Plan, origin: dict[str, Any] | None)
     return card["words_read"] == words and card["heldout"] == names_of(config.heldout)
 
 
-def _loss(model: nn.Module, batch: LmBatch, carried: Carried, compiled: bool) -> tuple[Tensor, Carried]:
+def _loss(
+    model: nn.Module, batch: LmBatch, carried: Carried, common: torch.Generator | None, compiled: bool
+) -> tuple[Tensor, Carried]:
     with ops.compiled_steps(compiled):
-        return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried)
+        return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)
 
 
 def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Policy, Perplexity]:
@@ -253,6 +276,7 @@ def _reader_config(config: TrainConfig, fabric: Fabric, counts: Counts) -> Reade
     return ReaderConfig(
         config.streams, config.window, config.seed, rank=fabric.global_rank, world=fabric.world_size,
         max_characters=config.model.ids_per_token, document_characters=piece_characters(counts, config.streams),
+        shares=config.shares,
     )  # fmt: skip
 
 
@@ -314,76 +338,6 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
             )
 
 
-def _write_record(config: TrainConfig) -> None:
-    write_whole(Path(config.output) / "train.json", configs.to_json(config).encode())
-
-
-def _count(
-    fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool
-) -> Counted:
-    """The vocabulary, the corpus's counts and what the run began from: as the folder has them, else as found by one.
-
-    An error of the first process is raised by all: the others would wait for it.
-    """
-    counted: Counted | InputError | OSError | None = None
-    if fabric.is_global_zero:
-        try:
-            counted = _counted(paths, fingerprint, config, keep, quiet)
-        except (InputError, OSError) as error:
-            counted = error
-    counted = fabric.broadcast(counted)
-    if isinstance(counted, Exception):
-        raise counted
-    return counted  # type: ignore[return-value]
-
-
-def _counted(paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool) -> Counted:
-    """What `_count` says, by one process; writes the record of the run if it is to be kept."""
-    folder = Path(config.output)
-    record, words = folder / "corpus.json", folder / "vocab.txt"
-    origin = None
-    if record.exists():
-        try:
-            stored = json.loads(record.read_text(encoding="utf-8"))
-            known, counts = stored["fingerprint"], Counts(**stored["counts"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
-        origin = stored.get("init_from")  # not in records of before 2026-11-22
-        if known != fingerprint:
-            raise InputError(f"{record}: the training files are not those that were counted; name another --output")
-        vocabulary = Vocabulary.load(words)
-    else:
-        vocabulary, counts = _count_corpus(paths, config, quiet)
-    if origin is None and config.init_from is not None:
-        source = describe_model(config.init_from)
-        origin = origin_of(source, config.init_from, config.init_vocab, config.train, fingerprint, config.model)
-    if keep:
-        folder.mkdir(parents=True, exist_ok=True)
-        # In this order: a folder with a vocabulary and no configuration could not be gone on with.
-        if not (folder / "train.json").exists():
-            _write_record(config)
-        vocabulary.save(words)
-        stored = {"fingerprint": fingerprint, "counts": vars(counts), "init_from": origin}
-        write_whole(record, json.dumps(stored).encode())
-    return vocabulary, counts, origin
-
-
-def _count_corpus(paths: list[Path], config: TrainConfig, quiet: bool) -> tuple[Vocabulary, Counts]:
-    given = None if config.vocab is None else Vocabulary.load(Path(config.vocab))
-    own = None if config.init_from is None else describe_model(config.init_from).vocabulary
-    sentences = corpus.sentences(paths, Tokenizer(config.text))
-    with Counter("words counted", quiet) as counter:
-        vocabulary, counts = count_vocabulary(sentences, config.vocab_size, config.min_count, counter.update)
-    if counts.tokens == 0:
-        raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
-    counted = given is None and (own is None or config.init_vocab == "replace")
-    if counted and counts.covered == 0:
-        raise InputError(
-            f"{', '.join(config.train)}: no word occurs {config.min_count} times; lower min_count, or give more text"
-        )
-    return initial_vocabulary(own, given or vocabulary, config.init_vocab), counts
-
-
 def _estimate(
     fabric: Fabric, model: nn.Module, batches: Iterator[LmBatch], carried: Carried, plan: Plan, config: TrainConfig
 ) -> dict[str, Any]:
@@ -392,7 +346,7 @@ def _estimate(
     for _ in range(4):
         batch = next(batches).to(fabric.device)
         began = time.perf_counter()
-        loss, carried = _loss(model, batch, carried, config.compiled)
+        loss, carried = _loss(model, batch, carried, None, config.compiled)
         fabric.backward(loss)
         carried = LstmState(*(tensor.detach() for tensor in carried))
         if fabric.device.type == "cuda":

@@ -144,6 +144,18 @@ def sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[list[str]
             yield from tokenizer.sentences(line)
 
 
+def deal(paths: Sequence[Path], shares: int) -> list[list[Path]]:
+    """The files in `shares` parts of about the same size, each in the order of `paths`: the largest are dealt first."""
+    sizes = [_characters(path) for path in paths]
+    lightest = [(0, share) for share in range(shares)]
+    chosen: list[list[int]] = [[] for _ in range(shares)]
+    for number in sorted(range(len(paths)), key=lambda number: (-sizes[number], number)):
+        held, share = lightest[0]
+        chosen[share].append(number)
+        heapq.heapreplace(lightest, (held + sizes[number], share))
+    return [[paths[number] for number in sorted(numbers)] for numbers in chosen]
+
+
 def fingerprint(paths: Sequence[Path]) -> str:
     """A short hash of the files' names and sizes, to detect a corpus that changed after a position was stored."""
     listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)

@@ -13,8 +13,9 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -141,20 +142,34 @@ class Counts:
     """Of all tokens, a lower bound like `types`; None in the record of a run that did not count them."""
 
 
-def count_vocabulary(
+@dataclass(frozen=True)
+class WordTable:
+    """How often every word occurs in a text."""
+
+    words: Counter[str]
+    """Without the rarest, where there were too many words to keep."""
+    tokens: int
+    sentences: int
+
+    def ranked(self) -> list[tuple[str, int]]:
+        """Words and counts, the commonest first."""
+        return sorted(self.words.items(), key=lambda item: (-item[1], item[0]))
+
+    def counts(self) -> Counts:
+        """Of these words; none of them covered."""
+        characters = sum(len(word) * count for word, count in self.words.items())
+        return Counts(self.tokens, self.sentences, len(self.words), 0, characters)
+
+
+def count_words(
     sentences: Iterable[Sequence[str]],
-    max_size: int = 50_000,
-    min_count: int = 2,
     progress: Callable[[int], None] | None = None,
     max_types: int = 4_000_000,
-) -> tuple[Vocabulary, Counts]:
-    """The most frequent words of `sentences`, most frequent first, after `<S>`, `</S>` and `<UNK>`.
+) -> WordTable:
+    """Counts the words of `sentences`; `progress` is called with the tokens read so far.
 
-    `max_size` includes these three. `progress` is called with the tokens read so far. When the table exceeds
-    `max_types`, its rarest words are dropped, so memory is bounded.
+    When the table exceeds `max_types`, its rarest words are dropped, so memory is bounded.
     """
-    if max_size <= len(SPECIAL):
-        raise InputError(f"max_size is {max_size}; more than {len(SPECIAL)} are needed to hold any word of the text")
     table: Counter[str] = Counter()
     tokens = n_sentences = reported = 0
     for sentence in sentences:
@@ -168,11 +183,44 @@ def count_vocabulary(
             reported = tokens
     if progress is not None:
         progress(tokens)
-    frequent = ((word, count) for word, count in table.items() if count >= min_count and word not in SPECIAL)
-    kept = sorted(frequent, key=lambda item: (-item[1], item[0]))[: max_size - len(SPECIAL)]
+    return WordTable(table, tokens, n_sentences)
+
+
+def merge_tables(tables: Iterable[WordTable], max_types: int = 4_000_000) -> WordTable:
+    """The table of the texts of all `tables` together; exact where none of them was pruned."""
+    words: Counter[str] = Counter()
+    tokens = n_sentences = 0
+    for table in tables:
+        words.update(table.words)
+        tokens += table.tokens
+        n_sentences += table.sentences
+        if len(words) > max_types:
+            _prune(words, max_types // 2)
+    return WordTable(words, tokens, n_sentences)
+
+
+def choose_words(
+    ranked: Iterable[tuple[str, int]], counts: Counts, max_size: int, min_count: int
+) -> tuple[Vocabulary, Counts]:
+    """The most frequent words of `WordTable.ranked`, after `<S>`, `</S>` and `<UNK>`; `max_size` counts all of them."""
+    if max_size <= len(SPECIAL):
+        raise InputError(f"max_size is {max_size}; more than {len(SPECIAL)} are needed to hold any word of the text")
+    frequent = takewhile(lambda item: item[1] >= min_count, ranked)
+    kept = list(islice((item for item in frequent if item[0] not in SPECIAL), max_size - len(SPECIAL)))
     vocabulary = Vocabulary(SPECIAL + tuple(word for word, _ in kept))
-    characters = sum(len(word) * count for word, count in table.items())
-    return vocabulary, Counts(tokens, n_sentences, len(table), sum(count for _, count in kept), characters)
+    return vocabulary, replace(counts, covered=sum(count for _, count in kept))
+
+
+def count_vocabulary(
+    sentences: Iterable[Sequence[str]],
+    max_size: int = 50_000,
+    min_count: int = 2,
+    progress: Callable[[int], None] | None = None,
+    max_types: int = 4_000_000,
+) -> tuple[Vocabulary, Counts]:
+    """`count_words`, then `choose_words`."""
+    table = count_words(sentences, progress, max_types)
+    return choose_words(table.ranked(), table.counts(), max_size, min_count)
 
 
 def _prune(table: Counter[str], size: int) -> None:

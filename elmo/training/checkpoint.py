@@ -3,6 +3,7 @@
 A checkpoint is a folder `step-000001200/`:
 
 - `model.safetensors`, `optimizer.safetensors`: the same on every rank, written by rank 0
+- `table-R.safetensors`: where the optimizer is sharded, what rank R keeps of its part of the tables
 - `rank-R.safetensors`: the state carried from batch to batch (for a biLM its LSTM state)
 - `rank-R.json`: how far the rank is (`Progress`)
 
@@ -13,7 +14,7 @@ there is no random state to keep.
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 from elmo.errors import InputError
 from elmo.training.disk import write
 from elmo.training.distributed import Fabric
+from elmo.training.sharding import Shard, joined, part
 
 KEPT = 2
 
@@ -43,6 +45,8 @@ class Progress:
 
 
 START = Progress()
+Saved = tuple[list[Tensor], Progress]
+"""What a process has kept for itself: the carried tensors, and how far it was."""
 
 
 def save_checkpoint(
@@ -52,19 +56,23 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     carried: Sequence[Tensor],
     progress: Progress,
+    shards: Sequence[Shard] = (),
 ) -> Path:
     """Writes `folder/step-N` for `progress.step` and removes all but the newest ones."""
     target = folder / f"step-{progress.step:09d}"
     temporary = folder / f".{target.name}.part"
+    whole, sharded = _optimizer_tensors(optimizer, shards)
     if fabric.is_global_zero:
         for left_over in folder.glob(".step-*.part"):  # by a run that was killed here
             shutil.rmtree(left_over)
         temporary.mkdir(parents=True)
         write(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
-        write(temporary / "optimizer.safetensors", save(_optimizer_tensors(optimizer)))
+        write(temporary / "optimizer.safetensors", save(whole))
     fabric.barrier()
     name = f"rank-{fabric.global_rank}"
     write(temporary / f"{name}.safetensors", save(_contiguous({str(i): t for i, t in enumerate(carried)})))
+    if shards:
+        write(temporary / f"table-{fabric.global_rank}.safetensors", save(sharded))
     write(temporary / f"{name}.json", json.dumps(dataclasses.asdict(progress)).encode())
     fabric.barrier()
     if fabric.is_global_zero:
@@ -82,22 +90,35 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def load_checkpoint(
-    checkpoint: Path, fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[list[Tensor], Progress]:
+    checkpoint: Path,
+    fabric: Fabric,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    divide: Callable[[Sequence[Saved], int, int], Saved] | None = None,
+    shards: Sequence[Shard] = (),
+) -> Saved:
     """Fills model and optimizer; returns the carried tensors and the progress of this rank.
 
-    Raises InputError where a file is missing or damaged, or belongs to another network.
+    Where there were more processes than now, or fewer, `divide(what each of them has kept, rank, world)` says what this
+    one has of it. Raises InputError where a file is missing or damaged, or belongs to another network.
     """
-    rank = fabric.global_rank
+    rank, world = fabric.global_rank, fabric.world_size
     try:
         model.load_state_dict(load_file(checkpoint / "model.safetensors"))
-        _load_optimizer(optimizer, _copies(load_file(checkpoint / "optimizer.safetensors")))
-        carried = _copies(load_file(checkpoint / f"rank-{rank}.safetensors", device=str(fabric.device)))
-        progress = json.loads((checkpoint / f"rank-{rank}.json").read_text(encoding="utf-8"))
+        _load_optimizer(optimizer, _optimizer_state(checkpoint, optimizer, shards, rank, world))
+        before = len(list(checkpoint.glob("rank-*.json")))
+        if divide is None or before == world:
+            return _kept(checkpoint, rank, str(fabric.device))
+        return divide([_kept(checkpoint, other, str(fabric.device)) for other in range(before)], rank, world)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{checkpoint}: cannot be gone on from ({error}); remove this folder to go on from the checkpoint before it"
         ) from error
+
+
+def _kept(checkpoint: Path, rank: int, device: str) -> Saved:
+    carried = _copies(load_file(checkpoint / f"rank-{rank}.safetensors", device=device))
+    progress = json.loads((checkpoint / f"rank-{rank}.json").read_text(encoding="utf-8"))
     return [carried[str(i)] for i in range(len(carried))], Progress(**progress)
 
 
@@ -110,9 +131,37 @@ def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
 
 
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _optimizer_tensors(
+    optimizer: torch.optim.Optimizer, shards: Sequence[Shard]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What is the same on every rank, and what is of this one's shards."""
+    sharded = _numbers_of(optimizer, shards)
     state = optimizer.state_dict()["state"]
-    return {f"{i}.{name}": tensor.contiguous() for i, values in state.items() for name, tensor in values.items()}
+    parts: tuple[dict[str, Tensor], dict[str, Tensor]] = {}, {}
+    for i, values in state.items():
+        parts[i in sharded].update({f"{i}.{name}": tensor.contiguous() for name, tensor in values.items()})
+    return parts
+
+
+def _optimizer_state(
+    checkpoint: Path, optimizer: torch.optim.Optimizer, shards: Sequence[Shard], rank: int, world: int
+) -> dict[str, Tensor]:
+    """As `optimizer` keeps it now, however many ranks have written it, each its shards or one the whole."""
+    tensors = _copies(load_file(checkpoint / "optimizer.safetensors"))
+    files = [checkpoint / f"table-{other}.safetensors" for other in range(len(list(checkpoint.glob("table-*"))))]
+    parts = [load_file(file) for file in files]
+    tensors |= {name: joined(each[name] for each in parts) for name in (parts[0] if parts else {})}
+    sharded = _numbers_of(optimizer, shards)
+    return {
+        name: part(tensor, rank, world) if int(name.partition(".")[0]) in sharded else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def _numbers_of(optimizer: torch.optim.Optimizer, shards: Sequence[Shard]) -> set[int]:
+    """The shards' places among the optimizer's parameters."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return {i for i, parameter in enumerate(parameters) if any(parameter is shard.own for shard in shards)}
 
 
 def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:

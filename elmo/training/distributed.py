@@ -2,11 +2,17 @@
 
 import logging
 import os
+import threading
+import time
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from elmo.errors import InputError
 from elmo.training.memory import keep_freed_memory
@@ -19,8 +25,21 @@ except ImportError as error:  # pragma: no cover
     raise InputError(f"training needs lightning-fabric ({error}): pip install 'elmo-torch[train]'") from error
 
 
+BEAT, ROLL_CALL = 0.5, 4.0
+"""Seconds between two signs of life, and how long they are looked for when a connection has broken."""
+
 LONGEST_WAIT = timedelta(days=1)
-"""What a process waits for the others, while the first one counts the words of a large corpus."""
+"""What a process waits for the others while they count the words of a large corpus."""
+
+T = TypeVar("T")
+
+
+class LostProcess(RuntimeError):
+    """One of several processes does not answer any more; `speaks` is the one that says so."""
+
+    def __init__(self, message: str, speaks: bool) -> None:
+        super().__init__(message)
+        self.speaks = speaks
 
 
 def processes(devices: int, nodes: int) -> tuple[int, int]:
@@ -31,11 +50,21 @@ def processes(devices: int, nodes: int) -> tuple[int, int]:
     return local, int(os.environ["WORLD_SIZE"]) // local
 
 
-def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-true", "bf16-mixed"]) -> Fabric:
-    """A Fabric that runs; one process a device, gradients averaged; of `torchrun` or started here."""
+def is_one_of_several() -> bool:
+    """Whether `torchrun` has started this process with others, which wait for it in `launch`."""
+    return distributed.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def launch(
+    accelerator: str, devices: int, nodes: int, precision: Literal["32-true", "bf16-mixed"], wait_minutes: float = 30.0
+) -> Fabric:
+    """A Fabric that runs; one process a device, gradients averaged; of `torchrun` or started here.
+
+    A process that waits for another one longer than `wait_minutes` raises RuntimeError: see `naming_lost`.
+    """
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     keep_freed_memory()
-    strategy = DDPStrategy(timeout=LONGEST_WAIT) if devices * nodes > 1 else "auto"
+    strategy = DDPStrategy(timeout=timedelta(minutes=wait_minutes)) if devices * nodes > 1 else "auto"
     if accelerator == "auto":  # Fabric's own would take an Apple GPU, which has no float64 and no sparse gradients
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -52,4 +81,134 @@ def launch(accelerator: str, devices: int, nodes: int, precision: Literal["32-tr
     # Of torch's own Adagrad, which makes sparse tensors out of those that it was given.
     warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
     fabric.launch()
+    if fabric.world_size > 1:
+        _show_life(fabric)
     return fabric
+
+
+@contextmanager
+def naming_lost(fabric: Fabric) -> Iterator[None]:
+    """Raises LostProcess with the numbers of the processes that are gone, where the block fails because of them.
+
+    A connection to a process that was killed breaks at once; one that hangs is waited for as `launch` was told.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        lost = _lost(fabric) if fabric.world_size > 1 else []
+        if not lost:
+            raise
+        present = [rank for rank in range(fabric.world_size) if rank not in lost]
+        one = len(lost) == 1
+        message = (
+            f"process{'' if one else 'es'} {', '.join(map(str, lost))} of {fabric.world_size} (the first is 0)"
+            f" {'does' if one else 'do'} not answer any more; go on from the last checkpoint with --resume"
+        )
+        raise LostProcess(message, fabric.global_rank == min(present)) from error
+
+
+def _lost(fabric: Fabric) -> list[int]:
+    """The processes that give no sign of life."""
+    names = [_sign(rank) for rank in range(fabric.world_size)]
+    try:
+        store = _default_store().clone()
+        before, missing = store.multi_get(names), set(range(fabric.world_size))
+        deadline = time.monotonic() + ROLL_CALL
+        while missing and time.monotonic() < deadline:
+            time.sleep(BEAT / 2)
+            missing -= {rank for rank, now in enumerate(store.multi_get(names)) if now != before[rank]}
+        return sorted(missing)
+    except RuntimeError:  # the store itself is with the first process
+        return [0]
+
+
+def _show_life(fabric: Fabric) -> None:
+    """Changes this process's sign in the store again and again, whatever the process waits for."""
+    store, name = _default_store().clone(), _sign(fabric.global_rank)
+
+    def beat() -> None:
+        with suppress(RuntimeError):  # until the store is gone
+            while True:
+                store.set(name, str(time.monotonic()))
+                time.sleep(BEAT)
+
+    threading.Thread(target=beat, daemon=True).start()
+    # By another connection: one that waits is not free for the thread.
+    _default_store().wait([_sign(rank) for rank in range(fabric.world_size)])
+
+
+def _sign(rank: int) -> str:
+    return f"elmo: sign of life of {rank}"
+
+
+def _default_store() -> Any:
+    return distributed.distributed_c10d._get_default_store()
+
+
+def gather(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
+    """The values of all processes, by their number."""
+    if fabric.world_size == 1:
+        return [value]
+    values: list[Any] = [None] * fabric.world_size
+    distributed.all_gather_object(values, value, group)
+    return values
+
+
+def gather_to_first(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
+    """The values of all processes in the first one; none in the others."""
+    if fabric.world_size == 1:
+        return [value]
+    values: list[Any] | None = [None] * fabric.world_size if fabric.is_global_zero else None
+    distributed.gather_object(value, values, group=group)
+    return values or []
+
+
+def patient(fabric: Fabric) -> distributed.ProcessGroup | None:
+    """All processes, waiting for one another as long as one may read a large corpus."""
+    if fabric.world_size == 1:
+        return None
+    group = distributed.new_group(timeout=LONGEST_WAIT, backend="gloo")
+    assert isinstance(group, distributed.ProcessGroup)
+    return group
+
+
+def leave_out(module: nn.Module, tables: Sequence[nn.Parameter]) -> None:
+    """`fabric.setup` of the module leaves averaging the gradients of `tables` to `average_rows`."""
+    names = [name for name, parameter in module.named_parameters() if any(parameter is table for table in tables)]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
+
+
+def average_rows(tables: Sequence[nn.Parameter]) -> None:
+    """Averages the gradients of `tables` over all processes: the rows that any of them has touched, and no others.
+
+    The first table has a sparse gradient. The others have a number for each of its rows, and dense gradients, which are
+    zero elsewhere. The result is the same in all processes, bit for bit.
+    """
+    first, *others = tables
+    gradient, world = first.grad, distributed.get_world_size()
+    assert gradient is not None
+    assert gradient.is_sparse
+    own = gradient._indices()[0]
+    touched = own.new_zeros(
+        len(first), dtype=torch.uint8
+    )  # a byte a row: less than the rows' numbers of many processes
+    touched[own] = 1
+    distributed.all_reduce(touched, distributed.ReduceOp.MAX)
+    rows = touched.nonzero().squeeze(1)
+    wide = first[0].numel()
+    sums = gradient._values().new_zeros(len(rows) * (wide + len(others)))  # one message
+    values, *columns = sums.split([len(rows) * wide, *([len(rows)] * len(others))])
+    values = values.view(-1, *first.shape[1:])
+    values.index_add_(0, torch.searchsorted(rows, own), gradient._values())
+    for column, other in zip(columns, others, strict=True):
+        column.copy_(_dense(other)[rows])
+    distributed.all_reduce(sums)
+    sums /= world
+    first.grad = torch.sparse_coo_tensor(rows[None], values, first.shape, is_coalesced=True, check_invariants=False)
+    for column, other in zip(columns, others, strict=True):
+        _dense(other)[rows] = column
+
+
+def _dense(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad

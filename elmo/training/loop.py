@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from elmo.training.checkpoint import START, Progress, save_checkpoint
-from elmo.training.distributed import Fabric
+from elmo.training.distributed import Fabric, average_rows
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, learning_rate
+from elmo.training.sharding import Shard
 
 
 class Positioned(Protocol):
@@ -29,6 +30,7 @@ class Positioned(Protocol):
 B = TypeVar("B", bound=Positioned)
 Carried = Sequence[Tensor]
 """What a model hands from one batch to the next."""
+LossOf = Callable[[nn.Module, B, Carried, torch.Generator | None], tuple[Tensor, Carried]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,11 @@ class TrainingError(RuntimeError):
 
 def seed_step(seed: int, step: int, rank: int) -> None:
     """Makes all random numbers of a step a function of the three."""
-    torch.manual_seed((seed * 1_000_003 + step) * 1_009 + rank)
+    torch.manual_seed(_seed_of(seed, step) + rank)
+
+
+def _seed_of(seed: int, step: int) -> int:
+    return (seed * 1_000_003 + step) * 1_009
 
 
 def fit(
@@ -58,7 +64,7 @@ def fit(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Iterator[B],
-    loss_of: Callable[[nn.Module, B, Carried], tuple[Tensor, Carried]],
+    loss_of: LossOf[B],
     evaluate: Callable[[int], dict[str, Any]],
     carried: Carried,
     folder: Path,
@@ -68,12 +74,16 @@ def fit(
     tokens_a_step: int,
     seed: int,
     begin: Progress = START,
+    tables: Sequence[nn.Parameter] = (),
+    shards: Sequence[Shard] = (),
     quiet: bool = False,
 ) -> Carried:
     """Trains up to `total_steps`, from where `begin` is; `model` and `optimizer` are set up by `fabric`.
 
-    `loss_of(model, batch, carried)` returns the mean loss of the batch and what to carry on, a named tuple of tensors;
-    `evaluate(step)` returns numbers to log. Checkpoints go to `folder/checkpoints`, the last one when training ends.
+    `loss_of(model, batch, carried, common)` returns the mean loss of the batch and what to carry on, a named tuple of
+    tensors; `common` draws the same numbers in all processes, None where there is one. `evaluate(step)` returns numbers
+    to log. `tables` are what `average_rows` says, `shards` those that `optimizer` has parts of. Checkpoints go to
+    `folder/checkpoints`, the last one when training ends.
     """
     saved_at, saved_step = time.monotonic(), begin.step
     losses = [torch.tensor(loss, device=fabric.device) for loss in begin.losses]
@@ -84,8 +94,9 @@ def fit(
             rate = learning_rate(optim, step, total_steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate
+            common = torch.Generator().manual_seed(_seed_of(seed, step)) if fabric.world_size > 1 else None
             loss, norm, carried, position = _step(
-                fabric, model, optimizer, batches, loss_of, carried, config, optim, step
+                fabric, model, optimizer, batches, loss_of, carried, common, config, optim, step, tables, shards
             )
             losses.append(loss)
             done = step + 1
@@ -110,7 +121,7 @@ def fit(
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
             if fabric.broadcast(due or late):
                 progress = Progress(done, position, [float(loss) for loss in losses])
-                save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress)
+                save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress, shards)
                 saved_at, saved_step = time.monotonic(), done
             if not losses:
                 since, since_step = time.monotonic(), done
@@ -122,11 +133,14 @@ def _step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Iterator[B],
-    loss_of: Callable[[nn.Module, B, Carried], tuple[Tensor, Carried]],
+    loss_of: LossOf[B],
     carried: Carried,
+    common: torch.Generator | None,
     config: LoopConfig,
     optim: OptimConfig,
     step: int,
+    tables: Sequence[nn.Parameter],
+    shards: Sequence[Shard] = (),
 ) -> tuple[Tensor, float, Carried, dict[str, Any]]:
     """One update from `config.accumulate` batches."""
     total = torch.zeros((), device=fabric.device)
@@ -135,10 +149,12 @@ def _step(
         batch = fabric.to_device(next(batches))
         position = batch.position
         with fabric.no_backward_sync(model, enabled=part < config.accumulate - 1):  # type: ignore[arg-type]
-            loss, carried = loss_of(model, batch, carried)
+            loss, carried = loss_of(model, batch, carried, common)
             fabric.backward(loss / config.accumulate)
         carried = type(carried)(*(tensor.detach() for tensor in carried))
         total += loss.detach() / config.accumulate
+    if tables and fabric.world_size > 1:
+        average_rows(tables)
     learned = [parameter for parameter in model.parameters() if parameter.grad is not None]
     gradients = [_numbers(parameter) for parameter in learned]
     norm = nn.utils.get_total_norm(gradients)
@@ -147,7 +163,11 @@ def _step(
     if optim.clip_norm and norm > optim.clip_norm:
         for gradient in gradients:
             gradient.mul_(optim.clip_norm / norm)
+    for shard in shards:
+        shard.take_gradient()
     optimizer.step()
+    for shard in shards:
+        shard.send_rows()
     optimizer.zero_grad()
     return total, float(norm), carried, position
 

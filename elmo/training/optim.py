@@ -26,6 +26,8 @@ class OptimConfig:
     """The last part of all steps, over which the rate falls linearly to a hundredth; 0 keeps it."""
     clip_norm: float = 1.0
     """Largest global norm of the gradient; 0 for no limit."""
+    sharded: bool = False
+    """Of several processes each keeps the optimizer's numbers of its part of the sampled softmax's rows only."""
 
 
 def build_optimizer(

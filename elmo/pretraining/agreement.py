@@ -1,0 +1,48 @@
+"""What processes that train together agree on before they begin: the same settings, the same texts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import elmo
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.pretraining.settings import TrainConfig
+from elmo.text import corpus
+from elmo.training.distributed import Fabric, gather
+
+OWN = ("train", "heldout", "output", "precision", "compiled", "accelerator", "prefetch")
+"""Settings that may differ: where a machine has its files, and what its processors do."""
+
+
+def agree(
+    fabric: Fabric,
+    config: TrainConfig,
+    paths: Sequence[Path],
+    heldout: Sequence[Path],
+    problem: InputError | OSError | None,
+) -> None:
+    """Returns when all processes have found nothing amiss and are about to do the same.
+
+    `problem` is what this one has found. Raises, in all of them, the first one's problem, or InputError where settings
+    or texts differ from those of the first.
+    """
+    for rank, found in enumerate(gather(fabric, problem)):
+        if found is not None:
+            raise found if rank == 0 else InputError(f"process {rank}: {_said(found)}")
+    own = {name: value for name, value in configs.to_dict(config).items() if name not in OWN}
+    texts = {"train": corpus.fingerprint(paths), "heldout": corpus.fingerprint(heldout)}
+    first, *others = gather(fabric, own | {"version": elmo.__version__} | texts)
+    for rank, other in enumerate(others, 1):
+        for key, value in first.items():
+            if other[key] == value:
+                continue
+            if key in texts:
+                raise InputError(f"process {rank} has other files for --{key} than process 0: give all the same text")
+            was, now = configs.difference(value, other[key])
+            raise InputError(f"{key} is {was!r} in process 0 and {now!r} in process {rank}: give all the same command")
+
+
+def _said(error: InputError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

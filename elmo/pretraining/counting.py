@@ -1,0 +1,166 @@
+"""What is counted before training: the corpus's words, from which come the vocabulary and the number of steps.
+
+The files are divided among the processes, and their tables added up by the first: exactly, unless there were too many
+words to keep. What took long is kept for the next run on the same text, in `counts/` of the cache.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.formats import describe as describe_model
+from elmo.formats.cache import cache_folder, make_folder
+from elmo.pretraining.initial import initial_vocabulary, origin_of
+from elmo.pretraining.settings import TrainConfig
+from elmo.terminal import Counter
+from elmo.text import corpus
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.vocabulary import Counts, Vocabulary, WordTable, choose_words, count_words, merge_tables
+from elmo.training.disk import write_whole
+from elmo.training.distributed import Fabric, gather, gather_to_first, patient
+
+Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
+"""The vocabulary, the corpus's counts and `initial.origin_of`, None where the run begins from no model."""
+Words = tuple[Iterable[tuple[str, int]], Counts]
+"""Words with their counts, the commonest first, and what all of them are."""
+WORTH_KEEPING = 10.0
+"""Seconds of counting."""
+MOST_KEPT = 16
+"""Corpora in the cache."""
+
+
+def count(fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool) -> Counted:
+    """The vocabulary, the corpus's counts and what the run began from: as the folder or the cache has them, or counted.
+
+    With `keep` the first process writes the record of the run. An error of one process is raised by all.
+    """
+    group = patient(fabric)
+    kept = _cache_file(paths, config.text)
+    first = fabric.is_global_zero
+    is_known = fabric.broadcast(first and ((Path(config.output) / "corpus.json").exists() or kept.exists()))
+    table: WordTable | None = None
+    problem: InputError | OSError | None = None
+    began = time.monotonic()
+    if not is_known:
+        try:
+            own = corpus.deal(paths, fabric.world_size)[fabric.global_rank]
+            with Counter("words counted", quiet or not first) as counter:
+                table = count_words(corpus.sentences(own, Tokenizer(config.text)), counter.update)
+        except (InputError, OSError) as error:
+            problem = error
+        _raise_first(gather(fabric, problem, group))
+        assert table is not None
+        tables = gather_to_first(fabric, table, group)
+        table = merge_tables(tables) if len(tables) > 1 else table
+    counted: Counted | None = None
+    if first:
+        try:
+            words = _read(kept) if table is None else (table.ranked(), table.counts())
+            if table is not None and time.monotonic() - began > WORTH_KEEPING:
+                _keep(kept, words)
+            counted = _counted(words, fingerprint, config, keep)
+        except (InputError, OSError) as error:
+            problem = error
+    _raise_first(gather(fabric, problem, group))
+    return fabric.broadcast(counted)  # type: ignore[return-value]
+
+
+def write_record(config: TrainConfig) -> None:
+    """Keeps the settings of the run in its folder."""
+    write_whole(Path(config.output) / "train.json", configs.to_json(config).encode())
+
+
+def _raise_first(problems: Iterable[Exception | None]) -> None:
+    for problem in problems:
+        if problem is not None:
+            raise problem
+
+
+def _counted(words: Words, fingerprint: str, config: TrainConfig, keep: bool) -> Counted:
+    """What `count` says, by one process; writes the record of the run if it is to be kept."""
+    folder = Path(config.output)
+    record, file = folder / "corpus.json", folder / "vocab.txt"
+    origin = None
+    if record.exists():
+        try:
+            stored = json.loads(record.read_text(encoding="utf-8"))
+            known, counts = stored["fingerprint"], Counts(**stored["counts"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
+        origin = stored.get("init_from")  # not in records of before 2026-11-22
+        if known != fingerprint:
+            raise InputError(f"{record}: the training files are not those that were counted; name another --output")
+        vocabulary = Vocabulary.load(file)
+    else:
+        vocabulary, counts = _vocabulary(words, config)
+    if origin is None and config.init_from is not None:
+        source = describe_model(config.init_from)
+        origin = origin_of(source, config.init_from, config.init_vocab, config.train, fingerprint, config.model)
+    if keep:
+        folder.mkdir(parents=True, exist_ok=True)
+        # In this order: a folder with a vocabulary and no configuration could not be gone on with.
+        if not (folder / "train.json").exists():
+            write_record(config)
+        vocabulary.save(file)
+        stored = {"fingerprint": fingerprint, "counts": vars(counts), "init_from": origin}
+        write_whole(record, json.dumps(stored).encode())
+    return vocabulary, counts, origin
+
+
+def _vocabulary(words: Words, config: TrainConfig) -> tuple[Vocabulary, Counts]:
+    given = None if config.vocab is None else Vocabulary.load(Path(config.vocab))
+    own = None if config.init_from is None else describe_model(config.init_from).vocabulary
+    vocabulary, counts = choose_words(*words, config.vocab_size, config.min_count)
+    if counts.tokens == 0:
+        raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
+    counted = given is None and (own is None or config.init_vocab == "replace")
+    if counted and counts.covered == 0:
+        raise InputError(
+            f"{', '.join(config.train)}: no word occurs {config.min_count} times; lower min_count, or give more text"
+        )
+    return initial_vocabulary(own, given or vocabulary, config.init_vocab), counts
+
+
+def _cache_file(paths: list[Path], text: TextConfig) -> Path:
+    """Where the counts of this text are kept: its name is made of all files' places, sizes and times of change."""
+    key = hashlib.sha256(configs.to_json(text).encode())
+    for path in paths:
+        found = path.stat()
+        key.update(f"{path.resolve()} {found.st_size} {found.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return cache_folder() / "counts" / f"{key.hexdigest()[:32]}.tsv"
+
+
+def _keep(file: Path, words: Words) -> None:
+    ranked, counts = words
+    lines = chain([json.dumps(vars(counts))], (f"{count}\t{word}" for word, count in ranked))
+    with suppress(OSError):  # of a cache that cannot be written nothing is lost
+        make_folder(file.parent)
+        write_whole(file, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+        for old in sorted(file.parent.glob("*.tsv"), key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
+            old.unlink()
+
+
+def _read(file: Path) -> Words:
+    """What was kept, read as far as it is asked for."""
+    if not file.exists():  # the run's own folder has what was counted
+        return [], Counts(0, 0, 0, 0)
+
+    def ranked() -> Iterator[tuple[str, int]]:
+        with file.open(encoding="utf-8", errors="surrogatepass", newline="\n") as lines:
+            next(lines)
+            for line in lines:
+                number, _, word = line.removesuffix("\n").partition("\t")
+                yield word, int(number)
+
+    try:
+        with file.open(encoding="utf-8", newline="\n") as lines:
+            return ranked(), Counts(**json.loads(next(lines)))
+    except (ValueError, TypeError, StopIteration) as error:
+        raise InputError(f"{file}: damaged ({error}); remove it, and the words are counted again") from error

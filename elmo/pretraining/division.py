@@ -1,0 +1,51 @@
+"""A checkpoint of N processes, gone on with by M: their streams of text are divided anew.
+
+Every stream goes on where it was, with its LSTM state: what the M processes read together at a step is what the N would
+have read. Random numbers depend on a process's number, and so are others.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from elmo.pretraining.batches import own_streams
+from elmo.pretraining.shares import own_shares
+from elmo.training.checkpoint import Progress, Saved
+
+
+def divide(saved: Sequence[Saved], rank: int, world: int) -> Saved:
+    """What process `rank` of `world` goes on with; `saved` is what each of the old processes has kept, by number."""
+    wholes = [torch.cat(parts, dim=-2) for parts in zip(*(carried for carried, _ in saved), strict=True)]
+    own = own_streams(wholes[0].shape[-2], rank, world)
+    last = saved[0][1]
+    losses = [sum(each) / len(saved) for each in zip(*(progress.losses for _, progress in saved), strict=True)]
+    positions = [progress.position or {} for _, progress in saved]
+    shares = sorted({place["share"] for position in positions for place in position.get("shares", [])})
+    if not shares:
+        position = _position(positions, own, rank, world)
+    else:
+        position = _shared(positions, len(shares), wholes[0].shape[-2] // len(shares), rank, world)
+    return [whole[..., own.start : own.stop, :].contiguous() for whole in wholes], Progress(last.step, position, losses)
+
+
+def _shared(positions: Sequence[dict[str, Any]], shares: int, streams: int, rank: int, world: int) -> dict[str, Any]:
+    """As `SharedReader.position` has it; a share has so many streams."""
+    places = []
+    for share, part, parts in own_shares(rank, world, shares):
+        before = [place for position in positions for place in position["shares"] if place["share"] == share]
+        places.append(_position(before, own_streams(streams, part, parts), part, parts))
+    return {"shares": places, "tokens": sum(place["tokens"] for place in places)}
+
+
+def _position(positions: Sequence[dict[str, Any]], own: range, rank: int, world: int) -> dict[str, Any]:
+    """As `LmReader.position` has it. The old processes had dealt documents to different places: the earliest counts."""
+    dealt_to = [[position["epoch"], position["ordinal"]] for position in positions]
+    streams = [
+        place | {"received": max(place.get("received", reached), reached)}
+        for position, reached in zip(positions, dealt_to, strict=True)
+        for place in position["streams"]
+    ][own.start : own.stop]
+    earliest = positions[dealt_to.index(min(dealt_to))]
+    tokens = sum(position["tokens"] for position in positions) // world
+    return earliest | {"rank": rank, "world": world, "streams": streams, "tokens": tokens}

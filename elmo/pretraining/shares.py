@@ -1,0 +1,86 @@
+"""A corpus in shares: streams in as many groups, each with files of its own, so that a process opens its own only.
+
+Which files a group reads depends on their sizes and the number of shares, not on the processes. With one share
+(`LmReader` alone) every process reads through all of the text, and tokenises its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.pretraining.batches import LmReader, ReaderConfig
+from elmo.text import corpus
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
+from elmo.types import LmBatch
+
+UNEVEN = 1.1
+"""How many times larger than the smallest share the largest may be."""
+
+
+def check_shares(paths: Sequence[Path], streams: int, shares: int, world: int) -> None:
+    """Raises InputError where streams or files cannot be divided so."""
+    if shares == 1:
+        return
+    if streams % shares or (shares % world and world % shares):
+        raise InputError(
+            f"shares is {shares}; streams ({streams}) are to be a multiple of it, and it a multiple or a divisor of"
+            f" {world}, the number of processes"
+        )
+    sizes = [sum(path.stat().st_size for path in files) for files in corpus.deal(paths, shares)]
+    if max(sizes) > UNEVEN * min(sizes):
+        raise InputError(
+            f"shares is {shares}, and the {len(paths)} training files make shares of {min(sizes):,} to {max(sizes):,}"
+            " bytes; cut the largest into pieces (split -n l/64 FILE), or take fewer shares"
+        )
+
+
+def own_shares(rank: int, world: int, shares: int) -> list[tuple[int, int, int]]:
+    """What process `rank` of `world` reads: shares, each with the number of this process among those that read it."""
+    if shares >= world:
+        return [(share, 0, 1) for share in range(rank * shares // world, (rank + 1) * shares // world)]
+    together = world // shares
+    return [(rank // together, rank % together, together)]
+
+
+class SharedReader:
+    """As `LmReader`; `position` has those of its shares in `shares`."""
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        vocabulary: Vocabulary,
+        text: TextConfig,
+        config: ReaderConfig,
+        position: dict[str, Any] | None = None,
+    ) -> None:
+        self.config = config
+        files = corpus.deal(paths, config.shares)
+        part = replace(config, streams=config.streams // config.shares, shares=1)
+        self._own = own_shares(config.rank, config.world, config.shares)
+        places = [None] * len(self._own) if position is None else position.get("shares", [])
+        if [place["share"] for place in places if place] != [share for share, *_ in self._own if position]:
+            raise InputError(
+                "the place to resume from has other shares of the text; resume with the settings of the run"
+            )
+        self._readers = [
+            LmReader(files[share], vocabulary, text, replace(part, rank=rank, world=world), place)
+            for (share, rank, world), place in zip(self._own, places, strict=True)
+        ]
+
+    def __iter__(self) -> Iterator[LmBatch]:
+        return self
+
+    def __next__(self) -> LmBatch:
+        spans = [span for reader in self._readers for span in reader.spans()]
+        return self._readers[0].batch(spans, self.position())
+
+    def position(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        places = [reader.position() for reader in self._readers]
+        return {
+            "shares": [{"share": share} | place for (share, *_), place in zip(self._own, places, strict=True)],
+            "tokens": sum(place["tokens"] for place in places),
+        }

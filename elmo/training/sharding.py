@@ -1,0 +1,68 @@
+"""Tables whose rows are divided among the processes for the optimizer: each keeps its numbers of its own rows only.
+
+Adam keeps two numbers a weight, Adagrad one. Of a softmax over many words they are most of a run's memory. The weights
+themselves are everywhere: after a step each process sends those of its rows that have changed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, distributed, nn
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The rows of a table that this process updates."""
+
+    table: nn.Parameter
+    own: nn.Parameter
+    """What the optimizer has in the table's place; the same memory."""
+    first: int
+
+    @classmethod
+    def of(cls, table: nn.Parameter, rank: int, world: int) -> Self:
+        """The part of process `rank`; the table has its place in memory and is not moved any more."""
+        rows = rows_of(len(table), rank, world)
+        return cls(table, nn.Parameter(table.detach()[rows.start : rows.stop]), rows.start)
+
+    def take_gradient(self) -> None:
+        """From the table, whose gradient is sparse and the same in all processes."""
+        assert self.table.grad is not None
+        gradient = self.table.grad.coalesce()
+        rows = gradient.indices()[0] - self.first
+        mine = (rows >= 0) & (rows < len(self.own))
+        self.own.grad = torch.sparse_coo_tensor(
+            rows[mine][None], gradient.values()[mine], self.own.shape, is_coalesced=True, check_invariants=False
+        )
+
+    def send_rows(self) -> None:
+        """After the optimizer's step: all processes get the rows that have a gradient from those that have them."""
+        assert self.table.grad is not None
+        rows = self.table.grad.coalesce().indices()[0]
+        mine = (rows >= self.first) & (rows < self.first + len(self.own))
+        values = self.table.new_zeros(len(rows), *self.table.shape[1:])
+        values[mine] = self.table.detach()[rows[mine]]
+        distributed.all_reduce(values)  # the others add zeros
+        self.table.detach()[rows] = values
+        self.table.grad = self.own.grad = None
+
+
+def rows_of(rows: int, rank: int, world: int) -> range:
+    """Those of one process; those of all follow one another."""
+    return range(rank * rows // world, (rank + 1) * rows // world)
+
+
+def part(whole: Tensor, rank: int, world: int) -> Tensor:
+    """Of what the optimizer keeps of a whole table; a single number is everybody's."""
+    if not whole.dim():
+        return whole
+    rows = rows_of(len(whole), rank, world)
+    return whole[rows.start : rows.stop].clone()
+
+
+def joined(parts: Iterable[Tensor]) -> Tensor:
+    """What `part` has taken apart, by the order of the processes."""
+    parts = list(parts)
+    return torch.cat(parts) if parts[0].dim() else parts[0]

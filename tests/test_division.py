@@ -1,0 +1,83 @@
+"""Streams divided anew among other processes: together they read what one reader reads."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from test_batches import CONFIG, LINES, VOCABULARY, paths, streams_of
+
+from elmo.errors import InputError
+from elmo.pretraining.batches import LmReader
+from elmo.pretraining.division import divide
+from elmo.pretraining.shares import SharedReader, check_shares
+from elmo.text import corpus
+from elmo.training.checkpoint import Progress
+
+assert paths  # the fixture
+
+
+def carried_of(batches):
+    """Something that belongs to every stream, in the place of an LSTM's state."""
+    return torch.stack([batch.targets.sum((0, 2)) for batch in batches]).sum(0).view(1, 1, -1, 1)
+
+
+def cut(paths, pieces):
+    """Every file as several, each with whole documents."""
+    made = []
+    for path in paths:
+        documents = path.read_text(encoding="utf-8").split("\n\n")
+        for number in range(pieces):
+            made.append(path.with_name(f"{path.stem}-{number}.txt"))
+            made[-1].write_text("\n\n".join(documents[number::pieces]), encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize(("seed", "shares"), [*((seed, 1) for seed in range(8)), (8, 2), (9, 3), (10, 3), (11, 6)])
+def test_processes_that_change_in_number_read_what_one_reads(paths, seed, shares):
+    rng = random.Random(seed)
+    config = replace(CONFIG, shuffle=bool(seed % 2), shares=shares)
+    parts = [
+        (rng.choice([n for n in (1, 2, 3, 6) if n % shares == 0 or shares % n == 0]), rng.randint(1, 25))
+        for _ in range(5)
+    ]
+    reader = LmReader if shares == 1 else SharedReader
+    paths = cut(paths, 4)
+    whole = reader(paths, VOCABULARY, LINES, config)
+    saved = None
+    for world, steps in parts:
+        expected = streams_of([next(whole) for _ in range(steps)])
+        kept = []
+        for rank in range(world):
+            own = replace(config, rank=rank, world=world)
+            state, begin = ([torch.zeros(1, 1, len(own.own_streams), 1)], None)
+            if saved is not None:
+                state, progress = divide(saved, rank, world)
+                begin = progress.position
+                assert torch.equal(state[0], torch.cat([old[0] for old, _ in saved], 2)[:, :, own.own_streams])
+            batches = list(zip(range(steps), reader(paths, VOCABULARY, LINES, own, begin), strict=False))
+            read = [batch for _, batch in batches]
+            assert streams_of(read) == expected[own.own_streams.start : own.own_streams.stop]
+            kept.append(([state[0] + carried_of(read)], Progress(steps, read[-1].position, [float(rank)])))
+        saved = kept
+    assert divide(saved, 0, 1)[1].losses == [(len(saved) - 1) / 2]
+
+
+def test_a_process_opens_its_own_files_only(paths, monkeypatch):
+    paths = cut(paths, 4)
+    opened = {0: set(), 1: set()}
+    lines = corpus.lines
+    for rank in opened:
+        monkeypatch.setattr(corpus, "lines", lambda path, rank=rank: opened[rank].add(path) or lines(path))
+        config = replace(CONFIG, shares=2, epochs=1, rank=rank, world=2)
+        assert len(list(SharedReader(paths, VOCABULARY, LINES, config))) > 5
+    assert opened[0] | opened[1] == set(paths)
+    assert not opened[0] & opened[1]
+    sizes = [sum(path.stat().st_size for path in files) for files in opened.values()]
+    assert max(sizes) < 1.1 * min(sizes)
+
+
+@pytest.mark.parametrize(("streams", "shares", "world"), [(6, 4, 1), (6, 3, 2), (6, 6, 1)])
+def test_shares_that_do_not_fit_are_refused(paths, streams, shares, world):
+    with pytest.raises(InputError, match=r"shares is \d"):
+        check_shares(paths, streams, shares, world)
