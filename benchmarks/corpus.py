@@ -71,7 +71,7 @@ def sentences(rows: int, words: int) -> Iterator[str]:
 
 def loss(arguments: argparse.Namespace) -> dict[str, Any]:
     """A worker, a raylet and the driver are killed in the middle; what is there in the end."""
-    from ray.cluster_utils import Cluster
+    from ray.cluster_utils import Cluster  # type: ignore[import-not-found]
 
     lines = [line.encode() for line in sentences(arguments.rows - len(BAD), arguments.words)]
     lines[7:7] = BAD
@@ -161,7 +161,7 @@ def checked(lines: list[bytes], again: list[str]) -> dict[str, Any]:
 
 def speed(arguments: argparse.Namespace) -> dict[str, Any]:
     """Words a second by Ray and by bare Embedders, in turns."""
-    import ray
+    import ray  # type: ignore[import-not-found]
 
     from elmo.integrations.ray import run
 
