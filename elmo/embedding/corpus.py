@@ -1,4 +1,4 @@
-"""A corpus -> a folder of vectors in Parquet, part by part, by one process or by many.
+"""A corpus -> a folder of vectors in Parquet, part by part, by one process or by many::
 
     OUTPUT/manifest.json           what the job is, its parts, and in the end what each one holds
     OUTPUT/vectors/00000000.parquet    the vectors of a part
