@@ -235,7 +235,7 @@ def test_spark_gives_the_numbers_of_the_embedder(folder, spark):
     texts = parquet.read_table(folder / "b.parquet")["text"].to_pylist()[:400]
     texts[7] = None
     frame = spark.createDataFrame(
-        [(row, text and text.decode()) for row, text in enumerate(texts)], "id int, text string"
+        [(row, None if text is None else text.decode()) for row, text in enumerate(texts)], "id int, text string"
     )
     settings = Settings(model=str(folder / "model"), pretokenized=True, batch_tokens=256)
     rows = [row.asDict() for row in embed(frame.repartition(5), settings).collect()]

@@ -1,4 +1,4 @@
-"""A corpus -> a folder of vectors in Parquet, part by part, by one process or by many.
+"""A corpus -> a folder of vectors in Parquet, part by part, by one process or by many::
 
     OUTPUT/manifest.json           what the job is, its parts, and in the end what each one holds
     OUTPUT/vectors/00000000.parquet    the vectors of a part
@@ -162,7 +162,7 @@ def embed_corpus(
             stack.enter_context(locked(Path(path), "another process makes these vectors; wait for it"))
         for folder in (VECTORS, ERRORS, DONE):
             files.makedirs(f"{path}/{folder}", exist_ok=True)
-            _tidy(files, f"{path}/{folder}")
+        _tidy(files, path)
         if manifest is None:
             manifest = {"format": FORMAT, "finished": False, "model": settings.model, "job": identity}
             manifest |= {"versions": _versions(), "parts": [dataclasses.asdict(part) for part in parts]}
@@ -377,8 +377,7 @@ def _finish(files: Any, path: str, output: str, manifest: dict[str, Any], parts:
             part |= {name: value for name, value in dataclasses.asdict(receipt).items() if name != "part"}
         manifest |= {"finished": True, "counts": {"rows": sum(part.rows for part in parts), **totals}}
         _write_json(files, f"{path}/{MANIFEST}", manifest)
-        for folder in (VECTORS, ERRORS, DONE):
-            _tidy(files, f"{path}/{folder}")
+        _tidy(files, path)
     return Embedded(output, **totals, parts=len(parts))
 
 
@@ -398,12 +397,12 @@ def _read_manifest(files: Any, path: str, output: str) -> dict[str, Any] | None:
         return None
     if not files.isdir(path):
         raise InputError(f"{output}: is a file, and the output is a folder; name another")
-    names = {Path(name).name for name in files.ls(path, detail=False)}
-    if MANIFEST not in names:
-        # What a job leaves that is killed before it has a manifest.
-        if names <= {VECTORS, ERRORS, DONE, ".lock"} or all(name.endswith(".partial") for name in names):
-            return None
-        raise InputError(f"{output}: holds {min(names)!r} and no {MANIFEST}; name a new folder")
+    if not files.exists(f"{path}/{MANIFEST}"):
+        # A job that is killed before it has a manifest leaves no more than this.
+        others = [name for name in files.find(path) if not Path(name).name.startswith((".lock", f".{MANIFEST}."))]
+        if others:
+            raise InputError(f"{output}: holds {Path(min(others)).name!r} and no {MANIFEST}; name a new folder")
+        return None
     manifest = _read_json(files, f"{path}/{MANIFEST}")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{output}: its {MANIFEST} is none of this program and version; name a new folder")
@@ -441,9 +440,9 @@ def _whole(files: Any, path: str) -> Iterator[Any]:
         raise
 
 
-def _tidy(files: Any, folder: str) -> None:
-    """Removes what killed workers left."""
-    for name in files.ls(folder, detail=False):
+def _tidy(files: Any, path: str) -> None:
+    """Removes what killed processes left."""
+    for name in files.find(path):
         if name.endswith(".partial"):
             with suppress(FileNotFoundError):
                 files.rm(name)

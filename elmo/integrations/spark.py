@@ -1,4 +1,4 @@
-"""Spark: vectors as a column, by `mapInArrow`.
+"""Spark: vectors as a column, by `mapInArrow`::
 
     from elmo.integrations.spark import embed
     vectors = embed(spark.read.parquet("in/"), Settings(layers="top"))
