@@ -1,5 +1,7 @@
 """The same sentences through every door: the numbers are the `Embedder`'s. And what cannot be read is said at each."""
 
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -190,3 +192,20 @@ def test_a_package_that_is_missing(package, remedy):
     program = f"import sys; sys.modules[{package!r}] = None; import elmo.integrations.{package}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith(remedy)
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "integrations.md"
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", [name for name, text in SECTIONS.items() if BLOCK.search(text)])
+def test_what_the_page_says_runs(section, tmp_path):
+    if section == "Flair":
+        pytest.importorskip("flair.data")
+    program = "".join(BLOCK.findall(SECTIONS[section]))
+    variables = os.environ | {"HOME": str(tmp_path), "FLAIR_CACHE_ROOT": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
