@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 2
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=10
 
-.PHONY: setup demo serve test test-engines test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
+.PHONY: setup demo serve test test-engines test-transformers test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
 
 setup: $(SETUP)
 
@@ -50,6 +50,14 @@ test: lint types
 test-engines: $(ENGINES)
 	@command -v java >/dev/null || { echo "test-engines needs Java 17 or later for Spark: apt-get install default-jre-headless" >&2; exit 1; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m engines --durations=5 tests/test_engines.py
+
+# transformers 5 and its hub, beside the packages of .venv: Flair needs transformers 4.
+NEWEST := build/transformers-5
+$(NEWEST): $(SETUP)
+	@$(PIP) install --target $@ 'transformers>=5'
+
+test-transformers: $(NEWEST)
+	OMP_NUM_THREADS=1 PYTHONPATH=$(NEWEST) $(BIN)/python -m pytest -p no:xdist tests/test_integrations_transformers.py tests/test_hub.py
 
 # What depends on the processor's instructions, with some of them left out: AVX-512, then all but SSE 4.1 (FBGEMM needs AVX2).
 PROCESSORS := tests/test_processors.py tests/test_int8.py tests/test_packed.py

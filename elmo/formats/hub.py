@@ -278,6 +278,6 @@ def push(folder: Path, repository: str, private: bool = False, message: str | No
 
 
 def _network_errors() -> tuple[type[Exception], ...]:
-    """Those of httpx, by which the Hub's library talks from its version 1 on; the ones of requests are OSErrors."""
-    httpx = sys.modules.get("httpx")
-    return () if httpx is None else (httpx.HTTPError,)
+    """Those of httpx or httpx2, by which newer versions of the Hub's library talk; those of requests are OSErrors."""
+    modules = (sys.modules.get(name) for name in ("httpx", "httpx2"))
+    return tuple(module.HTTPError for module in modules if module is not None)
