@@ -2,6 +2,8 @@
 
     from elmo.integrations.ray import embed
     vectors = embed(ray.data.read_parquet("in/"), Settings(layers="top"))
+
+Models and inputs are found by the same names on all machines.
 """
 
 import json
