@@ -12,9 +12,9 @@ from tiny import CONFIG, DIM, LAYERS, tiny_model
 from elmo import config as configs
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.formats import Model
+from elmo.formats import Model, content_hash
 from elmo.tasks import vectors
-from elmo.tasks.cache import CacheConfig, LayerCache, content_hash, limit_of, open_cache
+from elmo.tasks.cache import CacheConfig, LayerCache, limit_of, open_cache
 from elmo.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
 from elmo.text.batching import to_batch
 

@@ -1,7 +1,9 @@
 """Ray: a corpus on the processors and GPUs of a cluster, and vectors as a step of Ray Data::
 
-from elmo.integrations.ray import embed
-vectors = embed(ray.data.read_parquet("in/"), Settings(layers="top"))
+    from elmo.integrations.ray import embed
+    vectors = embed(ray.data.read_parquet("in/"), Settings(layers="top"))
+
+Models and inputs are found by the same names on all machines.
 """
 
 import json
