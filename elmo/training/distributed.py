@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from elmo.errors import InputError
@@ -80,6 +81,18 @@ def launch(
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
     # Of torch's own Adagrad, which makes sparse tensors out of those that it was given.
     warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
+    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    if attempt:  # torchrun's store still has the addresses of the processes that are gone: these would be waited for
+        wait = timedelta(minutes=wait_minutes)
+        store, rank, world = next(rendezvous("env://", timeout=wait))
+        kind = "nccl" if accelerator == "cuda" else "gloo"
+        distributed.init_process_group(
+            kind,
+            store=distributed.distributed_c10d.PrefixStore(f"attempt {attempt}", store),
+            rank=rank,
+            world_size=world,
+            timeout=wait,
+        )
     fabric.launch()
     return fabric
 
