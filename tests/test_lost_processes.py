@@ -84,7 +84,7 @@ def test_a_lost_process_is_named(corpus, tmp_path, victim, how):
     processes[victim].communicate()
     assert {code for code, _, _ in ended.values()} == {1}
     assert [rank for rank, (_, _, errors) in ended.items() if "elmo: error" in errors] == [min(ended)]
-    last = ended[min(ended)][2].splitlines()[-1]
+    (last,) = (line for line in ended[min(ended)][2].splitlines() if line.startswith("elmo: error"))
     assert re.match(rf"elmo: error: process(es)? .*\b{victim}\b.* of 3 \(the first is 0\) do(es)? not answer", last), (
         last
     )
@@ -150,7 +150,7 @@ def test_killed_at_random_under_torchrun_it_learns_as_much(corpus, tmp_path):
     )  # fmt: skip
     rng, gone = random.Random(4), set()
     for number in range(5):
-        while set((found := ranks(process, 2)).values()) & gone:
+        while set((found := ranks(str(tmp_path), 2)).values()) & gone:
             time.sleep(0.05)
         if number:  # the first one before anything is there
             wait_for_step(tmp_path / "run", 15 * number)

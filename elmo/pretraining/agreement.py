@@ -1,9 +1,9 @@
 """What processes that train together agree on before they begin: the same settings, the same texts."""
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
-import elmo
 from elmo import config as configs
 from elmo.errors import InputError
 from elmo.pretraining.settings import TrainConfig
@@ -31,7 +31,7 @@ def agree(
             raise found if rank == 0 else InputError(f"process {rank}: {_said(found)}")
     own = {name: value for name, value in configs.to_dict(config).items() if name not in OWN}
     texts = {"train": corpus.fingerprint(paths), "heldout": corpus.fingerprint(heldout)}
-    first, *others = gather(fabric, own | {"version": elmo.__version__} | texts)
+    first, *others = gather(fabric, own | {"version": version("elmo-torch")} | texts)
     for rank, other in enumerate(others, 1):
         for key, value in first.items():
             if other[key] == value:

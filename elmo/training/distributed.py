@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from elmo.errors import InputError
@@ -80,9 +81,19 @@ def launch(
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
     # Of torch's own Adagrad, which makes sparse tensors out of those that it was given.
     warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
+    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    if attempt:  # torchrun's store still has the addresses of the processes that are gone: these would be waited for
+        wait = timedelta(minutes=wait_minutes)
+        store, rank, world = next(rendezvous("env://", timeout=wait))
+        kind = "nccl" if accelerator == "cuda" else "gloo"
+        distributed.init_process_group(
+            kind,
+            store=distributed.distributed_c10d.PrefixStore(f"attempt {attempt}", store),
+            rank=rank,
+            world_size=world,
+            timeout=wait,
+        )
     fabric.launch()
-    if fabric.world_size > 1:
-        _show_life(fabric)
     return fabric
 
 
@@ -92,10 +103,11 @@ def naming_lost(fabric: Fabric) -> Iterator[None]:
 
     A connection to a process that was killed breaks at once; one that hangs is waited for as `launch` was told.
     """
+    store = _show_life(fabric) if fabric.world_size > 1 else None
     try:
         yield
     except RuntimeError as error:
-        lost = _lost(fabric) if fabric.world_size > 1 else []
+        lost = [] if store is None else _lost(fabric, store)
         if not lost:
             raise
         present = [rank for rank in range(fabric.world_size) if rank not in lost]
@@ -107,11 +119,10 @@ def naming_lost(fabric: Fabric) -> Iterator[None]:
         raise LostProcess(message, fabric.global_rank == min(present)) from error
 
 
-def _lost(fabric: Fabric) -> list[int]:
+def _lost(fabric: Fabric, store: Any) -> list[int]:
     """The processes that give no sign of life."""
     names = [_sign(rank) for rank in range(fabric.world_size)]
     try:
-        store = _default_store().clone()
         before, missing = store.multi_get(names), set(range(fabric.world_size))
         deadline = time.monotonic() + ROLL_CALL
         while missing and time.monotonic() < deadline:
@@ -122,9 +133,13 @@ def _lost(fabric: Fabric) -> list[int]:
         return [0]
 
 
-def _show_life(fabric: Fabric) -> None:
-    """Changes this process's sign in the store again and again, whatever the process waits for."""
-    store, name = _default_store().clone(), _sign(fabric.global_rank)
+def _show_life(fabric: Fabric) -> Any:
+    """Changes this process's sign in the store again and again, whatever the process waits for.
+
+    Returns a connection to the store: when the store is gone a new one would be tried for long.
+    """
+    whole: Any = distributed.distributed_c10d._get_default_store()
+    store, name = whole.clone(), _sign(fabric.global_rank)
 
     def beat() -> None:
         with suppress(RuntimeError):  # until the store is gone
@@ -134,15 +149,12 @@ def _show_life(fabric: Fabric) -> None:
 
     threading.Thread(target=beat, daemon=True).start()
     # By another connection: one that waits is not free for the thread.
-    _default_store().wait([_sign(rank) for rank in range(fabric.world_size)])
+    whole.wait([_sign(rank) for rank in range(fabric.world_size)])
+    return whole.clone()
 
 
 def _sign(rank: int) -> str:
     return f"elmo: sign of life of {rank}"
-
-
-def _default_store() -> Any:
-    return distributed.distributed_c10d._get_default_store()
 
 
 def gather(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
