@@ -403,7 +403,7 @@ def test_command_says_where_a_word_has_no_other_occurrence(made: Path) -> None:
         (("bank", "--index", "index", "--layer", "1"), "layer 1 is asked for, and the index has 0, 2"),
         (("a bank", "--word", "bank", "--index", "index", "--model", "default"), "was made with a biLM of sha256"),
         (("bank", "--index", "index", "-k", "0"), "-k is 0"),
-        (("bank", "--index", "index", "--state", "echo"), "was made with the state reset, and echo is asked for"),
+        (("bank", "--index", "index", "--state", "echo"), "the index has state reset, not echo"),
         (("bank", "--index", "index", "--queries", "0"), "--queries is 0; at least 1 is expected"),
         (("bank", "--text", "text.txt", "--queries", "-1"), "--queries is -1; at least 1 is expected"),
         (("the bank", "--text", "text.txt"), "'the bank' is a sentence; add --word WORD"),

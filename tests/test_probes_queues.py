@@ -290,7 +290,7 @@ def test_efficiency_trains_on_parts(small: list[Any], tmp_path: Path) -> None:
         ("ablate", "", "--output is missing"),
         ("ablate", "recipes=[]", "recipes is []"),
         ("ablate", 'analyses=["depth"]', "analyses[0] is 'depth'; allowed: 'places', 'layers', 'gamma', 'types'"),
-        ("ablate", 'recipes=["nothing"]', "nothing: no such file, nor a recipe"),
+        ("ablate", 'recipes=["nothing"]', "nothing: no such file, and not a packaged recipe"),
         ("efficiency", "fractions=[0, 1]", "fractions has 0.0"),
         ("efficiency", "seeds=[1,1]", "seeds is [1, 1]"),
     ],
