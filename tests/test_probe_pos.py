@@ -156,7 +156,7 @@ def test_columns_of_conllu_are_of_the_words() -> None:
     assert [[form for form, _ in found] for found in read_conllu_columns(CONLLU.splitlines(), (1, 3))] == words
     first, _ = read_conllu_columns(CONLLU.splitlines(), (3,))
     assert first == [("VERB",), ("PRON",), ("ADP",), ("DET",), ("NOUN",), ("PUNCT",)]
-    with pytest.raises(InputError, match="x: line 4 has 4 columns, and column 5 is asked for"):
+    with pytest.raises(InputError, match="x: line 4 has 4 columns, but column 5 is needed"):
         list(read_conllu_columns(CONLLU.splitlines(), (1, 4), "x"))
 
 
@@ -179,7 +179,7 @@ def test_files_of_columns(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.txt", "", r"a\.txt: no sentence in it"),
+        ("a.txt", "", r"a\.txt: no sentences"),
         ("a.txt", "the DET\noak\n", r"a\.txt: line 2 has 1 column"),
         (
             "a.txt",

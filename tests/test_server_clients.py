@@ -84,7 +84,7 @@ def test_a_body_that_is_never_whole_is_answered_and_cut_off(server):
         connection.sendall(HEAD % 1000 + b'{"inputs": "')
         answer = goes_on(connection, b"a ")
         assert answer.startswith(b"HTTP/1.1 408")
-        assert b"not whole after 0.5 seconds" in answer
+        assert b"incomplete after 0.5 seconds" in answer
 
 
 def test_a_body_that_is_refused_does_not_go_on_for_ever(server):

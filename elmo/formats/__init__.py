@@ -59,7 +59,7 @@ def find(path: str | Path | None = None) -> Path:
         return pulled
     names = ", ".join(packaged()) or "none"
     raise FileNotFoundError(
-        f"{name}: no such file or folder, nor a packaged model (these are: {names}), nor a published one (elmo models)"
+        f"{name}: no such file or folder, and not a packaged model ({names}) or a published one (elmo models)"
     )
 
 
@@ -74,7 +74,7 @@ def _which(path: str | Path | None, weights: str | Path | None) -> tuple[ModuleT
         found = find(path)
         return _format_of(found), (found,)
     if path is None:
-        raise InputError(f"{weights}: the weights alone are given; give their options file, too")
+        raise InputError(f"{weights}: the options file is missing; give it as well")
     options, found = find(path), find(weights)
     return allennlp_archive if allennlp_archive.recognizes(found) else allennlp, (options, found)
 
@@ -86,7 +86,7 @@ def _format_of(path: Path) -> ModuleType:
     if is_archive(path) and {native.CONFIG, native.WEIGHTS} <= {file.name for file in listed(path)}:
         raise InputError(f"{path}: an archive of {native.CONFIG} and {native.WEIGHTS}; unpack it, and give the folder")
     raise InputError(
-        f"{path}: not a known model; known are a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
+        f"{path}: not a known model; expected a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
         f" of an options file (JSON) with an HDF5 file of weights, one of {many_langs.EMBEDDER} and"
         f" {many_langs.ENCODER}, a TensorFlow checkpoint with its options file, and AllenNLP's model.tar.gz;"
         f" seen: {_seen(path)}"

@@ -142,12 +142,12 @@ def _two_paths(options: Path, weights: Path) -> Parts:
         if not file.exists():
             raise FileNotFoundError(f"{file}: no such file")
     if options.is_dir() or not _is_options(on_disk(options)):
-        raise InputError(f"{options}: is no options file (JSON with a table 'lstm'); give it, then the weights (HDF5)")
+        raise InputError(f"{options}: not an options file (JSON with a table 'lstm'); give it, then the weights (HDF5)")
     if weights.is_dir() or is_archive(weights):
         beside = listed(weights)
         return _parts(on_disk(options), _weights_in(weights, beside), beside)
     if not is_hdf5(on_disk(weights)):
-        raise InputError(f"{weights}: is no HDF5 file ({weights.stat().st_size:,} bytes); give the file of the weights")
+        raise InputError(f"{weights}: not an HDF5 file ({weights.stat().st_size:,} bytes); give the weights file")
     return _parts(on_disk(options), on_disk(weights), listed(weights.parent))
 
 
@@ -214,7 +214,7 @@ def only(place: Path, found: list[Source], what: str) -> Source:
 def read_options(source: Source) -> dict[str, Any]:
     options = source.json()
     if not isinstance(options, dict) or not isinstance(options.get("lstm"), dict):
-        raise InputError(f"{source.label}: no table 'lstm'; the options of a biLM are expected; give their file")
+        raise InputError(f"{source.label}: no table 'lstm'; not the options of a biLM; give its options file")
     return options
 
 
@@ -255,7 +255,7 @@ def _vocabulary(parts: Parts, config: BiLMConfig) -> Vocabulary | None:
     if found is None:
         raise FileNotFoundError(
             f"{parts.weights.path.parent}: no {VOCABULARY} beside {parts.weights.name}; {table} has a table of"
-            f" {config.n_tokens_vocab:,} words, and their list, a word a line, is needed"
+            f" {config.n_tokens_vocab:,} words; put its word list there, one word per line"
         )
     return found
 
@@ -283,6 +283,5 @@ def vocabulary_beside(files: list[Source], rows: int, table: str) -> Vocabulary 
             return vocabulary
         seen.append(f"{file.name} has {len(vocabulary):,} words")
     raise InputError(
-        f"{found[0].label}: {', '.join(seen)}; the table in {table} has {rows:,}; give the vocabulary that the model"
-        " was made with"
+        f"{found[0].label}: {', '.join(seen)}; the table in {table} has {rows:,}; give the vocabulary of the model"
     )

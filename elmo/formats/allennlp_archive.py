@@ -36,7 +36,7 @@ ASSUMED = {
     "char_cnn": {"activation": "relu", "max_characters_per_token": 50},
 }
 """What all published models have in common, and their arrays do not tell."""
-REMEDY = "this is no biLM of AllenNLP's class Elmo, or it was changed"
+REMEDY = "this is not a biLM of AllenNLP's class Elmo, or it was modified"
 
 
 def recognizes(path: Path) -> bool:
@@ -91,7 +91,7 @@ def sizes(label: str, state: Mapping[str, Tensor], prefix: str) -> dict[str, Any
     table = own[CHARACTERS]
     if len(table) != 2 or not filters or any(len(shape) != 3 for shape in filters) or not layers or len(layers[0]) != 2:
         raise InputError(
-            f"{label}: under {prefix!r} there are {len(filters)} convolutions and {len(layers)} LSTM layers with a"
+            f"{label}: {prefix!r} has {len(filters)} convolutions and {len(layers)} LSTM layers with a"
             f" projection; both are expected; {REMEDY}"
         )
     return {
@@ -178,9 +178,9 @@ def _prefix(label: str, state: Mapping[str, Tensor]) -> str:
     found = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
     if not found:
         seen = f"{len(state)} arrays, the first is {next(iter(state), None)!r}"
-        raise InputError(f"{label}: no biLM in it ({seen}): a name that ends {CHARACTERS} is expected; {REMEDY}")
+        raise InputError(f"{label}: no biLM ({seen}): a name ending in {CHARACTERS} is expected; {REMEDY}")
     if len(found) > 1:
-        raise InputError(f"{label}: {len(found)} biLMs ({', '.join(found)}); models with one are read")
+        raise InputError(f"{label}: {len(found)} biLMs ({', '.join(found)}); only models with one can be read")
     return found[0]
 
 
@@ -196,7 +196,9 @@ def _config(
         options = card["options"] = read_options(options_files[0])
         if any(file.json() != options for file in options_files):
             names = ", ".join(file.label for file in options_files)
-            raise InputError(f"{label}: {len(options_files)} options files that differ ({names}); give one beside it")
+            raise InputError(
+                f"{label}: {len(options_files)} different options files ({names}); give the right one with the archive"
+            )
     else:
         options = merge(own, ASSUMED)
         card["assumed"] = ASSUMED
@@ -206,5 +208,5 @@ def _config(
     check_shapes(label, seen, state_shapes(config), REMEDY)
     size = config.lstm.projection_dim
     if config.char_cnn is None or size in (config.lstm.dim, config.char_cnn.n_filters):
-        raise InputError(f"{label}: a projection that keeps the size is in it; such a biLM cannot be read")
+        raise InputError(f"{label}: the projection keeps the size; such a biLM cannot be read")
     return replace(config, lstm=replace(config.lstm, forget_bias=0.0)), card

@@ -32,8 +32,8 @@ def to_config(options: dict[str, Any], label: str, shapes: Mapping[str, Shape], 
     """
     if not any(name.startswith("RNN_0/") for name in shapes):
         raise InputError(
-            f"{weights}: no weights of a biLM (no group RNN_0); its first is {next(iter(shapes), None)!r}; give the"
-            " HDF5 file of the weights"
+            f"{weights}: not the weights of a biLM (no group RNN_0; first name: {next(iter(shapes), None)!r}); give the"
+            " HDF5 weights file"
         )
     reads_words = "embedding" in shapes and not ("char_embed" in shapes and "char_cnn" in options)
     rows = _rows(shapes, "embedding" if reads_words else "char_embed", weights)
@@ -61,7 +61,7 @@ def errors_of(label: str, weights: str) -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        raise InputError(f"{label}: no key {error}; it is needed to read {weights}; add it") from error
+        raise InputError(f"{label}: no key {error}, which {weights} needs; add it") from error
     except (ConfigError, TypeError) as error:
         raise InputError(f"{label}: {error}") from error
 
@@ -130,7 +130,7 @@ def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
     """The rows of one of the two tables that tokens are looked up in."""
     if name not in shapes:
         raise InputError(
-            f"{weights}: neither char_embed nor embedding is there, so it reads neither characters nor words; {REMEDY}"
+            f"{weights}: neither char_embed nor embedding found, so neither characters nor words can be read; {REMEDY}"
         )
     shape = shapes[name]
     if len(shape) != 2:
@@ -138,7 +138,7 @@ def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
     if name == "char_embed" and shape[0] < PUBLISHED_CHARACTERS:
         raise InputError(
             f"{weights}: char_embed has {shape[0]} rows; at least {PUBLISHED_CHARACTERS} are expected: 256 bytes and 5"
-            " marks; only models of these characters can be read"
+            " marks; only models with these characters can be read"
         )
     return shape[0]
 
@@ -170,7 +170,7 @@ def dataset_names(label: str, config: BiLMConfig, seen: Mapping[str, Shape]) -> 
     known = set(names.values())
     for name in seen:
         if name.startswith(("CNN", "RNN")) and name not in known:
-            raise InputError(f"{label}: {name} {seen[name]} has no place in the model of the options; {REMEDY}")
+            raise InputError(f"{label}: {name} {seen[name]} is not part of the model in the options; {REMEDY}")
     return names
 
 

@@ -126,13 +126,15 @@ def verify(reference: str | Path) -> list[Verified]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.is_file() and not _is_ours(file))
         if not files:
-            raise InputError(f"{path}: no files in it")
+            raise InputError(f"{path}: the folder has no files; name another")
         return [_verify(file) for file in files]
     model = published.find_model(str(reference))
     if model is None:
-        raise FileNotFoundError(f"{reference}: no such file or folder, nor a published model (elmo models lists them)")
+        raise FileNotFoundError(
+            f"{reference}: no such file or folder, and not a published model (elmo models lists them)"
+        )
     if not model.files:
-        raise InputError(f"{model.name}: none of its files is known here; give the path of a file to compare")
+        raise InputError(f"{model.name}: its files are unknown; give the path of a file to compare")
     return [_verify(folder_of(model) / file.name, model) for file in model.files]
 
 

@@ -185,7 +185,10 @@ def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None,
         start, total = _content_range(response.headers)
         if start != have:
             part.discard()
-            return f"asked for bytes from {have:,} on it sends others ({response.headers.get('Content-Range')})", 0
+            return (
+                f"the server does not send bytes from {have:,} on ({response.headers.get('Content-Range')})",
+                0,
+            )
     expected = part.wanted.size if total is None else total
     if part.wanted.size not in (None, expected):
         raise _Failure(f"the file has {expected:,} bytes, {part.wanted.size:,} are expected")
@@ -199,7 +202,7 @@ def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None,
             have += len(chunk)
             part.progress(have, expected)
             if expected is not None and have > expected:
-                raise _Failure(f"it sends more than the {expected:,} bytes that are expected")
+                raise _Failure(f"the server sends more than the expected {expected:,} bytes")
     if expected is not None and have < expected:
         return f"the connection ended after {have:,} of {expected:,} bytes", began_at
     return None, began_at
@@ -212,12 +215,12 @@ def _refused(error: HTTPError, part: _Part) -> str | None:
         if whole and part.wanted.size in (None, part.size):
             return None
         part.discard()
-        return "it has another length than before"
+        return "the file's length has changed"
     said = " ".join(f"{error.code} {error.reason}".split())
     if error.code < 400:
-        raise _Failure(f"a redirect that is not followed: {said}")
+        raise _Failure(f"the redirect is not followed: {said}")
     if error.code in (404, 410):
-        raise _Failure(f"{said}: the file is gone from there")
+        raise _Failure(f"{said}: the file is no longer there")
     if error.code < 500 and error.code not in (408, 429):
         raise _Failure(said)
     return said
@@ -230,14 +233,14 @@ def _broken(error: OSError | HTTPException, part: _Part) -> str:
         raise error
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         free = shutil.disk_usage(part.path.parent).free
-        said = f"{error.strerror} after {part.size:,} bytes, {free:,} are free; make room and pull again"
+        said = f"{error.strerror} after {part.size:,} bytes, {free:,} are free; free some and pull again"
         raise OSError(error.errno, said, str(part.path)) from error
     if isinstance(reason, socket.gaierror):
-        raise _Failure("no such host: it is gone, or this machine has no network")
+        raise _Failure("no such host; it no longer exists, or this machine has no network")
     if isinstance(reason, ConnectionRefusedError):
-        raise _Failure("nothing answers there (connection refused)")
+        raise _Failure("connection refused")
     if isinstance(reason, ssl.SSLCertVerificationError):
-        raise _Failure(f"its certificate is not to be trusted ({reason.verify_message})")
+        raise _Failure(f"its certificate is not trusted ({reason.verify_message})")
     if isinstance(reason, TimeoutError):
         return f"no answer in {TIMEOUT:.0f} s"
     return " ".join(str(reason).split()) or type(reason).__name__
@@ -246,7 +249,7 @@ def _broken(error: OSError | HTTPException, part: _Part) -> str:
 def _check_room(part: _Part, needed: int) -> None:
     free = shutil.disk_usage(part.path.parent).free
     if needed > free:
-        said = f"{needed:,} bytes are to come and {free:,} are free; make room, or name another folder in ELMO_CACHE"
+        said = f"{needed:,} bytes are needed, {free:,} are free; free some, or set ELMO_CACHE to another folder"
         raise OSError(errno.ENOSPC, said, str(part.path.parent))
 
 
@@ -268,5 +271,5 @@ class _Redirects(HTTPRedirectHandler):
     ) -> Request | None:
         old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
         if new not in ("http", "https") or (old, new) == ("https", "http"):
-            raise _Failure(f"it points to {newurl}, which is not followed from {old}")
+            raise _Failure(f"it redirects to {newurl}, which is not followed from {old}")
         return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -53,7 +53,7 @@ class Source:
         with self.open() as file:
             data = file.read(most + 1)
         if len(data) > most:
-            raise InputError(f"{self.label}: has more than {most:,} bytes, too many for what it should be; check it")
+            raise InputError(f"{self.label}: has more than {most:,} bytes, too many for such a file; check it")
         return data
 
     def json(self) -> Any:
@@ -63,7 +63,7 @@ class Source:
         except InputError:
             raise
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.label}: not valid JSON ({error}); fetch it again, or mend it") from error
+            raise InputError(f"{self.label}: not valid JSON ({error}); fix it, or fetch it again") from error
 
 
 def on_disk(path: Path) -> Source:
@@ -101,14 +101,18 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
     except InputError:
         raise
     except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, ValueError) as error:
-        raise InputError(f"{path}: not a whole archive ({size:,} bytes: {error}); fetch or copy it again") from error
+        raise InputError(
+            f"{path}: damaged or incomplete archive ({size:,} bytes: {error}); fetch or copy it again"
+        ) from error
     for name, _, _ in found:
         if (
             PurePosixPath(name).is_absolute()
             or PureWindowsPath(name).drive
             or ".." in name.replace("\\", "/").split("/")
         ):
-            raise InputError(f"{path}: holds {name!r}, a name that leads out of it; it is not read: get it elsewhere")
+            raise InputError(
+                f"{path}: contains {name!r}, a path outside the archive; do not use it, get the archive elsewhere"
+            )
     return tuple(
         Source(PurePosixPath(name).name, f"{path}/{name}", size, path, opener)
         for name, size, opener in sorted(found, key=lambda member: member[0])
@@ -135,13 +139,15 @@ def _open_zipped(path: Path, info: zipfile.ZipInfo) -> io.BufferedReader:
         raise InputError(f"{label}: is encrypted; unpack the archive with its password, and give the folder")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         kind = zipfile.compressor_names.get(info.compress_type, info.compress_type)  # type: ignore[attr-defined]
-        raise InputError(f"{label}: is compressed by {kind}, only deflate can be read; unpack it, and give the folder")
+        raise InputError(
+            f"{label}: is compressed with {kind}; only deflate can be read: unpack it, and give the folder"
+        )
     file = path.open("rb")
     try:
         file.seek(info.header_offset)
         header = file.read(30)
         if header[:4] != ZIP_START[0] or len(header) < 30:
-            raise InputError(f"{label}: is not where the archive says; the archive is damaged: fetch or copy it again")
+            raise InputError(f"{label}: is not at its place in the archive, which is damaged; fetch or copy it again")
         lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         raw = Section(file, info.header_offset + 30 + lengths, info.compress_size)
     except BaseException:

@@ -148,8 +148,8 @@ class Inflated(io.RawIOBase):
         self._produced += len(block)
         if self._produced > BOMB_FROM and self._produced > BOMB_RATIO * self._consumed:
             raise InputError(
-                f"{self._name}: {self._consumed:,} bytes unpack to more than {self._produced:,}; weights cannot be"
-                " packed so well: this is no model, do not use it"
+                f"{self._name}: {self._consumed:,} bytes unpack to more than {self._produced:,}; weights do not"
+                " compress so well: this is not a model, do not use it"
             )
         if block:
             self._blocks[begin] = block

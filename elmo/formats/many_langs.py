@@ -123,7 +123,7 @@ def _examine(path: Path) -> Parts:
         check_shapes(source.label, seen, expected, f"{REMEDY} in {label}")
         for name in seen:
             if name not in expected:
-                raise InputError(f"{source.label}: {name} {seen[name]} has no place in the model; {REMEDY} in {label}")
+                raise InputError(f"{source.label}: {name} {seen[name]} is not part of the model; {REMEDY} in {label}")
     used = {files[name].path for name in (CONFIG, EMBEDDER, ENCODER)}
     return Parts(label, config, lexicon, files[EMBEDDER], files[ENCODER], sizes, sum(f.stat().st_size for f in used))
 
@@ -146,7 +146,7 @@ def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
         sizes, label = SAMPLE, f"{source.label} (the published {name})"
     else:
         raise FileNotFoundError(
-            f"{source.label}: config_path is {named!r}, and there is no {name} beside it; put it there"
+            f"{source.label}: config_path is {named!r}, but there is no {name} beside it; put it there"
         )
     for key in ("encoder", "token_embedder"):
         if not isinstance(sizes, dict) or not isinstance(sizes.get(key), dict):
@@ -167,7 +167,7 @@ def _config(
         }
         cut = None if str(embedder["name"]).lower() == "lstm" else embedder["max_characters_per_token"]
         if not is_length(cut, may_be_none=tables[CHARACTERS] is None):
-            raise InputError(f"{label}: max_characters_per_token is {cut!r}; a number from {LEAST} on is expected")
+            raise InputError(f"{label}: max_characters_per_token is {cut!r}; at least {LEAST} is expected")
         lexicon = _lexicon(files[EMBEDDER], tables[WORDS], tables[CHARACTERS], cut)
         config = from_dict(BiLMConfig, _values(encoder, embedder, lexicon, shapes))
         check_counts(config, arrays, REMEDY)
@@ -235,17 +235,19 @@ def _check_kinds(encoder: dict[str, Any], embedder: dict[str, Any], label: str) 
         raise InputError(f"{label}: token_embedder.name is {embedder['name']!r}; 'cnn' is expected")
     if kind == "lstm" and reads_characters:
         raise InputError(
-            f"{label}: token_embedder.name is 'lstm' and char_dim {embedder['char_dim']}; characters are read by 'cnn'"
-            " only: the original program, too, stops at such a model"
+            f"{label}: token_embedder.name is 'lstm' and char_dim {embedder['char_dim']}; only 'cnn' can read"
+            " characters; the original program rejects such a model, too"
         )
     if not reads_characters and not _is_positive(embedder, "word_dim", label):
-        raise InputError(f"{label}: word_dim and char_dim are 0, so the model reads nothing; one of them is expected")
+        raise InputError(
+            f"{label}: word_dim and char_dim are 0, so the model has no input; at least one must be positive"
+        )
 
 
 def _is_positive(embedder: dict[str, Any], name: str, label: str) -> bool:
     size = embedder[name]
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise InputError(f"{label}: token_embedder.{name} is {size!r}; a whole number from 0 is expected")
+        raise InputError(f"{label}: token_embedder.{name} is {size!r}; a whole number of at least 0 is expected")
     return size > 0
 
 
@@ -257,7 +259,7 @@ def _dictionary(
         return None
     embedder = files[EMBEDDER].label
     if name not in files:
-        raise FileNotFoundError(f"{embedder}: no {name} beside it; it holds the ids of its table {table}: put it there")
+        raise FileNotFoundError(f"{embedder}: no {name} beside it, the ids of its table {table}; put it there")
     if table not in shapes or len(shapes[table]) != 2:
         raise InputError(f"{embedder}: {table} is missing; shape (lines of {name}, {dim}) is expected; {REMEDY}")
     ids = _read_dictionary(files[name])
@@ -265,7 +267,7 @@ def _dictionary(
     for form, index in ids.items():
         if not 0 <= index < rows:
             raise InputError(
-                f"{files[name].label}: {form!r} has id {index}; {table} has {rows} rows; the two do not belong together"
+                f"{files[name].label}: {form!r} has id {index}; {table} has {rows} rows; the two files do not match"
             )
     return ids
 

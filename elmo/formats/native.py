@@ -107,7 +107,7 @@ def save(
     for name, weight in stored.items():
         if weight.dtype == torch.float16 and weight.isinf().any():
             most = f"{torch.finfo(torch.float16).max:,.0f}"
-            raise InputError(f"{path}: {name} has numbers beyond {most}, the largest of float16; store float32")
+            raise InputError(f"{path}: {name} has values beyond {most}, the largest of float16; store float32")
     with whole(path, overwrite, FILES) as folder:
         folder.mkdir()
         (folder / CONFIG).write_text(
@@ -152,7 +152,7 @@ def _read_config(file: Path) -> _Config:
     values = json.loads(file.read_bytes())
     if values.get("version") != VERSION:
         raise InputError(
-            f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model was written by another"
+            f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model is from another"
             " version of elmo-torch: pip install -U elmo-torch"
         )
     try:
@@ -176,7 +176,9 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
             dtypes = sorted({DTYPES.get(kind := str(part.get_dtype()), kind) for part in slices.values()})
     except safetensors.SafetensorError as error:
         size = file.stat().st_size
-        raise InputError(f"{file}: not a whole safetensors file ({size:,} bytes: {error}); copy it again") from error
+        raise InputError(
+            f"{file}: damaged or incomplete safetensors file ({size:,} bytes: {error}); copy it again"
+        ) from error
     return *_parts(shapes), dtypes
 
 
@@ -198,14 +200,14 @@ def _read_lexicon(file: Path, config: WordCnnConfig) -> Lexicon:
         values = json.loads(file.read_text(encoding="utf-8"))
         for part, rows in (("words", config.n_words), ("characters", characters)):
             if not all(type(index) is int and 0 <= index < rows - 1 for index in (values[part] or {}).values()):
-                raise InputError(f"{part} has an id that is no number below {rows - 1}")
+                raise InputError(f"{part} has an id that is not a number below {rows - 1}")
         lexicon = Lexicon(values["words"], values["characters"], values["max_characters"])
         longest = None if config.char_cnn is None else config.char_cnn.max_characters_per_token
         if longest not in (None, lexicon.max_characters):
-            raise InputError(f"max_characters is {lexicon.max_characters}, and the model's words have {longest}")
+            raise InputError(f"max_characters is {lexicon.max_characters}; the model has {longest}")
         return lexicon
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{file}: no such file; the model needs the ids of its words and characters") from error
+        raise FileNotFoundError(f"{file}: no such file; the model needs these ids of words and characters") from error
     except InputError as error:
         raise InputError(f"{file}: {error}; copy it again") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -219,7 +221,7 @@ def _check(
     lm_head: dict[str, Shape] | None,
     vocabulary: Vocabulary | None,
 ) -> None:
-    file, remedy = folder / WEIGHTS, f"the file does not belong to the {CONFIG} beside it"
+    file, remedy = folder / WEIGHTS, f"the file does not match the {CONFIG} beside it"
     try:
         check_counts(config, len(bilm), remedy)
         expected = weight_shapes(config)
@@ -234,18 +236,18 @@ def _check(
     if lm_head is None:
         return
     if vocabulary is None:
-        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the softmax in {WEIGHTS} needs its words")
+        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the softmax in {WEIGHTS} needs this word list")
     words = len(vocabulary)
-    remedy = f"{VOCABULARY} has {words} words and does not belong to it"
+    remedy = f"{VOCABULARY} has {words} words and does not match it"
     check_shapes(file, lm_head, {"weight": (words, config.lstm.projection_dim), "bias": (words,)}, remedy)
 
 
 def _check_words(folder: Path, expected: int, vocabulary: Vocabulary | None) -> None:
     if vocabulary is None:
-        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the model reads words, and needs their list")
+        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the model reads words and needs this word list")
     if len(vocabulary) != expected:
         raise InputError(
-            f"{folder / VOCABULARY}: has {len(vocabulary):,} words; the model has {expected:,}; it is not the model's"
+            f"{folder / VOCABULARY}: has {len(vocabulary):,} words; the model has {expected:,}; copy the model's own"
         )
 
 

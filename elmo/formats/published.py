@@ -81,8 +81,8 @@ def model_named(name: str) -> PublishedModel:
     model = find_model(name)
     if model is None:
         close = [other.name for other in models() if name.lower() in other.name.lower()]
-        hint = f"close to it: {', '.join(close[:8])}" if close else "elmo models lists them"
-        raise InputError(f"{name!r} is not a published model that is known here; {hint}")
+        hint = f"similar names: {', '.join(close[:8])}" if close else "elmo models lists them"
+        raise InputError(f"{name!r} is not a known published model; {hint}")
     return model
 
 

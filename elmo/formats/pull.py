@@ -66,12 +66,12 @@ def _missing(model: PublishedModel, folder: Path) -> list[PublishedFile]:
 def _check_may_download(model: PublishedModel, missing: list[PublishedFile]) -> None:
     by_hand = f"get it at {model.page} and put it into {cache.folder_of(model)}"
     if is_offline():
-        raise InputError(f"{model.name} is not here, and ELMO_OFFLINE is set; unset it, or {by_hand}")
+        raise InputError(f"{model.name} is not in the cache, and ELMO_OFFLINE is set; unset it, or {by_hand}")
     if not model.files:
-        raise InputError(f"{model.name}: no address is known that a program can fetch; get it at {model.page}")
+        raise InputError(f"{model.name}: no download address is known; get it at {model.page}")
     for file in missing:
         if not file.urls:
-            raise InputError(f"{model.name}: no address of {file.name} is known that a program can fetch; {by_hand}")
+            raise InputError(f"{model.name}: no download address of {file.name} is known; {by_hand}")
 
 
 def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progress: Progress | None) -> None:
@@ -81,7 +81,7 @@ def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progres
         digest = download(file.urls, target, Wanted(file.size, file.sha256), tell)
     except DownloadError as error:
         raise DownloadError(
-            f"{model.name}: {error}; what has come stays, so try again later, or get {file.name} elsewhere (see"
+            f"{model.name}: {error}; the received part is kept: try again later, or get {file.name} elsewhere (see"
             f" {model.page}) and put it into {folder}"
         ) from error
     _record(folder, file.name, {"sha256": digest, "bytes": target.stat().st_size})

@@ -118,7 +118,7 @@ def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
             return {name: tuple(weight.shape) for name, weight in BiLM(config).state_dict().items()}
     except (RuntimeError, TypeError, OverflowError) as error:  # torch's, of products that 64 bits cannot hold
         reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"no network has these sizes ({reason}); the file is damaged, or no model") from error
+        raise ConfigError(f"no network has these sizes ({reason}); the file is damaged, or not a model") from error
 
 
 def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:
@@ -136,7 +136,7 @@ def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:
         ]
     for name, count, most in counts:
         if count > most:
-            raise ConfigError(f"{name} is {count}; at most {most} are possible here; {remedy}")
+            raise ConfigError(f"{name} is {count}; at most {most} are possible; {remedy}")
 
 
 def check_shapes(file: Path | str, seen: Mapping[str, Shape], expected: Mapping[str, Shape], remedy: str) -> None:
@@ -163,7 +163,7 @@ def check_finite(path: Path | str, model: Model) -> None:
                 count = int((~(weight.abs() <= limit)).sum())
                 beyond = "NaN or infinite" if limit == largest else f"NaN, infinite or beyond {limit:,.0f}"
                 raise InputError(
-                    f"{path}: {name} has {count:,} of {weight.numel():,} numbers that are {beyond}; the file is damaged"
+                    f"{path}: {name} has {count:,} of {weight.numel():,} values that are {beyond}; the file is damaged"
                     " or its training diverged: copy it again, or use an earlier checkpoint"
                 )
 

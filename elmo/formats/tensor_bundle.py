@@ -68,24 +68,22 @@ class Bundle:
         if variable.partitioned:
             raise InputError(f"{self.index}: {name} is stored in slices; save it again from a run on one machine")
         if variable.dtype not in DTYPES:
-            raise InputError(
-                f"{self.index}: {name} has TensorFlow's type {variable.dtype}; a type of numbers is expected"
-            )
+            raise InputError(f"{self.index}: {name} has TensorFlow's type {variable.dtype}; a numeric type is expected")
         dtype = np.dtype(DTYPES[variable.dtype])
         count = int(np.prod(variable.shape, dtype=object))
         if count * dtype.itemsize != variable.size:
-            raise InputError(f"{self.index}: {name} {variable.shape} takes {variable.size} bytes in it; {DAMAGED}")
+            raise InputError(f"{self.index}: {name} {variable.shape} takes {variable.size} bytes; {DAMAGED}")
         if not 0 <= variable.shard < self.n_shards:
             raise InputError(f"{self.index}: {name} is in file {variable.shard} of {self.n_shards}; {DAMAGED}")
         shard = self.shard(variable.shard)
         if not shard.is_file():
-            raise FileNotFoundError(f"{shard}: no such file; it belongs to {self.index.name} and holds {name}")
+            raise FileNotFoundError(f"{shard}: no such file; {self.index.name} needs it for {name}")
         end, size = variable.offset + variable.size, shard.stat().st_size
         if not 0 <= variable.offset <= end <= size:
-            raise InputError(f"{shard}: has {size:,} bytes; {end:,} are expected, where {name} ends; {DAMAGED}")
+            raise InputError(f"{shard}: has {size:,} bytes; {name} ends at {end:,}; {DAMAGED}")
         numbers = np.fromfile(shard, dtype, count, offset=variable.offset)
         if masked(crc32c(numbers)) != variable.checksum:
-            raise InputError(f"{shard}: the checksum of {name} is not that of its bytes; {DAMAGED}")
+            raise InputError(f"{shard}: {name} does not match its checksum; {DAMAGED}")
         return numbers.reshape(variable.shape)
 
 
@@ -108,7 +106,7 @@ def read_index(index: Path) -> Bundle:
     try:
         return _read_index(index)
     except (IndexError, struct.error, UnicodeDecodeError, OverflowError) as error:
-        raise InputError(f"{index}: not a whole index of a checkpoint ({error}); {DAMAGED}") from error
+        raise InputError(f"{index}: damaged or incomplete checkpoint index ({error}); {DAMAGED}") from error
 
 
 def _read_index(index: Path) -> Bundle:
@@ -117,7 +115,9 @@ def _read_index(index: Path) -> Bundle:
         raise InputError(f"{index}: has no header; a checkpoint of TensorFlow's version 2 is expected")
     header = _fields(entries.pop(b""))
     if _number(header, 2):
-        raise InputError(f"{index}: was written on a big-endian machine; save the checkpoint again on another")
+        raise InputError(
+            f"{index}: was written on a big-endian machine; save the checkpoint again on a little-endian one"
+        )
     variables = {key.decode(): _variable(value) for key, value in entries.items()}
     prefix = index.with_name(index.name.removesuffix(".index"))
     return Bundle(prefix, _number(header, 1), variables)
@@ -138,7 +138,7 @@ def _variable(value: bytes) -> Variable:
 def _entries(path: Path, data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a table."""
     if len(data) < FOOTER or struct.unpack("<Q", data[-8:])[0] != MAGIC:
-        raise InputError(f"{path}: does not end as the index of a checkpoint does ({len(data):,} bytes); {DAMAGED}")
+        raise InputError(f"{path}: does not end like a checkpoint index ({len(data):,} bytes); {DAMAGED}")
     footer = data[-FOOTER:]
     _, place = _handle(footer, 0)  # of a block that is always empty
     (offset, size), _ = _handle(footer, place)
@@ -151,12 +151,12 @@ def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[by
     """The entries of a block; the array of restarts at its end is only for those who search in it."""
     end = offset + size
     if end + TRAILER > len(data):
-        raise InputError(f"{path}: has {len(data):,} bytes; a block of it ends at {end + TRAILER:,}; {DAMAGED}")
+        raise InputError(f"{path}: has {len(data):,} bytes; one of its blocks ends at {end + TRAILER:,}; {DAMAGED}")
     kind, checksum = struct.unpack("<BI", data[end : end + TRAILER])
     if masked(crc32c(data[offset : end + 1])) != checksum:
-        raise InputError(f"{path}: the checksum of the block at {offset:,} is not that of its bytes; {DAMAGED}")
+        raise InputError(f"{path}: the block at {offset:,} does not match its checksum; {DAMAGED}")
     if kind:
-        raise InputError(f"{path}: is compressed (kind {kind}); save it with tf.train.Saver, which does not compress")
+        raise InputError(f"{path}: is compressed (kind {kind}); save it uncompressed, with tf.train.Saver")
     block = data[offset:end]
     (restarts,) = struct.unpack("<I", block[-4:])
     place, end = 0, len(block) - 4 * (restarts + 1)
@@ -166,7 +166,7 @@ def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[by
         own, place = _varint(block, place)
         length, place = _varint(block, place)
         if shared + own > MOST_KEY:
-            raise InputError(f"{path}: has a name of {shared + own:,} bytes; no variable is called so; {DAMAGED}")
+            raise InputError(f"{path}: has a name of {shared + own:,} bytes; no variable has such a name; {DAMAGED}")
         key = key[:shared] + block[place : place + own]
         place += own
         yield key, block[place : place + length]

@@ -109,7 +109,7 @@ def _examine(path: Path) -> Checkpoint:
     options = read_options(options_file)
     known = {_dataset(name): name for name in bundle.variables if name.startswith(SCOPE) and not SLOTS.search(name)}
     if any(name.startswith("rnn/") for name in known):
-        raise InputError(f"{index}: is a model of one direction (no variables {SCOPE}RNN_0, RNN_1); both are expected")
+        raise InputError(f"{index}: the model has one direction (no variables {SCOPE}RNN_0, RNN_1); both are expected")
     shapes = {name: bundle.variables[known[name]].shape for name in known}
     label = str(index)
     config = to_config(options, options_file.label, shapes, label)
@@ -119,8 +119,8 @@ def _examine(path: Path) -> Checkpoint:
     vocabulary = vocabulary_beside(files, rows, label) if rows else None
     if vocabulary is None and config.n_tokens_vocab is not None:
         raise FileNotFoundError(
-            f"{index.parent}: no vocab.txt; {index.name} has a table of {rows:,} words, and their list, a word a line,"
-            " is needed"
+            f"{index.parent}: no vocab.txt; {index.name} has a table of {rows:,} words; put its word list there, one"
+            " word per line"
         )
     shards = {bundle.shard(variable.shard) for variable in bundle.variables.values()}
     size = sum(file.stat().st_size for file in (index, *shards) if file.is_file())

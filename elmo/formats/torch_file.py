@@ -29,7 +29,7 @@ def read_state_headers(source: Source) -> dict[str, Tensor]:
     stored = {part._cdata: part.nbytes() for part in (tensor.untyped_storage() for tensor in found.values())}
     if sum(stored.values()) > source.size:
         said = f"{sum(stored.values()):,} bytes of numbers are announced in {source.size:,}"
-        raise InputError(f"{source.label}: not a whole state dict of torch ({said}); fetch or copy it again")
+        raise InputError(f"{source.label}: damaged or incomplete state dict of torch ({said}); fetch or copy it again")
     return found
 
 
@@ -48,13 +48,15 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
     if not isinstance(found, Mapping) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
     ):
-        raise InputError(f"{source.label}: holds {type(found).__name__}, no tensors by name; give a model's state dict")
+        raise InputError(
+            f"{source.label}: holds {type(found).__name__}, not tensors by name; give a model's state dict"
+        )
     for name, tensor in found.items():
         if tensor.layout is not torch.strided:
-            raise InputError(f"{source.label}: {name} is a sparse tensor; dense ones are expected: save it as such")
+            raise InputError(f"{source.label}: {name} is a sparse tensor; dense ones are expected: save it dense")
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise InputError(
-                f"{source.label}: {name} has fewer numbers than its shape {tuple(tensor.shape)} says; save it with"
+                f"{source.label}: {name} has fewer values than its shape {tuple(tensor.shape)} needs; save it with"
                 " all of them"
             )
     return dict(found)
@@ -69,7 +71,7 @@ def _refusal(source: Source, error: Exception) -> InputError:
             " they were made"
         )
     reason = str(error).strip().partition("\n")[0][:200] or type(error).__name__
-    return InputError(f"{source.label}: not a whole state dict of torch ({reason}); fetch or copy it again")
+    return InputError(f"{source.label}: damaged or incomplete state dict of torch ({reason}); fetch or copy it again")
 
 
 def _check_zip(source: Source, file: io.BufferedReader) -> None:
@@ -81,10 +83,10 @@ def _check_zip(source: Source, file: io.BufferedReader) -> None:
             packed = [info for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]
     except (zipfile.BadZipFile, NotImplementedError, UnicodeError) as error:
         raise InputError(
-            f"{source.label}: not a whole state dict of torch ({error}); fetch or copy it again"
+            f"{source.label}: damaged or incomplete state dict of torch ({error}); fetch or copy it again"
         ) from error
     if packed:
         raise InputError(
             f"{source.label}: {packed[0].filename} is compressed ({packed[0].compress_size:,} bytes for"
-            f" {packed[0].file_size:,}); torch compresses nothing: get the weights from where they were made"
+            f" {packed[0].file_size:,}); torch does not compress: get the original weights"
         )

@@ -22,23 +22,23 @@ def check_output(path: Path, overwrite: bool = False, holds: Sequence[str] = ())
     that has anything else in it is never replaced.
     """
     if str(path) == "-":
-        raise InputError("the output is '-', and standard output is none here; name a file")
+        raise InputError("the output is '-', but standard output is not supported here; name a file")
     if path.exists() and not overwrite:
         raise FileExistsError(
             errno.EEXIST,
-            "the output exists; remove it, name another, or allow it to be replaced: --overwrite",
+            "the output exists; remove it, name another, or add --overwrite to replace it",
             str(path),
         )
     if path.is_dir():
         if not holds:
-            raise IsADirectoryError(errno.EISDIR, "is a folder, and the output is a file; name another", str(path))
+            raise IsADirectoryError(errno.EISDIR, "is a folder; name a file", str(path))
         for entry in sorted(path.iterdir()):
             if not any(fnmatch(entry.name, pattern) for pattern in holds):
                 raise FileExistsError(
-                    errno.EEXIST, f"is not replaced, since it holds {entry.name!r} as well; name another", str(path)
+                    errno.EEXIST, f"is not replaced, since it also holds {entry.name!r}; name another", str(path)
                 )
     elif holds and path.exists():
-        raise NotADirectoryError(errno.ENOTDIR, "is a file, and the output is a folder; name another", str(path))
+        raise NotADirectoryError(errno.ENOTDIR, "is a file; name a folder", str(path))
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the output's folder does not exist; create it", str(path.parent))
 
@@ -63,7 +63,7 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
             raise
         written, free = _size(temporary), shutil.disk_usage(path.parent).free
         problem = f"{os.strerror(error.errno)}: more than the {written:,} bytes written so far are needed, {free:,} are"
-        raise OSError(error.errno, f"{problem} free; make room or name another output", str(path)) from error
+        raise OSError(error.errno, f"{problem} free; free some, or name another output", str(path)) from error
     finally:
         _remove(temporary)
 
@@ -100,7 +100,7 @@ def _move(source: Path, target: Path) -> None:
     except PermissionError as error:
         if sys.platform != "win32" or not target.exists():
             raise
-        problem = "is not replaced while a program has it or a file in it open; close it there, or name another output"
+        problem = "is open in a program, or a file in it is; close it there, or name another output"
         raise PermissionError(error.errno, problem, str(target)) from error
 
 

@@ -46,7 +46,7 @@ def vectors_response(
         return json_response({"sentences": [{"tokens": tokens, "vectors": array} for tokens, array in parts]})
     if kind == NPY:
         if len({array.shape for array in arrays}) != 1:
-            raise InputError(f"sentences of several lengths are no single array; accept {NPZ}, or give pool")
+            raise InputError(f"sentences of different lengths do not fit in one array; accept {NPZ}, or set pool")
         return Response(_npy(np.stack(arrays)), media_type=NPY)
     if kind == NPZ:
         file = io.BytesIO()

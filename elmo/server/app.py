@@ -136,7 +136,10 @@ class Guard:
         """The whole body, when the name and the key are right."""
         name = request.headers.get("host", "").lower()
         if (names := self._service.config.names) and PORT.sub("", name) not in names:
-            raise HTTPException(421, "without a key this server has local names only, as localhost; or give --no-auth")
+            raise HTTPException(
+                421,
+                "without a key this server accepts only local host names, such as localhost; start it with --no-auth",
+            )
         if self._key is not None and request.url.path not in OPEN:
             given = request.headers.get("authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
@@ -144,11 +147,13 @@ class Guard:
         most = self._service.config.most_bytes
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > most:
-            raise TooLarge(f"the body has {int(announced):,} bytes; at most {most:,} are taken: send fewer sentences")
+            raise TooLarge(
+                f"the body has {int(announced):,} bytes; at most {most:,} are accepted: send fewer sentences"
+            )
         try:
             return await asyncio.wait_for(_whole(receive, most), self._service.config.sending)
         except TimeoutError as error:
-            message = f"the body was not whole after {self._service.config.sending:g} seconds; send it again"
+            message = f"the body was incomplete after {self._service.config.sending:g} seconds; send it again"
             raise HTTPException(408, message, {"connection": "close"}) from error
 
 
@@ -163,7 +168,7 @@ async def _whole(receive: Receive, most: int) -> bytes:
         size += len(parts[-1])
         more = message.get("more_body", False)
         if size > most:
-            raise TooLarge(f"the body has more than {most:,} bytes, which is the limit: send fewer sentences")
+            raise TooLarge(f"the body has more than the limit of {most:,} bytes: send fewer sentences")
     return b"".join(parts)
 
 

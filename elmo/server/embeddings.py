@@ -104,11 +104,11 @@ def router(service: Service) -> APIRouter:
     async def embeddings(body: OpenAIBody) -> Response:
         """One vector an input, as OpenAI's API gives it."""
         if not isinstance(body.input, str) and any(not isinstance(each, str) for each in body.input):
-            raise InputError("input holds token ids; this model has its own tokens: send text")
+            raise InputError("input contains token ids; this model has its own tokenizer: send text")
         sentences, found = await embedded(_listed(body.input), pooled)  # type: ignore[arg-type]
         size = found[0].shape[-1]
         if body.dimensions not in (None, size):
-            raise InputError(f"dimensions is {body.dimensions}; the vectors of this model have {size}: leave it out")
+            raise InputError(f"dimensions is {body.dimensions}; the vectors of this model have {size}: omit it")
         data = [
             {"object": "embedding", "index": number, "embedding": _encoded(vector, body.encoding_format)}
             for number, vector in enumerate(found)

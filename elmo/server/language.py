@@ -49,12 +49,12 @@ def router(service: Service) -> APIRouter:
 
     def scorer() -> Scorer:
         if service.scorer is None:
-            raise InputError(f"the model {service.name} has no softmax over words; serve one that elmo train made")
+            raise InputError(f"the model {service.name} has no softmax over words; serve a model from elmo train")
         return service.scorer
 
     def index() -> Index:
         if service.index is None:
-            raise InputError("no index is served; start the server with --index FOLDER, which elmo index makes")
+            raise InputError("this server has no index; start it with --index FOLDER, the output of elmo index")
         return service.index
 
     @routes.post("/score", response_class=Response)

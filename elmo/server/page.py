@@ -49,7 +49,7 @@ def router(pictures: Sequence[Picture] = ()) -> APIRouter:
     @routes.get("/static/{name}")
     async def static(name: str) -> Response:
         if name not in FILES:
-            raise HTTPException(404, "the page has no such file; / is the page")
+            raise HTTPException(404, "no such file; the page is at /")
         return _file(name)
 
     @routes.get("/figures")
@@ -60,7 +60,7 @@ def router(pictures: Sequence[Picture] = ()) -> APIRouter:
     @routes.get("/figures/{name}/{scheme}")
     async def figure(name: str, scheme: Literal["light", "dark"]) -> Response:
         if name not in drawn:
-            raise HTTPException(404, "there is no such figure; /figures lists them")
+            raise HTTPException(404, "no such figure; /figures lists them")
         return Response(getattr(drawn[name], scheme), media_type=TYPES[".svg"], headers=FRESH)
 
     return routes

@@ -115,13 +115,13 @@ class Service:
     def sentences(self, given: Sequence[Given]) -> list[list[str]]:
         """The tokens of every sentence. Raises TooLarge, and InputError where there is none."""
         if not given:
-            raise InputError("no sentence is given; at least one is expected")
+            raise InputError("no sentences; at least one is expected")
         if len(given) > self.config.most_sentences:
-            raise TooLarge(f"{len(given):,} sentences; at most {self.config.most_sentences:,} are taken: send fewer")
+            raise TooLarge(f"{len(given):,} sentences; at most {self.config.most_sentences:,} are accepted: send fewer")
         sentences = [self.tokenizer.tokens(each) if isinstance(each, str) else each for each in given]
         tokens = sum(len(sentence) + 2 for sentence in sentences)
         if tokens > self.config.most_tokens:
-            raise TooLarge(f"{tokens:,} tokens; at most {self.config.most_tokens:,} are taken: send fewer")
+            raise TooLarge(f"{tokens:,} tokens; at most {self.config.most_tokens:,} are accepted: send fewer")
         self.metrics.tokens.inc(tokens - 2 * len(sentences))
         return sentences
 

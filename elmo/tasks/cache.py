@@ -121,7 +121,7 @@ class LayerCache:
             rounded = layers.astype(self._dtype)
         if not np.isfinite(rounded).all():
             raise InputError(
-                f"the model has numbers up to {np.abs(layers).max():.3g}, which {self._dtype} cannot hold; set"
+                f"the layers have values up to {np.abs(layers).max():.3g}, beyond {self._dtype}; set"
                 " cache.dtype=float32"
             )
         return rounded
@@ -141,7 +141,7 @@ class LayerCache:
             except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
                 raise InputError(f"{index}: damaged ({error}); remove the folder {self.folder}") from error
             if tokens != lengths.sum() or keys.shape != (len(lengths), KEY_BYTES):
-                raise InputError(f"{index}: does not fit its layers; remove the folder {self.folder}")
+                raise InputError(f"{index}: does not match its layers; remove the folder {self.folder}")
             self._place(name, [key.tobytes() for key in keys], lengths.tolist())
 
     def _place(self, shard: str, keys: Sequence[bytes], lengths: Sequence[int]) -> None:
@@ -189,15 +189,15 @@ class LayerCache:
         kept = sum(path.stat().st_size for path in self.folder.glob("*.layers.npy"))
         if kept + needed > limit:
             raise InputError(
-                f"{self.folder}: {needed:,} bytes of layers are to be added to {kept:,}, more than cache.limit"
+                f"{self.folder}: {needed:,} bytes of layers and {kept:,} stored exceed cache.limit"
                 f" ({limit:,}); raise it, remove the folder, or set cache.enabled=false"
             )
         existing = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
         free = shutil.disk_usage(existing).free
         if needed > free:
             raise InputError(
-                f"{self.folder}: {needed:,} bytes of layers are to be written and {free:,} are free; make room, name"
-                " another place by cache.folder, or set cache.enabled=false"
+                f"{self.folder}: {needed:,} bytes of layers are needed, {free:,} are free; free some, choose"
+                " another cache.folder, or set cache.enabled=false"
             )
 
 

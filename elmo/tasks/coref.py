@@ -143,7 +143,7 @@ def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
     for example in examples:
         if example.clusters is None:
             raise InputError(
-                f"{path}: line {example.line}: the document {example.name!r} has no 'clusters'; give them (an empty"
+                f"{path}: line {example.line}: the document {example.name!r} has no 'clusters'; add them (an empty"
                 " list where nothing corefers) or remove the document"
             )
 

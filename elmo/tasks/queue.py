@@ -42,10 +42,10 @@ class Row:
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise configs.ConfigError(
-                f"seeds of {self.name!r} are {list(self.seeds)}; different numbers are expected, one at least"
+                f"seeds of {self.name!r} are {list(self.seeds)}; at least one, without repeats, is expected"
             )
         if len(self.arms) < 2:
-            raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; two at least are compared")
+            raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; at least two are expected")
         if not _have_folders(self.arms):
             raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; {OTHER_NAMES}")
         for arm, settings in self.arms.items():
@@ -55,7 +55,7 @@ class Row:
                 )
         if not self.tuning or len(set(self.tuning)) != len(self.tuning):
             raise configs.ConfigError(
-                f"tuning of {self.name!r} is {list(self.tuning)}; different settings are expected"
+                f"tuning of {self.name!r} is {list(self.tuning)}; settings without repeats are expected"
             )
 
 

@@ -81,8 +81,8 @@ def check_same(source: Source, card: dict[str, Any], folder: Path) -> None:
     """Raises InputError where a trained task is to be used with another biLM than it was trained with."""
     if source.sha256 != card["sha256"]:
         raise InputError(
-            f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), and that of"
-            f" {source.name} is {source.sha256[:12]}; give the biLM that it was trained with"
+            f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), but that of"
+            f" {source.name} is {source.sha256[:12]}; give the biLM of its training"
         )
 
 

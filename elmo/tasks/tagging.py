@@ -94,7 +94,7 @@ def _broken(sentences: Iterable[Sequence[str]], scheme: Scheme) -> Iterator[tupl
         before = "O"
         for place, tag in enumerate(tags):
             if tag[0] not in known:
-                yield number, place, f"has the tag {tag!r}, which {scheme} does not know"
+                yield number, place, f"has the tag {tag!r}, which is not part of {scheme}"
             elif not _allowed(_of_bilou(before), _of_bilou(tag), scheme):
                 yield number, place, f"has the tag {tag!r} after {before!r}, which {scheme} does not allow"
             before = tag

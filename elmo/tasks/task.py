@@ -91,7 +91,7 @@ class Task(Protocol):
 def find(name: str) -> Task:
     """The task of that name. Raises InputError where there is none."""
     if name not in available():
-        raise InputError(f"{name!r} is no task; known are {', '.join(available())}")
+        raise InputError(f"unknown task {name!r}; the tasks are {', '.join(available())}")
     return cast(Task, import_module(f"elmo.tasks.{name}"))
 
 
@@ -99,7 +99,7 @@ def read_examples(task: Task, path: Path) -> list[Any]:
     """The examples of a file to learn from or to score. Raises InputError where there is none in it."""
     examples = task.read(path)
     if not examples:
-        raise InputError(f"{path}: no examples in it; give a file in the format of the task {task.NAME}")
+        raise InputError(f"{path}: no examples; give a file in the format of the task {task.NAME}")
     return examples
 
 

@@ -73,7 +73,7 @@ class TaskConfig:
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise configs.ConfigError(f"seeds is {list(self.seeds)}; different numbers are expected")
+            raise configs.ConfigError(f"seeds is {list(self.seeds)}; numbers without repeats are expected")
         configs.check_range(self, ("seeds",), 0, 2**32)
         if self.max_train is not None and self.max_train < 1:
             raise configs.ConfigError(f"max_train is {self.max_train}; at least 1 is expected")
@@ -217,8 +217,8 @@ def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[P
             for what in (what for what in old if what in new and old_names[what] == names[what]):
                 if old[what] != new[what]:
                     raise InputError(
-                        f"{file}: {what} was {old[what][:12]}, now it is {new[what][:12]}; results of both are not of"
-                        " one kind: give what it was begun with, or name another --output"
+                        f"{file}: {what} was {old[what][:12]}, now it is {new[what][:12]}; their results are not"
+                        " comparable: give what the run started with, or name another --output"
                     )
 
 
@@ -336,21 +336,21 @@ def check_output(config: TaskConfig, resume: bool) -> None:
     folder = Path(config.output)
     record = folder / CONFIG
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; name another --output, the folder where the run is to be")
+        raise InputError(f"{folder}: is a file; name a folder as --output")
     # Looked at before the record, which is a run's first file: another job of the queue may begin the run meanwhile.
     used = folder.exists() and any(path.suffix != ".part" for path in folder.iterdir())
     if not record.exists():
         if used:
-            raise InputError(f"{folder}: the folder exists and holds no run; name another --output, or empty it")
+            raise InputError(f"{folder}: the folder exists but holds no run; name another --output, or empty it")
         return
     if not resume:
-        raise InputError(f"{folder}: holds a run; add --resume to go on with it, or name another --output")
+        raise InputError(f"{folder}: holds a run; add --resume to continue it, or name another --output")
     old, new = (_kept(each) for each in (read_config(record), config))
     changed = [key for key in new if new[key] != old[key]]
     if changed:
         was, now = configs.difference(old[changed[0]], new[changed[0]])
         raise InputError(
-            f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
+            f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps it: omit it, or name"
             " another --output"
         )
 
@@ -375,9 +375,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}); remove the folder and train again") from error
+        raise InputError(f"{path}: not valid JSON ({error}); remove the folder and train again") from error
     if not isinstance(found, dict):
-        raise InputError(f"{path}: not a table of JSON; remove the folder and train again")
+        raise InputError(f"{path}: not a JSON object; remove the folder and train again")
     return found
 
 

@@ -72,7 +72,7 @@ class TrainedTask:
         task = tasks.find(record["task"])
         if record["version"] != task.VERSION:
             raise InputError(
-                f"{folder / RECORD}: version {record['version']} of the task {task.NAME}, and this program has"
+                f"{folder / RECORD}: version {record['version']} of the task {task.NAME}; this program has"
                 f" {task.VERSION}; train it again, or use elmo-torch {record['elmo']}"
             )
         values = record["inputs"] | ({"model": bilm} if bilm is not None else {})
@@ -89,8 +89,8 @@ class TrainedTask:
             model.load_state_dict(weights)
         except FileNotFoundError as error:
             raise InputError(
-                f"{folder / WEIGHTS}: no such file, so no epoch of this training has ended; wait for it, or go on with"
-                " it by elmo task train --resume"
+                f"{folder / WEIGHTS}: no such file, since no epoch is finished; wait for one, or continue with"
+                " elmo task train --resume"
             ) from error
         except (SafetensorError, KeyError, RuntimeError) as error:
             raise InputError(f"{folder / WEIGHTS}: damaged, or not of this task ({error}); train it again") from error
@@ -189,7 +189,7 @@ def ensemble(
     `progress` is told how many predictions of single networks there are, and how many there will be.
     """
     if len({member.task.NAME for member in members}) != 1:
-        raise InputError(f"an ensemble of {len(members)} networks of different tasks; give networks of one task")
+        raise InputError(f"the {len(members)} networks have different tasks; give networks of one task")
     total = len(members) * len(examples)
 
     def predictions(number: int) -> list[Any]:
@@ -290,16 +290,16 @@ def _folder(path: Path) -> Path:
     if len(seeds) == 1:
         return seeds[0]
     found = f"the networks of {len(seeds)} seeds; name one of them: {seeds[0]}" if seeds else "no trained task"
-    raise InputError(f"{path}: {found}" + ("" if seeds else "; give a folder that elmo task train wrote"))
+    raise InputError(f"{path}: {found}" + ("" if seeds else "; give an output folder of elmo task train"))
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{folder / RECORD}: not JSON ({error}); train the task again") from error
+        raise InputError(f"{folder / RECORD}: not valid JSON ({error}); train the task again") from error
     if not isinstance(record, dict):
-        raise InputError(f"{folder / RECORD}: not a table of JSON; train the task again")
+        raise InputError(f"{folder / RECORD}: not a JSON object; train the task again")
     needed = ("task", "version", "inputs", "model", "labels", "words", "bilm", "cache_dtype")
     missing = [key for key in needed if key not in record]
     if missing:
