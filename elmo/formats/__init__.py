@@ -1,6 +1,6 @@
-"""Weights on disk <-> `Model`: what a path holds is told by its content.
+"""Weights on disk <-> `Model`; the format is detected from the content.
 
-Every format is a module with the same verbs: `recognizes`, `describe`, `load`, and `save` in the two that are written.
+Each format is a module with the same functions: `recognizes`, `describe`, `load`, and `save` in two of them.
 """
 
 from pathlib import Path
@@ -17,17 +17,17 @@ from elmo.formats.stored import check_finite
 FORMATS = (native, many_langs, allennlp_archive, allennlp, tensorflow)
 ASSETS = Path(__file__).parent.parent / "assets"
 TRAINED = "model"
-"""Where the folder of a training run has its model."""
+"""The model's folder inside a training run."""
 DEFAULT_MODEL = "english-small"
 
 
 def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
-    """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the usual packaged one).
+    """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the packaged one).
 
-    A name is that of a packaged model, or of a published one that `elmo pull` has brought here. `weights` is for an
-    options file whose weights are elsewhere.
-    Raises FileNotFoundError where there is nothing, InputError where it is not a model, is damaged, or holds numbers
-    that are not finite; one line each.
+    A name is that of a packaged model, or of a published one in `elmo pull`'s cache. `weights` is for an options file
+    whose weights are elsewhere.
+    Raises FileNotFoundError if nothing is there, and InputError if it is not a model, is damaged, or holds values that
+    are not finite.
     """
     format_, paths = _which(path, weights)
     model = format_.load(*paths)
@@ -36,21 +36,21 @@ def load(path: str | Path | None = None, weights: str | Path | None = None) -> M
 
 
 def describe(path: str | Path | None = None, weights: str | Path | None = None) -> Description:
-    """What `load` would read, from the headers alone: no weight is read. Raises as `load` does."""
+    """Describes what `load` would read, from the headers only. Raises like `load`."""
     format_, paths = _which(path, weights)
     return format_.describe(*paths)
 
 
 def find(path: str | Path | None = None) -> Path:
-    """The path that `path` means: a model by its name, packaged or pulled; a training run by its folder."""
-    if path is None or str(path) == "default":  # whatever lies in the working directory under that model's name
+    """Resolves the name of a packaged or pulled model, or the folder of a training run, to a path."""
+    if path is None or str(path) == "default":  # even if the working directory has something of that name
         return ASSETS / DEFAULT_MODEL
     name = str(path)
     if native.recognizes(Path(name) / TRAINED):
         return Path(name) / TRAINED
     if Path(name).exists():
         return Path(name)
-    if tensor_bundle.index_of(Path(name)).is_file():  # TensorFlow calls a checkpoint by what its files have in common
+    if tensor_bundle.index_of(Path(name)).is_file():  # TensorFlow names a checkpoint by the common prefix of its files
         return tensor_bundle.index_of(Path(name))
     if name in packaged():
         return ASSETS / name
@@ -69,7 +69,7 @@ def packaged() -> list[str]:
 
 
 def _which(path: str | Path | None, weights: str | Path | None) -> tuple[ModuleType, tuple[Path, ...]]:
-    """The format, and the path or the two paths to be read."""
+    """The format, and the path or the two paths to read."""
     if weights is None:
         found = find(path)
         return _format_of(found), (found,)

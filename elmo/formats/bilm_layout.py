@@ -25,10 +25,10 @@ REMEDY = "the weights do not belong to these options, or the options were edited
 
 
 def to_config(options: dict[str, Any], label: str, shapes: Mapping[str, Shape], weights: str) -> BiLMConfig:
-    """The options of the file `label` as a configuration; `shapes` are those of the datasets in the file `weights`.
+    """The options file `label` as a configuration; `shapes` are those of the datasets in the file `weights`.
 
-    The numbers of characters and of words are those of the weights, whatever the options say.
-    Raises InputError where either file is not what it should be.
+    The numbers of characters and words come from the weights, not from the options.
+    Raises InputError if either file is invalid.
     """
     if not any(name.startswith("RNN_0/") for name in shapes):
         raise InputError(
@@ -57,7 +57,7 @@ def character_config(options: dict[str, Any], n_characters: int, arrays: int) ->
 
 @contextmanager
 def errors_of(label: str, weights: str) -> Iterator[None]:
-    """Puts what `character_config` raises into an InputError about the options file `label`."""
+    """Turns errors of `character_config` into an InputError about the options file `label`."""
     try:
         yield
     except KeyError as error:
@@ -127,7 +127,7 @@ def _char_cnn(options: dict[str, Any], n_characters: int) -> dict[str, Any]:
 
 
 def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
-    """The rows of one of the two tables that tokens are looked up in."""
+    """The rows of one of the two lookup tables for tokens."""
     if name not in shapes:
         raise InputError(
             f"{weights}: neither char_embed nor embedding found, so neither characters nor words can be read; {REMEDY}"
@@ -147,7 +147,7 @@ def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
 
 
 def dataset_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Every dataset that a file of this configuration has."""
+    """All datasets in a file of this configuration."""
     size, hidden = config.lstm.projection_dim, config.lstm.dim
     shapes = _encoder_shapes(config)
     for direction in range(2):
@@ -160,10 +160,10 @@ def dataset_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def dataset_names(label: str, config: BiLMConfig, seen: Mapping[str, Shape]) -> dict[str, str]:
-    """What every dataset is called in this file. Raises InputError where one does not fit, or has no place."""
+    """The name of each dataset in this file. Raises InputError if one has a wrong shape, or is unknown."""
     expected = dataset_shapes(config)
     names = {name: name for name in expected}
-    if config.lstm.n_layers == 1:  # bilm-tf dumps a single layer without the group of layers
+    if config.lstm.n_layers == 1:  # bilm-tf writes a single layer without the group of layers
         short = {name: name.replace("MultiRNNCell/Cell0/", "") for name in expected}
         names = {name: name if name in seen else short[name] for name in expected}
     check_shapes(label, seen, {names[name]: shape for name, shape in expected.items()}, REMEDY)

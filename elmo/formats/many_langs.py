@@ -1,15 +1,14 @@
 """The format of ELMoForManyLangs (Che et al. 2018; NLPL repository, numbers 136 to 179), read only.
 
-- a folder or an archive of `config.json`, `token_embedder.pkl`, `encoder.pkl`, `word.dic` and, where the model reads
+- a folder or an archive of `config.json`, `token_embedder.pkl`, `encoder.pkl`, `word.dic` and, for a model that reads
   characters, `char.dic`
-- `config.json` names a second file with the sizes, often by a path of the author's machine: then the file of that name
-  beside it is meant, and where there is none, one of the two samples that came with the original program (they say the
-  same)
-- `.dic`: a form, a tab, its id; a line of one field stands for U+3000
-- `.pkl`: state dicts of torch, read with `weights_only=True`: nothing is unpickled but tensors
+- `config.json` names a second file with the sizes, often by a path on the author's machine. Then the file of that name
+  beside it is used, or, without one, one of the two samples of the original program (they have the same content)
+- `.dic`: a form, a tab, its id; a line with one field means U+3000
+- `.pkl`: torch state dicts, read with `weights_only=True`: only tensors are unpickled
 
-The highway's gate multiplies the input where ours multiplies the transformed input: its weights change their sign.
-The LSTM's gates are i, f, g, o; nothing is added to the forget gate.
+The highway gate multiplies the input, ours the transformed input, so its weights change sign. The LSTM's gate order
+is i, f, g, o; nothing is added to the forget gate.
 """
 
 from collections.abc import Mapping
@@ -45,7 +44,7 @@ SAMPLE: dict[str, Any] = {
     },
 }
 MOST_DICTIONARY = 200_000_000
-"""Bytes of a dictionary; those of published models have some three million."""
+"""Most bytes of a dictionary; those of published models have about three million."""
 MOST_DIGITS = 18
 """Of an id."""
 REMEDY = "the weights do not belong to these sizes"
@@ -56,10 +55,10 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a model consists of, the files of weights read or not."""
+    """The parts of a model; the weights may be read or not."""
 
     label: str
-    """What errors call the file of the sizes."""
+    """The name of the file with the sizes, for errors."""
     config: BiLMConfig
     lexicon: Lexicon
     embedder: Source
@@ -96,7 +95,7 @@ def describe(path: Path) -> Description:
 
 
 def load(path: Path) -> Model:
-    """Reads a model; raises InputError where its files do not fit together."""
+    """Reads a model; raises InputError if its files do not match."""
     parts = _examine(path)
     weights = _to_embedder(parts.config, read_state_dict(parts.embedder)) | _to_layers(
         parts.config, read_state_dict(parts.encoder)
@@ -105,7 +104,7 @@ def load(path: Path) -> Model:
 
 
 def _examine(path: Path) -> Parts:
-    """Everything but the numbers of the weights, which fit what is returned."""
+    """Everything but the values of the weights, whose shapes are checked."""
     place = path.parent if path.name in (EMBEDDER, ENCODER) else path
     files = {source.name: source for source in listed(place)}
     for name in (CONFIG, EMBEDDER, ENCODER):
@@ -132,7 +131,7 @@ def _examine(path: Path) -> Parts:
 
 
 def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
-    """The table of sizes, and what errors call it."""
+    """The table of sizes, and its name for errors."""
     source = files[CONFIG]
     config = source.json()
     named = config.get("config_path") if isinstance(config, dict) else None
@@ -157,7 +156,7 @@ def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
 def _config(
     sizes: dict[str, Any], label: str, files: Mapping[str, Source], shapes: Mapping[str, Shape], arrays: int
 ) -> tuple[BiLMConfig, Lexicon]:
-    """The sizes as a configuration, and the dictionaries; numbers of words and characters are those of the tables."""
+    """The sizes as a configuration, and the dictionaries; the numbers of words and characters come from the tables."""
     encoder, embedder = sizes["encoder"], sizes["token_embedder"]
     try:
         _check_kinds(encoder, embedder, label)
@@ -223,7 +222,7 @@ def _values(
 
 
 def _check_kinds(encoder: dict[str, Any], embedder: dict[str, Any], label: str) -> None:
-    """Refuses the kinds of model that the original program has names for, and cannot run or run alike."""
+    """Refuses kinds of model that the original program names but cannot run, or does not run consistently."""
     kind = str(encoder["name"]).lower()
     if kind != "elmo":
         raise InputError(
@@ -254,7 +253,7 @@ def _is_positive(embedder: dict[str, Any], name: str, label: str) -> bool:
 def _dictionary(
     files: Mapping[str, Source], name: str, shapes: Mapping[str, Shape], table: str, dim: int
 ) -> dict[str, int] | None:
-    """The ids of the forms in a dictionary, each a row of its table; None where the model has no such table."""
+    """The ids of the forms in a dictionary, each a row of its table; None if the model has no such table."""
     if not dim:
         return None
     embedder = files[EMBEDDER].label
@@ -293,7 +292,7 @@ def _read_dictionary(source: Source) -> dict[str, int]:
 
 
 def _headers(source: Source) -> Tensors:
-    """The tensors of a file without their numbers."""
+    """The tensors of a file without their values."""
     tensors = read_state_headers(source)
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
@@ -306,7 +305,7 @@ def _shapes(tensors: Tensors) -> dict[str, Shape]:
 
 
 def _embedder_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Every tensor of `token_embedder.pkl`."""
+    """All tensors of `token_embedder.pkl`."""
     embedder = config.word_cnn
     assert embedder is not None
     size = config.lstm.projection_dim
@@ -326,7 +325,7 @@ def _embedder_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def _encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Every tensor of `encoder.pkl`."""
+    """All tensors of `encoder.pkl`."""
     size, hidden = config.lstm.projection_dim, config.lstm.dim
     shapes: dict[str, Shape] = {}
     for layer in range(config.lstm.n_layers):

@@ -1,9 +1,9 @@
-"""Our own format: a folder of `config.json`, `model.safetensors` and, where the model has words, `vocab.txt`.
+"""Our own format: a folder of `config.json`, `model.safetensors` and, if the model has words, `vocab.txt`.
 
 - `config.json`: `{"format": "elmo-torch", "version": 1, "model": BiLMConfig, "text": TextConfig or null, "card": {}}`,
-  and `"mixes": [Mix]` where a task's model learned some
-- `lexicon.json`: the ids of words and code points, of a model that reads both
-- `model.safetensors`: `bilm.*` and, where there is a softmax, `lm_head.*`; float32, or float16 to be half as large
+  and `"mixes": [Mix]` if a task's model learned some
+- `lexicon.json`: the ids of words and code points, for a model that reads both
+- `model.safetensors`: `bilm.*` and, with a softmax, `lm_head.*`; float32, or float16 for half the size
 """
 
 import json
@@ -31,7 +31,7 @@ Dtype = Literal["float32", "float16"]
 
 FORMAT = "elmo-torch"
 VERSION = 1
-DTYPES = {"F32": "float32", "F16": "float16"}  # as safetensors calls them, as all others do
+DTYPES = {"F32": "float32", "F16": "float16"}  # safetensors' name, and the usual one
 FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
 
 
@@ -69,7 +69,7 @@ def describe(path: Path) -> Description:
 
 
 def load(path: Path) -> Model:
-    """Reads a model; raises InputError or ConfigError where its files do not fit together."""
+    """Reads a model; raises InputError or ConfigError if its files do not match."""
     found = describe(path)
     names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
     bilm, lm_head = _parts({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
@@ -79,7 +79,7 @@ def load(path: Path) -> Model:
 
 
 def _read_weight(file: Path, name: str) -> Tensor:
-    """A float32 copy. The file is opened for it alone: while it is open all that was read is in memory once more."""
+    """A float32 copy. Opens the file for one tensor only, since an open file keeps a second copy of all it has read."""
     with safetensors.safe_open(file, framework="pt") as weights:
         return weights.get_tensor(name).to(torch.float32, copy=True)
 
@@ -87,9 +87,9 @@ def _read_weight(file: Path, name: str) -> Tensor:
 def save(
     model: Model, path: Path, overwrite: bool = False, dtype: Dtype = "float32", softmax_dtype: Dtype | None = None
 ) -> None:
-    """Writes the folder `path`, whole or not at all.
+    """Writes the folder `path` atomically.
 
-    `dtype` is that of the stored weights; the softmax, on which no vector depends, may have one of its own.
+    `dtype` is the type of the stored weights; the softmax, which does not affect vectors, may have another.
     """
     config = {
         "format": FORMAT,
@@ -114,7 +114,7 @@ def save(
             json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
         )
         _save_weights(stored, folder / WEIGHTS)
-        # safetensors lets only the owner read what it writes; the other files have the user's own choice.
+        # safetensors makes its files readable by the owner only; give them the permissions of the other files.
         (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)
         if model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
@@ -125,7 +125,7 @@ def save(
 
 
 def _model_values(config: BiLMConfig) -> dict[str, Any]:
-    """As JSON values; what only models that read words have is left out of the others, which older versions read."""
+    """As JSON values; omits fields of word models in other models, so that older versions can read them."""
     values = to_dict(config)
     if not config.lstm.always_project:
         del values["lstm"]["always_project"]
@@ -138,7 +138,7 @@ def _folder(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Config:
-    """What is in `config.json`."""
+    """The content of `config.json`."""
 
     format: str
     version: int
@@ -194,7 +194,7 @@ def _read_vocabulary(folder: Path) -> Vocabulary | None:
 
 
 def _read_lexicon(file: Path, config: WordCnnConfig) -> Lexicon:
-    """Every id is a row of its table."""
+    """Reads the lexicon; each id must be a row of its table."""
     characters = 1 if config.char_cnn is None else config.char_cnn.n_characters
     try:
         values = json.loads(file.read_text(encoding="utf-8"))

@@ -1,10 +1,10 @@
 """The files of a TensorFlow checkpoint ("V2", a tensor bundle), read without TensorFlow.
 
-- `PREFIX.index`: a table sorted by key, laid out as LevelDB's: blocks of entries, each key without what it shares with
-  the key before; a block that says where the others are; a footer of 48 bytes that says where this one is
-- the values of the table are protocol buffers: of the empty key the header, of any other the variable of this name
-- `PREFIX.data-SSSSS-of-NNNNN`: the numbers, at the places that the index gives
-- every block and every variable has a checksum
+- `PREFIX.index`: a sorted table in LevelDB's layout: blocks of entries, each key without the prefix that it shares with
+  the key before; an index block with the places of the others; a footer of 48 bytes with the place of the index block
+- the values are protocol buffers: the header for the empty key, else the variable of this name
+- `PREFIX.data-SSSSS-of-NNNNN`: the values, at the places given in the index
+- each block and each variable has a checksum
 
 (tensorflow/core/protobuf/tensor_bundle.proto; tensorflow/core/lib/io/table_format.txt)
 """
@@ -22,11 +22,11 @@ from elmo.formats.crc32c import crc32c, masked
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 TRAILER = 5
-"""After a block: how it is compressed, and its checksum."""
+"""Bytes after a block: its compression and its checksum."""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
-"""TensorFlow's numbers for the types of numbers that are read."""
+"""TensorFlow's codes of the supported data types."""
 MOST_KEY = 10_000
-"""Bytes of a variable's name. A key takes over what it shares with the one before: a small file can have huge ones."""
+"""Most bytes of a variable's name. Keys share prefixes with the key before, so a small file can have huge ones."""
 DAMAGED = "fetch or copy it again"
 
 Value = int | bytes
@@ -34,7 +34,7 @@ Value = int | bytes
 
 @dataclass(frozen=True)
 class Variable:
-    """Where the numbers of a variable are."""
+    """The place of a variable's values."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class Bundle:
     """The index of a checkpoint."""
 
     prefix: Path
-    """Its files' common path, which TensorFlow calls the checkpoint."""
+    """The common prefix of its files, which TensorFlow calls the checkpoint."""
     n_shards: int
     variables: dict[str, Variable]
 
@@ -59,11 +59,11 @@ class Bundle:
         return index_of(self.prefix)
 
     def shard(self, number: int) -> Path:
-        """The file number `number` of those that hold the variables."""
+        """The data file with this number."""
         return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.n_shards:05d}")
 
     def read(self, name: str) -> np.ndarray:
-        """The numbers of a variable. Raises InputError where they are not there, or not those that were written."""
+        """The values of a variable. Raises InputError if they are missing or damaged."""
         variable = self.variables[name]
         if variable.partitioned:
             raise InputError(f"{self.index}: {name} is stored in slices; save it again from a run on one machine")
@@ -93,7 +93,7 @@ def index_of(prefix: Path) -> Path:
 
 
 def is_index(path: Path) -> bool:
-    """Whether the file ends as an index does."""
+    """Whether the file ends like an index."""
     try:
         with path.open("rb") as file:
             return path.stat().st_size >= FOOTER and file.seek(-8, 2) > 0 and file.read() == struct.pack("<Q", MAGIC)
@@ -102,7 +102,7 @@ def is_index(path: Path) -> bool:
 
 
 def read_index(index: Path) -> Bundle:
-    """The variables of a checkpoint, from its `PREFIX.index`; raises InputError where it is damaged."""
+    """The variables of a checkpoint, from its `PREFIX.index`; raises InputError if it is damaged."""
     try:
         return _read_index(index)
     except (IndexError, struct.error, UnicodeDecodeError, OverflowError) as error:
@@ -140,7 +140,7 @@ def _entries(path: Path, data: bytes) -> Iterator[tuple[bytes, bytes]]:
     if len(data) < FOOTER or struct.unpack("<Q", data[-8:])[0] != MAGIC:
         raise InputError(f"{path}: does not end like a checkpoint index ({len(data):,} bytes); {DAMAGED}")
     footer = data[-FOOTER:]
-    _, place = _handle(footer, 0)  # of a block that is always empty
+    _, place = _handle(footer, 0)  # of the metaindex block, which is always empty
     (offset, size), _ = _handle(footer, place)
     for _, handle in _block(path, data, offset, size):
         (offset, size), _ = _handle(handle, 0)
@@ -148,7 +148,7 @@ def _entries(path: Path, data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a block; the array of restarts at its end is only for those who search in it."""
+    """The entries of a block; the restart array at its end is only needed to search."""
     end = offset + size
     if end + TRAILER > len(data):
         raise InputError(f"{path}: has {len(data):,} bytes; one of its blocks ends at {end + TRAILER:,}; {DAMAGED}")
@@ -174,7 +174,7 @@ def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[by
 
 
 def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
-    """Where a block is: its offset and its size; and the place after both."""
+    """A block's offset and size, and the place after both."""
     offset, place = _varint(data, place)
     size, place = _varint(data, place)
     return (offset, size), place
@@ -184,7 +184,7 @@ def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
 
 
 def _fields(data: bytes) -> dict[int, list[Value]]:
-    """The fields of a message by their numbers."""
+    """The fields of a message by number."""
     fields: dict[int, list[Value]] = {}
     place = 0
     while place < len(data):
@@ -208,7 +208,7 @@ def _fields(data: bytes) -> dict[int, list[Value]]:
 
 
 def _number(fields: dict[int, list[Value]], number: int) -> int:
-    """A field of one number; 0 where it is left out."""
+    """A field with one number; 0 if absent."""
     value = fields.get(number, [0])[-1]
     return value if isinstance(value, int) else 0
 
@@ -219,7 +219,7 @@ def _bytes(fields: dict[int, list[Value]], number: int) -> bytes:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first; and the place after it."""
+    """A varint (seven bits per byte, lowest first), and the place after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[place]

@@ -1,6 +1,6 @@
-"""State dicts as torch saves them (`.th`, `.pt`, `.pkl`), in either of torch's layouts: tensors, and never code.
+"""torch state dicts (`.th`, `.pt`, `.pkl`) in both of torch's layouts: tensors, never code.
 
-`read_state_dict` gives the tensors; `read_state_headers` only their shapes and types, and reads no weight.
+`read_state_dict` returns the tensors; `read_state_headers` only their shapes and types, without reading weights.
 """
 
 import io
@@ -19,12 +19,12 @@ from elmo.formats.files import Source
 
 
 def read_state_dict(source: Source) -> dict[str, Tensor]:
-    """The tensors by name, on the CPU. Raises InputError where the file holds anything else, or is damaged."""
+    """The tensors by name, on the CPU. Raises InputError if the file holds anything else, or is damaged."""
     return _read(source, nullcontext())
 
 
 def read_state_headers(source: Source) -> dict[str, Tensor]:
-    """As `read_state_dict`, but the tensors have shapes and types and no numbers."""
+    """Like `read_state_dict`, but the tensors have only shapes and types."""
     found = _read(source, FakeTensorMode())
     stored = {part._cdata: part.nbytes() for part in (tensor.untyped_storage() for tensor in found.values())}
     if sum(stored.values()) > source.size:
@@ -39,7 +39,7 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
         file.seek(0)
         try:
             with mode, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about the older of the layouts
+                warnings.simplefilter("ignore")  # a warning about the older layout
                 found = torch.load(file, map_location="cpu", weights_only=True)
         except (InputError, OSError, KeyboardInterrupt):
             raise
@@ -64,7 +64,7 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
 
 def _refusal(source: Source, error: Exception) -> InputError:
     code = re.search(r"GLOBAL ([\w.]+)", str(error))
-    if code or "weights_only" in str(error):  # torch advises to load the file all the same: not repeated
+    if code or "weights_only" in str(error):  # torch's advice to load the file anyway is omitted
         asked = f"asks for {code[1]}" if code else "has instructions that no state dict has"
         return InputError(
             f"{source.label}: {asked}, which could run a program; only tensors are loaded: get the weights from where"
@@ -75,7 +75,7 @@ def _refusal(source: Source, error: Exception) -> InputError:
 
 
 def _check_zip(source: Source, file: io.BufferedReader) -> None:
-    """Torch stores what it saves; a compressed member could be a bomb."""
+    """torch does not compress what it saves; a compressed member could be a bomb."""
     if not source.begins_with(b"PK"):
         return
     try:
