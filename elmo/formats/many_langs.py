@@ -46,7 +46,7 @@ SAMPLE: dict[str, Any] = {
 MOST_DICTIONARY = 200_000_000
 """Most bytes of a dictionary; those of published models have about three million."""
 MOST_DIGITS = 18
-"""Of an id."""
+"""Most digits of an id."""
 REMEDY = "the weights do not belong to these sizes"
 WORD_TABLE, CHAR_TABLE = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
 

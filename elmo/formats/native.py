@@ -31,7 +31,7 @@ Dtype = Literal["float32", "float16"]
 
 FORMAT = "elmo-torch"
 VERSION = 1
-DTYPES = {"F32": "float32", "F16": "float16"}  # safetensors' name, and the usual one
+DTYPES = {"F32": "float32", "F16": "float16"}  # safetensors' names -> the usual ones
 FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
 
 

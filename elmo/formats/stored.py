@@ -89,7 +89,7 @@ class Description:
     """The shape of each weight, with the names of `BiLM.state_dict`."""
     lm_head: dict[str, Shape] | None
     dtype: str
-    """The types of the stored weights."""
+    """The type of the stored weights."""
     bytes_on_disk: int
     vocabulary: Vocabulary | None
     text: TextConfig | None
