@@ -92,7 +92,7 @@ def test_static_neighbors_stand_once_a_word(tmp_path: Path) -> None:
 
 
 def test_a_text_without_the_word_is_refused() -> None:
-    with pytest.raises(InputError, match="has no other 'oak'"):
+    with pytest.raises(InputError, match="no other occurrence of 'oak'"):
         rows(queries=(Asked("an oak", "oak"),))
 
 

@@ -187,7 +187,7 @@ def test_files_of_columns(tmp_path: Path, name: str) -> None:
             r"a\.txt: the tags are the tokens: token_column=0 and tag_column=-1 are the same column",
         ),
         ("a.conllx", "1\toak\tNN\n2\tis\tVB\n\n1\tno\tDT\n", r"a\.conllx: the tokens are 1, 2, 3 .* give token_column"),
-        ("a.conllu", "1\toak\toak\tNOUN\t_\n", r"a\.conllu: has no tags in this column; .*tags=upos"),
+        ("a.conllu", "1\toak\toak\tNOUN\t_\n", r"a\.conllu: no tags in this column; .*tags=upos"),
         ("a.conllu", "1\toak\toak\tNOUN\n", r"a\.conllu: line 1 has 4 columns"),
         ("a.conllu", "oak\toak\n", r"a\.conllu: line 1 is 'oak\\toak'"),
     ],
