@@ -203,7 +203,7 @@ class Malicious:
         (lambda f: edit(f / "sizes.json", "encoder", n_layers=3), r"encoder\.pkl: forward_layer_2\S+ is missing"),
         (lambda f: edit(f / "sizes.json", "encoder", n_layers=1), r"encoder\.pkl: forward_layer_1\S+ \(20, 4\) has no"),
         (lambda f: edit(f / "sizes.json", "encoder", dim=6), r"encoder\.pkl: \S+ has shape \(20, 4\); \(24, 4\) is"),
-        (lambda f: (f / "word.dic").unlink(), r"token_embedder\.pkl: no word\.dic beside it; it holds the ids of"),
+        (lambda f: (f / "word.dic").unlink(), r"token_embedder\.pkl: no word\.dic beside it, the ids of"),
         (
             lambda f: (f / "char.dic").write_text("a\tb\n"),
             r"char\.dic: line 1 is 'a\\tb'; a form, a tab and its id are",

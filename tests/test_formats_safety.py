@@ -167,7 +167,7 @@ def test_a_tar_whose_headers_are_no_numbers_is_refused(tmp_path, field):
 def test_names_that_lead_out_of_an_archive_are_refused(tmp_path, name):
     folder = tmp_path / "folder"
     folder.mkdir()
-    message = r"holds '.*', a name that leads out of it; it is not read"
+    message = r"contains '.*', a path outside the archive; do not use it"
     refused(write_zip(folder / "model.zip", {**FILES, name: b"{}"}), message)
     refused(write_tar(folder / "model.tar.gz", {**FILES, name: b"{}"}), message)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder"]

@@ -295,9 +295,7 @@ def test_probes_without_rows_or_with_others(tmp_path: Path) -> None:
     found = written(tmp_path, tmp_path / "empty")
     assert found.text.count("No rows yet.") == 3
     record.write(tmp_path / "other", "ablate", "0", NoConfig(), [LayerRow("1", 2.0, {})])
-    with pytest.raises(
-        InputError, match=r"rows\.jsonl, line 1: recipe is missing; it is damaged or of another version"
-    ):
+    with pytest.raises(InputError, match=r"rows\.jsonl, line 1: recipe is missing; damaged, or of another version"):
         written(tmp_path, tmp_path / "other")
 
 

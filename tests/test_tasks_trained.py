@@ -150,7 +150,7 @@ def test_letters_are_no_tokens(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("srl", "Mia laughed\t1\n\nMia laughed\n", "line 3: a sentence, a tab and the number of the predicate's token"),
+        ("srl", "Mia laughed\t1\n\nMia laughed\n", "line 3: a sentence, a tab and the index of the predicate's token"),
         ("srl", "Mia laughed\t2\n", "line 1: the predicate is token 2; the sentence has 2 tokens"),
         ("snli", "Snow falls\tIt is cold\nSnow\n", "line 2: 1 tab-separated sentences"),
         ("squad", "Who\n", "line 1: 1 tab-separated sentences"),
@@ -186,7 +186,7 @@ def small_run(folder: Path, name: str) -> Path:
 
 
 UNLABELLED = {
-    "ner": ("Nora\tB-animal\n", "line 1 has the tag 'B-animal', which the training data never had"),
+    "ner": ("Nora\tB-animal\n", "line 1 has the tag 'B-animal', which is not in the training data"),
     "snli": ('{"sentence1": "a", "sentence2": "b"}\n', "line 1 has no gold_label"),
     "srl": ('{"tokens": ["Run"], "props": [{"pred": 0}]}\n', "line 1: the predicate of token 0 has no 'tags'"),
     "coref": ('{"doc_key": "d", "sentences": [["a"]]}\n', "line 1: the document 'd' has no 'clusters'"),

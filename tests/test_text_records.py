@@ -87,7 +87,7 @@ def test_fasta_gives_a_token_a_residue():
 
 
 def test_a_sequence_without_a_header_is_named():
-    with pytest.raises(InputError, match=r"p\.fa: line 1 is 'MKV'; a FASTA file begins with a header: >name"):
+    with pytest.raises(InputError, match=r"p\.fa: line 1 is 'MKV'; a FASTA file starts with a header: >name"):
         list(read_fasta(["MKV"], "p.fa"))
 
 
