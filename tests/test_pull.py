@@ -336,7 +336,7 @@ def test_command_models():
 
 
 def test_command_pull_refuses_what_it_cannot_do(tmp_path, served):
-    refused(run("pull", "smal", variables=served), "'smal' is not a published model", "small")
+    refused(run("pull", "smal", variables=served), "'smal' is not a known published model", "small")
     refused(run("pull", "small", variables=served | {"ELMO_OFFLINE": "1"}), "ELMO_OFFLINE is set")
     refused(run("pull", "german", variables=served), "no address is known", "german-elmo-model")
     refused(run("info", "small", variables=served), "elmo pull small")
