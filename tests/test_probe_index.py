@@ -298,7 +298,7 @@ def _say(**values: Any) -> Any:
         (_say(layers="all"), "damaged"),
         (_say(bilm={}), "damaged"),
         (_say(version="0"), "version 0; this program reads 1"),
-        (_say(tokens=7), "600 tokens, and index.json says 60 and 7"),
+        (_say(tokens=7), "600 tokens, but index.json says 60 and 7"),
         (_remove("occurrences.lance"), "damaged"),
         (_remove("sentences.lance/data"), "damaged"),
         (_cut("*/_versions/*.manifest"), "damaged"),
@@ -318,7 +318,7 @@ def test_what_is_not_there_is_refused(small: Path) -> None:
     assert (opened.layer(), opened.layer(-1), opened.layer(0)) == (1, 1, 0)
     with pytest.raises(InputError, match=r"layer is 2; the index has layers 0, 1"):
         opened.layer(2)
-    with pytest.raises(InputError, match="0 neighbours"):
+    with pytest.raises(InputError, match="k is 0; at least 1 neighbour"):
         opened.nearest(query_of(["t1", "w2"], 1), 1, 0)
     opened.check_model({"model": "the same", "sha256": CARD["sha256"]})
     with pytest.raises(InputError, match=r"sha256 5e5e5e5e5e5e \(planted\), and that of other is ffff"):
