@@ -204,7 +204,7 @@ def test_weights_in_another_file_are_not_read(tmp_path):
                 layout = h5py.VirtualLayout((261, 3), "f4")
                 layout[:] = h5py.VirtualSource(tmp_path / "other" / "other.hdf5", "char_embed", (261, 3))
                 file.create_virtual_dataset("char_embed", layout)
-        message = "neither char_embed nor embedding" if kind == "link" else "char_embed is kept in another file"
+        message = "neither char_embed nor embedding" if kind == "link" else "char_embed is stored in another file"
         refused(folder, message)
 
 

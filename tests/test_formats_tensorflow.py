@@ -305,7 +305,7 @@ def test_bundle_whose_names_grow_from_entry_to_entry_is_refused(tmp_path):
         (variable([2], 0, 8, 0, dtype=7), r"\.index: a has TensorFlow's type 7; a numeric type is expected"),
         (variable([3], 0, 8, 0), r"\.index: a \(3,\) takes 8 bytes;"),
         (variable([2], 0, 8, 0, shard=5), r"\.index: a is in file 5 of 1"),
-        (variable([2], 1 << 62, 8, 0), r"data-00000-of-00001: has 8 bytes; 4,611,686,018,427,387,912 are expected"),
+        (variable([2], 1 << 62, 8, 0), r"data-00000-of-00001: has 8 bytes; a ends at 4,611,686,018,427,387,912"),
         (variable([1 << 40, 1 << 40], 0, 8, 0), r"\.index: a \(1099511627776, 1099511627776\) takes 8 bytes"),
         (variable([2], 0, 8, 0) + message((7, b"")), r"\.index: a is stored in slices; save it again"),
         (variable([2], 0, 8, 0), r"data-00000-of-00001: a does not match its checksum"),

@@ -196,7 +196,7 @@ def test_model_without_an_address(table):
     table(row("page", page="https://example.org/page"), row("hand", PublishedFile("hand.zip")))
     with pytest.raises(InputError, match="page: no download address is known; get it at https://example"):
         pull("page")
-    with pytest.raises(InputError, match=r"no address of hand\.zip is known .* put it into .*hand$"):
+    with pytest.raises(InputError, match=r"no download address of hand\.zip is known; .* put it into .*hand$"):
         pull("hand")
     with pytest.raises(FileNotFoundError, match="elmo pull page"):
         cache.local("page")
@@ -338,7 +338,7 @@ def test_command_models():
 def test_command_pull_refuses_what_it_cannot_do(tmp_path, served):
     refused(run("pull", "smal", variables=served), "'smal' is not a known published model", "small")
     refused(run("pull", "small", variables=served | {"ELMO_OFFLINE": "1"}), "ELMO_OFFLINE is set")
-    refused(run("pull", "german", variables=served), "no address is known", "german-elmo-model")
+    refused(run("pull", "german", variables=served), "no download address is known", "german-elmo-model")
     refused(run("info", "small", variables=served), "elmo pull small")
     refused(run("verify", "no/such/file", variables=served), "no/such/file: no such file")
     assert not (tmp_path / "cache").exists()
