@@ -47,7 +47,7 @@ COMMANDS = (
 )
 HEAD = """# Commands
 
-What `--help` says; this page is written by `make commands`.
+The output of `--help`, written by `make commands`.
 """
 
 

@@ -41,11 +41,11 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
-            raise ConfigError(f"unknown key {where + key!r}; known here: {', '.join(known)}")
+            raise ConfigError(f"unknown key {where + key!r}; known keys: {', '.join(known)}")
     for name, field in known.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in values:
-            raise ConfigError(f"missing key {where + name!r}")
+            raise ConfigError(f"missing key {where + name!r}; set it")
     return kind(**{key: _convert(hints[key], value, where + key) for key, value in values.items()})
 
 
@@ -54,9 +54,9 @@ def load_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it") from error
+        raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it to UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise ConfigError(f"{path}: not valid TOML ({error}); fix it") from error
 
 
 def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key:
-            raise ConfigError(f"{override!r} is not of the form section.key=value")
+            raise ConfigError(f"{override!r}: section.key=value is expected")
         try:
             value: Any = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -208,7 +208,7 @@ def damaged(models: Path, folder: Path, name: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("native-cut", ("model.safetensors", "not a whole", "copy it again")),
+        ("native-cut", ("model.safetensors", "damaged or incomplete", "copy it again")),
         ("native-empty", ("model.safetensors", "0 bytes")),
         ("native-gone", ("model.safetensors", "no such file")),
         ("native-misfit", ("model.safetensors", "has shape (2, 24, 4)", "(2, 48, 4) is expected", "config.json")),

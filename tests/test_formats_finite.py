@@ -60,7 +60,7 @@ def test_native_weights(tmp_path, value, name):
     weights[name].view(-1)[-1] = value
     save_file(weights, folder / native.WEIGHTS)
     said = name.removeprefix("bilm.").replace("lm_head.", "softmax ")
-    refused(folder, rf"model: {said} has 1 of [\d,]+ numbers that are NaN.*; .*copy it again")
+    refused(folder, rf"model: {said} has 1 of [\d,]+ values that are NaN.*; .*copy it again")
 
 
 def test_learned_mixes(tmp_path):
@@ -68,7 +68,7 @@ def test_learned_mixes(tmp_path):
     native.save(
         Model(tiny.config, tiny.weights, mixes=(Mix("ner", (0.1, float("nan"), 0.3), 1.0),)), tmp_path / "model"
     )
-    refused(tmp_path / "model", r"mix ner has 1 of 4 numbers that are NaN or infinite")
+    refused(tmp_path / "model", r"mix ner has 1 of 4 values that are NaN or infinite")
 
 
 def test_hdf5_weights_and_the_command_line(tmp_path):
@@ -88,7 +88,7 @@ def test_torch_weights(tmp_path):
     name, weight = next((name, weight.clone()) for name, weight in STATE.items() if "forward_layer_1.state" in name)
     weight.view(-1)[0] = np.inf
     refused(
-        torch_archive(tmp_path / "model", {**STATE, name: weight}), r"has 1 of [\d,]+ numbers that are NaN, infinite"
+        torch_archive(tmp_path / "model", {**STATE, name: weight}), r"has 1 of [\d,]+ values that are NaN, infinite"
     )
 
 
@@ -101,13 +101,13 @@ def test_numbers_that_no_training_gives(tmp_path):
     assert formats.load(tmp_path / "model").weights["layers.0.bias"][0, 0] == -9e5
     model.weights["layers.0.bias"][0, 1] = -2e6
     native.save(model, tmp_path / "larger")
-    refused(tmp_path / "larger", r"layers\.0\.bias has 1 of 48 numbers that are NaN, infinite or beyond 1,000,000")
+    refused(tmp_path / "larger", r"layers\.0\.bias has 1 of 48 values that are NaN, infinite or beyond 1,000,000")
 
 
 def test_what_float16_cannot_hold_is_not_saved_in_it(tmp_path):
     model = whole_model()
     model.weights["layers.0.bias"][0, 0] = 1e5
-    with pytest.raises(InputError, match=r"layers\.0\.bias has numbers beyond 65,504, the largest of float16"):
+    with pytest.raises(InputError, match=r"layers\.0\.bias has values beyond 65,504, the largest of float16"):
         native.save(model, tmp_path / "half", dtype="float16")
     assert not (tmp_path / "half").exists()
 

@@ -220,9 +220,9 @@ def test_options_and_weights_in_two_places(tmp_path, options):
         assert formats.describe(mine, place).config == formats.load(mine, place).config
     with pytest.raises(FileNotFoundError, match=r"weights\.h5: no such file"):
         formats.load(mine, tmp_path / "weights.h5")
-    with pytest.raises(InputError, match=r"weights\.hdf5: is no options file .*give it, then the weights"):
+    with pytest.raises(InputError, match=r"weights\.hdf5: not an options file .*give it, then the weights"):
         formats.load(tmp_path / "there" / "weights.hdf5", tmp_path / "there" / "weights.hdf5")
-    with pytest.raises(InputError, match=r"my_options\.json: is no HDF5 file \([\d,]+ bytes\)"):
+    with pytest.raises(InputError, match=r"my_options\.json: not an HDF5 file \([\d,]+ bytes\)"):
         formats.load(mine, mine)
 
 

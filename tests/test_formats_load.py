@@ -63,7 +63,7 @@ def test_an_archive_of_the_native_format_is_to_be_unpacked(tmp_path):
 
 
 def test_load_of_what_does_not_exist_names_the_packaged_models():
-    with pytest.raises(FileNotFoundError, match=r"no/such/model: no such file or folder, nor a packaged model"):
+    with pytest.raises(FileNotFoundError, match=r"no/such/model: no such file or folder, and not a packaged model"):
         formats.load("no/such/model")
 
 

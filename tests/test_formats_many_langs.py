@@ -192,15 +192,18 @@ class Malicious:
         (lambda f: edit(f / "sizes.json", "encoder", name="lstm"), r"encoder\.name is 'lstm'; only 'elmo' is read"),
         (lambda f: edit(f / "sizes.json", "token_embedder", name="lstm"), r"name is 'lstm' and char_dim 3; characters"),
         (lambda f: edit(f / "sizes.json", "token_embedder", name="bert"), r"name is 'bert'; 'cnn' is expected"),
-        (lambda f: edit(f / "sizes.json", "token_embedder", char_dim=-1), r"char_dim is -1; a whole number from 0"),
+        (
+            lambda f: edit(f / "sizes.json", "token_embedder", char_dim=-1),
+            r"char_dim is -1; a whole number of at least 0",
+        ),
         (
             lambda f: edit(f / "sizes.json", "token_embedder", char_dim=0, word_dim=0),
-            r"word_dim and char_dim are 0, so the model reads nothing",
+            r"word_dim and char_dim are 0, so the model has no input",
         ),
         (lambda f: edit(f / "sizes.json", "encoder", n_layers=3), r"encoder\.pkl: forward_layer_2\S+ is missing"),
         (lambda f: edit(f / "sizes.json", "encoder", n_layers=1), r"encoder\.pkl: forward_layer_1\S+ \(20, 4\) has no"),
         (lambda f: edit(f / "sizes.json", "encoder", dim=6), r"encoder\.pkl: \S+ has shape \(20, 4\); \(24, 4\) is"),
-        (lambda f: (f / "word.dic").unlink(), r"token_embedder\.pkl: no word\.dic beside it; it holds the ids of"),
+        (lambda f: (f / "word.dic").unlink(), r"token_embedder\.pkl: no word\.dic beside it, the ids of"),
         (
             lambda f: (f / "char.dic").write_text("a\tb\n"),
             r"char\.dic: line 1 is 'a\\tb'; a form, a tab and its id are",
@@ -211,13 +214,16 @@ class Malicious:
             r"word\.dic: '<pad>' has id 99; .* has 11 rows",
         ),
         (lambda f: (f / "word.dic").write_text("a\t0\n"), r"the table of words has no <oov> and no <pad>"),
-        (lambda f: (f / "encoder.pkl").write_bytes(b""), r"encoder\.pkl: not a whole state dict of torch"),
-        (truncate, r"encoder\.pkl: not a whole state dict of torch"),
+        (lambda f: (f / "encoder.pkl").write_bytes(b""), r"encoder\.pkl: damaged or incomplete state dict of torch"),
+        (truncate, r"encoder\.pkl: damaged or incomplete state dict of torch"),
         (
             lambda f: (f / "encoder.pkl").write_bytes(pickle.dumps(Malicious(f / "was here"))),
-            r"encoder\.pkl: .*(asks for|has instructions|not a whole)",
+            r"encoder\.pkl: .*(asks for|has instructions|damaged or incomplete)",
         ),
-        (lambda f: torch.save(torch.zeros(3), f / "encoder.pkl"), r"encoder\.pkl: holds \w*Tensor, no tensors by name"),
+        (
+            lambda f: torch.save(torch.zeros(3), f / "encoder.pkl"),
+            r"encoder\.pkl: holds \w*Tensor, not tensors by name",
+        ),
         (
             lambda f: rewritten(f / "token_embedder.pkl", **{"projection.bias": torch.zeros(4, dtype=torch.int32)}),
             r"token_embedder\.pkl: projection\.bias holds torch\.int32",
@@ -240,11 +246,11 @@ def test_many_langs_model_that_cannot_be_read_is_named_in_one_line(folder, damag
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"words": {"<oov>": 0, "<pad>": 11}}, "words has an id that is no number below 11"),
-        ({"characters": {"a": True}}, "characters has an id that is no number"),
+        ({"words": {"<oov>": 0, "<pad>": 11}}, "words has an id that is not a number below 11"),
+        ({"characters": {"a": True}}, "characters has an id that is not a number"),
         ({"characters": {}}, "the table of characters has no <bos>"),
         ({"words": 3}, "not the ids of words and characters"),
-        ({"max_characters": 4}, "max_characters is 4, and the model's words have 12"),
+        ({"max_characters": 4}, "max_characters is 4; the model has 12"),
         ({"max_characters": None}, "max_characters is None; a number from 3 on"),
         ({"max_characters": True}, "max_characters is True; a number from 3 on"),
     ],

@@ -148,7 +148,7 @@ def test_native_unknown_key_is_named(tmp_path):
         ({"model": 3}, "model is 3; a table is expected"),
         ({"model": {"lstm": {"n_layers": 10**9}, "char_cnn": {}}}, r"lstm\.n_layers is 1000000000; at most \d+ are"),
         ({"model": {"lstm": {"cell_clip": 10**400}}}, r"model\.lstm\.cell_clip is larger than any"),
-        ({"model": {"lstm": {"dim": 10**18}, "char_cnn": {}}}, "no network has these sizes .*damaged, or no model"),
+        ({"model": {"lstm": {"dim": 10**18}, "char_cnn": {}}}, "no network has these sizes .*damaged, or not a model"),
         ({"model": {"lstm": {"projection_dim": 10**30}, "char_cnn": {}}}, "no network has these sizes"),
         ({"text": 5}, "text is 5; a table is expected"),
         ({"card": []}, r"card is \[\]; dict is expected"),
@@ -192,7 +192,9 @@ def test_native_truncated_weights_are_named(tmp_path):
     folder = saved(tmp_path)
     file = folder / native.WEIGHTS
     file.write_bytes(file.read_bytes()[:-10])
-    with pytest.raises(InputError, match=r"model\.safetensors: not a whole safetensors file .*bytes.* copy it again"):
+    with pytest.raises(
+        InputError, match=r"model\.safetensors: damaged or incomplete safetensors file .*bytes.* copy it again"
+    ):
         formats.load(folder)
 
 

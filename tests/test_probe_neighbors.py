@@ -87,12 +87,12 @@ def test_static_neighbors_stand_once_a_word(tmp_path: Path) -> None:
     ]
     assert neighbors.static_rows(config, None) == []
     vectors.write_text("game 1 0.1\n", encoding="utf-8")
-    with pytest.raises(InputError, match="'play' has no vector in it"):
+    with pytest.raises(InputError, match="no vector for 'play'"):
         neighbors.static_rows(config, vectors)
 
 
 def test_a_text_without_the_word_is_refused() -> None:
-    with pytest.raises(InputError, match="has no other 'oak'"):
+    with pytest.raises(InputError, match="no other occurrence of 'oak'"):
         rows(queries=(Asked("an oak", "oak"),))
 
 

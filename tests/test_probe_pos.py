@@ -156,7 +156,7 @@ def test_columns_of_conllu_are_of_the_words() -> None:
     assert [[form for form, _ in found] for found in read_conllu_columns(CONLLU.splitlines(), (1, 3))] == words
     first, _ = read_conllu_columns(CONLLU.splitlines(), (3,))
     assert first == [("VERB",), ("PRON",), ("ADP",), ("DET",), ("NOUN",), ("PUNCT",)]
-    with pytest.raises(InputError, match="x: line 4 has 4 columns, and column 5 is asked for"):
+    with pytest.raises(InputError, match="x: line 4 has 4 columns, but column 5 is needed"):
         list(read_conllu_columns(CONLLU.splitlines(), (1, 4), "x"))
 
 
@@ -179,7 +179,7 @@ def test_files_of_columns(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.txt", "", r"a\.txt: no sentence in it"),
+        ("a.txt", "", r"a\.txt: no sentences"),
         ("a.txt", "the DET\noak\n", r"a\.txt: line 2 has 1 column"),
         (
             "a.txt",
@@ -187,7 +187,7 @@ def test_files_of_columns(tmp_path: Path, name: str) -> None:
             r"a\.txt: the tags are the tokens: token_column=0 and tag_column=-1 are the same column",
         ),
         ("a.conllx", "1\toak\tNN\n2\tis\tVB\n\n1\tno\tDT\n", r"a\.conllx: the tokens are 1, 2, 3 .* give token_column"),
-        ("a.conllu", "1\toak\toak\tNOUN\t_\n", r"a\.conllu: has no tags in this column; .*tags=upos"),
+        ("a.conllu", "1\toak\toak\tNOUN\t_\n", r"a\.conllu: no tags in this column; .*tags=upos"),
         ("a.conllu", "1\toak\toak\tNOUN\n", r"a\.conllu: line 1 has 4 columns"),
         ("a.conllu", "oak\toak\n", r"a\.conllu: line 1 is 'oak\\toak'"),
     ],

@@ -96,7 +96,7 @@ def test_runs_are_named_by_what_they_have_not_in_common(queue: Path, tmp_path: P
 def test_network_alone_says_its_task(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", "ner", {1: {"input": mix(INPUT, 1.0)}})
     (folder / "config.json").unlink()
-    with pytest.raises(InputError, match="says its task"):
+    with pytest.raises(InputError, match="names the task"):
         weights.run(weights.Config((str(folder),)))
     (folder / "seed-1" / "task.json").write_text('{"task": "ner"}')
     assert {row.task for row in weights.run(weights.Config((str(folder),)))} == {"ner"}
@@ -110,8 +110,8 @@ def test_a_mix_of_one_layer_is_left_out(queue: Path) -> None:
     assert {row.run for row in rows} == {"sst-9/input", "sst-10/both"}
     assert left_out == ["sst-9/top, seed 1, input", "sst-9/top, seed 1, output"]
     done = run("probe", "weights", queue)
-    assert done.stdout.splitlines()[-1].endswith("learn no weights of layers: 2 of 7 mixes")
-    with pytest.raises(InputError, match="no network with ELMo's layers mixed in it"):
+    assert done.stdout.splitlines()[-1].endswith("learn no layer weights: 2 of 7 mixes")
+    with pytest.raises(InputError, match="no network that mixes ELMo's layers"):
         weights.run(weights.Config((str(top),)))
 
 
@@ -153,12 +153,12 @@ def test_a_tuned_arm_is_its_best_trial(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "not JSON"),
-        ("[]", "not a table"),
+        ("{", "not valid JSON"),
+        ("[]", "not a JSON object"),
         ('{"seed": 1}', "not the result of a trained task"),
         ('{"seed": 1, "mixes": {"input": {"weights": ["a"], "gamma": 1}}}', "not the result of a trained task"),
         ('{"seed": 1, "mixes": {"middle": {"weights": [1], "gamma": 1}}}', "has a mix at middle"),
-        ('{"seed": 1, "mixes": {}}', "no network with ELMo's layers mixed"),
+        ('{"seed": 1, "mixes": {}}', "no network that mixes ELMo's layers"),
     ],
 )
 def test_bad_result_is_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -173,9 +173,9 @@ def test_bad_result_is_one_line(tmp_path: Path, text: str, said: str) -> None:
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         weights.run(weights.Config((str(tmp_path / "missing"),)))
-    with pytest.raises(InputError, match="no network with ELMo's layers"):
+    with pytest.raises(InputError, match="no network that mixes ELMo's layers"):
         weights.run(weights.Config((str(tmp_path),)))
-    with pytest.raises(InputError, match="no run was named"):
+    with pytest.raises(InputError, match="no runs given"):
         weights.run(weights.Config(()))
 
 

@@ -260,18 +260,18 @@ WORD = '<instance id="i" lemma="l" pos="X">w</instance>'
     ("body", "keys", "said"),
     [
         (f"<sentence>{WORD}</sentence>", "", r"a\.data\.xml: line 3: instance 'i' has no line in .*a\.gold\.key\.txt"),
-        (f"<sentence>{WORD}</sentence>", "i k\n\nj k\n", r"a\.gold\.key\.txt: line 3: there is no instance 'j' in "),
-        (f"<sentence>{WORD}\n{WORD}</sentence>", "i k\n", r"line 4: a second instance 'i'"),
-        (f"<sentence>{WORD}</sentence>", "i k\ni l\n", r"key\.txt: line 2: 'i' has keys in line 1 already"),
+        (f"<sentence>{WORD}</sentence>", "i k\n\nj k\n", r"a\.gold\.key\.txt: line 3: instance 'j' is not in "),
+        (f"<sentence>{WORD}\n{WORD}</sentence>", "i k\n", r"line 4: duplicate instance id 'i'"),
+        (f"<sentence>{WORD}</sentence>", "i k\ni l\n", r"key\.txt: line 2: 'i' already has keys in line 1"),
         (f"<sentence>{WORD}</sentence>", "i\n", r"key\.txt: line 1 is 'i'; an id and at least one"),
         (WORD, "i k\n", "line 3 has <instance> outside of a sentence"),
         ('<sentence>\n<instance id="i" pos="X">w</instance></sentence>', "i k\n", "line 4 has an instance without"),
         ("<sentence><wf> </wf></sentence>", "", "line 3 has an empty <wf>"),
         ("<sentence><wf>a<b/></wf></sentence>", "", "line 3 has <b> inside of <wf>"),
         ("<sentence><sentence/></sentence>", "", "has a <sentence> inside"),
-        ("<sentence>stray</sentence>", "", "line 3 has the text 'stray' outside of a word"),
-        ("<sentence>\n<wf>a</sentence>", "", r"line 4 is no XML \(mismatched tag\)"),
-        ("<sentence><wf>&bomb;</wf></sentence>", "", r"line 3 is no XML \(undefined entity\)"),
+        ("<sentence>stray</sentence>", "", "line 3 has the text 'stray' outside a word"),
+        ("<sentence>\n<wf>a</sentence>", "", r"line 4 is not valid XML \(mismatched tag\)"),
+        ("<sentence><wf>&bomb;</wf></sentence>", "", r"line 3 is not valid XML \(undefined entity\)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, body: str, keys: str, said: str) -> None:
@@ -292,7 +292,7 @@ def test_a_doctype_is_refused_before_its_entities_are_read(tmp_path: Path) -> No
 def test_a_cut_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "a", f"<sentence>{WORD}</sentence>", "i k\n")
     path.write_text(path.read_text().partition("</corpus>")[0])
-    with pytest.raises(InputError, match="is no XML"):
+    with pytest.raises(InputError, match="is not valid XML"):
         list(readers.read_labelled(path))
 
 
@@ -366,7 +366,7 @@ def test_a_killed_run_goes_on_to_the_rows_of_one_that_was_not(data: Path, tmp_pa
     refused = run(*arguments, "--output", folder, "--resume", "limit=9")
     assert refused.returncode == 2
     assert f"{CHECKPOINT}: limit was None in the broken run and is 9 now; give the same, or give" in refused.stderr
-    assert "--overwrite in the place of --resume" in refused.stderr
+    assert "--overwrite instead of --resume" in refused.stderr
     shutil.copytree(folder, tmp_path / "anew")
     done = run(*arguments, "--output", tmp_path / "anew", "--overwrite", "limit=9")
     assert done.returncode == 0, done.stderr
@@ -431,7 +431,7 @@ def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: 
         refused = run(*arguments, setting)
         assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
     refused = run(*arguments, "state=carry")  # these files have no <text>
-    assert (refused.returncode, "train.data.xml: its sentences stand in no <text>" in refused.stderr) == (2, True)
+    assert (refused.returncode, "train.data.xml: the sentences are in no <text>" in refused.stderr) == (2, True)
     refused = run(*arguments, "--resume")
     assert (refused.returncode, "--resume needs --output" in refused.stderr) == (2, True)
 

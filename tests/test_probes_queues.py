@@ -266,7 +266,7 @@ def test_ablate_trains_once_and_goes_on(small: list[Any], tmp_path: Path) -> Non
     assert "training was {'lr': 0.01}, now it is {'lr': 0.5}" in refused.stderr
     elsewhere = run("probe", "efficiency", "--output", tmp_path, *small)
     assert elsewhere.returncode == 2
-    assert "has the record of the probe 'ablate'" in elsewhere.stderr
+    assert "holds results of the probe 'ablate'" in elsewhere.stderr
 
 
 def test_efficiency_trains_on_parts(small: list[Any], tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_efficiency_trains_on_parts(small: list[Any], tmp_path: Path) -> None:
         ("ablate", "", "--output is missing"),
         ("ablate", "recipes=[]", "recipes is []"),
         ("ablate", 'analyses=["depth"]', "analyses[0] is 'depth'; allowed: 'places', 'layers', 'gamma', 'types'"),
-        ("ablate", 'recipes=["nothing"]', "nothing: no such file, nor a recipe"),
+        ("ablate", 'recipes=["nothing"]', "nothing: no such file, and not a packaged recipe"),
         ("efficiency", "fractions=[0, 1]", "fractions has 0.0"),
         ("efficiency", "seeds=[1,1]", "seeds is [1, 1]"),
     ],
@@ -317,5 +317,5 @@ def test_recipes_are_those_of_tasks() -> None:
 
 def test_another_probes_folder_is_refused(tmp_path: Path) -> None:
     record.write(tmp_path, "senses", "1", ablate.Config("out"), [])
-    with pytest.raises(InputError, match="has the record of the probe 'senses'; name another --output"):
+    with pytest.raises(InputError, match=r"holds results of the probe 'senses', not '\w+'; name another --output"):
         ablate.run(ablate.Config(str(tmp_path)), recipe_of)

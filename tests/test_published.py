@@ -74,7 +74,7 @@ def test_names_are_found_in_any_case_and_by_their_aliases():
 
 
 def test_unknown_name_is_told_with_those_that_are_close():
-    with pytest.raises(InputError, match=r"'slovenian' is not a published model .* embeddia-slovenian"):
+    with pytest.raises(InputError, match=r"'slovenian' is not a known published model; .* embeddia-slovenian"):
         published.model_named("slovenian")
     with pytest.raises(InputError, match=r"elmo models lists them"):
         published.model_named("xyz")

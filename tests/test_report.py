@@ -180,7 +180,7 @@ def test_a_file_that_was_named_and_has_no_results_is_an_error(tmp_path: Path, co
     plant(tmp_path / "run", "snli", 70.0, 69.0)
     (tmp_path / "cut.json").write_text(content, encoding="utf-8")
     assert collect([tmp_path]).runs
-    with pytest.raises(InputError, match=r"cut\.json: no results in it"):
+    with pytest.raises(InputError, match=r"cut\.json: no results"):
         collect([tmp_path / "run", tmp_path / "cut.json"])
 
 
@@ -295,15 +295,13 @@ def test_probes_without_rows_or_with_others(tmp_path: Path) -> None:
     found = written(tmp_path, tmp_path / "empty")
     assert found.text.count("No rows yet.") == 3
     record.write(tmp_path / "other", "ablate", "0", NoConfig(), [LayerRow("1", 2.0, {})])
-    with pytest.raises(
-        InputError, match=r"rows\.jsonl, line 1: recipe is missing; it is damaged or of another version"
-    ):
+    with pytest.raises(InputError, match=r"rows\.jsonl, line 1: recipe is missing; damaged, or of another version"):
         written(tmp_path, tmp_path / "other")
 
 
 def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:
     output = tmp_path / "page.html"
-    for paths, message in (([tmp_path], "no results in it"), ([tmp_path / "nowhere"], "nowhere: no such folder")):
+    for paths, message in (([tmp_path], "no results"), ([tmp_path / "nowhere"], "nowhere: no such folder")):
         with pytest.raises(InputError, match=message):
             job.write(paths, output)
     plant(tmp_path / "run", "srl", 60.0, 59.0)
@@ -313,7 +311,7 @@ def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:
     file.write_text(file.read_text(encoding="utf-8")[:50], encoding="utf-8")
     done = run("report", tmp_path / "run", "--output", output)
     assert done.returncode == 2
-    assert "result.json: not JSON" in done.stderr
+    assert "result.json: not valid JSON" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not output.exists()
 
@@ -815,11 +813,11 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("file", "values", "said"),
     [
-        ("wsd/probe.json", [], "no object"),
-        ("wsd/probe.json", None, "no object"),
+        ("wsd/probe.json", [], "not a JSON object"),
+        ("wsd/probe.json", None, "not a JSON object"),
         ("wsd/probe.json", {"probe": "wsd", "machine": None}, "machine is null where an object is expected"),
         ("wsd/probe.json", {"probe": "wsd", "config": [1]}, r"config is \[1\] where an object is expected"),
-        ("wsd/rows.jsonl", 3, "rows.jsonl, line 1: no object"),
+        ("wsd/rows.jsonl", 3, "rows.jsonl, line 1: not a JSON object"),
         ("wsd/rows.jsonl", {"layer": "1"}, "rows.jsonl, line 1: all is missing"),
         ("wsd/rows.jsonl", {"all": 60.0}, "layer is missing"),
         ("wsd/rows.jsonl", SENSES | {"all": "60"}, 'all is "60" where a number is expected'),

@@ -109,7 +109,7 @@ def test_the_client_of_openai(server, embedder):
             near(np.frombuffer(base64.b64decode(value), "<f4") if isinstance(value, str) else value, vector)
         assert found.usage.prompt_tokens == sum(map(len, TOKENS))
     assert [model.id for model in client.models.list()] == ["default"]
-    with pytest.raises(openai.BadRequestError, match="token ids; this model has its own tokens: send text"):
+    with pytest.raises(openai.BadRequestError, match="token ids; this model has its own tokenizer: send text"):
         client.embeddings.create(model="default", input=[1, 2, 3])
     with pytest.raises(openai.BadRequestError, match="dimensions is 7"):
         client.embeddings.create(model="default", input="a", dimensions=7)
@@ -161,7 +161,7 @@ ERRORS = {
     "no utf-8": ("/embed", b'{"inputs": "\xff"}', 400, "not JSON in UTF-8"),
     "a string of tokens": ("/vectors", b'{"sentences": "a b"}', 422, "sentences"),
     "numbers": ("/vectors", b'{"sentences": [1]}', 422, "sentences.0"),
-    "nothing": ("/vectors", b'{"sentences": []}', 400, "no sentence is given"),
+    "nothing": ("/vectors", b'{"sentences": []}', 400, "no sentences"),
     "an unknown name": ("/vectors", b'{"sentences": ["a"], "path": "/etc/passwd"}', 422, "path"),
     "an unknown layer": ("/vectors", b'{"sentences": ["a"], "layers": 9}', 400, "layers is 9"),
     "an empty text": ("/embed", b'{"inputs": ["a", " "]}', 400, "input 1 is empty"),

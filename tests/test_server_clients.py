@@ -84,7 +84,7 @@ def test_a_body_that_is_never_whole_is_answered_and_cut_off(server):
         connection.sendall(HEAD % 1000 + b'{"inputs": "')
         answer = goes_on(connection, b"a ")
         assert answer.startswith(b"HTTP/1.1 408")
-        assert b"not whole after 0.5 seconds" in answer
+        assert b"incomplete after 0.5 seconds" in answer
 
 
 def test_a_body_that_is_refused_does_not_go_on_for_ever(server):
@@ -154,4 +154,4 @@ def test_pages_of_other_origins_may_not(server):
 def test_what_is_no_origin_is_refused():
     done = run("serve", "--port", "0", "--cors", PAGE, "--cors", PAGE + "/")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"--cors is {PAGE + '/'!r}; an origin such as https://example.org is expected" in done.stderr
+    assert f"--cors is {PAGE + '/'!r}; expected an origin without a path, such as https://example.org" in done.stderr

@@ -71,7 +71,7 @@ def test_a_training_that_its_limit_of_time_ended_says_so(tmp_path: Path) -> None
     files = ("--train", path, "--dev", path, "--output", tmp_path / "run")
     done = run("task", "train", "ner", *files, *SMALL, "training.minutes=0.00001", "seeds=[1]")
     assert done.returncode == 0, done.stderr
-    assert "seed 1 was ended by its limit of time, in epoch 1 of at most 2" in done.stdout
+    assert "seed 1 reached its time limit in epoch 1 of at most 2" in done.stdout
 
 
 def test_a_network_that_cannot_be_is_refused_before_the_bilm_reads(trained: Path, tmp_path: Path) -> None:
@@ -166,7 +166,10 @@ def test_own_files_take_the_place_of_all_of_a_recipes(tmp_path: Path, name: str)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "parsing", "--train", "a", "--dev", "b", "--output", "c"], "parsing: no such file, nor a recipe"),
+        (
+            ["train", "parsing", "--train", "a", "--dev", "b", "--output", "c"],
+            "parsing: no such file, and not a packaged recipe",
+        ),
         (["train", "ner", "--train", "a", "--dev", "b"], "--output is missing"),
         (["train", "ner", "--train", "a", "--dev", "b", "--output", "c"], "a: no such file"),
         (["train", "ner", "--output", "c", "--resume"], "--resume needs --output"),
@@ -175,9 +178,9 @@ def test_own_files_take_the_place_of_all_of_a_recipes(tmp_path: Path, name: str)
             "inputs.elmo is 'everywhere'",
         ),
         (["train", "ner", "--train", "a", "--dev", "b", "--output", "c", "model.size=3"], "unknown key 'model.size'"),
-        (["train", "snli", "ner-wnut17", "--output", "c"], "is of the task ner, and snli is to be trained"),
+        (["train", "snli", "ner-wnut17", "--output", "c"], "the task is ner, not snli"),
         (["eval", "nowhere", "a"], "nowhere: no trained task"),
-        (["compare", "nothing", "--output", "c"], "nothing: no such file, nor a recipe"),
+        (["compare", "nothing", "--output", "c"], "nothing: no such file, and not a packaged recipe"),
     ],
 )
 def test_what_goes_wrong_is_one_line(tmp_path: Path, monkeypatch, arguments: list[str], message: str) -> None:

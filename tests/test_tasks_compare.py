@@ -100,7 +100,7 @@ def test_arms_of_other_data_of_the_same_name_are_not_compared(tmp_path: Path, re
     else:
         data = tmp_path / changed
         data.write_text(data.read_text(encoding="utf-8") * 2, encoding="utf-8")
-    with pytest.raises(InputError, match=r"elmo/origin\.json: sha256 of the .* was .*, now it is .*; results of both"):
+    with pytest.raises(InputError, match=r"elmo/origin\.json: sha256 of the .* was .*, now it is .*; their results"):
         compared(tmp_path, recipe, text)
     assert not (tmp_path / "out" / "small" / "other").exists()
 
@@ -258,13 +258,13 @@ def test_a_run_that_another_process_begins_meanwhile_is_one(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("arms = { none = [] }", "two at least are compared"),
+        ("arms = { none = [] }", "at least two are expected"),
         ("arms = { none = [], None = [] }", "in more than upper and lower case"),
         ('arms = { none = [], input = "x" }', "a list of settings is expected"),
-        ("arms = { none = [], input = [] }\nseeds = []", "seeds of 'small' are .*one at least"),
-        ("arms = { none = [], input = [] }\nseeds = [1, 1]", "seeds of 'small' are .*different numbers"),
-        ("arms = { none = [], input = [] }\ntuning = []", "different settings are expected"),
-        ('arms = { none = [], input = [] }\ntuning = [["a=1"], ["a=1"]]', "different settings are expected"),
+        ("arms = { none = [], input = [] }\nseeds = []", "seeds of 'small' are .*at least one"),
+        ("arms = { none = [], input = [] }\nseeds = [1, 1]", "seeds of 'small' are .*without repeats"),
+        ("arms = { none = [], input = [] }\ntuning = []", "settings without repeats are expected"),
+        ('arms = { none = [], input = [] }\ntuning = [["a=1"], ["a=1"]]', "settings without repeats are expected"),
     ],
 )
 def test_queues_that_cannot_be(tmp_path: Path, change: str, said: str) -> None:

@@ -57,11 +57,11 @@ def test_vectors_of_words_that_are_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("the 1 2 3\nmia 1 2\n", "line 2 has 2 numbers after its word, and the first line has 3"),
+        ("the 1 2 3\nmia 1 2\n", "line 2 has 2 numbers after its word; the first line has 3"),
         ("the 1 2 3\nmia 1 x 3\n", "line 2: could not convert string to float: 'x'"),
         ("the 1 2 3\nmia 1 nan 3\n", "line 2 has a number that is not finite"),
-        ("the\n", "line 1 is 'the'; a word and the numbers"),
-        ("", "no vectors in it"),
+        ("the\n", "line 1 is 'the'; a word and its vector"),
+        ("", "no vectors in the file"),
     ],
 )
 def test_damaged_vectors_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -127,7 +127,7 @@ def test_elmo_alone(embedder: Embedder) -> None:
         np.testing.assert_allclose(found[row, : expected.shape[1]].detach().numpy(), expected.mean(0), atol=1e-6)
     assert read.dim == found.shape[2] == DIM
     assert {name for name, p in read.named_parameters() if p.requires_grad} == {"input_mix.scalars", "input_mix.gamma"}
-    with pytest.raises(InputError, match=r"inputs.static is false and inputs.elmo is 'output'.* reads nothing"):
+    with pytest.raises(InputError, match=r"inputs.static is false and inputs.elmo is 'output'.* no input"):
         InputConfig(static=False, elmo="output", characters=CharactersConfig(filters=()))
     assert InputConfig(static=False, characters=CharactersConfig()).elmo == "none"
 
@@ -280,7 +280,7 @@ def test_damaged_shards_are_refused(tmp_path: Path, embedder: Embedder, name: st
 
 def test_numbers_that_float16_cannot_hold(tmp_path: Path, embedder: Embedder) -> None:
     layers = LayerCache(tmp_path, embedder)
-    with pytest.raises(InputError, match=r"numbers up to 1e\+05, which float16 cannot hold.*float32"):
+    with pytest.raises(InputError, match=r"values up to 1e\+05, beyond float16.*float32"):
         layers._rounded(np.array([1.0, -1e5], np.float32))
 
 

@@ -82,7 +82,7 @@ def test_broken_bio_is_refused_or_repaired(file) -> None:
     [
         ("a\tO\nb\n", ("line 2", "1 column", "have 2")),
         ("a\tO\nb\tO\tx\n", ("line 2", "3 columns", "have 2")),
-        ("a\tO\nb\tNNP\n", ("line 2", "'NNP'", "column of tags", "cut -f")),
+        ("a\tO\nb\tNNP\n", ("line 2", "'NNP'", "tag column", "cut -f")),
         ("a\tO\n \tO\n", ("line 2", "empty token")),
         ("a\tB-X\tx\nb\tB-\tx\n", ("line 1", "'x'")),
         ("a S-X\nb B-X\nc O\n", ("line 3", "'O' after 'B-X'", "IOBES")),
@@ -95,7 +95,7 @@ def test_malformed_columns_are_refused(file, text: str, parts: tuple[str, ...]) 
 
 
 def test_a_column_that_is_not_there_is_refused(file) -> None:
-    refused(lambda path: readers.read_conll(path, tag_column=4), file("a\tO\n"), "line 1", "2 columns", "number 4")
+    refused(lambda path: readers.read_conll(path, tag_column=4), file("a\tO\n"), "line 1", "2 columns", "no column 4")
 
 
 def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
@@ -190,8 +190,8 @@ def test_any_tree_is_read_back(shape, data) -> None:
     ("line", "problem"),
     [
         ("(3 (2 Good) (2 film)", "leaves 1 bracket open"),
-        ("(3 (2 Good) (2 film)))", "goes on after its tree with ')'"),
-        ("(3 (2 Good) (2 film)) (2 x)", "goes on after its tree"),
+        ("(3 (2 Good) (2 film)))", "has ')' after the end of its tree"),
+        ("(3 (2 Good) (2 film)) (2 x)", "after the end of its tree"),
         ("(3 (2 Good) (7 film))", "label 7"),
         ("(3 (2 Good film))", "'Good' at character 7"),
         ("(3 Good (2 film))", "'Good' at character 4"),
@@ -202,7 +202,7 @@ def test_any_tree_is_read_back(shape, data) -> None:
     ],
 )
 def test_a_broken_tree_is_refused(file, line: str, problem: str) -> None:
-    refused(readers_trees.read_trees, file(f"(2 (2 A) (2 b))\n{line}\n"), "line 2", problem, "mend the tree")
+    refused(readers_trees.read_trees, file(f"(2 (2 A) (2 b))\n{line}\n"), "line 2", problem, "write one tree per line")
 
 
 # SNLI
@@ -227,10 +227,10 @@ def test_snli_leaves_out_pairs_without_agreement(file, tmp_path: Path) -> None:
         (pair(gold_label="maybe"), ("'maybe'", "entailment, contradiction, neutral")),
         (pair(sentence2=3), ("'sentence2' is '3'",)),
         ('{"gold_label": "neutral", "sentence1": "a"}', ("'sentence2' is missing",)),
-        ("{nonsense", ("no JSON",)),
-        ("[1]", ("no JSON object",)),
-        ("[" * 100_000, ("no JSON",)),
-        (pair(sentence1="\ud800"), ("no JSON", "surrogates")),
+        ("{nonsense", ("not valid JSON",)),
+        ("[1]", ("one JSON object per line",)),
+        ("[" * 100_000, ("not valid JSON",)),
+        (pair(sentence1="\ud800"), ("not valid JSON", "surrogates")),
     ],
 )
 def test_malformed_snli_is_refused(file, line: str, parts: tuple[str, ...]) -> None:
@@ -240,7 +240,7 @@ def test_malformed_snli_is_refused(file, line: str, parts: tuple[str, ...]) -> N
 def test_labels_that_training_never_had_are_refused() -> None:
     readers.check_known([(1, "B-X")], {"O", "B-X"}, Path("dev"))
     with pytest.raises(
-        InputError, match="dev: line 7 has the tag 'B-Y', which the training data never had; it had B-X, O: "
+        InputError, match="dev: line 7 has the tag 'B-Y', which is not in the training data; it has B-X, O: "
     ):
         readers.check_known([(1, "B-X"), (7, "B-Y")], {"O", "B-X"}, Path("dev"))
 
@@ -270,7 +270,7 @@ def test_roles_are_read_and_written(file, tmp_path: Path) -> None:
         (roles(pred=True), ("'pred': True",)),
         (roles(tags=["B-ARG0", "B-V"]), ("2 tags for 4 tokens",)),
         (roles(tags=["B-ARG0", "B-V", "O", "I-ARG1"]), ("token 3", "'I-ARG1' after 'O'")),
-        (roles(tags=["B-ARG0", "B-V", "O", "ARG1"]), ("token 3", "'ARG1' is no tag")),
+        (roles(tags=["B-ARG0", "B-V", "O", "ARG1"]), ("token 3", "the tag is 'ARG1'")),
         (roles(tags=["B-ARG0", "B-V", "O", 1]), ("'tags' is",)),
         ('{"tokens": ["a", ""]}', ("'tokens' is",)),
         ('{"tokens": ["a"], "props": 3}', ("'props'",)),
@@ -331,7 +331,7 @@ def test_questions_without_answers_can_be_predicted(file, tmp_path: Path) -> Non
         ('{"data": [{"paragraphs": [{"context": "a"}]}]}', ("'qas'",)),
         ('{"data": 3}', ("'data'",)),
         ("[]", ("'data'",)),
-        ("{", ("no JSON",)),
+        ("{", ("not valid JSON",)),
     ],
 )
 def test_malformed_squad_is_refused(file, text: str, parts: tuple[str, ...]) -> None:
@@ -381,7 +381,7 @@ def test_names_and_tokens_that_columns_could_take_for_something_else(tmp_path: P
     (again,) = readers_coref.read_coref(tmp_path / "out")
     assert (again.sentences, again.clusters) == (document.sentences, document.clusters)
     for token in ("a\tb", "a\nb", "\r"):
-        with pytest.raises(InputError, match=r"#1: the token '.*' does not fit into columns; write \.jsonl"):
+        with pytest.raises(InputError, match=r"#1: the token '.*' contains a tab or line end; write \.jsonl"):
             readers_coref.write_conll2012(tmp_path / "bad", [replace(document, sentences=((token, "", ""),))])
     assert not (tmp_path / "bad").exists()
 
@@ -411,14 +411,14 @@ def test_clusters_that_share_a_mention_are_joined() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "parts"),
     [
-        ("(2)|1)", "(2)", ("line 4", "'(1'", "does not close")),
-        ("* (1\n", "* -\n", ("line 5", "'1)'", "has not opened")),
-        ("(0)", "0", ("line 2", "'0'", "column of coreference")),
-        ("(0)", "(0)|", ("line 2", "column of coreference")),
+        ("(2)|1)", "(2)", ("line 4", "'(1'", "not closed in its sentence")),
+        ("* (1\n", "* -\n", ("line 5", "'1)'", "not open in its sentence")),
+        ("(0)", "0", ("line 2", "'0'", "coreference column")),
+        ("(0)", "(0)|", ("line 2", "coreference column")),
         ("met VBD", "met", ("line 3", "11 columns", "has 12")),
-        ("#end document\n", "", ("line 1", "never ends")),
-        ("#begin document (bn/x/1); part 002\n", "", ("line 1", "outside of a document")),
-        ("#end document\n", "#end document\n#end document\n", ("line 11", "never began")),
+        ("#end document\n", "", ("line 1", "has no end")),
+        ("#begin document (bn/x/1); part 002\n", "", ("line 1", "outside a document")),
+        ("#end document\n", "#end document\n#end document\n", ("line 11", "has no start")),
     ],
 )
 def test_malformed_conll2012_is_refused(file, old: str, new: str, parts: tuple[str, ...]) -> None:

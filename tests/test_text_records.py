@@ -62,7 +62,7 @@ def test_conllu_gives_words_and_where_they_stand():
 
 @pytest.mark.parametrize("name", ["a.conll", "b.CONLLX.gz"])
 def test_columns_of_an_unknown_kind_are_not_read_as_prose(name):
-    with pytest.raises(InputError, match="say --kind conllu, or --kind text"):
+    with pytest.raises(InputError, match="give --kind conllu or --kind text"):
         kind_of(name)
 
 
@@ -87,7 +87,7 @@ def test_fasta_gives_a_token_a_residue():
 
 
 def test_a_sequence_without_a_header_is_named():
-    with pytest.raises(InputError, match=r"p\.fa: line 1 is 'MKV'; a FASTA file begins with a header: >name"):
+    with pytest.raises(InputError, match=r"p\.fa: line 1 is 'MKV'; a FASTA file starts with a header: >name"):
         list(read_fasta(["MKV"], "p.fa"))
 
 

@@ -1,1 +1,1 @@
-"""How fast this machine is, and how fast a model is on it: what `elmo bench` and `benchmarks/` measure with."""
+"""Measures the speed of a model and of this machine, for `elmo bench` and `benchmarks/`."""

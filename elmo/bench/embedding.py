@@ -1,8 +1,8 @@
-"""How fast an `Embedder` is, where its time goes, and what its work amounts to.
+"""Measures an `Embedder`'s speed, where its time goes, and how much it computes.
 
-- `throughput`: tokens a second of a text whose words are new, and the speed of the LSTMs in it
+- `throughput`: tokens per second on a text of new words, and the LSTMs' speed
 - `latency`: one sentence at a time
-- `lstm_flops`, `lstm_bytes`: what the LSTMs compute, and which weights they read
+- `lstm_flops`, `lstm_bytes`: the LSTMs' operations, and the weights that they read
 """
 
 import statistics
@@ -26,17 +26,17 @@ WORD_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 
 @dataclass(frozen=True)
 class Throughput:
-    """A text turned into vectors of all layers, round by round; sentence boundaries are not counted as tokens."""
+    """Embedding a text, all layers, in rounds; sentence boundaries do not count as tokens."""
 
     tokens: int
     rounds: list[float]
     """Seconds of every round."""
     lstm_seconds: float
-    """Of the median round, in the LSTM layers."""
+    """Seconds of the median round in the LSTM layers."""
     encoder_seconds: float
-    """Of the same round, in the token encoder (the character CNN)."""
+    """Seconds of the same round in the token encoder (the character CNN)."""
     lstm_gflops: float
-    """1e9 additions and multiplications a second while in the LSTM layers; boundaries count, padding does not."""
+    """1e9 additions and multiplications per second in the LSTM layers; boundaries count, padding does not."""
 
     @property
     def seconds(self) -> float:
@@ -50,13 +50,13 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds of one sentence alone, the median of several."""
+    """Milliseconds for a single sentence, median of several."""
 
     tokens: int
     new_words: float
-    """No word of the sentence was seen before."""
+    """All words of the sentence are new."""
     known_words: float
-    """The vectors of all words are there already: what the LSTMs take."""
+    """The vectors of all words are cached: the time of the LSTMs alone."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Measured:
     throughput: Throughput
     latency: Latency
     peak_bytes: int
-    """Most memory of the process that loaded the model and did this."""
+    """Peak memory of the process that loaded and measured the model."""
     smallest_cosine: float | None = None
-    """Between the vectors here and those in float32, over all tokens and layers of the first sentences."""
+    """Smallest cosine to the float32 vectors, over all tokens and layers of the first sentences."""
     mean_cosine: float | None = None
 
 
@@ -81,9 +81,9 @@ def measure(
     seconds: float,
     compared: int = 0,
 ) -> Measured:
-    """Loads a model and measures it: to be called in a process of its own, for the sake of its memory.
+    """Loads a model and measures it; call it in its own process, to measure memory.
 
-    The vectors of the first `compared` sentences are held against those of float32 when all else is measured.
+    After everything else, compares the vectors of the first `compared` sentences with those of float32.
     """
     embedder = Embedder.load(model, precision=precision, device=device)
     fast = throughput(embedder, sentences, rounds, seconds)
@@ -97,9 +97,9 @@ def measure(
 
 
 def throughput(embedder: Embedder, sentences: Sequence[Sentence], rounds: int, seconds: float = 0.0) -> Throughput:
-    """Embeds the text `rounds` times and at least for `seconds`, each time with an empty cache of words.
+    """Embeds the text `rounds` times and at least for `seconds`, each time with an empty word cache.
 
-    A tenth of the text comes first, untimed. The vectors are dropped as they come.
+    First embeds a tenth of the text, untimed. Discards the vectors.
     """
     _drain(embedder, sentences[: -(-len(sentences) // 10)])
     timed: list[tuple[float, float, float]] = []
@@ -122,7 +122,7 @@ def throughput(embedder: Embedder, sentences: Sequence[Sentence], rounds: int, s
 
 
 def latency(embedder: Embedder, sentences: Sequence[Sentence]) -> Latency:
-    """Embeds sentences of one length one by one; the first one also beforehand, untimed."""
+    """Embeds sentences of one length one by one; the first once more before, untimed."""
     _drain(embedder, sentences[:1])
     new = []
     for sentence in sentences:
@@ -134,22 +134,22 @@ def latency(embedder: Embedder, sentences: Sequence[Sentence]) -> Latency:
 
 
 def cut(sentences: Sequence[Sentence], length: int, count: int) -> list[list[str]]:
-    """`count` runs of `length` tokens from the text, which is repeated where it is short."""
+    """`count` runs of `length` tokens from the text, which is repeated if short."""
     tokens = [token for sentence in sentences for token in sentence]
     tokens *= -(-length * count // len(tokens))
     return [tokens[begin : begin + length] for begin in range(0, length * count, length)]
 
 
 def lstm_flops(config: LstmConfig) -> int:
-    """Additions and multiplications of the LSTMs' products for one token, all layers and both directions."""
+    """Additions and multiplications in the LSTMs' products per token, over all layers and both directions."""
     gates = 4 * config.dim * 2 * config.projection_dim
     return 2 * 2 * config.n_layers * (gates + _projection(config))
 
 
 def lstm_bytes(config: LstmConfig, tokens: int, precision: ops.Precision) -> int:
-    """Weights that the LSTMs read for one sentence, in bytes: the input's once, the state's at every step.
+    """Bytes of weights that the LSTMs read for one sentence: the input's once, the state's at each step.
 
-    The two boundaries are steps too. What a cache keeps from step to step is counted at every step.
+    The two boundaries are steps, too. Weights that stay in a cache still count at each step.
     """
     square = 4 * config.dim * config.projection_dim
     return 2 * config.n_layers * (square + (tokens + 2) * (square + _projection(config))) * WORD_BYTES[precision]
@@ -172,7 +172,7 @@ def _milliseconds(embedder: Embedder, sentence: Sentence) -> float:
 
 @contextmanager
 def _stopwatch(modules: Sequence[nn.Module], device: torch.device) -> Iterator[list[float]]:
-    """A list that gets the seconds of every call of any of `modules`."""
+    """A list to which each call of one of `modules` appends its seconds."""
     times: list[float] = []
     began: list[float] = []
 
@@ -194,6 +194,6 @@ def _stopwatch(modules: Sequence[nn.Module], device: torch.device) -> Iterator[l
 
 
 def _cosines(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> np.ndarray:
-    """Of every token's vectors in two runs, all layers."""
+    """The cosines of each token's vectors in two runs, in all layers."""
     a, b = (np.concatenate([vectors.reshape(-1, vectors.shape[-1]) for vectors in run]) for run in (one, other))
     return (a * b).sum(-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))

@@ -1,4 +1,4 @@
-"""A model measured on this machine: every precision in a process of its own, beside the machine's limits."""
+"""Measures a model on this machine, each precision in its own process, and the machine's limits."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -15,42 +15,42 @@ from elmo.text.tokenizer import Tokenizer
 
 PRECISIONS: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8")
 COMPARED = 20
-"""Sentences whose vectors are held against those in float32."""
+"""Sentences whose vectors are compared with float32."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One precision; see `elmo.bench.embedding` for how each number is taken."""
+    """One precision; see `elmo.bench.embedding` for how each number is measured."""
 
     precision: ops.Precision
     tokens_per_second: float
-    """Of the median round; all layers, new words, boundaries not counted."""
+    """In the median round; all layers, new words, without boundaries."""
     rounds: list[float]
     """Seconds of every round."""
     lstm_share: float
-    """Of the time in the LSTM layers, and in the token encoder; the rest is between them."""
+    """Share of the time in the LSTM layers, and in the token encoder; the rest is outside both."""
     encoder_share: float
     lstm_gflops: float
     lstm_of_peak: float
-    """Of the fastest product of this precision on this machine."""
+    """Share of the fastest product of this precision on this machine."""
     sentence_new_ms: float
-    """A sentence of 20 tokens, none of its words seen before."""
+    """A sentence of 20 tokens, all words new."""
     sentence_known_ms: float
-    """The same when the vectors of its words are there."""
+    """The same with cached word vectors."""
     sentence_bandwidth: float
-    """Bytes of weights that the LSTMs read in that time, a second."""
+    """Bytes of weights per second that the LSTMs read in that time."""
     sentence_of_bandwidth: float
-    """Of the machine's; over 1 where a cache keeps weights."""
+    """Share of the machine's bandwidth; over 1 if a cache keeps weights."""
     peak_bytes: int
-    """Most memory of the process, torch and all weights included."""
+    """Peak memory of the process, torch and all weights included."""
     smallest_cosine: float | None
-    """To the vectors in float32, over the tokens and layers of the first sentences."""
+    """To the float32 vectors, over the tokens and layers of the first sentences."""
     mean_cosine: float | None
 
 
 @dataclass(frozen=True)
 class Bench:
-    """All that was measured; plain values, for JSON."""
+    """All measurements, as plain values for JSON."""
 
     model: str
     lstm: LstmConfig
@@ -60,12 +60,12 @@ class Bench:
     distinct_words: int
     limits: machine.Limits
     import_seconds: float
-    """Of `import elmo`."""
+    """Seconds of `import elmo`."""
     first_vector_seconds: float
-    """From the start of a process to the first vector of the model in float32."""
+    """Seconds from the start of a process to the model's first vector, in float32."""
     rows: list[Row]
     not_measured: dict[str, str]
-    """Precisions that this device has no use for, and why."""
+    """Precisions not measured on this device, and why."""
 
 
 def run(
@@ -77,9 +77,9 @@ def run(
     seconds: float = 1.0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Bench:
-    """Measures a model on a text, given by its name and its sentences; `progress` is told what comes next.
+    """Measures a model on a text, given by its name and sentences; calls `progress` with the next step.
 
-    The text is embedded `rounds` times, and at least for `seconds`. Precisions that are not available are left out.
+    The text is embedded `rounds` times, and at least for `seconds`. Unavailable precisions are omitted.
     """
     name, sentences = text
     lstm = formats.describe(model).config.lstm
@@ -114,7 +114,7 @@ def run(
 
 
 def beginning(path: Path, tokenizer: Tokenizer, tokens: int) -> list[list[str]]:
-    """The first sentences of a text, until they hold so many tokens; fewer where it is shorter."""
+    """The first sentences of a text with this many tokens, or the whole text if shorter."""
     if tokens < 1:
         raise InputError(f"{tokens} tokens of {path} were asked for; at least 1 is expected")
     chosen: list[list[str]] = []

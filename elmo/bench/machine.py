@@ -1,6 +1,6 @@
-"""What the machine could do at most: matrix products at a model's shapes, and reading memory.
+"""The machine's limits: matrix products at a model's shapes, and memory bandwidth.
 
-Both are the fastest of many short trials: a limit to hold a model's speed against, not an average.
+Both are the fastest of many short trials: an upper limit to compare a model's speed with, not an average.
 """
 
 import time
@@ -18,9 +18,9 @@ from elmo.model.lstm import LstmConfig
 from elmo.ops.parallel import both
 
 ROWS = (128, 256, 1024)
-"""Rows of the products that are tried: steps of a batch times its sentences."""
+"""Rows of the tried products: steps of a batch times its sentences."""
 STREAM_BYTES = 256_000_000
-"""Read again and again; more than a processor's caches hold."""
+"""Bytes read repeatedly; more than a processor's caches hold."""
 
 Way = Literal["torch", "onednn", "fbgemm", "_int_mm"]
 
@@ -32,14 +32,14 @@ class Peak:
     precision: ops.Precision
     library: Way
     gflops: float
-    """1e9 additions and multiplications a second."""
+    """1e9 additions and multiplications per second."""
     shape: tuple[int, int, int]
     """Rows, inputs and outputs of the product."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """A machine, and what it could do at most."""
+    """A machine and its limits."""
 
     date: str
     processor: str
@@ -48,18 +48,18 @@ class Limits:
     device: str
     peaks: list[Peak]
     bandwidth: float
-    """Bytes a second."""
+    """Bytes per second."""
 
     def peak(self, precision: str, library: str | None = None) -> float:
-        """GFLOP/s of the fastest product of a precision, or of one library's; 0 where there is none."""
+        """GFLOP/s of the fastest product of a precision, or of one library; 0 if none."""
         fit = [peak for peak in self.peaks if peak.precision == precision and library in (None, peak.library)]
         return max((peak.gflops for peak in fit), default=0.0)
 
 
 def limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.05) -> Limits:
-    """Of this machine, today, at the shapes of the LSTMs; `seconds` is what the trial of one shape takes.
+    """Measures this machine at the LSTMs' shapes; `seconds` is the time per shape.
 
-    Raises InputError where there is no such device.
+    Raises InputError for an unknown device.
     """
     return Limits(
         date.today().isoformat(),
@@ -73,7 +73,7 @@ def limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.05) -> Li
 
 
 def bandwidth(device: str = "cpu", rounds: int = 8) -> float:
-    """Bytes a second at which memory is streamed: the best of summing, of the largest number and of copying."""
+    """Memory bandwidth in bytes per second: the best of a sum, a maximum and a copy."""
     source = torch.ones(STREAM_BYTES // 4, device=device)
     target = torch.empty_like(source)
     works: list[tuple[Callable[[], object], int]] = [
@@ -85,7 +85,7 @@ def bandwidth(device: str = "cpu", rounds: int = 8) -> float:
 
 
 def synchronize(device: str | torch.device) -> None:
-    """Waits for what was begun on the device; nothing to wait for on a CPU."""
+    """Waits for the device to finish; does nothing on a CPU."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -113,7 +113,7 @@ def _peak(precision: ops.Precision, way: Way, config: LstmConfig, device: str, s
 
 
 def _integers(weight: Tensor) -> Callable[[Tensor], Tensor]:
-    """The bare product of 8-bit integers, without what scales them."""
+    """The bare product of 8-bit integers, without scaling."""
     integers = weight.mul(30).clamp(-127, 127).to(torch.int8).T
     return lambda x: torch._int_mm(x, integers)  # pyright: ignore[reportPrivateImportUsage]
 
@@ -125,7 +125,7 @@ def _input_type(precision: ops.Precision, way: Way) -> torch.dtype:
 
 
 def _gflops(product: Callable[[Tensor], Tensor], x: Tensor, outputs: int, device: str, seconds: float) -> float:
-    """Of the faster arrangement: all threads in one product, or one product for either half of the threads."""
+    """Seconds of the faster arrangement: all threads in one product, or one product for each half of them."""
     work = 2e-9 * x.shape[0] * x.shape[1] * outputs
 
     def half(_: int) -> None:
@@ -142,7 +142,7 @@ def _gflops(product: Callable[[Tensor], Tensor], x: Tensor, outputs: int, device
 
 
 def _fastest(work: Callable[[], object], device: str, rounds: int, seconds: float) -> float:
-    """Seconds of the fastest round, of `rounds` and of as many as fit into `seconds`."""
+    """Seconds of the fastest round, of at least `rounds` and as many as fit into `seconds`."""
     work()
     times: list[float] = []
     while len(times) < rounds or sum(times) < seconds:

@@ -1,6 +1,6 @@
-"""Measuring in processes of their own: memory of one thing alone, and times from a process's start.
+"""Measurements in separate processes: peak memory, and times from the start of a process.
 
-Nothing here imports torch, so that the process that asks stays small and starts quickly.
+Nothing here imports torch, so the parent process stays small and starts quickly.
 """
 
 import multiprocessing
@@ -27,40 +27,40 @@ FIRST_VECTOR = (
 
 @dataclass(frozen=True)
 class Finished:
-    """A command that ran to its end."""
+    """A finished command."""
 
     seconds: float
     peak_bytes: int
-    """Most memory in use at once, of the command or of the largest process that it started; 0 on Windows.
+    """Peak memory of the command or of the largest process that it started; 0 on Windows.
 
-    The system counts from the size of the process that asked: a smaller command seems as large as that.
+    The system starts from the parent's size: a smaller command seems as large as the parent.
     """
     output: str
 
 
 def in_fresh_process(function: Callable[..., T], *arguments: object) -> T:
-    """`function(*arguments)` in a new interpreter that ends afterwards; what it raises is raised here."""
+    """Runs `function(*arguments)` in a new interpreter, which ends afterwards; re-raises its exception."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def import_seconds(rounds: int = 5) -> float:
-    """Seconds of `import elmo` in a new interpreter, the fastest of `rounds`."""
+    """Seconds of `import elmo` in a new interpreter, fastest of `rounds`."""
     command = [sys.executable, "-c", IMPORT]
     runs = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(rounds))
     return min(map(float, runs))
 
 
 def first_vector_seconds(model: str | Path, precision: str, device: str, rounds: int = 2) -> float:
-    """Seconds from the start of a process until it has a first vector of the model, the fastest of `rounds`."""
+    """Seconds from the start of a process to the model's first vector, fastest of `rounds`."""
     command = [sys.executable, "-c", FIRST_VECTOR, str(model), precision, device, SENTENCE]
     return min(_seconds_to_first_line(command) for _ in range(rounds))
 
 
 def run(command: Sequence[str]) -> Finished:
-    """Runs a command to its end and returns its time, memory and output; its errors go where ours go.
+    """Runs a command and returns its time, memory and output; its stderr is ours.
 
-    Raises subprocess.CalledProcessError where it fails.
+    Raises subprocess.CalledProcessError if it fails.
     """
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -74,7 +74,7 @@ def run(command: Sequence[str]) -> Finished:
 
 
 def _wait(process: "subprocess.Popen[str]") -> int:
-    """Waits for the end of a process, and returns the most memory that it had; 0 where the system does not say."""
+    """Waits for a process to end and returns its peak memory; 0 if the system does not say."""
     if sys.platform == "win32":
         process.wait()
         return 0

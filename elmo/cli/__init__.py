@@ -1,7 +1,7 @@
 """The command line: `elmo VERB [recipe.toml] [--flag value ...] [section.key=value ...]`.
 
-Every verb is a function of its parsed arguments that imports what it needs when it runs, so `elmo --help` loads no
-torch. Errors of the user are one line and exit code 2.
+Every verb is a function of its parsed arguments and imports what it needs when it runs, so `elmo --help` loads no
+torch. A user's error is one line and exit code 2.
 """
 
 import argparse
@@ -20,17 +20,17 @@ from elmo.errors import InputError
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs one verb and exits: 0 done, 1 training could not go on, 2 something that was given cannot be used."""
+    """Runs one verb and exits: 0 for success, 1 if training failed, 2 if an input cannot be used."""
     for stream in (sys.stdout, sys.stderr):
         _make_printable(stream)
     parsed = _parse(arguments)
     warnings.showwarning = _show_warning
-    # Processes that train together find the same errors, but for those of a machine; one of them says so.
+    # Processes that train together hit the same errors, except a machine's own; only the first reports them.
     is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
     try:
         parsed.run(parsed)
     except (InputError, OSError) as error:
-        if _is_broken_pipe(error):  # who reads the output has seen enough; nothing is to be said when Python closes it
+        if _is_broken_pipe(error):  # the reader is done; keep Python silent when it closes stdout
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         _fail(error, 2, is_one_of_several and not isinstance(error, OSError))
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = build_parser()
     parsed, rest = parser.parse_known_args(arguments)
-    # argparse takes positionals from one place only; settings may stand between flags and after them.
+    # argparse takes positionals from one place only; settings may also follow flags.
     unknown = [argument for argument in rest if argument.startswith("-") or "=" not in argument]
     if unknown or (rest and not hasattr(parsed, "overrides")):
         parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}")
@@ -60,10 +60,10 @@ def _show_warning(message: Warning | str, *_: object) -> None:
 
 
 def _make_printable(stream: Any) -> None:
-    """Lets any token be printed: what the stream has no code for is escaped.
+    """Makes any token printable: characters that the stream cannot encode are escaped.
 
-    On Windows files and pipes have the encoding of the country and other line ends; here they get those of the other
-    systems, but for a user's own PYTHONIOENCODING.
+    On Windows, files and pipes have a regional encoding and other line ends; here they get UTF-8 and "\n", like other
+    systems, unless the user sets PYTHONIOENCODING.
     """
     if not isinstance(stream, TextIOWrapper):
         return
@@ -74,7 +74,7 @@ def _make_printable(stream: Any) -> None:
 
 
 def _is_broken_pipe(error: Exception) -> bool:
-    """Whether nobody reads what is printed any more, which Windows calls an invalid argument."""
+    """Whether the reader of stdout is gone, which Windows calls an invalid argument."""
     if sys.platform == "win32" and isinstance(error, OSError) and error.errno == errno.EINVAL:
         return error.filename is None
     return isinstance(error, BrokenPipeError)

@@ -1,4 +1,4 @@
-"""A look at a model, and how fast it is: `elmo bench`, `elmo demo`."""
+"""Speed and a demonstration of a model: `elmo bench`, `elmo demo`."""
 
 import argparse
 import json
@@ -15,17 +15,21 @@ DEMO_QUERIES = 4
 
 
 def add_verbs(verbs: Any) -> None:
-    """Those of this file."""
-    bench = add_verb(verbs, "bench", bench_verb, "how fast a model is here, beside what the machine could do")
-    bench.add_argument("model", nargs="?", default="default")
-    bench.add_argument("--text", default=str(DEMO_TEXT), help="what is read (default: the demo's text)")
-    bench.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between white space")
-    bench.add_argument("--tokens", type=int, default=4000, metavar="N", help="how much of it, at most")
+    """Adds the verbs of this file."""
+    bench = add_verb(verbs, "bench", bench_verb, "measure a model's speed on this machine, next to the machine's limit")
+    bench.add_argument(
+        "model", nargs="?", default="default", help="a model's folder, file or name (default: the packaged one)"
+    )
+    bench.add_argument("--text", default=str(DEMO_TEXT), help="the text to embed (default: the demo's text)")
+    bench.add_argument(
+        "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
+    )
+    bench.add_argument("--tokens", type=int, default=4000, metavar="N", help="tokens to read, at most (default: 4000)")
     bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ...")
     bench.add_argument("--json", action="store_true", help="print JSON")
 
-    demo = add_verb(verbs, "demo", demo_verb, "a tour of a model on a small text")
-    demo.add_argument("--output", metavar="FILE", help="write the vectors, too (.hdf5, .npz, .parquet or .safetensors)")
+    demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text")
+    demo.add_argument("--output", metavar="FILE", help="also write the vectors (.hdf5, .npz, .parquet or .safetensors)")
     demo.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_model(demo)
 

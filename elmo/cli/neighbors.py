@@ -1,4 +1,4 @@
-"""Where a word is used as it is used here: `elmo neighbors`, and `elmo index`, which keeps the vectors of a text."""
+"""Similar uses of a word: `elmo neighbors`, and `elmo index`, which stores the vectors of a text."""
 
 import argparse
 import json
@@ -13,41 +13,48 @@ from elmo.terminal import Counter
 
 
 def add_verbs(verbs: Any) -> None:
-    """Those of this file."""
-    neighbors = add_verb(verbs, "neighbors", neighbors_verb, "occurrences of a word that are used alike, at a layer")
-    neighbors.add_argument("word", help="a word, or a sentence (tokens between spaces) that holds --word")
-    neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence that is meant")
-    neighbors.add_argument("--text", help="where to look: a text, one sentence a line (default: the demo's)")
-    neighbors.add_argument("--index", metavar="FOLDER", help="where to look instead: what elmo index made")
-    neighbors.add_argument("--model", help="a model's folder, file or name (default: the packaged one; the index's)")
+    """Adds the verbs of this file."""
+    neighbors = add_verb(verbs, "neighbors", neighbors_verb, "find similar uses of a word, at a layer")
+    neighbors.add_argument("word", help="a word, or a sentence that contains --word (tokens separated by spaces)")
+    neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence to look up")
+    neighbors.add_argument("--text", help="the text to search, one sentence per line (default: the demo's)")
+    neighbors.add_argument("--index", metavar="FOLDER", help="search this output of elmo index instead")
+    neighbors.add_argument("--model", help="a model's folder, file or name (default: the packaged one, or the index's)")
     neighbors.add_argument(
-        "--layer", type=int, default=-1, help="0 is the word without context, -1 the top (the index's highest)"
+        "--layer",
+        type=int,
+        default=-1,
+        help="0 is the word without context, -1 the top layer (default), or the index's highest",
     )
-    neighbors.add_argument("-k", type=int, default=3, metavar="N", help="how many")
-    neighbors.add_argument("--any-word", action="store_true", help="look among all words, not the same word alone")
-    neighbors.add_argument("--queries", type=int, default=20, metavar="N", help="occurrences to begin from, at most")
-    neighbors.add_argument("--exact", action="store_true", help="compare with every candidate of the index")
+    neighbors.add_argument("-k", type=int, default=3, metavar="N", help="neighbours per query (default: 3)")
+    neighbors.add_argument("--any-word", action="store_true", help="search all words, not only the same word")
     neighbors.add_argument(
-        "--vectors", metavar="FILE", help="static vectors (GloVe's text format): show their nearest words as well"
+        "--queries", type=int, default=20, metavar="N", help="occurrences to use as queries, at most (default: 20)"
+    )
+    neighbors.add_argument("--exact", action="store_true", help="compare with every candidate in the index")
+    neighbors.add_argument(
+        "--vectors", metavar="FILE", help="static vectors in GloVe's text format: also show their nearest words"
     )
     neighbors.add_argument(
-        "--state", choices=["reset", "echo"], help="echo: read every sentence twice (default: reset; the index's)"
+        "--state", choices=["reset", "echo"], help="echo reads every sentence twice (default: reset, or the index's)"
     )
-    neighbors.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
+    neighbors.add_argument("--pretokenized", action="store_true", help="tokens are separated by whitespace")
     neighbors.add_argument("--json", action="store_true", help="print JSON lines")
 
-    index = add_verb(verbs, "index", index_verb, "keep the vectors of a text on disk, for elmo neighbors --index")
-    index.add_argument("text", nargs="+", help="texts (also .gz, .xz) or patterns of them")
-    index.add_argument("--output", required=True, metavar="FOLDER", help="where the index goes")
+    index = add_verb(verbs, "index", index_verb, "store the vectors of a text on disk, for elmo neighbors --index")
+    index.add_argument("text", nargs="+", help="texts (also .gz, .xz) or patterns such as 'corpus/*.txt'")
+    index.add_argument("--output", required=True, metavar="FOLDER", help="folder of the index")
     add_model(index)
-    index.add_argument("--layer", type=int, nargs="+", default=[-1], metavar="N", help="layers (default: the top)")
     index.add_argument(
-        "--dtype", choices=["float16", "float32"], default="float16", help="of the numbers that are kept"
+        "--layer", type=int, nargs="+", default=[-1], metavar="N", help="layers to store (default: the top)"
     )
-    index.add_argument("--state", choices=["reset", "echo"], default="reset", help="echo: read every sentence twice")
-    index.add_argument("--limit", type=int, metavar="N", help="tokens, at most (the last sentence is whole)")
-    index.add_argument("--pretokenized", action="store_true", help="a sentence a line, tokens between white space")
-    index.add_argument("--resume", action="store_true", help="go on with a build that was broken")
+    index.add_argument("--dtype", choices=["float16", "float32"], default="float16", help="type of the stored numbers")
+    index.add_argument("--state", choices=["reset", "echo"], default="reset", help="echo reads every sentence twice")
+    index.add_argument("--limit", type=int, metavar="N", help="tokens to read, at most; the last sentence is finished")
+    index.add_argument(
+        "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
+    )
+    index.add_argument("--resume", action="store_true", help="continue an interrupted build")
     index.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     for parser in (neighbors, index):
         parser.add_argument("--quiet", action="store_true", help="show no progress")
@@ -88,19 +95,19 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
         if value < 1:
             raise InputError(f"{flag} is {value}; at least 1 is expected")
     if arguments.index is not None and arguments.text is not None:
-        raise InputError("--text and --index say where to look; give one of them")
+        raise InputError("--text and --index both say where to search; give one of them")
     given = arguments.word.split()
     if arguments.query is not None and arguments.query not in given:
-        raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}")
+        raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}; give one of its tokens")
     if arguments.query is None and len(given) > 1:
-        raise InputError(f"{arguments.word!r} is a sentence; add --word WORD, the word of it that is meant")
+        raise InputError(f"{arguments.word!r} is a sentence; add --word WORD, the word to look up")
     queries, found, count, layer = (_in_text if arguments.index is None else _in_index)(arguments, given)
     word = arguments.query or arguments.word
     static = []
     if arguments.vectors is not None:
         static = nearest.static_neighbors(Path(arguments.vectors), word, arguments.k)
         if not static:
-            print(f"{arguments.vectors}: {word!r} has no vector in it", file=sys.stderr)
+            print(f"{arguments.vectors}: no vector for {word!r}", file=sys.stderr)
     if arguments.json:
         _print_json(word, static, queries, found, layer)
         return
@@ -114,7 +121,7 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
 
 
 def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[Any], list[Any], int, int]:
-    """Queries, their neighbours, how many queries there could be, and the layer: the text is compared anew."""
+    """Queries, their neighbours, the number of possible queries, and the layer, from a text embedded now."""
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
     from elmo.probes import nearest
@@ -128,9 +135,9 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     else:
         queries = [(sentences[s], t) for s, t in nearest.occurrences(sentences, arguments.word)]
     if not queries:
-        which = "" if arguments.text else " (the demo's text; --text or --index names yours)"
+        which = "" if arguments.text else " (the demo's text; name yours with --text or --index)"
         raise InputError(
-            f"{text}: {arguments.word!r} does not occur in it{which}; words are looked up as they are spelled"
+            f"{text}: {arguments.word!r} does not occur in it{which}; words are matched exactly as spelled"
         )
     shown = queries[: arguments.queries]
     asked = ([arguments.layer], arguments.k, not arguments.any_word)
@@ -140,7 +147,7 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
 
 
 def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[Any], list[Any], int, int]:
-    """The same from an index; a model is opened only where a sentence is given, or its name."""
+    """The same from an index; opens a model only for a sentence, or if one is named."""
     from elmo.probes import nearest
     from elmo.probes.index import Index, Query
 
@@ -148,8 +155,7 @@ def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list
     layer, state = index.layer(arguments.layer), index.record.state
     if arguments.state not in (None, state):
         raise InputError(
-            f"{arguments.index}: was made with the state {state}, and {arguments.state} is asked for; leave it out, or"
-            " build another index"
+            f"{arguments.index}: the index has state {state}, not {arguments.state}; omit --state, or build another"
         )
     opened = None
     if arguments.query is not None or arguments.model is not None:
@@ -163,7 +169,7 @@ def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list
         queries, count = index.occurrences(arguments.word, layer, arguments.queries)
     if not queries:
         raise InputError(
-            f"{arguments.index}: {arguments.word!r} does not occur in it; a word is looked up as it is spelled"
+            f"{arguments.index}: {arguments.word!r} does not occur in it; words are matched exactly as spelled"
         )
     same_word = not arguments.any_word
     found = [index.nearest(query, layer, arguments.k, same_word, arguments.exact) for query in queries]
@@ -171,7 +177,7 @@ def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list
 
 
 def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
-    """The card of a model, with the hash that it is known by, and its embedder, of this policy of state."""
+    """A model's card, with its hash, and its embedder for this state policy."""
     from elmo.embedding.embedder import Embedder
     from elmo.tasks.source import open_model
 
@@ -183,7 +189,7 @@ def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found: Sequence[Any], layer: int) -> None:
-    """A line a neighbour, with what it is one of: `static` vectors of a word, or a `token` in its sentence."""
+    """Prints one line per neighbour, which is of `static` vectors of a word or of a `token` in its sentence."""
     for neighbor in static:
         print(json.dumps({"of": "static", "query": word, **vars(neighbor)}, ensure_ascii=False))
     for (sentence, index), neighbors in zip(queries, found, strict=True):
@@ -195,7 +201,7 @@ def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found:
 def print_neighbors(
     queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]], what: str = "occurrence"
 ) -> None:
-    """Every query, its token between brackets, and below it its neighbours, or that there is no other of `what`."""
+    """Prints each query, its token in brackets, and below it its neighbours, or that there is no other `what`."""
     from elmo.probes.nearest import marked
 
     for (sentence, index), neighbors in zip(queries, found, strict=True):

@@ -30,47 +30,47 @@ BY_SEED = {"dev_scores", "test_scores"}
 
 
 def add_verbs(verbs: Any) -> None:
-    """Those of this file."""
-    probe = add_verb(verbs, "probe", None, "what each layer knows")
+    """Adds the verbs of this file."""
+    probe = add_verb(verbs, "probe", None, "measure what each layer knows")
     probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
-    senses = add_verb(probes, "senses", senses_verb, "nearest-neighbour sense accuracy of each layer on labelled words")
+    senses = add_verb(probes, "senses", senses_verb, "measure each layer's nearest-neighbour accuracy on word senses")
     senses.add_argument(
-        "--data", metavar="FILE", help="word, sense, index, sentence between tabs (default: the packaged ones)"
+        "--data", metavar="FILE", help="tab-separated word, sense, index, sentence (default: packaged data)"
     )
     add_model(senses)
-    states = ["reset", "echo", "warm"]  # no carry: the sentences have nothing to do with one another
-    senses.add_argument("--state", choices=states, default="reset", help="LSTM state of a sentence; echo: read twice")
-    senses.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
+    states = ["reset", "echo", "warm"]  # no carry: the sentences are unrelated
+    senses.add_argument(
+        "--state", choices=states, default="reset", help="LSTM state before a sentence; echo reads it twice"
+    )
+    senses.add_argument("--output", metavar="FOLDER", help="folder for rows.jsonl and probe.json")
     senses.add_argument("--json", action="store_true", help="print JSON lines")
     senses.add_argument("--quiet", action="store_true", help="show no progress")
-    wsd = add_probe(probes, "wsd", wsd_verb, "word sense disambiguation by the nearest average of a sense")
-    wsd.add_argument("--resume", action="store_true", help="go on with the run in --output, exactly")
-    pos = add_probe(probes, "pos", pos_verb, "parts of speech by a linear classifier of each layer")
-    neighbors = add_probe(
-        probes, "neighbors", neighbors_verb, "the uses of a word that are nearest to given ones, by layer"
-    )
-    neighbors.add_argument("--vectors", metavar="FILE", help="static vectors (GloVe's text format), beside the layers")
+    wsd = add_probe(probes, "wsd", wsd_verb, "disambiguate word senses by the nearest sense average")
+    wsd.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
+    pos = add_probe(probes, "pos", pos_verb, "predict parts of speech with a linear classifier on each layer")
+    neighbors = add_probe(probes, "neighbors", neighbors_verb, "list the nearest uses of given words, by layer")
+    neighbors.add_argument("--vectors", metavar="FILE", help="static vectors in GloVe's text format, to compare with")
     for parser in (senses, wsd, pos, neighbors):
-        parser.add_argument("--overwrite", action="store_true", help="replace what the output holds")
+        parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     _add_weights(probes)
     _add_queues(probes)
 
 
 def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
-    """A probe that has a recipe: what all of those are asked with."""
+    """Adds a probe with a recipe, and the arguments that all of those share."""
     parser = add_verb(probes, name, run, text)
-    parser.add_argument("recipe", nargs="?", help=f"a TOML file, or a recipe of the package (default: {name})")
+    parser.add_argument("recipe", nargs="?", help=f"a TOML file or a packaged recipe (default: {name})")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings")
-    parser.add_argument("--data", metavar="FOLDER", help="where a recipe's files are (default: the variable ELMO_DATA)")
+    parser.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
     parser.add_argument("--model", metavar="MODEL", help="the biLM (default: the packaged one)")
-    parser.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
+    parser.add_argument("--output", metavar="FOLDER", help="folder for rows.jsonl and probe.json")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON lines")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     return parser
 
 
 def values_of(arguments: argparse.Namespace, name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Recipe, then flags that were given, then overrides: the later wins."""
+    """Recipe, then given flags, then overrides; later ones win."""
     recipe, overrides = recipe_and_overrides(arguments)
     changes = config.parse_overrides(overrides)
     values = config.load_toml(find_recipe(recipe, "probes") if recipe else packaged_recipe(name, "probes"))
@@ -82,9 +82,9 @@ def values_of(arguments: argparse.Namespace, name: str, flags: Mapping[str, Any]
 
 
 def print_rows(rows: Sequence[Any], as_json: bool) -> None:
-    """Dataclasses of the same kind: as JSON lines, or as a table with their fields as its columns.
+    """Prints dataclasses of one kind as JSON lines, or as a table with their fields as columns.
 
-    The table has no room for every seed's scores, which are in the rows.
+    The table omits the scores of single seeds; the rows have them.
     """
     if as_json:
         for row in rows:
@@ -95,7 +95,7 @@ def print_rows(rows: Sequence[Any], as_json: bool) -> None:
 
 
 def _cell(row: Any, name: str) -> str:
-    """A field of a row. One seed has no deviation; a part of the data may be small."""
+    """A field of a row as text. One seed has no deviation; a fraction may be small."""
     value = getattr(row, name)
     if name.endswith("_std") and value is not None:
         count = row.seeds if isinstance(row.seeds, int) else len(row.seeds)
@@ -132,7 +132,7 @@ def senses_verb(arguments: argparse.Namespace) -> None:
 
 
 def print_senses(rows: Sequence[Any]) -> None:
-    """The table of `elmo probe senses`, a column a word."""
+    """The table of `elmo probe senses`, one column per word."""
     print(
         f"How often the nearest other occurrence of a word has its sense ({rows[0].occurrences} labelled occurrences):"
     )
@@ -159,7 +159,7 @@ def wsd_verb(arguments: argparse.Namespace) -> None:
 
 
 def print_wsd(rows: Sequence[Any], choose: str | None) -> None:
-    """The table of `elmo probe wsd`, a column a test set."""
+    """The table of `elmo probe wsd`, one column per test set."""
     names = list(rows[0].f1)
     print_table(
         ["layer", *names, "ALL", "chosen"],
@@ -167,8 +167,8 @@ def print_wsd(rows: Sequence[Any], choose: str | None) -> None:
     )
     first = rows[0]
     print(
-        f"F1 of {first.instances:,} instances; {first.backed_off:,} of lemmas that training has not,"
-        f" {first.unanswered:,} of these without an answer (wrong)"
+        f"F1 of {first.instances:,} instances; {first.backed_off:,} of lemmas unseen in training,"
+        f" {first.unanswered:,} of these without an answer (counted as wrong)"
     )
     for row in rows:
         if row.chosen:
@@ -195,7 +195,7 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
 
 
 def print_neighbor_rows(rows: Sequence[Any]) -> None:
-    """Every query, and below it its neighbours by layer; a star marks what was published."""
+    """Prints each query and its neighbours by layer; a star marks the published one."""
     for query, of_query in groupby(rows, key=lambda row: row.query):
         print(query)
         for (layer, candidates), found in groupby(of_query, key=lambda row: (row.layer, row.candidates)):
@@ -209,9 +209,9 @@ def print_neighbor_rows(rows: Sequence[Any]) -> None:
 def _probed(
     arguments: argparse.Namespace, name: str, made: Any, folder: Path | None, units: str, run: Callable[..., list[Any]]
 ) -> list[Any]:
-    """The rows of a probe with the settings `made`, which `folder` gets with their record.
+    """Runs a probe with the settings `made`, and writes its rows and their record to `folder`.
 
-    `run` is called as the probes' own are: with the settings, what is to be told how many `units` are done, the biLM.
+    Calls `run` like a probe's own: with the settings, a progress callback that counts `units`, and the biLM.
     """
     from elmo.probes import record
     from elmo.tasks.source import open_model
@@ -226,17 +226,17 @@ def _probed(
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The flags of a probe that are settings, too."""
+    """The flags of a probe that are also settings."""
     return {"data": arguments.data, "model": arguments.model}
 
 
 def _output(arguments: argparse.Namespace, resume: bool = False, checkpoint: str | None = None) -> Path | None:
-    """The folder of the output. Raises InputError where it may not be written to."""
+    """The output folder. Raises InputError if it may not be written to."""
     from elmo.probes import record
 
     if arguments.output is None:
         if resume:
-            raise InputError("--resume needs --output, the folder of a run to go on with; leave it out to begin one")
+            raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
         return None
     folder = Path(arguments.output)
     record.check_output(folder, arguments.overwrite, resume, checkpoint)
@@ -244,12 +244,16 @@ def _output(arguments: argparse.Namespace, resume: bool = False, checkpoint: str
 
 
 def _add_weights(probes: Any) -> None:
-    weights = add_verb(probes, "weights", weights_verb, "which layers trained task models read, at input and output")
-    weights.add_argument("runs", nargs="+", metavar="RUN", help="folders of elmo task train or elmo task compare")
+    weights = add_verb(
+        probes, "weights", weights_verb, "show how trained task models weight the layers, at input and output"
+    )
+    weights.add_argument(
+        "runs", nargs="+", metavar="RUN", help="output folders of elmo task train or elmo task compare"
+    )
     weights.add_argument("--figure", metavar="FILE", help="draw Figure 2 of the paper: .svg or .png")
-    weights.add_argument("--dark", action="store_true", help="for a dark page")
-    weights.add_argument("--output", metavar="FOLDER", help="where rows.jsonl and probe.json go")
-    weights.add_argument("--overwrite", action="store_true", help="replace figure and output if they exist")
+    weights.add_argument("--dark", action="store_true", help="draw for a dark page")
+    weights.add_argument("--output", metavar="FOLDER", help="folder for rows.jsonl and probe.json")
+    weights.add_argument("--overwrite", action="store_true", help="replace the figure and the output if they exist")
     weights.add_argument("--json", action="store_true", help="print the rows of all seeds as JSON lines")
 
 
@@ -273,17 +277,17 @@ def weights_verb(arguments: argparse.Namespace) -> None:
         record.write(output, "weights", weights.VERSION, config, rows)
     print_rows(rows if arguments.json else mean, arguments.json)
     if left_out and not arguments.json:
-        print(f"left out, since they learn no weights of layers: {len(left_out)} of {len(left_out) + mixes} mixes")
+        print(f"omitted, since they learn no layer weights: {len(left_out)} of {len(left_out) + mixes} mixes")
 
 
 def _add_queues(probes: Any) -> None:
-    """The probes that train tasks: a queue of runs, and what came out of it."""
+    """Adds the probes that train tasks: a queue of runs, and its results."""
     for name, verb, text in (
-        ("ablate", ablate_verb, "train tasks with parts of ELMo left out: places, layers, gamma, static vectors"),
-        ("efficiency", efficiency_verb, "train tasks with and without ELMo on growing parts of their data"),
+        ("ablate", ablate_verb, "train tasks without parts of ELMo: places, layers, gamma, static vectors"),
+        ("efficiency", efficiency_verb, "train tasks with and without ELMo on growing fractions of their data"),
     ):
         parser = add_probe(probes, name, verb, text)
-        parser.add_argument("--vectors", metavar="FILE", help="static word vectors of all runs")
+        parser.add_argument("--vectors", metavar="FILE", help="static word vectors for all runs")
         add_jobs(parser)
 
 
@@ -307,7 +311,7 @@ def efficiency_verb(arguments: argparse.Namespace) -> None:
 
 
 def _run_queue(arguments: argparse.Namespace, probe: Any) -> list[Any]:
-    """Trains what is not done yet, into the folder of the output, which has the rows after every run."""
+    """Trains the remaining runs into the output folder; its rows are updated after each run."""
     flags = {name: getattr(arguments, name) for name in ("output", "data", "vectors", "model")}
     values = values_of(arguments, probe.NAME, flags)
     if "output" not in values:

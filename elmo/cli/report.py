@@ -1,4 +1,4 @@
-"""`elmo report`: everything that is in folders of results, as one page."""
+"""`elmo report`: all results in folders, on one page."""
 
 import argparse
 from pathlib import Path
@@ -8,12 +8,14 @@ from elmo.cli.arguments import add_verb
 
 
 def add_verbs(verbs: Any) -> None:
-    """That of this file."""
-    report = add_verb(verbs, "report", report_verb, "write all results in folders as one HTML page, or as Markdown")
-    report.add_argument("folders", nargs="+", metavar="RUN", help="folders, or files of --json, that commands wrote")
-    report.add_argument("--output", metavar="PLACE", help="an .html file, or a folder that gets an index.html")
-    report.add_argument("--markdown", metavar="FILE", help="a Markdown file, with a folder of figures beside it")
-    report.add_argument("--title", default="Results", metavar="TEXT", help="of the page (default: Results)")
+    """Adds the verb of this file."""
+    report = add_verb(verbs, "report", report_verb, "write all results in folders as one HTML page or Markdown file")
+    report.add_argument(
+        "folders", nargs="+", metavar="RUN", help="folders that commands wrote, or files of their --json output"
+    )
+    report.add_argument("--output", metavar="PLACE", help="an .html file, or a folder for index.html")
+    report.add_argument("--markdown", metavar="FILE", help="a Markdown file; figures go to a folder beside it")
+    report.add_argument("--title", default="Results", metavar="TEXT", help="title of the page (default: Results)")
     report.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
 
 

@@ -19,42 +19,50 @@ LIMITS = "wait", "timeout", "sending", "most_sentences", "most_tokens", "queue_t
 
 
 def add_verbs(verbs: Any) -> None:
-    """Those of this file."""
+    """Adds the verbs of this file."""
     serve = add_verb(verbs, "serve", serve_verb, "serve a model's vectors over HTTP")
     add_served(serve)
-    serve.add_argument("--host", default="127.0.0.1", help="another address needs a key (default: 127.0.0.1)")
-    serve.add_argument("--port", type=int, default=8080, help="0 for any that is free (default: 8080)")
-    serve.add_argument("--layers", default="average", help=f"of /embed and /v1/embeddings: {LAYERS_HELP}")
-    serve.add_argument("--pool", choices=["mean", "max", "sum"], default="mean", help="of the same, over tokens")
     serve.add_argument(
-        "--api-key-file", metavar="FILE", help=f"a file that holds the key (default: the variable {KEY})"
+        "--host", default="127.0.0.1", help="address to listen on; all but loopback need a key (default: 127.0.0.1)"
     )
-    serve.add_argument("--no-auth", action="store_true", help="serve other addresses and names without a key")
+    serve.add_argument("--port", type=int, default=8080, help="0 picks a free port (default: 8080)")
+    serve.add_argument("--layers", default="average", help=f"layers of /embed and /v1/embeddings: {LAYERS_HELP}")
+    serve.add_argument(
+        "--pool", choices=["mean", "max", "sum"], default="mean", help="pooling over tokens, of the same two"
+    )
+    serve.add_argument("--api-key-file", metavar="FILE", help=f"file with the API key (default: the variable {KEY})")
+    serve.add_argument("--no-auth", action="store_true", help="require no key, and accept any host name")
     serve.add_argument(
         "--cors",
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="pages of this origin may ask from a browser; may be repeated (default: none)",
+        help="allow browser requests from this origin; may be repeated (default: none)",
     )
-    serve.add_argument("--wait", type=float, metavar="S", help="seconds a request waits for others (default: 0.005)")
-    serve.add_argument("--timeout", type=float, metavar="S", help="seconds until a request is given up (default: 60)")
+    serve.add_argument(
+        "--wait", type=float, metavar="S", help="seconds to wait for more requests in a batch (default: 0.005)"
+    )
+    serve.add_argument("--timeout", type=float, metavar="S", help="seconds until a request fails (default: 60)")
     serve.add_argument("--sending", type=float, metavar="S", help="seconds a client may take to send (default: 30)")
-    serve.add_argument("--most-sentences", type=int, metavar="N", help="of a request (default: 1024)")
-    serve.add_argument("--most-tokens", type=int, metavar="N", help="of a request (default: 32768)")
-    serve.add_argument("--queue-tokens", type=int, metavar="N", help="that may wait (default: 262144)")
+    serve.add_argument("--most-sentences", type=int, metavar="N", help="sentences per request (default: 1024)")
+    serve.add_argument("--most-tokens", type=int, metavar="N", help="tokens per request (default: 32768)")
+    serve.add_argument("--queue-tokens", type=int, metavar="N", help="tokens in the queue (default: 262144)")
 
-    explore = add_verb(verbs, "explore", explore_verb, "look into a model's layers, on a page in the browser")
+    explore = add_verb(verbs, "explore", explore_verb, "explore a model's layers in the browser")
     add_served(explore)
-    explore.add_argument("--no-browser", action="store_true", help="print the address only")
+    explore.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
 def add_served(parser: argparse.ArgumentParser) -> None:
-    """What a server offers."""
+    """Adds the arguments that say what to serve."""
     add_model(parser)
-    parser.add_argument("--index", metavar="FOLDER", help="what elmo index made, for /neighbors and the page")
+    parser.add_argument("--index", metavar="FOLDER", help="output of elmo index, for /neighbors and the page")
     parser.add_argument(
-        "--results", metavar="FOLDER", action="append", default=[], help="of probes and tasks, whose figures are shown"
+        "--results",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="results of probes and tasks, whose figures the page shows",
     )
 
 
@@ -66,7 +74,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
     key = _key(arguments.api_key_file)
     if arguments.host not in LOOPBACK and key is None and not arguments.no_auth:
         raise InputError(
-            f"--host {arguments.host} can be reached from elsewhere: set {KEY}, or give --api-key-file or --no-auth"
+            f"--host {arguments.host} is reachable from other machines; set {KEY}, or give --api-key-file or --no-auth"
         )
     limits = {name: getattr(arguments, name) for name in LIMITS}
     config = ServeConfig(
@@ -93,7 +101,7 @@ def explore_verb(arguments: argparse.Namespace) -> None:
 
     def started(address: str) -> None:
         print(f"elmo explores at {address} (Ctrl-C stops it)", flush=True)
-        if not arguments.no_browser:  # beside the server, for a browser in the terminal keeps its caller waiting
+        if not arguments.no_browser:  # in a thread, since a browser in the terminal blocks its caller
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     config = ServeConfig(arguments.model, arguments.index, pictures=_pictures(arguments.results), names=LOCAL)
@@ -101,7 +109,7 @@ def explore_verb(arguments: argparse.Namespace) -> None:
 
 
 def _pictures(results: list[str]) -> "tuple[Picture, ...]":
-    """The figures that `elmo report` draws of folders of results; none of none."""
+    """The figures that `elmo report` draws of folders of results."""
     if not results:
         return ()
     from elmo import figures
@@ -116,9 +124,9 @@ def _pictures(results: list[str]) -> "tuple[Picture, ...]":
 
 
 def _origin(given: str) -> str:
-    """As browsers send it: a slash at the end, or a path, would never be equal."""
+    """An origin as browsers send it: one with a trailing slash or a path would never match."""
     if given != "*" and not re.fullmatch(r"https?://[^/\s]+", given):
-        raise InputError(f"--cors is {given!r}; an origin such as https://example.org is expected, without a path")
+        raise InputError(f"--cors is {given!r}; expected an origin without a path, such as https://example.org")
     return given.lower()
 
 
@@ -126,5 +134,5 @@ def _key(file: str | None) -> str | None:
     """The key, from a file or the environment."""
     found = os.environ.get(KEY) if file is None else Path(file).read_text(encoding="utf-8").strip()
     if found == "":
-        raise InputError(f"{file or KEY}: the key is empty; write one, of 16 characters or more")
+        raise InputError(f"{file or KEY}: the key is empty; write one of 16 characters or more")
     return found

@@ -15,36 +15,38 @@ ELMO_AT = ("none", "input", "output", "both")
 
 
 def add_verbs(verbs: Any) -> None:
-    """Those of this file."""
-    task = add_verb(verbs, "task", None, "train the task models of the paper, with and without ELMo, and use them")
-    tasks = task.add_subparsers(title="what to do", metavar="WHAT", required=True)
-    add_verb(tasks, "list", list_verb, "the tasks, their files and their scores")
+    """Adds the verbs of this file."""
+    task = add_verb(verbs, "task", None, "train and use the task models of the paper, with and without ELMo")
+    tasks = task.add_subparsers(title="actions", metavar="ACTION", required=True)
+    add_verb(tasks, "list", list_verb, "list the tasks, their files and their scores")
     _add_train(tasks)
     _add_eval(tasks)
     _add_predict(tasks)
     _add_compare(tasks)
-    sentences = add_verb(tasks, "sentences", sentences_verb, "write the text of examples, to fine-tune a biLM on it")
-    sentences.add_argument("task", metavar="NAME", help="as elmo task list has them")
+    sentences = add_verb(
+        tasks, "sentences", sentences_verb, "write the sentences of examples, to fine-tune a biLM on them"
+    )
+    sentences.add_argument("task", metavar="NAME", help="a name from elmo task list")
     sentences.add_argument("input", help="examples, in the task's format")
-    sentences.add_argument("output", help="the text: a sentence a line, each once, tokens between spaces")
+    sentences.add_argument("output", help="the text file: distinct sentences, one per line, tokens separated by spaces")
     sentences.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
 
 
 def _add_train(tasks: Any) -> None:
-    train = add_verb(tasks, "train", train_verb, "train a task's network, one seed after the other")
-    train.add_argument("task", metavar="NAME", help="as elmo task list has them")
-    train.add_argument("recipe", nargs="?", help="a TOML file, or a recipe of the package such as ner-wnut17")
+    train = add_verb(tasks, "train", train_verb, "train a task's network, one seed after another")
+    train.add_argument("task", metavar="NAME", help="a name from elmo task list")
+    train.add_argument("recipe", nargs="?", help="a TOML file or a packaged recipe such as ner-wnut17")
     train.add_argument(
-        "overrides", nargs="*", metavar="section.key=value", help="settings; elmo=input stands for inputs.elmo=input"
+        "overrides", nargs="*", metavar="section.key=value", help="settings; elmo=input is short for inputs.elmo=input"
     )
-    for part, text in (("train", "examples"), ("dev", "examples that choose the epoch"), ("test", "examples")):
+    for part, text in (("train", "training data"), ("dev", "data to choose the epoch"), ("test", "test data")):
         train.add_argument(f"--{part}", metavar="FILE", help=f"{text}, in the task's format")
-    train.add_argument("--output", metavar="FOLDER", help="where the run goes: a folder a seed, and results.json")
-    train.add_argument("--data", metavar="FOLDER", help="where a recipe's files are (default: the variable ELMO_DATA)")
+    train.add_argument("--output", metavar="FOLDER", help="folder of the run: one folder per seed, and results.json")
+    train.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
     train.add_argument("--vectors", metavar="FILE", help="static word vectors in GloVe's text format")
     train.add_argument("--model", metavar="MODEL", help="the biLM (default: the packaged one)")
     train.add_argument("--seeds", metavar="N,N", help="seeds to train, such as 1,2,3")
-    train.add_argument("--resume", action="store_true", help="go on with the run in FOLDER, exactly")
+    train.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
     train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
     train.add_argument("--json", action="store_true", help="print results.json")
     train.add_argument("--quiet", action="store_true", help="show no progress")
@@ -60,33 +62,37 @@ def _add_eval(tasks: Any) -> None:
 def _add_predict(tasks: Any) -> None:
     predict = add_verb(tasks, "predict", predict_verb, "write what trained networks predict, in the task's format")
     _add_trained(predict)
-    predict.add_argument("input", help="examples in the task's format, or text (--text), or - for text from stdin")
+    predict.add_argument("input", help="examples in the task's format, text with --text, or - for text on stdin")
     predict.add_argument("output", help="the file to write")
     predict.add_argument(
-        "--text", action="store_true", help="an example a line, tokens between spaces, its sentences between tabs"
+        "--text", action="store_true", help="one example per line, tokens separated by spaces, sentences by tabs"
     )
     predict.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
 
 
 def _add_trained(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folders", nargs="+", metavar="FOLDER", help="of trained networks (run/seed-1); several are an ensemble"
+        "folders", nargs="+", metavar="FOLDER", help="a trained network (run/seed-1); several form an ensemble"
     )
-    parser.add_argument("--model", metavar="MODEL", help="the frozen biLM, where it is not where it was in training")
-    parser.add_argument("--vectors", metavar="FILE", help="the word vectors, where they are not where they were")
+    parser.add_argument("--model", metavar="MODEL", help="the frozen biLM, if it has moved since training")
+    parser.add_argument("--vectors", metavar="FILE", help="the word vectors, if they have moved since training")
 
 
 def _add_compare(tasks: Any) -> None:
-    compare = add_verb(tasks, "compare", compare_verb, "train a queue of tasks, arms and seeds, and write their table")
-    compare.add_argument("queue", help="a TOML file, or a queue of the package: queue, queue-ensemble")
-    compare.add_argument("--output", required=True, metavar="FOLDER", help="where runs and tables go; goes on there")
-    compare.add_argument("--data", metavar="FOLDER", help="where the recipes' files are (default: ELMO_DATA)")
-    compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
-    compare.add_argument("--model", metavar="MODEL", help="the biLM of all arms that name none")
-    compare.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="runs at a time, each with its share of the cores"
+    compare = add_verb(
+        tasks, "compare", compare_verb, "train a queue of tasks, arms and seeds, and tabulate the scores"
     )
-    compare.add_argument("--table", action="store_true", help="train nothing: only the table of what is done")
+    compare.add_argument("queue", help="a TOML file or a packaged queue: queue, queue-ensemble")
+    compare.add_argument(
+        "--output", required=True, metavar="FOLDER", help="folder of runs and tables; continues what it holds"
+    )
+    compare.add_argument(
+        "--data", metavar="FOLDER", help="folder of the recipes' files (default: the variable ELMO_DATA)"
+    )
+    compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
+    compare.add_argument("--model", metavar="MODEL", help="the biLM of arms that name none")
+    compare.add_argument("--jobs", type=int, default=1, metavar="N", help="runs in parallel; they share the cores")
+    compare.add_argument("--table", action="store_true", help="train nothing, only tabulate finished runs")
     compare.add_argument("--quiet", action="store_true", help="show no progress")
 
 
@@ -122,11 +128,11 @@ def train_verb(arguments: argparse.Namespace) -> None:
     for result in report["seeds"]:
         if result["stopped"] == "minutes":
             where = f"in epoch {result['epochs']} of at most {made.training.epochs}"
-            print(f"seed {result['seed']} was ended by its limit of time, {where}; none is training.minutes=none")
+            print(f"seed {result['seed']} reached its time limit {where}; training.minutes=none removes the limit")
 
 
 def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Recipe, then flags, then overrides: the later wins. A resumed run begins with its own configuration."""
+    """Recipe, then flags, then overrides; later ones win. A resumed run starts from its own configuration."""
     from elmo.tasks import train
 
     recipe, overrides = recipe_and_overrides(arguments)
@@ -134,24 +140,26 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     record = None if arguments.output is None else Path(arguments.output) / "config.json"
     if arguments.resume:
         if record is None or not record.is_file():
-            raise InputError("--resume needs --output, the folder of a run to go on with; leave it out to begin one")
+            raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
         values = train.read_json(record)
     found = None if recipe is None else find_recipe(recipe, "tasks")
     if found is None and not arguments.resume:
         found = packaged_recipe(arguments.task, "tasks")
     if found is not None:
         of_recipe = config.load_toml(found)
-        if arguments.train is not None:  # then the recipe's other files are of other data
+        if arguments.train is not None:  # the recipe's other files belong to other data
             of_recipe = {key: value for key, value in of_recipe.items() if key not in ("train", "dev", "test")}
         values = config.merge(values, of_recipe)
     if values.setdefault("task", arguments.task) != arguments.task:
-        raise InputError(f"{found or record}: is of the task {values['task']}, and {arguments.task} is to be trained")
+        raise InputError(
+            f"{found or record}: the task is {values['task']}, not {arguments.task}; name that task, or another recipe"
+        )
     names = ("train", "dev", "test", "output", "data")
     flags: dict[str, Any] = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     inputs = {"vectors": arguments.vectors, "model": arguments.model}
     flags["inputs"] = {name: value for name, value in inputs.items() if value is not None}
     if arguments.seeds is not None:
-        begun = values.get("seeds", []) if arguments.resume else []  # none of which is to be forgotten
+        begun = values.get("seeds", []) if arguments.resume else []  # keep those of the run
         flags["seeds"] = list(dict.fromkeys([*begun, *_numbers(arguments.seeds)]))
     values = config.merge(config.merge(values, flags), config.parse_overrides(map(_spelled_out, overrides)))
     for name in ("train", "dev", "output"):
@@ -161,7 +169,7 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _spelled_out(override: str) -> str:
-    """`elmo=input`, as the paper's tables call it, is a setting of the inputs."""
+    """`elmo=input` with its section: short for inputs.elmo=input."""
     return f"inputs.{override}" if override.startswith("elmo=") else override
 
 
@@ -169,18 +177,18 @@ def _numbers(text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError as error:
-        raise InputError(f"--seeds is {text!r}; whole numbers with commas between them are expected") from error
+        raise InputError(f"--seeds is {text!r}; expected whole numbers separated by commas") from error
 
 
 def _members(arguments: argparse.Namespace) -> list[Any]:
-    """The networks of the folders."""
+    """The networks in the folders."""
     from elmo.tasks.trained import TrainedTask
 
     return [TrainedTask.load(each, arguments.model, vectors=arguments.vectors) for each in arguments.folders]
 
 
 def _predictions(members: list[Any], examples: list[Any]) -> list[Any]:
-    """What they predict together; says which vectors they miss."""
+    """The ensemble's predictions; prints which vectors are missing."""
     from elmo.tasks import trained
 
     for problem in dict.fromkeys(member.look_up(examples) for member in members):

@@ -1,6 +1,6 @@
-"""Weights on disk <-> `Model`: what a path holds is told by its content.
+"""Weights on disk <-> `Model`; the format is detected from the content.
 
-Every format is a module with the same verbs: `recognizes`, `describe`, `load`, and `save` in the two that are written.
+Each format is a module with the same functions: `recognizes`, `describe`, `load`, and `save` in two of them.
 """
 
 from pathlib import Path
@@ -18,17 +18,17 @@ from elmo.formats.stored import content_hash as content_hash
 FORMATS = (native, many_langs, allennlp_archive, allennlp, tensorflow)
 ASSETS = Path(__file__).parent.parent / "assets"
 TRAINED = "model"
-"""Where the folder of a training run has its model."""
+"""The model's folder inside a training run."""
 DEFAULT_MODEL = "english-small"
 
 
 def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
-    """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the usual packaged one).
+    """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the packaged one).
 
-    A name is that of a packaged model, or of a published one that `elmo pull` has brought here. `weights` is for an
-    options file whose weights are elsewhere.
-    Raises FileNotFoundError where there is nothing, InputError where it is not a model, is damaged, or holds numbers
-    that are not finite; one line each.
+    A name is that of a packaged model, or of a published one in `elmo pull`'s cache. `weights` is for an options file
+    whose weights are elsewhere.
+    Raises FileNotFoundError if nothing is there, and InputError if it is not a model, is damaged, or holds values that
+    are not finite.
     """
     format_, paths = _which(path, weights)
     model = format_.load(*paths)
@@ -37,21 +37,21 @@ def load(path: str | Path | None = None, weights: str | Path | None = None) -> M
 
 
 def describe(path: str | Path | None = None, weights: str | Path | None = None) -> Description:
-    """What `load` would read, from the headers alone: no weight is read. Raises as `load` does."""
+    """Describes what `load` would read, from the headers only. Raises like `load`."""
     format_, paths = _which(path, weights)
     return format_.describe(*paths)
 
 
 def find(path: str | Path | None = None) -> Path:
-    """The path that `path` means: a model by its name, packaged or pulled; a training run by its folder."""
-    if path is None or str(path) == "default":  # whatever lies in the working directory under that model's name
+    """Resolves the name of a packaged or pulled model, or the folder of a training run, to a path."""
+    if path is None or str(path) == "default":  # even if the working directory has something of that name
         return ASSETS / DEFAULT_MODEL
     name = str(path)
     if native.recognizes(Path(name) / TRAINED):
         return Path(name) / TRAINED
     if Path(name).exists():
         return Path(name)
-    if tensor_bundle.index_of(Path(name)).is_file():  # TensorFlow calls a checkpoint by what its files have in common
+    if tensor_bundle.index_of(Path(name)).is_file():  # TensorFlow names a checkpoint by the common prefix of its files
         return tensor_bundle.index_of(Path(name))
     if name in packaged():
         return ASSETS / name
@@ -60,7 +60,7 @@ def find(path: str | Path | None = None) -> Path:
         return pulled
     names = ", ".join(packaged()) or "none"
     raise FileNotFoundError(
-        f"{name}: no such file or folder, nor a packaged model (these are: {names}), nor a published one (elmo models)"
+        f"{name}: no such file or folder, and not a packaged model ({names}) or a published one (elmo models)"
     )
 
 
@@ -70,12 +70,12 @@ def packaged() -> list[str]:
 
 
 def _which(path: str | Path | None, weights: str | Path | None) -> tuple[ModuleType, tuple[Path, ...]]:
-    """The format, and the path or the two paths to be read."""
+    """The format, and the path or the two paths to read."""
     if weights is None:
         found = find(path)
         return _format_of(found), (found,)
     if path is None:
-        raise InputError(f"{weights}: the weights alone are given; give their options file, too")
+        raise InputError(f"{weights}: the options file is missing; give it as well")
     options, found = find(path), find(weights)
     return allennlp_archive if allennlp_archive.recognizes(found) else allennlp, (options, found)
 
@@ -87,7 +87,7 @@ def _format_of(path: Path) -> ModuleType:
     if is_archive(path) and {native.CONFIG, native.WEIGHTS} <= {file.name for file in listed(path)}:
         raise InputError(f"{path}: an archive of {native.CONFIG} and {native.WEIGHTS}; unpack it, and give the folder")
     raise InputError(
-        f"{path}: not a known model; known are a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
+        f"{path}: not a known model; expected a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
         f" of an options file (JSON) with an HDF5 file of weights, one of {many_langs.EMBEDDER} and"
         f" {many_langs.ENCODER}, a TensorFlow checkpoint with its options file, and AllenNLP's model.tar.gz;"
         f" seen: {_seen(path)}"

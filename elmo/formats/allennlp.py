@@ -1,11 +1,11 @@
 """The published format of bilm-tf, AllenNLP, NLPL and SeqVec: `options.json` and one HDF5 file of weights.
 
-- a folder, a zip or a tar of the two (by any name: they are told by their content), the HDF5 file with the options
-  beside it, the options file with the weights beside it, or the paths of both; archives are read in place
-- character models, and models that read words by their lines in a vocabulary beside them; the table of words is in the
-  weights file or in an HDF5 file of its own (bilm-tf's token embeddings)
-- a file without highway layers, projections or clips is what its options say
-- the layout has no softmax and no tokenizer: `save` leaves them out
+- a folder, a zip or a tar of the two (with any names, detected by content), either file with the other beside it, or
+  the paths of both; archives are read in place
+- character models, and models with a word table; word ids are line numbers of a vocabulary file beside them; the table
+  is in the weights file or in its own HDF5 file (bilm-tf's token embeddings)
+- highway layers, projections and clips may be absent, as the options say
+- the layout has no softmax and no tokenizer; `save` omits them
 """
 
 import json
@@ -32,20 +32,20 @@ from elmo.text.vocabulary import Vocabulary
 FORMAT = "allennlp"
 OPTIONS, WEIGHTS, VOCABULARY = "options.json", "weights.hdf5", "vocab.txt"
 MOST_OPTIONS = 1_000_000
-"""Bytes of an options file; a larger JSON file is no candidate."""
+"""Most bytes of an options file; larger JSON files are ignored."""
 MOST_WORD_BYTES = 1000
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The files that make a model."""
+    """The files of a model."""
 
     options: Source
     weights: Source
     table: Source | None
-    """Token embeddings in a file of their own."""
+    """Token embeddings, if they have their own file."""
     beside: list[Source]
-    """All files where the weights are: the vocabulary is among them."""
+    """All files beside the weights, the vocabulary among them."""
 
 
 def recognizes(path: Path) -> bool:
@@ -57,7 +57,7 @@ def recognizes(path: Path) -> bool:
 
 
 def describe(path: Path, weights: Path | None = None) -> Description:
-    """Reads the options, the shapes of the weights and, where the model reads words, its vocabulary.
+    """Reads the options, the shapes of the weights and, for a word model, its vocabulary.
 
     `weights` is for an options file `path` whose weights are elsewhere.
     """
@@ -75,7 +75,7 @@ def describe(path: Path, weights: Path | None = None) -> Description:
 
 
 def load(path: Path, weights: Path | None = None) -> Model:
-    """Reads a model; raises InputError where weights and options do not fit together. `weights` as in `describe`."""
+    """Reads a model; raises InputError if weights and options do not match. `weights` as in `describe`."""
     parts = _locate(path, weights)
     options = read_options(parts.options)
     with _opened(parts) as found:
@@ -85,9 +85,9 @@ def load(path: Path, weights: Path | None = None) -> Model:
 
 
 def save(model: Model, path: Path, overwrite: bool = False) -> None:
-    """Writes the folder `path` with the two files, and the vocabulary of a model that reads words, whole or not at all.
+    """Writes the folder `path` atomically: the two files, and the vocabulary of a word model.
 
-    Options that only the published programs know (`card["options"]` of a loaded model) are written again.
+    Options that only the published programs use (`card["options"]` of a loaded model) are kept.
     """
     if model.config.word_cnn is not None or model.config.lstm.has_projection != (
         model.config.lstm.dim != model.config.lstm.projection_dim
@@ -101,7 +101,7 @@ def save(model: Model, path: Path, overwrite: bool = False) -> None:
             f"{path}: the model's padding has a vector, for which this format has no place; write it as native"
         )
     own = to_options(model.config)
-    # A table of words that was made from characters comes with the options of the characters, and replaces them.
+    # A word table computed from characters comes with the options of the characters, and replaces them.
     published = model.card.get("options")
     published = published if isinstance(published, dict) else {}
     known = {key: value for key, value in published.items() if key != "char_cnn" or key in own}
@@ -121,7 +121,7 @@ def save(model: Model, path: Path, overwrite: bool = False) -> None:
 
 
 def _locate(path: Path, weights: Path | None) -> Parts:
-    """The files that `path`, or the two paths, mean."""
+    """The files at `path`, or at the two paths."""
     if weights is not None:
         return _two_paths(path, weights)
     if path.is_dir() or is_archive(path):
@@ -142,17 +142,17 @@ def _two_paths(options: Path, weights: Path) -> Parts:
         if not file.exists():
             raise FileNotFoundError(f"{file}: no such file")
     if options.is_dir() or not _is_options(on_disk(options)):
-        raise InputError(f"{options}: is no options file (JSON with a table 'lstm'); give it, then the weights (HDF5)")
+        raise InputError(f"{options}: not an options file (JSON with a table 'lstm'); give it, then the weights (HDF5)")
     if weights.is_dir() or is_archive(weights):
         beside = listed(weights)
         return _parts(on_disk(options), _weights_in(weights, beside), beside)
     if not is_hdf5(on_disk(weights)):
-        raise InputError(f"{weights}: is no HDF5 file ({weights.stat().st_size:,} bytes); give the file of the weights")
+        raise InputError(f"{weights}: not an HDF5 file ({weights.stat().st_size:,} bytes); give the weights file")
     return _parts(on_disk(options), on_disk(weights), listed(weights.parent))
 
 
 def _parts(options: Source, weights: Source, beside: list[Source]) -> Parts:
-    """With the token embeddings beside the weights, where these have no token encoder of their own."""
+    """Adds the token embeddings beside the weights, if the weights have no token encoder."""
     tops = _tops(weights)
     if "RNN_0" not in tops or tops & {"char_embed", "embedding"}:
         return Parts(options, weights, None, beside)
@@ -179,7 +179,7 @@ def options_in(files: list[Source]) -> list[Source]:
 
 
 def _options_beside(weights: Source, beside: list[Source]) -> Source:
-    """Of several options files in the folder that whose name is most like that of the weights."""
+    """The options file whose name is most similar to that of the weights."""
     found = options_in(beside)
     twins = [file for file in found if file.name.split("options")[0] == weights.name.split("weights")[0]]
     return only(weights.path.parent, found if len(found) == 1 else twins, "options")
@@ -194,7 +194,7 @@ def _weights_in(place: Path, files: list[Source]) -> Source:
 
 
 def _tops(source: Source) -> set[str]:
-    """Of the names that tell one of our HDF5 files from another, those that it has."""
+    """The top-level names that identify our HDF5 files, as far as the file has them."""
     with read_hdf5(source) as file:
         return {name for name in ("RNN_0", "char_embed", "embedding") if name in file}
 
@@ -214,13 +214,13 @@ def only(place: Path, found: list[Source], what: str) -> Source:
 def read_options(source: Source) -> dict[str, Any]:
     options = source.json()
     if not isinstance(options, dict) or not isinstance(options.get("lstm"), dict):
-        raise InputError(f"{source.label}: no table 'lstm'; the options of a biLM are expected; give their file")
+        raise InputError(f"{source.label}: no table 'lstm'; not the options of a biLM; give its options file")
     return options
 
 
 @contextmanager
 def _opened(parts: Parts) -> Iterator[dict[str, h5py.Dataset]]:
-    """The datasets of the weights; of a model whose token embeddings are apart, those and the LSTMs'."""
+    """The datasets of the weights, and those of separate token embeddings."""
     with read_hdf5(parts.weights) as file:
         found = datasets(file)
         if parts.table is None:
@@ -235,7 +235,7 @@ def _opened(parts: Parts) -> Iterator[dict[str, h5py.Dataset]]:
 def _examine(
     parts: Parts, options: dict[str, Any], found: dict[str, h5py.Dataset]
 ) -> tuple[BiLMConfig, dict[str, str]]:
-    """The configuration, and what every dataset is called here; InputError where something does not fit."""
+    """The configuration, and the name of each dataset in the file; InputError if something does not match."""
     label = parts.weights.label
     shapes = {name: dataset.shape for name, dataset in found.items()}
     config = to_config(options, parts.options.label, shapes, label)
@@ -247,7 +247,7 @@ def _examine(
 
 
 def _vocabulary(parts: Parts, config: BiLMConfig) -> Vocabulary | None:
-    """The words of a model that reads words: of several vocabularies the one with as many words as the table."""
+    """The vocabulary of a word model: of several, the one with as many words as the table."""
     if config.n_tokens_vocab is None:
         return None
     table = (parts.table or parts.weights).label
@@ -255,15 +255,15 @@ def _vocabulary(parts: Parts, config: BiLMConfig) -> Vocabulary | None:
     if found is None:
         raise FileNotFoundError(
             f"{parts.weights.path.parent}: no {VOCABULARY} beside {parts.weights.name}; {table} has a table of"
-            f" {config.n_tokens_vocab:,} words, and their list, a word a line, is needed"
+            f" {config.n_tokens_vocab:,} words; put its word list there, one word per line"
         )
     return found
 
 
 def vocabulary_beside(files: list[Source], rows: int, table: str) -> Vocabulary | None:
-    """The vocabulary of `rows` words among the files; None where there is none at all.
+    """The vocabulary of `rows` words among the files; None without any.
 
-    Raises InputError where those that there are do not belong to `table`, which has the rows.
+    Raises InputError if none of them matches `table`, which has `rows` rows.
     """
     usual = (VOCABULARY, f"{VOCABULARY}.gz")
     found = [file for file in files if "vocab" in file.name and file.name.endswith((".txt", ".gz"))]
@@ -283,6 +283,5 @@ def vocabulary_beside(files: list[Source], rows: int, table: str) -> Vocabulary 
             return vocabulary
         seen.append(f"{file.name} has {len(vocabulary):,} words")
     raise InputError(
-        f"{found[0].label}: {', '.join(seen)}; the table in {table} has {rows:,}; give the vocabulary that the model"
-        " was made with"
+        f"{found[0].label}: {', '.join(seen)}; the table in {table} has {rows:,}; give the vocabulary of the model"
     )

@@ -1,12 +1,12 @@
 """The biLM inside a task's model of AllenNLP: `model.tar.gz`, or its folder, of `config.json` and `weights.th`.
 
-- the weights are a torch state dict; of it the biLM and the learned mixes of its layers (`ScalarMix`) are read
-- gates are in the order i, f, g, o and the forget gate's 1 is in the bias; the highway's gate lets the input through
-- clips, activation and the characters of a token are in the options file, which archives of AllenNLP before 1.0 hold
-  (`fta/`); where it is missing it may be given, and else the values that all published models have are taken
+- the weights are a torch state dict; only the biLM and the learned layer mixes (`ScalarMix`) are read
+- gate order is i, f, g, o; the forget gate's 1 is in the bias; the highway gate passes the input
+- clips, activation and the characters of a token are in the options file, which archives before AllenNLP 1.0 contain
+  (`fta/`); if it is missing, it may be given, else the values of all published models are assumed
   (`card["assumed"]`)
 
-Archives are read in place. Nothing is unpickled, and nothing is written in this format.
+Archives are read in place. Nothing is unpickled. The format is read-only.
 """
 
 import re
@@ -30,13 +30,13 @@ from elmo.model.bilm import BiLMConfig
 FORMAT = "allennlp-archive"
 CONFIG, WEIGHTS = "config.json", ("weights.th", "best.th")
 BILM = "_elmo_lstm."
-"""What AllenNLP's `Elmo` calls its biLM."""
+"""The name of the biLM in AllenNLP's `Elmo`."""
 ASSUMED = {
     "lstm": {"cell_clip": 3, "proj_clip": 3},
     "char_cnn": {"activation": "relu", "max_characters_per_token": 50},
 }
-"""What all published models have in common, and their arrays do not tell."""
-REMEDY = "this is no biLM of AllenNLP's class Elmo, or it was changed"
+"""Values that all published models share and their arrays do not show."""
+REMEDY = "this is not a biLM of AllenNLP's class Elmo, or it was modified"
 
 
 def recognizes(path: Path) -> bool:
@@ -52,7 +52,7 @@ def recognizes(path: Path) -> bool:
 def describe(path: Path, weights: Path | None = None) -> Description:
     """Reads the configuration and the shapes of the weights.
 
-    Where `weights` is given it is the archive, and `path` its options file.
+    If `weights` is given, it is the archive, and `path` its options file.
     """
     archive, files = _files(path, weights)
     source = _weights_in(archive, files)
@@ -66,7 +66,7 @@ def describe(path: Path, weights: Path | None = None) -> Description:
 
 
 def load(path: Path, weights: Path | None = None) -> Model:
-    """Reads the biLM and its learned mixes; `weights` as in `describe`. Raises InputError where there is no biLM."""
+    """Reads the biLM and its learned mixes; `weights` as in `describe`. Raises InputError without a biLM."""
     archive, files = _files(path, weights)
     source = _weights_in(archive, files)
     state = read_state_dict(source)
@@ -76,7 +76,7 @@ def load(path: Path, weights: Path | None = None) -> Model:
 
 
 def save(model: Model, path: Path, overwrite: bool = False) -> NoReturn:
-    """Nothing is written in this format."""
+    """Always raises: the format is read-only."""
     raise InputError(f"{path}: AllenNLP's archives are only read; write the native or the allennlp format")
 
 
@@ -84,14 +84,14 @@ def save(model: Model, path: Path, overwrite: bool = False) -> NoReturn:
 
 
 def sizes(label: str, state: Mapping[str, Tensor], prefix: str) -> dict[str, Any]:
-    """The options of the biLM under `prefix`, as far as its arrays tell them."""
+    """The options of the biLM under `prefix`, as far as its arrays show them."""
     own = {name.removeprefix(prefix): tuple(tensor.shape) for name, tensor in state.items() if name.startswith(prefix)}
     filters = [list(shape) for shape in _numbered(own, r"_token_embedder\.char_conv_(\d+)\.weight")]
     layers = _numbered(own, r"_elmo_lstm\.forward_layer_(\d+)\.state_projection\.weight")
     table = own[CHARACTERS]
     if len(table) != 2 or not filters or any(len(shape) != 3 for shape in filters) or not layers or len(layers[0]) != 2:
         raise InputError(
-            f"{label}: under {prefix!r} there are {len(filters)} convolutions and {len(layers)} LSTM layers with a"
+            f"{label}: {prefix!r} has {len(filters)} convolutions and {len(layers)} LSTM layers with a"
             f" projection; both are expected; {REMEDY}"
         )
     return {
@@ -111,7 +111,7 @@ def sizes(label: str, state: Mapping[str, Tensor], prefix: str) -> dict[str, Any
 
 
 def mixes(state: Mapping[str, Tensor], config: Any = None) -> tuple[Mix, ...]:
-    """The mixes of layers that were learned beside a biLM; `config`, the task model's, tells layer norm."""
+    """The learned layer mixes of a biLM; the task model's `config` says whether they use layer norm."""
     found = []
     for name, parts in _mix_parts(state):
         scalars = tuple(float(state[part].reshape(-1)[0]) for part in parts)
@@ -120,13 +120,13 @@ def mixes(state: Mapping[str, Tensor], config: Any = None) -> tuple[Mix, ...]:
 
 
 def _numbered(own: Mapping[str, Shape], pattern: str) -> list[Shape]:
-    """The shapes of what `pattern` names, in the order of their numbers, as far as these go on from 0."""
+    """The shapes of the arrays that match `pattern`, numbered consecutively from 0."""
     found = {int(match[1]): shape for name, shape in own.items() if (match := re.fullmatch(pattern, name))}
     return [found[number] for number in range(len(found)) if number in found]
 
 
 def _mix_parts(state: Mapping[str, Tensor]) -> list[tuple[str, list[str]]]:
-    """The name of every mix beside a biLM, and those of its scalars."""
+    """The name of each mix of a biLM, and the names of its scalars."""
     beside = {name.removesuffix(BILM + CHARACTERS) for name in state if name.endswith(BILM + CHARACTERS)}
     found: dict[str, dict[int, str]] = {}
     for name in state:
@@ -137,7 +137,7 @@ def _mix_parts(state: Mapping[str, Tensor]) -> list[tuple[str, list[str]]]:
 
 
 def _layer_norm(mix: str, config: Any) -> bool:
-    """`do_layer_norm` as the part of the configuration says that made the biLM beside this mix."""
+    """`do_layer_norm` in the configuration of the biLM that this mix belongs to."""
     said = {key: table.get("do_layer_norm", False) for key, table in _tables("", config) if "options_file" in table}
     own = [value for key, value in said.items() if key and key in mix]
     return bool(own[0] if own else any(said.values()))
@@ -174,20 +174,20 @@ def _weights_in(archive: Path, files: list[Source]) -> Source:
 
 
 def _prefix(label: str, state: Mapping[str, Tensor]) -> str:
-    """What the names of the biLM's arrays begin with."""
+    """The prefix of the biLM's array names."""
     found = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
     if not found:
         seen = f"{len(state)} arrays, the first is {next(iter(state), None)!r}"
-        raise InputError(f"{label}: no biLM in it ({seen}): a name that ends {CHARACTERS} is expected; {REMEDY}")
+        raise InputError(f"{label}: no biLM ({seen}): a name ending in {CHARACTERS} is expected; {REMEDY}")
     if len(found) > 1:
-        raise InputError(f"{label}: {len(found)} biLMs ({', '.join(found)}); models with one are read")
+        raise InputError(f"{label}: {len(found)} biLMs ({', '.join(found)}); only models with one can be read")
     return found[0]
 
 
 def _config(
     label: str, state: Mapping[str, Tensor], prefix: str, files: list[Source], given: Path | None
 ) -> tuple[BiLMConfig, dict[str, Any]]:
-    """The configuration, and a card that says where it is from."""
+    """The configuration, and a card that says where it comes from."""
     config_file = next(file for file in files if file.name == CONFIG)
     card: dict[str, Any] = {"config": config_file.json()}
     own = sizes(label, state, prefix)
@@ -196,7 +196,9 @@ def _config(
         options = card["options"] = read_options(options_files[0])
         if any(file.json() != options for file in options_files):
             names = ", ".join(file.label for file in options_files)
-            raise InputError(f"{label}: {len(options_files)} options files that differ ({names}); give one beside it")
+            raise InputError(
+                f"{label}: {len(options_files)} different options files ({names}); give the right one with the archive"
+            )
     else:
         options = merge(own, ASSUMED)
         card["assumed"] = ASSUMED
@@ -206,5 +208,5 @@ def _config(
     check_shapes(label, seen, state_shapes(config), REMEDY)
     size = config.lstm.projection_dim
     if config.char_cnn is None or size in (config.lstm.dim, config.char_cnn.n_filters):
-        raise InputError(f"{label}: a projection that keeps the size is in it; such a biLM cannot be read")
+        raise InputError(f"{label}: the projection keeps the size; such a biLM cannot be read")
     return replace(config, lstm=replace(config.lstm, forget_bias=0.0)), card

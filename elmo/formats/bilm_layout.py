@@ -25,15 +25,15 @@ REMEDY = "the weights do not belong to these options, or the options were edited
 
 
 def to_config(options: dict[str, Any], label: str, shapes: Mapping[str, Shape], weights: str) -> BiLMConfig:
-    """The options of the file `label` as a configuration; `shapes` are those of the datasets in the file `weights`.
+    """The options file `label` as a configuration; `shapes` are those of the datasets in the file `weights`.
 
-    The numbers of characters and of words are those of the weights, whatever the options say.
-    Raises InputError where either file is not what it should be.
+    The numbers of characters and words come from the weights, not from the options.
+    Raises InputError if either file is invalid.
     """
     if not any(name.startswith("RNN_0/") for name in shapes):
         raise InputError(
-            f"{weights}: no weights of a biLM (no group RNN_0); its first is {next(iter(shapes), None)!r}; give the"
-            " HDF5 file of the weights"
+            f"{weights}: not the weights of a biLM (no group RNN_0; first name: {next(iter(shapes), None)!r}); give the"
+            " HDF5 weights file"
         )
     reads_words = "embedding" in shapes and not ("char_embed" in shapes and "char_cnn" in options)
     rows = _rows(shapes, "embedding" if reads_words else "char_embed", weights)
@@ -57,11 +57,11 @@ def character_config(options: dict[str, Any], n_characters: int, arrays: int) ->
 
 @contextmanager
 def errors_of(label: str, weights: str) -> Iterator[None]:
-    """Puts what `character_config` raises into an InputError about the options file `label`."""
+    """Turns errors of `character_config` into an InputError about the options file `label`."""
     try:
         yield
     except KeyError as error:
-        raise InputError(f"{label}: no key {error}; it is needed to read {weights}; add it") from error
+        raise InputError(f"{label}: no key {error}, which {weights} needs; add it") from error
     except (ConfigError, TypeError) as error:
         raise InputError(f"{label}: {error}") from error
 
@@ -127,10 +127,10 @@ def _char_cnn(options: dict[str, Any], n_characters: int) -> dict[str, Any]:
 
 
 def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
-    """The rows of one of the two tables that tokens are looked up in."""
+    """The rows of one of the two lookup tables for tokens."""
     if name not in shapes:
         raise InputError(
-            f"{weights}: neither char_embed nor embedding is there, so it reads neither characters nor words; {REMEDY}"
+            f"{weights}: neither char_embed nor embedding found, so neither characters nor words can be read; {REMEDY}"
         )
     shape = shapes[name]
     if len(shape) != 2:
@@ -138,7 +138,7 @@ def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
     if name == "char_embed" and shape[0] < PUBLISHED_CHARACTERS:
         raise InputError(
             f"{weights}: char_embed has {shape[0]} rows; at least {PUBLISHED_CHARACTERS} are expected: 256 bytes and 5"
-            " marks; only models of these characters can be read"
+            " marks; only models with these characters can be read"
         )
     return shape[0]
 
@@ -147,7 +147,7 @@ def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
 
 
 def dataset_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Every dataset that a file of this configuration has."""
+    """All datasets in a file of this configuration."""
     size, hidden = config.lstm.projection_dim, config.lstm.dim
     shapes = _encoder_shapes(config)
     for direction in range(2):
@@ -160,17 +160,17 @@ def dataset_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def dataset_names(label: str, config: BiLMConfig, seen: Mapping[str, Shape]) -> dict[str, str]:
-    """What every dataset is called in this file. Raises InputError where one does not fit, or has no place."""
+    """The name of each dataset in this file. Raises InputError if one has a wrong shape, or is unknown."""
     expected = dataset_shapes(config)
     names = {name: name for name in expected}
-    if config.lstm.n_layers == 1:  # bilm-tf dumps a single layer without the group of layers
+    if config.lstm.n_layers == 1:  # bilm-tf writes a single layer without the group of layers
         short = {name: name.replace("MultiRNNCell/Cell0/", "") for name in expected}
         names = {name: name if name in seen else short[name] for name in expected}
     check_shapes(label, seen, {names[name]: shape for name, shape in expected.items()}, REMEDY)
     known = set(names.values())
     for name in seen:
         if name.startswith(("CNN", "RNN")) and name not in known:
-            raise InputError(f"{label}: {name} {seen[name]} has no place in the model of the options; {REMEDY}")
+            raise InputError(f"{label}: {name} {seen[name]} is not part of the model in the options; {REMEDY}")
     return names
 
 

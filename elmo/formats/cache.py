@@ -1,7 +1,7 @@
-"""Published models on this machine: one folder a model, in the cache.
+"""Published models on this machine: one folder per model, in the cache.
 
-`ELMO_CACHE` names the cache; else it is `elmo` in `XDG_CACHE_HOME`, or in `~/.cache`. With a model's files lies
-`pulled.json`, which says where each came from and what its sha256 was then. Nothing here reaches for a network.
+`ELMO_CACHE` names the cache; the default is `elmo` in `XDG_CACHE_HOME` or in `~/.cache`. Beside a model's files is
+`pulled.json`, with the source and the sha256 of each. Nothing here uses the network.
 """
 
 import errno
@@ -25,12 +25,12 @@ def cache_folder() -> Path:
     if named := os.environ.get("ELMO_CACHE"):
         return Path(named).expanduser()
     xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification: a relative path is to be ignored.
+    # The XDG specification: ignore a relative path.
     return (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "elmo"
 
 
 def make_folder(folder: Path, remedy: str = "name another folder in ELMO_CACHE") -> None:
-    """Makes a folder that a cache is written to. Raises OSError, which says the remedy, where that cannot be."""
+    """Creates a folder for a cache. Raises OSError, which names the remedy, if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
@@ -41,27 +41,27 @@ def make_folder(folder: Path, remedy: str = "name another folder in ELMO_CACHE")
 
 
 def folder_of(model: PublishedModel) -> Path:
-    """The model's folder, whether it is there or not."""
+    """The model's folder, which may not exist."""
     return cache_folder() / model.name
 
 
 def path_of(model: PublishedModel) -> Path:
-    """What `elmo.load` opens of a model that is here: its folder, or its file where it is a single one."""
+    """The path for `elmo.load` of a model in the cache: its folder, or its file if it has only one."""
     return folder_of(model) / model.files[0].name if len(model.files) == 1 else folder_of(model)
 
 
 def is_pulled(model: PublishedModel) -> bool:
-    """Whether all files of the model are here."""
+    """Whether all files of the model are in the cache."""
     return bool(model.files) and all((folder_of(model) / file.name).is_file() for file in model.files)
 
 
 def local(reference: str | Path) -> Path | None:
-    """The file or folder on this machine that `reference` means; None where it is nothing that is known here.
+    """The local file or folder that `reference` means; None if it is unknown.
 
-    `reference` is a path, the name of a published model (its folder, or its file where it is a single one), one of the
+    `reference` is a path, the name of a published model (its folder, or its file if it has only one), one of the
     addresses from which programs load a published file (its copy in the cache), or the bare name of such a file
-    (`elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5`). Nothing is downloaded: raises FileNotFoundError with the command
-    where a model is known and not here, InputError where an address is not known.
+    (`elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5`). Downloads nothing: raises FileNotFoundError, which names the
+    command, for a known model that is not in the cache, and InputError for an unknown address.
     """
     if Path(reference).exists():
         return Path(reference)
@@ -91,7 +91,7 @@ def _require(model: PublishedModel, reference: str) -> None:
 
 
 def read_record(folder: Path) -> dict[str, dict[str, Any]]:
-    """What `pulled.json` says of each file; nothing where there is none."""
+    """The entries of `pulled.json` by file; empty without one."""
     try:
         files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -104,21 +104,21 @@ def read_record(folder: Path) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Verified:
-    """What became of one file."""
+    """The result for one file."""
 
     path: Path
     verdict: Verdict
     sha256: str | None
     about: str
-    """Which published file it is, or what was expected."""
+    """The matching published file, or what was expected."""
 
 
 def verify(reference: str | Path) -> list[Verified]:
     """Compares files with the table by their sha256: those of a pulled model by its name, one file, or a folder's.
 
-    "as published": the sha256 is in the table. "as pulled": the table has none for it, and it is what `elmo pull`
-    got. "differs": from either. "unknown": there is nothing to compare it with. "missing": a file of the model is not
-    here. Raises FileNotFoundError where `reference` is neither a path nor a name.
+    "as published": the sha256 is in the table. "as pulled": the table has none for it, but it matches what `elmo pull`
+    got. "differs": from either. "unknown": nothing to compare with. "missing": a file of the model is not in the cache.
+    Raises FileNotFoundError if `reference` is neither a path nor a name.
     """
     path = Path(reference)
     if path.is_file():
@@ -126,13 +126,15 @@ def verify(reference: str | Path) -> list[Verified]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.is_file() and not _is_ours(file))
         if not files:
-            raise InputError(f"{path}: no files in it")
+            raise InputError(f"{path}: the folder has no files; name another")
         return [_verify(file) for file in files]
     model = published.find_model(str(reference))
     if model is None:
-        raise FileNotFoundError(f"{reference}: no such file or folder, nor a published model (elmo models lists them)")
+        raise FileNotFoundError(
+            f"{reference}: no such file or folder, and not a published model (elmo models lists them)"
+        )
     if not model.files:
-        raise InputError(f"{model.name}: none of its files is known here; give the path of a file to compare")
+        raise InputError(f"{model.name}: its files are unknown; give the path of a file to compare")
     return [_verify(folder_of(model) / file.name, model) for file in model.files]
 
 
@@ -158,7 +160,7 @@ def _verify(path: Path, model: PublishedModel | None = None) -> Verified:
 
 
 def _expected(path: Path, model: PublishedModel | None) -> str | None:
-    """The published sha256 of the file that has this name: in its model, or where names tell (`elmo_...`)."""
+    """The published sha256 of the file of this name: in its model, or if the name is unique (`elmo_...`)."""
     model = model or published.find_model(path.absolute().parent.name)
     found = next((file for file in model.files if file.name == path.name), None) if model is not None else None
     if found is None:

@@ -1,7 +1,7 @@
-"""crc32c (Castagnoli), the checksum of TensorFlow's files, of large arrays within seconds.
+"""crc32c (Castagnoli), the checksum of TensorFlow's files, fast enough for large arrays.
 
-A checksum is linear: that of a text is a sum (exclusive or) of its parts' checksums, each as it were with zeros after
-it. So thousands of parts are read side by side by numpy, and their checksums put together afterwards.
+A checksum is linear: that of the whole is the exclusive or of its parts' checksums, each padded with zeros. So numpy
+reads thousands of parts side by side, and their checksums are combined afterwards.
 """
 
 from functools import cache
@@ -10,12 +10,12 @@ import numpy as np
 
 POLYNOMIAL = 0x82F63B78
 LANES = 4096
-"""Parts that are read side by side; their states and the tables stay in the cache."""
+"""Parts read side by side; their states and the tables fit in the cache."""
 MASK = 0xA282EAD8
 
 
 def masked(checksum: int) -> int:
-    """As LevelDB and TensorFlow store it."""
+    """The checksum as LevelDB and TensorFlow store it."""
     return ((checksum >> 15 | checksum << 17) + MASK) & 0xFFFFFFFF
 
 
@@ -34,14 +34,14 @@ def crc32c(data: bytes | np.ndarray) -> int:
 
 
 def _lanes(words: np.ndarray) -> np.uint32:
-    """The state (from zero) after all rows of (LANES, words), the rows one after the other."""
+    """The state (from zero) after all rows of (LANES, words), the rows one after another."""
     low, high = _tables()[1:]
     state = np.zeros(len(words), np.uint32)
     for column in words.T:
         state ^= column
         state = low[state & 0xFFFF] ^ high[state >> 16]
     length = 4 * words.shape[1]
-    while len(state) > 1:  # neighbours in pairs: the first of them is followed by the second's bytes
+    while len(state) > 1:  # neighbours in pairs: the second's bytes follow the first
         state = _shift(state[::2], length) ^ state[1::2]
         length *= 2
     return state[0]
@@ -58,7 +58,7 @@ def _shift(states: np.ndarray, length: int) -> np.ndarray:
 
 @cache
 def _zeros(length: int) -> tuple[np.uint32, ...]:
-    """What `length` zero bytes make of the states of one bit each: the columns of a matrix over two elements."""
+    """The states of one bit each after `length` zero bytes: the columns of a matrix over GF(2)."""
     if length == 1:
         table = _tables()[0]
         return tuple(table[1 << bit & 0xFF] ^ np.uint32(1 << bit >> 8) for bit in range(32))

@@ -1,9 +1,9 @@
-"""One file from the web: resumed by HTTP range, checked, and in its place whole or not at all.
+"""Downloads one file: resumes with HTTP ranges, verifies it, and moves it into place atomically.
 
-- what has come is kept beside the target as `NAME.part` and goes on from there, in this call or a later one
-- an interrupted file goes on only where the server says that it is still the same one (`If-Range`), or where the
-  sha256 is known and will tell
-- addresses are tried in turn; a wrong length or hash is a failure of its address
+- the received part is kept beside the target as `NAME.part`; this call or a later one continues it
+- an interrupted download continues only if the server confirms that the file is unchanged (`If-Range`), or if the
+  sha256 is known
+- addresses are tried in turn; a wrong length or hash counts as a failure of its address
 """
 
 import errno
@@ -27,18 +27,18 @@ from elmo.formats.whole import DISK_FULL
 TIMEOUT = 60.0
 """Seconds without a byte after which a connection counts as broken."""
 RETRIES = 4
-"""How often in a row an address may fail without a byte of progress."""
+"""Most failures of an address in a row without progress."""
 MOST_TRIES = 100
 PAUSE = 1.0
-"""Seconds before the second try without progress; then twice as many each time."""
+"""Seconds before the first retry without progress; doubled each time."""
 CHUNK = 1 << 18
 
 Progress = Callable[[int, int | None], None]
-"""Told how many bytes there are, and of how many."""
+"""Called with the bytes received and the bytes in total."""
 
 
 class DownloadError(OSError):
-    """A file that could not be had from any of its addresses; one line says why each failed."""
+    """No address provided the file; the message says why each failed."""
 
 
 class _Failure(Exception):
@@ -47,7 +47,7 @@ class _Failure(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is known of the file beforehand."""
+    """What is known about the file in advance."""
 
     size: int | None = None
     """In bytes."""
@@ -55,9 +55,9 @@ class Wanted:
 
 
 def download(urls: Sequence[str], target: Path, wanted: Wanted | None = None, progress: Progress | None = None) -> str:
-    """Puts the file at `target` and returns its sha256.
+    """Downloads the file to `target` and returns its sha256.
 
-    Raises DownloadError, and OSError where it cannot be written; what has come by then is kept for the next call.
+    Raises DownloadError, and OSError if writing fails; the received part is kept for the next call.
     """
     wanted = wanted or Wanted()
     part = _Part(target, wanted, progress or (lambda done, total: None))
@@ -80,7 +80,7 @@ def sha256_of(path: Path) -> str:
 
 
 class _Part:
-    """The file as far as it has come, and what the server said of it."""
+    """The received part of the file, and what the server said about it."""
 
     def __init__(self, target: Path, wanted: Wanted, progress: Progress) -> None:
         self.path = target.with_name(target.name + ".part")
@@ -93,7 +93,7 @@ class _Part:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def validator(self, url: str) -> str | None:
-        """What `If-Range` needs so that the server goes on only with the same file; "" to go on without; None: not."""
+        """The `If-Range` value with which to continue the same file; "" to continue without one; None to start over."""
         try:
             known = json.loads(self._record.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -103,9 +103,9 @@ class _Part:
         return "" if self.wanted.sha256 or not self.size else None
 
     def begin(self, url: str, headers: HTTPMessage) -> None:
-        """The file is written anew from its first byte; what the server calls this version is kept.
+        """Starts over from the first byte, and records the server's name for this version.
 
-        No byte of another version is left beside it: what happens next may be that the process ends.
+        Leaves no byte of another version, since the process may end at any time.
         """
         self.path.unlink(missing_ok=True)
         etag = headers.get("ETag", "")
@@ -122,7 +122,7 @@ class _Part:
 
 
 def _from(url: str, part: _Part) -> str:
-    """Reads the whole file from one address and checks it; a wrong one that was put together is read once more."""
+    """Reads the whole file from one address and verifies it; retries once if a resumed file is wrong."""
     in_one_piece = _read(url, part)
     digest = sha256_of(part.path)
     if not in_one_piece and part.wanted.sha256 not in (None, digest):
@@ -136,7 +136,7 @@ def _from(url: str, part: _Part) -> str:
 
 
 def _read(url: str, part: _Part) -> bool:
-    """Reads on until the file is whole, through broken connections; tells whether one answer held all of it."""
+    """Reads until the file is complete, through broken connections; returns whether one response held all of it."""
     opener, fruitless, problem = build_opener(_Redirects), 0, ""
     if part.wanted.size is not None and part.size >= part.wanted.size:
         if part.size == part.wanted.size:
@@ -156,9 +156,9 @@ def _read(url: str, part: _Part) -> bool:
 
 
 def _try(opener: OpenerDirector, url: str, part: _Part) -> tuple[str | None, int]:
-    """One request: what was wrong (None when the file is whole), and the byte from which its answer was written.
+    """One request: its problem (None if the file is complete), and the first byte that its response wrote.
 
-    Raises _Failure where no further request to this address helps.
+    Raises _Failure if further requests to this address are pointless.
     """
     headers = {"User-Agent": "elmo-torch", "Accept-Encoding": "identity"}
     validator = part.validator(url)
@@ -178,14 +178,17 @@ def _try(opener: OpenerDirector, url: str, part: _Part) -> tuple[str | None, int
 
 
 def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None, int]:
-    """Writes what comes; the result is that of `_try`."""
+    """Writes the response; returns like `_try`."""
     have, total = 0, response.length
     if response.status == 206:
         have = part.size
         start, total = _content_range(response.headers)
         if start != have:
             part.discard()
-            return f"asked for bytes from {have:,} on it sends others ({response.headers.get('Content-Range')})", 0
+            return (
+                f"the server does not send bytes from {have:,} on ({response.headers.get('Content-Range')})",
+                0,
+            )
     expected = part.wanted.size if total is None else total
     if part.wanted.size not in (None, expected):
         raise _Failure(f"the file has {expected:,} bytes, {part.wanted.size:,} are expected")
@@ -199,45 +202,45 @@ def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None,
             have += len(chunk)
             part.progress(have, expected)
             if expected is not None and have > expected:
-                raise _Failure(f"it sends more than the {expected:,} bytes that are expected")
+                raise _Failure(f"the server sends more than the expected {expected:,} bytes")
     if expected is not None and have < expected:
         return f"the connection ended after {have:,} of {expected:,} bytes", began_at
     return None, began_at
 
 
 def _refused(error: HTTPError, part: _Part) -> str | None:
-    """What a status other than 2xx means."""
-    if error.code == 416:  # the range begins at the end, or behind it: is the file whole already?
+    """The problem that a status other than 2xx means."""
+    if error.code == 416:  # the range starts at or after the end; the file may be complete
         whole = error.headers.get("Content-Range", "") == f"bytes */{part.size}"
         if whole and part.wanted.size in (None, part.size):
             return None
         part.discard()
-        return "it has another length than before"
+        return "the file's length has changed"
     said = " ".join(f"{error.code} {error.reason}".split())
     if error.code < 400:
-        raise _Failure(f"a redirect that is not followed: {said}")
+        raise _Failure(f"the redirect is not followed: {said}")
     if error.code in (404, 410):
-        raise _Failure(f"{said}: the file is gone from there")
+        raise _Failure(f"{said}: the file is no longer there")
     if error.code < 500 and error.code not in (408, 429):
         raise _Failure(said)
     return said
 
 
 def _broken(error: OSError | HTTPException, part: _Part) -> str:
-    """What a failure of the network means. One of the disk is raised: errors of sockets name no file."""
+    """The problem that a network failure means. Raises disk errors, which, unlike those of sockets, name a file."""
     reason: Any = error.reason if isinstance(error, URLError) else error
     if isinstance(error, OSError) and error.filename is not None:
         raise error
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         free = shutil.disk_usage(part.path.parent).free
-        said = f"{error.strerror} after {part.size:,} bytes, {free:,} are free; make room and pull again"
+        said = f"{error.strerror} after {part.size:,} bytes, {free:,} are free; free some and pull again"
         raise OSError(error.errno, said, str(part.path)) from error
     if isinstance(reason, socket.gaierror):
-        raise _Failure("no such host: it is gone, or this machine has no network")
+        raise _Failure("no such host; it no longer exists, or this machine has no network")
     if isinstance(reason, ConnectionRefusedError):
-        raise _Failure("nothing answers there (connection refused)")
+        raise _Failure("connection refused")
     if isinstance(reason, ssl.SSLCertVerificationError):
-        raise _Failure(f"its certificate is not to be trusted ({reason.verify_message})")
+        raise _Failure(f"its certificate is not trusted ({reason.verify_message})")
     if isinstance(reason, TimeoutError):
         return f"no answer in {TIMEOUT:.0f} s"
     return " ".join(str(reason).split()) or type(reason).__name__
@@ -246,12 +249,12 @@ def _broken(error: OSError | HTTPException, part: _Part) -> str:
 def _check_room(part: _Part, needed: int) -> None:
     free = shutil.disk_usage(part.path.parent).free
     if needed > free:
-        said = f"{needed:,} bytes are to come and {free:,} are free; make room, or name another folder in ELMO_CACHE"
+        said = f"{needed:,} bytes are needed, {free:,} are free; free some, or set ELMO_CACHE to another folder"
         raise OSError(errno.ENOSPC, said, str(part.path.parent))
 
 
 def _content_range(headers: HTTPMessage) -> tuple[int | None, int | None]:
-    """First byte and whole length of an answer to a request for a range, where it says them."""
+    """First byte and total length in the response to a range request, if given."""
     unit, _, rest = headers.get("Content-Range", "").partition(" ")
     span, _, total = rest.partition("/")
     first = span.partition("-")[0]
@@ -261,12 +264,12 @@ def _content_range(headers: HTTPMessage) -> tuple[int | None, int | None]:
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Goes where a server points, but not from an encrypted address to a plain one, nor to other schemes."""
+    """Follows redirects, except from https to http and to other schemes."""
 
     def redirect_request(
         self, req: Request, fp: Any, code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
         if new not in ("http", "https") or (old, new) == ("https", "http"):
-            raise _Failure(f"it points to {newurl}, which is not followed from {old}")
+            raise _Failure(f"it redirects to {newurl}, which is not followed from {old}")
         return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -1,6 +1,6 @@
-"""The files of a model where they lie: in a folder, or in a zip or tar archive, which is read in place.
+"""The files of a model in a folder, or in a zip or tar archive, which is read in place.
 
-Nothing is unpacked to disk. An archive with a name that would lead out of its folder is refused as a whole.
+Nothing is unpacked to disk. An archive with a path outside its folder is refused as a whole.
 """
 
 import io
@@ -17,31 +17,31 @@ from elmo.errors import InputError
 from elmo.formats.inflate import GZIP, RAW_DEFLATE, Inflated, Section
 
 MOST_JSON = 10_000_000
-"""Bytes of a JSON file; those of published models have less than a thousand."""
+"""Most bytes of a JSON file; those of published models have less than a thousand."""
 ZIP_START, GZIP_START = (b"PK\x03\x04", b"PK\x05\x06"), b"\x1f\x8b"
 TAR_MARK, TAR_MARK_AT = b"ustar", 257
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file to be read."""
+    """A file to read."""
 
     name: str
-    """Without folders."""
+    """The file's name, without folders."""
     label: str
-    """What errors call it: its path; of a member of an archive `archive.zip/member`."""
+    """The name in errors: its path, or `archive.zip/member`."""
     size: int
     path: Path
-    """What is on disk: the file or the archive."""
+    """The file or archive on disk."""
     opener: Callable[[], io.BufferedReader] = field(repr=False, compare=False)
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether it is a file by itself, in no archive."""
+        """Whether it is a plain file, not in an archive."""
         return self.label == str(self.path)
 
     def open(self) -> io.BufferedReader:
-        """Its bytes, to be read from any place on. OSError or InputError where they cannot be."""
+        """Opens it for reading with random access. Raises OSError or InputError if that fails."""
         return self.opener()
 
     def begins_with(self, start: bytes) -> bool:
@@ -49,21 +49,21 @@ class Source:
             return file.read(len(start)) == start
 
     def read(self, most: int) -> bytes:
-        """All bytes; raises InputError where they are more than `most`."""
+        """All bytes; raises InputError if there are more than `most`."""
         with self.open() as file:
             data = file.read(most + 1)
         if len(data) > most:
-            raise InputError(f"{self.label}: has more than {most:,} bytes, too many for what it should be; check it")
+            raise InputError(f"{self.label}: has more than {most:,} bytes, too many for such a file; check it")
         return data
 
     def json(self) -> Any:
-        """Its content as JSON; raises InputError where it is not."""
+        """Its content as JSON; raises InputError if it is not valid JSON."""
         try:
             return json.loads(self.read(MOST_JSON))
         except InputError:
             raise
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.label}: not valid JSON ({error}); fetch it again, or mend it") from error
+            raise InputError(f"{self.label}: not valid JSON ({error}); fix it, or fetch it again") from error
 
 
 def on_disk(path: Path) -> Source:
@@ -81,9 +81,9 @@ def is_archive(path: Path) -> bool:
 
 
 def listed(path: Path) -> list[Source]:
-    """The files in a folder (its own, not those of folders in it), or all files of an archive.
+    """The files in a folder (not in its subfolders), or all files of an archive.
 
-    Raises InputError where an archive is damaged, or holds a name that leads out of it.
+    Raises InputError if an archive is damaged, or contains a path outside it.
     """
     if path.is_dir():
         return [on_disk(file) for file in sorted(path.iterdir()) if file.is_file()]
@@ -93,7 +93,7 @@ def listed(path: Path) -> list[Source]:
 
 @lru_cache(maxsize=8)
 def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
-    """To list a compressed tar it must be read to its end: not more than once, unless it changed."""
+    """Cached, since listing a compressed tar reads all of it."""
     with path.open("rb") as file:
         zipped = file.read(4) in ZIP_START
     try:
@@ -101,14 +101,18 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
     except InputError:
         raise
     except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, ValueError) as error:
-        raise InputError(f"{path}: not a whole archive ({size:,} bytes: {error}); fetch or copy it again") from error
+        raise InputError(
+            f"{path}: damaged or incomplete archive ({size:,} bytes: {error}); fetch or copy it again"
+        ) from error
     for name, _, _ in found:
         if (
             PurePosixPath(name).is_absolute()
             or PureWindowsPath(name).drive
             or ".." in name.replace("\\", "/").split("/")
         ):
-            raise InputError(f"{path}: holds {name!r}, a name that leads out of it; it is not read: get it elsewhere")
+            raise InputError(
+                f"{path}: contains {name!r}, a path outside the archive; do not use it, get the archive elsewhere"
+            )
     return tuple(
         Source(PurePosixPath(name).name, f"{path}/{name}", size, path, opener)
         for name, size, opener in sorted(found, key=lambda member: member[0])
@@ -135,13 +139,15 @@ def _open_zipped(path: Path, info: zipfile.ZipInfo) -> io.BufferedReader:
         raise InputError(f"{label}: is encrypted; unpack the archive with its password, and give the folder")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         kind = zipfile.compressor_names.get(info.compress_type, info.compress_type)  # type: ignore[attr-defined]
-        raise InputError(f"{label}: is compressed by {kind}, only deflate can be read; unpack it, and give the folder")
+        raise InputError(
+            f"{label}: is compressed with {kind}; only deflate can be read: unpack it, and give the folder"
+        )
     file = path.open("rb")
     try:
         file.seek(info.header_offset)
         header = file.read(30)
         if header[:4] != ZIP_START[0] or len(header) < 30:
-            raise InputError(f"{label}: is not where the archive says; the archive is damaged: fetch or copy it again")
+            raise InputError(f"{label}: is not at its place in the archive, which is damaged; fetch or copy it again")
         lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         raw = Section(file, info.header_offset + 30 + lengths, info.compress_size)
     except BaseException:
@@ -155,7 +161,7 @@ def _open_zipped(path: Path, info: zipfile.ZipInfo) -> io.BufferedReader:
 def _tar_members(path: Path) -> list[Member]:
     with _unpacked_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
         infos = []
-        for info in archive:  # one by one: after a negative size tarfile goes back, and would read for ever
+        for info in archive:  # one by one: after a negative size, tarfile would go back and read for ever
             if info.size < 0:
                 raise tarfile.ReadError(f"{info.name} has {info.size} bytes")
             if info.isreg():

@@ -46,7 +46,7 @@ def read_hdf5(source: Source) -> Iterator[h5py.File]:
             raise error.__context__ from error
         reason = " ".join(str(error).split())
         raise InputError(
-            f"{source.label}: not a whole HDF5 file ({source.size:,} bytes: {reason}); fetch or copy it again"
+            f"{source.label}: damaged or incomplete HDF5 file ({source.size:,} bytes: {reason}); fetch or copy it again"
         ) from error
     finally:
         if opened is not None:
@@ -72,9 +72,7 @@ def check_dataset(label: str, dataset: h5py.Dataset) -> None:
     if dataset.dtype.kind != "f":
         raise InputError(f"{label}: {name} holds {dataset.dtype}; floating-point numbers are expected; check the file")
     if dataset.is_virtual or dataset.external is not None:
-        raise InputError(
-            f"{label}: {name} is kept in another file; only weights in the file itself are read: copy them"
-        )
+        raise InputError(f"{label}: {name} is stored in another file; copy it into this one")
     stored = dataset.id.get_storage_size()
     if dataset.nbytes > MOST_UNPACKED * max(stored, 1 << 12):
         raise InputError(

@@ -1,7 +1,7 @@
-"""Any place of a compressed stream, without unpacking it to disk or holding it in memory.
+"""Random access to a compressed stream, without unpacking it to disk or into memory.
 
-Marks are left on the way (the decompressor's state, some 100 kB a mark): to go back is to go on from the mark before.
-A stream that grows as no weights do, a bomb, is refused while it is read, whatever sizes it declares.
+Marks (the decompressor's state, about 100 kB each) are kept on the way; seeking back restarts from the mark before.
+A decompression bomb, which grows as no weights do, is refused while it is read, whatever sizes it declares.
 """
 
 import io
@@ -11,7 +11,7 @@ from typing import Any
 from elmo.errors import InputError
 
 RAW_DEFLATE, GZIP = -15, 31
-"""What zlib calls the two kinds of stream: that of a member of a zip, and that of a .gz file."""
+"""zlib's codes for the two kinds of stream: a zip member's, and a .gz file's."""
 BLOCK = 1 << 18
 BLOCKS_KEPT = 16
 MARK_EVERY = 1 << 22
@@ -20,7 +20,7 @@ BOMB_FROM = 1 << 26
 
 
 class Section(io.RawIOBase):
-    """`size` bytes of a file from `begin` on, as a file of their own. Closing it closes the file."""
+    """`size` bytes of a file from `begin` on, as a file. Closing it closes the underlying file."""
 
     def __init__(self, file: io.RawIOBase | io.BufferedIOBase, begin: int, size: int) -> None:
         self._file, self._begin, self._size, self._position = file, begin, size, 0
@@ -50,7 +50,7 @@ class Section(io.RawIOBase):
 
 
 class Inflated(io.RawIOBase):
-    """What the deflate or gzip stream in `file` holds. `name` is for errors; closing it closes the file."""
+    """The content of the deflate or gzip stream in `file`. `name` is for errors; closing it closes `file`."""
 
     def __init__(self, file: io.RawIOBase | io.BufferedIOBase, kind: int, name: str) -> None:
         self._file, self._kind, self._name = file, kind, name
@@ -60,7 +60,7 @@ class Inflated(io.RawIOBase):
         self._produced = self._consumed = 0
         self._marks = [(0, 0, self._inflater.copy())]
         self._blocks: dict[int, bytes] = {}
-        """The last blocks by where they begin, the newest last."""
+        """The last blocks by their start, newest last."""
 
     def readable(self) -> bool:
         return True
@@ -92,7 +92,7 @@ class Inflated(io.RawIOBase):
         super().close()
 
     def _block_at(self, position: int) -> tuple[int, bytes]:
-        """The block that holds `position`, and where it begins; an empty one behind the end."""
+        """The block that contains `position`, and its start; empty after the end."""
         for begin in reversed(self._blocks):
             if begin <= position < begin + len(self._blocks[begin]):
                 return begin, self._blocks[begin]
@@ -111,7 +111,7 @@ class Inflated(io.RawIOBase):
                 return begin, block
 
     def _inflate(self) -> bytes:
-        """The next block. What was read of the input but not used is kept by the decompressor."""
+        """The next block. The decompressor keeps unused input."""
         if self._inflater.eof and not self._next_stream():
             self._size = self._produced
             return b""
@@ -129,7 +129,7 @@ class Inflated(io.RawIOBase):
         return block
 
     def _next_stream(self) -> bool:
-        """Goes on to the next of several gzip streams in one file, where there is one."""
+        """Continues with the next gzip stream in the file, if there is one."""
         rest = self._inflater.unused_data or (self._read() if self._kind == GZIP else b"")
         if self._kind != GZIP or not rest.strip(b"\0"):
             return False
@@ -148,8 +148,8 @@ class Inflated(io.RawIOBase):
         self._produced += len(block)
         if self._produced > BOMB_FROM and self._produced > BOMB_RATIO * self._consumed:
             raise InputError(
-                f"{self._name}: {self._consumed:,} bytes unpack to more than {self._produced:,}; weights cannot be"
-                " packed so well: this is no model, do not use it"
+                f"{self._name}: {self._consumed:,} bytes unpack to more than {self._produced:,}; weights do not"
+                " compress so well: this is not a model, do not use it"
             )
         if block:
             self._blocks[begin] = block

@@ -1,15 +1,14 @@
 """The format of ELMoForManyLangs (Che et al. 2018; NLPL repository, numbers 136 to 179), read only.
 
-- a folder or an archive of `config.json`, `token_embedder.pkl`, `encoder.pkl`, `word.dic` and, where the model reads
+- a folder or an archive of `config.json`, `token_embedder.pkl`, `encoder.pkl`, `word.dic` and, for a model that reads
   characters, `char.dic`
-- `config.json` names a second file with the sizes, often by a path of the author's machine: then the file of that name
-  beside it is meant, and where there is none, one of the two samples that came with the original program (they say the
-  same)
-- `.dic`: a form, a tab, its id; a line of one field stands for U+3000
-- `.pkl`: state dicts of torch, read with `weights_only=True`: nothing is unpickled but tensors
+- `config.json` names a second file with the sizes, often by a path on the author's machine. Then the file of that name
+  beside it is used, or, without one, one of the two samples of the original program (they have the same content)
+- `.dic`: a form, a tab, its id; a line with one field means U+3000
+- `.pkl`: torch state dicts, read with `weights_only=True`: only tensors are unpickled
 
-The highway's gate multiplies the input where ours multiplies the transformed input: its weights change their sign.
-The LSTM's gates are i, f, g, o; nothing is added to the forget gate.
+The highway gate multiplies the input, ours the transformed input, so its weights change sign. The LSTM's gate order
+is i, f, g, o; nothing is added to the forget gate.
 """
 
 from collections.abc import Mapping
@@ -45,9 +44,9 @@ SAMPLE: dict[str, Any] = {
     },
 }
 MOST_DICTIONARY = 200_000_000
-"""Bytes of a dictionary; those of published models have some three million."""
+"""Most bytes of a dictionary; those of published models have about three million."""
 MOST_DIGITS = 18
-"""Of an id."""
+"""Most digits of an id."""
 REMEDY = "the weights do not belong to these sizes"
 WORD_TABLE, CHAR_TABLE = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
 
@@ -56,10 +55,10 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a model consists of, the files of weights read or not."""
+    """The parts of a model; the weights may be read or not."""
 
     label: str
-    """What errors call the file of the sizes."""
+    """The name of the file with the sizes, for errors."""
     config: BiLMConfig
     lexicon: Lexicon
     embedder: Source
@@ -96,7 +95,7 @@ def describe(path: Path) -> Description:
 
 
 def load(path: Path) -> Model:
-    """Reads a model; raises InputError where its files do not fit together."""
+    """Reads a model; raises InputError if its files do not match."""
     parts = _examine(path)
     weights = _to_embedder(parts.config, read_state_dict(parts.embedder)) | _to_layers(
         parts.config, read_state_dict(parts.encoder)
@@ -105,7 +104,7 @@ def load(path: Path) -> Model:
 
 
 def _examine(path: Path) -> Parts:
-    """Everything but the numbers of the weights, which fit what is returned."""
+    """Everything but the values of the weights, whose shapes are checked."""
     place = path.parent if path.name in (EMBEDDER, ENCODER) else path
     files = {source.name: source for source in listed(place)}
     for name in (CONFIG, EMBEDDER, ENCODER):
@@ -123,7 +122,7 @@ def _examine(path: Path) -> Parts:
         check_shapes(source.label, seen, expected, f"{REMEDY} in {label}")
         for name in seen:
             if name not in expected:
-                raise InputError(f"{source.label}: {name} {seen[name]} has no place in the model; {REMEDY} in {label}")
+                raise InputError(f"{source.label}: {name} {seen[name]} is not part of the model; {REMEDY} in {label}")
     used = {files[name].path for name in (CONFIG, EMBEDDER, ENCODER)}
     return Parts(label, config, lexicon, files[EMBEDDER], files[ENCODER], sizes, sum(f.stat().st_size for f in used))
 
@@ -132,7 +131,7 @@ def _examine(path: Path) -> Parts:
 
 
 def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
-    """The table of sizes, and what errors call it."""
+    """The table of sizes, and its name for errors."""
     source = files[CONFIG]
     config = source.json()
     named = config.get("config_path") if isinstance(config, dict) else None
@@ -146,7 +145,7 @@ def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
         sizes, label = SAMPLE, f"{source.label} (the published {name})"
     else:
         raise FileNotFoundError(
-            f"{source.label}: config_path is {named!r}, and there is no {name} beside it; put it there"
+            f"{source.label}: config_path is {named!r}, but there is no {name} beside it; put it there"
         )
     for key in ("encoder", "token_embedder"):
         if not isinstance(sizes, dict) or not isinstance(sizes.get(key), dict):
@@ -157,7 +156,7 @@ def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
 def _config(
     sizes: dict[str, Any], label: str, files: Mapping[str, Source], shapes: Mapping[str, Shape], arrays: int
 ) -> tuple[BiLMConfig, Lexicon]:
-    """The sizes as a configuration, and the dictionaries; numbers of words and characters are those of the tables."""
+    """The sizes as a configuration, and the dictionaries; the numbers of words and characters come from the tables."""
     encoder, embedder = sizes["encoder"], sizes["token_embedder"]
     try:
         _check_kinds(encoder, embedder, label)
@@ -167,7 +166,7 @@ def _config(
         }
         cut = None if str(embedder["name"]).lower() == "lstm" else embedder["max_characters_per_token"]
         if not is_length(cut, may_be_none=tables[CHARACTERS] is None):
-            raise InputError(f"{label}: max_characters_per_token is {cut!r}; a number from {LEAST} on is expected")
+            raise InputError(f"{label}: max_characters_per_token is {cut!r}; at least {LEAST} is expected")
         lexicon = _lexicon(files[EMBEDDER], tables[WORDS], tables[CHARACTERS], cut)
         config = from_dict(BiLMConfig, _values(encoder, embedder, lexicon, shapes))
         check_counts(config, arrays, REMEDY)
@@ -223,7 +222,7 @@ def _values(
 
 
 def _check_kinds(encoder: dict[str, Any], embedder: dict[str, Any], label: str) -> None:
-    """Refuses the kinds of model that the original program has names for, and cannot run or run alike."""
+    """Refuses kinds of model that the original program names but cannot run, or does not run consistently."""
     kind = str(encoder["name"]).lower()
     if kind != "elmo":
         raise InputError(
@@ -235,29 +234,31 @@ def _check_kinds(encoder: dict[str, Any], embedder: dict[str, Any], label: str) 
         raise InputError(f"{label}: token_embedder.name is {embedder['name']!r}; 'cnn' is expected")
     if kind == "lstm" and reads_characters:
         raise InputError(
-            f"{label}: token_embedder.name is 'lstm' and char_dim {embedder['char_dim']}; characters are read by 'cnn'"
-            " only: the original program, too, stops at such a model"
+            f"{label}: token_embedder.name is 'lstm' and char_dim {embedder['char_dim']}; only 'cnn' can read"
+            " characters; the original program rejects such a model, too"
         )
     if not reads_characters and not _is_positive(embedder, "word_dim", label):
-        raise InputError(f"{label}: word_dim and char_dim are 0, so the model reads nothing; one of them is expected")
+        raise InputError(
+            f"{label}: word_dim and char_dim are 0, so the model has no input; at least one must be positive"
+        )
 
 
 def _is_positive(embedder: dict[str, Any], name: str, label: str) -> bool:
     size = embedder[name]
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise InputError(f"{label}: token_embedder.{name} is {size!r}; a whole number from 0 is expected")
+        raise InputError(f"{label}: token_embedder.{name} is {size!r}; a whole number of at least 0 is expected")
     return size > 0
 
 
 def _dictionary(
     files: Mapping[str, Source], name: str, shapes: Mapping[str, Shape], table: str, dim: int
 ) -> dict[str, int] | None:
-    """The ids of the forms in a dictionary, each a row of its table; None where the model has no such table."""
+    """The ids of the forms in a dictionary, each a row of its table; None if the model has no such table."""
     if not dim:
         return None
     embedder = files[EMBEDDER].label
     if name not in files:
-        raise FileNotFoundError(f"{embedder}: no {name} beside it; it holds the ids of its table {table}: put it there")
+        raise FileNotFoundError(f"{embedder}: no {name} beside it, the ids of its table {table}; put it there")
     if table not in shapes or len(shapes[table]) != 2:
         raise InputError(f"{embedder}: {table} is missing; shape (lines of {name}, {dim}) is expected; {REMEDY}")
     ids = _read_dictionary(files[name])
@@ -265,7 +266,7 @@ def _dictionary(
     for form, index in ids.items():
         if not 0 <= index < rows:
             raise InputError(
-                f"{files[name].label}: {form!r} has id {index}; {table} has {rows} rows; the two do not belong together"
+                f"{files[name].label}: {form!r} has id {index}; {table} has {rows} rows; the two files do not match"
             )
     return ids
 
@@ -291,7 +292,7 @@ def _read_dictionary(source: Source) -> dict[str, int]:
 
 
 def _headers(source: Source) -> Tensors:
-    """The tensors of a file without their numbers."""
+    """The tensors of a file without their values."""
     tensors = read_state_headers(source)
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
@@ -304,7 +305,7 @@ def _shapes(tensors: Tensors) -> dict[str, Shape]:
 
 
 def _embedder_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Every tensor of `token_embedder.pkl`."""
+    """All tensors of `token_embedder.pkl`."""
     embedder = config.word_cnn
     assert embedder is not None
     size = config.lstm.projection_dim
@@ -324,7 +325,7 @@ def _embedder_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def _encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Every tensor of `encoder.pkl`."""
+    """All tensors of `encoder.pkl`."""
     size, hidden = config.lstm.projection_dim, config.lstm.dim
     shapes: dict[str, Shape] = {}
     for layer in range(config.lstm.n_layers):

@@ -1,10 +1,10 @@
-"""Our own format: a folder of `config.json`, `model.safetensors` and, where the model has words, `vocab.txt`.
+"""Our own format: a folder of `config.json`, `model.safetensors` and, if the model has words, `vocab.txt`.
 
 - `config.json`: `{"format": "elmo-torch", "version": 1, "model": BiLMConfig, "text": TextConfig or null, "card": {}}`,
-  and `"mixes": [Mix]` where a task's model learned some. `"model_type": "elmo"` lets transformers open the folder, too
-  (`elmo.integrations.transformers`); the keys that it adds when it saves one are its own
-- `lexicon.json`: the ids of words and code points, of a model that reads both
-- `model.safetensors`: `bilm.*` and, where there is a softmax, `lm_head.*`; float32, or float16 to be half as large
+  and `"mixes": [Mix]` if a task's model learned some. `"model_type": "elmo"` lets transformers open the folder
+  (`elmo.integrations.transformers`), and add keys of its own when it saves one
+- `lexicon.json`: the ids of words and code points, for a model that reads both
+- `model.safetensors`: `bilm.*` and, with a softmax, `lm_head.*`; float32, or float16 for half the size
 """
 
 import json
@@ -33,7 +33,7 @@ Dtype = Literal["float32", "float16"]
 FORMAT = "elmo-torch"
 VERSION = 1
 MODEL_TYPE = "elmo"  # by it transformers knows what class opens the folder
-DTYPES = {"F32": "float32", "F16": "float16"}  # as safetensors calls them, as all others do
+DTYPES = {"F32": "float32", "F16": "float16"}  # safetensors' names -> the usual ones
 FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
 
 
@@ -71,7 +71,7 @@ def describe(path: Path) -> Description:
 
 
 def load(path: Path) -> Model:
-    """Reads a model; raises InputError or ConfigError where its files do not fit together."""
+    """Reads a model; raises InputError or ConfigError if its files do not match."""
     found = describe(path)
     names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
     bilm, lm_head = _parts({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
@@ -81,7 +81,7 @@ def load(path: Path) -> Model:
 
 
 def _read_weight(file: Path, name: str) -> Tensor:
-    """A float32 copy. The file is opened for it alone: while it is open all that was read is in memory once more."""
+    """A float32 copy. Opens the file for one tensor only, since an open file keeps a second copy of all it has read."""
     with safetensors.safe_open(file, framework="pt") as weights:
         return weights.get_tensor(name).to(torch.float32, copy=True)
 
@@ -89,9 +89,9 @@ def _read_weight(file: Path, name: str) -> Tensor:
 def save(
     model: Model, path: Path, overwrite: bool = False, dtype: Dtype = "float32", softmax_dtype: Dtype | None = None
 ) -> None:
-    """Writes the folder `path`, whole or not at all.
+    """Writes the folder `path` atomically.
 
-    `dtype` is that of the stored weights; the softmax, on which no vector depends, may have one of its own.
+    `dtype` is the type of the stored weights; the softmax, which does not affect vectors, may have another.
     """
     config = config_values(model)
     parts = {"bilm": (model.weights, dtype), "lm_head": (model.lm_head or {}, softmax_dtype or dtype)}
@@ -103,14 +103,14 @@ def save(
     for name, weight in stored.items():
         if weight.dtype == torch.float16 and weight.isinf().any():
             most = f"{torch.finfo(torch.float16).max:,.0f}"
-            raise InputError(f"{path}: {name} has numbers beyond {most}, the largest of float16; store float32")
+            raise InputError(f"{path}: {name} has values beyond {most}, the largest of float16; store float32")
     with whole(path, overwrite, FILES) as folder:
         folder.mkdir()
         (folder / CONFIG).write_text(
             json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
         )
         _save_weights(stored, folder / WEIGHTS)
-        # safetensors lets only the owner read what it writes; the other files have the user's own choice.
+        # safetensors makes its files readable by the owner only; give them the permissions of the other files.
         (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)
         if model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
@@ -144,7 +144,7 @@ def load_inputs(folder: Path) -> tuple[BiLMConfig, TextConfig | None, Vocabulary
 
 
 def _model_values(config: BiLMConfig) -> dict[str, Any]:
-    """As JSON values; what only models that read words have is left out of the others, which older versions read."""
+    """As JSON values; omits fields of word models in other models, so that older versions can read them."""
     values = to_dict(config)
     if not config.lstm.always_project:
         del values["lstm"]["always_project"]
@@ -157,7 +157,7 @@ def _folder(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Config:
-    """What is in `config.json`."""
+    """The content of `config.json`."""
 
     format: str
     version: int
@@ -172,7 +172,7 @@ def _read_config(file: Path) -> _Config:
     values = json.loads(file.read_bytes())
     if values.get("version") != VERSION:
         raise InputError(
-            f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model was written by another"
+            f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model is from another"
             " version of elmo-torch: pip install -U elmo-torch"
         )
     if "transformers_version" in values:  # saved by transformers, with more keys of its own
@@ -198,7 +198,9 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
             dtypes = sorted({DTYPES.get(kind := str(part.get_dtype()), kind) for part in slices.values()})
     except safetensors.SafetensorError as error:
         size = file.stat().st_size
-        raise InputError(f"{file}: not a whole safetensors file ({size:,} bytes: {error}); copy it again") from error
+        raise InputError(
+            f"{file}: damaged or incomplete safetensors file ({size:,} bytes: {error}); copy it again"
+        ) from error
     return *_parts(shapes), dtypes
 
 
@@ -214,20 +216,20 @@ def _read_vocabulary(folder: Path) -> Vocabulary | None:
 
 
 def _read_lexicon(file: Path, config: WordCnnConfig) -> Lexicon:
-    """Every id is a row of its table."""
+    """Reads the lexicon; each id must be a row of its table."""
     characters = 1 if config.char_cnn is None else config.char_cnn.n_characters
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         for part, rows in (("words", config.n_words), ("characters", characters)):
             if not all(type(index) is int and 0 <= index < rows - 1 for index in (values[part] or {}).values()):
-                raise InputError(f"{part} has an id that is no number below {rows - 1}")
+                raise InputError(f"{part} has an id that is not a number below {rows - 1}")
         lexicon = Lexicon(values["words"], values["characters"], values["max_characters"])
         longest = None if config.char_cnn is None else config.char_cnn.max_characters_per_token
         if longest not in (None, lexicon.max_characters):
-            raise InputError(f"max_characters is {lexicon.max_characters}, and the model's words have {longest}")
+            raise InputError(f"max_characters is {lexicon.max_characters}; the model has {longest}")
         return lexicon
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{file}: no such file; the model needs the ids of its words and characters") from error
+        raise FileNotFoundError(f"{file}: no such file; the model needs these ids of words and characters") from error
     except InputError as error:
         raise InputError(f"{file}: {error}; copy it again") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -241,7 +243,7 @@ def _check(
     lm_head: dict[str, Shape] | None,
     vocabulary: Vocabulary | None,
 ) -> None:
-    file, remedy = folder / WEIGHTS, f"the file does not belong to the {CONFIG} beside it"
+    file, remedy = folder / WEIGHTS, f"the file does not match the {CONFIG} beside it"
     try:
         check_counts(config, len(bilm), remedy)
         expected = weight_shapes(config)
@@ -256,18 +258,18 @@ def _check(
     if lm_head is None:
         return
     if vocabulary is None:
-        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the softmax in {WEIGHTS} needs its words")
+        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the softmax in {WEIGHTS} needs this word list")
     words = len(vocabulary)
-    remedy = f"{VOCABULARY} has {words} words and does not belong to it"
+    remedy = f"{VOCABULARY} has {words} words and does not match it"
     check_shapes(file, lm_head, {"weight": (words, config.lstm.projection_dim), "bias": (words,)}, remedy)
 
 
 def _check_words(folder: Path, expected: int, vocabulary: Vocabulary | None) -> None:
     if vocabulary is None:
-        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the model reads words, and needs their list")
+        raise FileNotFoundError(f"{folder / VOCABULARY}: no such file; the model reads words and needs this word list")
     if len(vocabulary) != expected:
         raise InputError(
-            f"{folder / VOCABULARY}: has {len(vocabulary):,} words; the model has {expected:,}; it is not the model's"
+            f"{folder / VOCABULARY}: has {len(vocabulary):,} words; the model has {expected:,}; copy the model's own"
         )
 
 

@@ -1,6 +1,6 @@
-"""The table of published models (`models.toml`): where each one's files are, and where that was read.
+"""The table of published models (`models.toml`): where their files are, and the sources of that information.
 
-The table is data. Nothing here reaches for a network or looks into the cache; `pull` and `cache` do.
+The table is data. Nothing here uses the network or the cache; `pull` and `cache` do.
 """
 
 import re
@@ -21,42 +21,42 @@ class PublishedFile:
     """One file of a published model."""
 
     name: str
-    """What it is called in the cache."""
+    """Its name in the cache."""
     urls: tuple[str, ...] = ()
-    """Where it can be downloaded: the authors' own address, then mirrors. Empty: nowhere by a plain request."""
+    """Download addresses: the authors' own, then mirrors. Empty if no plain request works."""
     known_as: tuple[str, ...] = ()
-    """Other addresses that programs pass for this file; never downloaded from."""
+    """Other addresses that programs use for this file; never used for downloads."""
     size: int | None = None
     """In bytes."""
     sha256: str | None = None
     hash_from: str = ""
-    """Where size and hash were read."""
+    """The source of size and hash."""
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """One row of the table. An empty field means that the source does not say."""
+    """One row of the table. An empty field: the source does not say."""
 
     name: str
     language: str
     about: str
     layout: str
     page: str
-    """Where a person finds it."""
+    """Its web page."""
     files: tuple[PublishedFile, ...]
     citation: str
     address_from: str
-    """Where the addresses were read."""
+    """The source of the addresses."""
     license: str = ""
     license_from: str = ""
-    """Where the licence was read, or looked for and not found."""
+    """The source of the licence, or where it was searched in vain."""
     aliases: tuple[str, ...] = ()
     note: str = ""
 
 
 @cache
 def models() -> tuple[PublishedModel, ...]:
-    """The whole table, in its order."""
+    """The whole table, in order."""
     rows = []
     for collection in load_toml(TABLE)["collection"]:
         shared = {key: value for key, value in collection.items() if key != "model"}
@@ -68,7 +68,7 @@ def models() -> tuple[PublishedModel, ...]:
 
 
 def find_model(name: str) -> PublishedModel | None:
-    """The model with this name or alias, in any case of letters."""
+    """The model with this name or alias, ignoring case."""
     wanted = name.lower()
     for model in models():
         if wanted in (known.lower() for known in (model.name, *model.aliases)):
@@ -77,17 +77,17 @@ def find_model(name: str) -> PublishedModel | None:
 
 
 def model_named(name: str) -> PublishedModel:
-    """As `find_model`; raises InputError where there is none."""
+    """Like `find_model`, but raises InputError without a match."""
     model = find_model(name)
     if model is None:
         close = [other.name for other in models() if name.lower() in other.name.lower()]
-        hint = f"close to it: {', '.join(close[:8])}" if close else "elmo models lists them"
-        raise InputError(f"{name!r} is not a published model that is known here; {hint}")
+        hint = f"similar names: {', '.join(close[:8])}" if close else "elmo models lists them"
+        raise InputError(f"{name!r} is not a known published model; {hint}")
     return model
 
 
 def find_file(reference: str) -> tuple[PublishedModel, PublishedFile] | None:
-    """The file that an address means, or a bare file name of AllenNLP (`elmo_...`): the first in the table."""
+    """The first file in the table with this address, or with this bare file name of AllenNLP (`elmo_...`)."""
     if "/" not in reference:
         return next(((m, f) for m, f in _files() if f.name == reference and f.name.startswith("elmo_")), None)
     try:
@@ -98,7 +98,7 @@ def find_file(reference: str) -> tuple[PublishedModel, PublishedFile] | None:
 
 
 def files_by_hash() -> dict[str, tuple[PublishedModel, PublishedFile]]:
-    """Every file whose sha256 is known, by that; of several models with the same file the first."""
+    """All files with a known sha256, by that; of several models with the same file, the first."""
     found: dict[str, tuple[PublishedModel, PublishedFile]] = {}
     for model, file in _files():
         if file.sha256 is not None:
@@ -107,7 +107,7 @@ def files_by_hash() -> dict[str, tuple[PublishedModel, PublishedFile]]:
 
 
 def normal_address(url: str) -> str:
-    """An address without scheme and query, S3's two ways of writing a bucket made one: for comparing only."""
+    """An address without scheme and query, with S3's two ways of naming a bucket unified; for comparison only."""
     parts = urlsplit(url)
     host, path = parts.netloc.lower(), parts.path
     in_path = re.fullmatch(r"s3[-.\w]*\.amazonaws\.com", host)

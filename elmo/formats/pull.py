@@ -1,6 +1,6 @@
-"""Brings a published model into the cache: each file from the first of its addresses that gives it whole.
+"""Downloads a published model into the cache: each file from its first address that works.
 
-`ELMO_OFFLINE` (set to anything but 0 or nothing) forbids it. A second `pull` of a model that is here downloads nothing.
+`ELMO_OFFLINE` (any value but 0 and the empty one) forbids it. A second `pull` of the same model downloads nothing.
 """
 
 import datetime
@@ -18,20 +18,20 @@ from elmo.formats.published import PublishedFile, PublishedModel
 from elmo.formats.whole import locked, whole
 
 Progress = Callable[[str, int, int | None], None]
-"""Told a file's name, how many bytes of it there are, and of how many."""
+"""Called with a file's name, its bytes received and its bytes in total."""
 
 
 @dataclass(frozen=True)
 class Pulled:
-    """A model that is here."""
+    """A model in the cache."""
 
     model: PublishedModel
     path: Path
-    """What `elmo.load` opens."""
+    """The path for `elmo.load`."""
     new: tuple[str, ...]
-    """The files that were downloaded now."""
+    """The files downloaded by this call."""
     sha256: dict[str, str]
-    """Of every file that was downloaded, now or before."""
+    """The sha256 of each file downloaded, now or before."""
 
 
 def is_offline() -> bool:
@@ -40,10 +40,10 @@ def is_offline() -> bool:
 
 
 def pull(name: str, progress: Progress | None = None) -> Pulled:
-    """Downloads what is not here yet of the model with this name.
+    """Downloads the missing files of the model with this name.
 
-    Raises InputError where the name is not known, has no address or is not allowed to be fetched, DownloadError (an
-    OSError) where no address gave a file; what has come by then stays, and the next call goes on from there.
+    Raises InputError if the name is unknown, has no address or may not be downloaded, and DownloadError (an OSError) if
+    no address provides a file. The received part is kept; the next call continues it.
     """
     model = published.model_named(name)
     folder = cache.folder_of(model)
@@ -52,7 +52,7 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
         _check_may_download(model, missing)
         cache.make_folder(folder)
         with locked(folder, "another process is pulling this model; wait for it"):
-            missing = _missing(model, folder)  # another process may have been at it
+            missing = _missing(model, folder)  # another process may have downloaded it meanwhile
             for file in missing:
                 _pull_file(model, file, folder, progress)
     digests = {file: entry["sha256"] for file, entry in cache.read_record(folder).items() if "sha256" in entry}
@@ -66,12 +66,12 @@ def _missing(model: PublishedModel, folder: Path) -> list[PublishedFile]:
 def _check_may_download(model: PublishedModel, missing: list[PublishedFile]) -> None:
     by_hand = f"get it at {model.page} and put it into {cache.folder_of(model)}"
     if is_offline():
-        raise InputError(f"{model.name} is not here, and ELMO_OFFLINE is set; unset it, or {by_hand}")
+        raise InputError(f"{model.name} is not in the cache, and ELMO_OFFLINE is set; unset it, or {by_hand}")
     if not model.files:
-        raise InputError(f"{model.name}: no address is known that a program can fetch; get it at {model.page}")
+        raise InputError(f"{model.name}: no download address is known; get it at {model.page}")
     for file in missing:
         if not file.urls:
-            raise InputError(f"{model.name}: no address of {file.name} is known that a program can fetch; {by_hand}")
+            raise InputError(f"{model.name}: no download address of {file.name} is known; {by_hand}")
 
 
 def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progress: Progress | None) -> None:
@@ -81,7 +81,7 @@ def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progres
         digest = download(file.urls, target, Wanted(file.size, file.sha256), tell)
     except DownloadError as error:
         raise DownloadError(
-            f"{model.name}: {error}; what has come stays, so try again later, or get {file.name} elsewhere (see"
+            f"{model.name}: {error}; the received part is kept: try again later, or get {file.name} elsewhere (see"
             f" {model.page}) and put it into {folder}"
         ) from error
     _record(folder, file.name, {"sha256": digest, "bytes": target.stat().st_size})

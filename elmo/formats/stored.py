@@ -1,4 +1,4 @@
-"""What every format reads and writes: a `Model` in memory, and the `Description` of one that was not loaded."""
+"""What all formats read and write: a `Model` in memory, and the `Description` of a model that is not loaded."""
 
 import hashlib
 import json
@@ -21,51 +21,51 @@ from elmo.text.vocabulary import Vocabulary
 Shape = tuple[int, ...]
 MOST_CHARACTERS_PER_TOKEN = 10_000
 LARGEST = 1e6
-"""Of a biLM's weights. Training does not lead there, and products of larger ones could overflow on their way."""
+"""Largest magnitude of a biLM's weights. Training stays far below; products of larger weights could overflow."""
 
 
 @dataclass(frozen=True)
 class Mix:
-    """A mix of layers that a task's model learned (Peters et al. 2018, eq. 1)."""
+    """A layer mix that a task's model learned (Peters et al. 2018, eq. 1)."""
 
     name: str
-    """Where it was in that model."""
+    """Its place in that model."""
     scalars: tuple[float, ...]
-    """One for every layer, before the softmax."""
+    """One per layer, before the softmax."""
     gamma: float
     layer_norm: bool = False
 
     @property
     def weights(self) -> list[float]:
-        """What every layer is multiplied by, `gamma` included: `layers` for an Embedder, if there is no layer norm."""
+        """The weight of each layer, with `gamma`: `layers` for an Embedder, unless there is layer norm."""
         return (self.gamma * torch.softmax(torch.tensor(self.scalars, dtype=torch.float64), 0)).tolist()
 
 
 @dataclass(frozen=True)
 class Model:
-    """Everything that a stored model consists of. Weights are float32, by the names of `BiLM.state_dict`."""
+    """All parts of a stored model. Weights are float32, with the names of `BiLM.state_dict`."""
 
     config: BiLMConfig
     weights: dict[str, Tensor]
     lm_head: dict[str, Tensor] | None = None
-    """The softmax over the vocabulary, by the names of `LmHead.state_dict`, where the format has one."""
+    """The softmax over the vocabulary, with the names of `LmHead.state_dict`, if the format has one."""
     vocabulary: Vocabulary | None = None
     text: TextConfig | None = None
-    """How the text was tokenised that the model was trained on, where it is known."""
+    """How the training text was tokenised, if known."""
     card: dict[str, Any] = field(default_factory=dict)
     """Where the model comes from: plain JSON values."""
     mixes: tuple[Mix, ...] = ()
-    """What a task's model learned about the layers, where the model comes out of one."""
+    """The learned layer mixes, if the model comes from a task's model."""
     lexicon: Lexicon | None = None
-    """The ids of words and code points, of a model that reads both (`word_cnn`)."""
+    """The ids of words and code points, for a model that reads both (`word_cnn`)."""
 
     @property
     def inputs(self) -> Vocabulary | Lexicon | None:
-        """What gives the words that the model reads their ids, where these are not bytes."""
+        """What maps input words to ids, if the model does not read bytes."""
         return self.lexicon or self.vocabulary
 
     def elmo(self, dropout: float = 0.5, frozen: bool = True) -> Elmo:
-        """The network with its learned mixes, in their order; one that begins anew where there is none."""
+        """The network with its learned mixes, in order; without any, with one newly initialised mix."""
         elmo = Elmo(self.bilm(), max(1, len(self.mixes)), dropout, frozen=frozen)
         for mix, module in zip(self.mixes, elmo.mixes, strict=False):
             module.load_state_dict({"scalars": torch.tensor(mix.scalars), "gamma": torch.tensor(mix.gamma)})
@@ -73,7 +73,7 @@ class Model:
         return elmo
 
     def bilm(self) -> BiLM:
-        """The network with these weights, which it shares with this object; in evaluation mode."""
+        """The network in evaluation mode; it shares its weights with this object."""
         with torch.device("meta"):
             bilm = BiLM(self.config)
         bilm.load_state_dict(self.weights, assign=True)
@@ -82,16 +82,16 @@ class Model:
 
 @dataclass(frozen=True)
 class Description:
-    """What can be said of a stored model from its headers alone."""
+    """A stored model, described from its headers alone."""
 
     path: Path
     format: str
     config: BiLMConfig
     shapes: dict[str, Shape]
-    """Of every weight, by the names of `BiLM.state_dict`."""
+    """The shape of each weight, with the names of `BiLM.state_dict`."""
     lm_head: dict[str, Shape] | None
     dtype: str
-    """Of the stored weights."""
+    """The type of the stored weights."""
     bytes_on_disk: int
     vocabulary: Vocabulary | None
     text: TextConfig | None
@@ -101,7 +101,7 @@ class Description:
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Numbers of parameters: of the token encoder, of the LSTMs, and of the softmax where there is one."""
+        """Numbers of parameters: of the token encoder, of the LSTMs, and of the softmax, if any."""
         encoder = {name: shape for name, shape in self.shapes.items() if name.startswith("token_encoder.")}
         lstm = {name: shape for name, shape in self.shapes.items() if name not in encoder}
         parts = {"token encoder": encoder, "LSTMs": lstm} | ({"softmax": self.lm_head} if self.lm_head else {})
@@ -109,24 +109,24 @@ class Description:
 
     @property
     def bytes_in_memory(self) -> int:
-        """What the weights take when loaded, as float32."""
+        """Bytes of the loaded weights, as float32."""
         return 4 * sum(self.parameters.values())
 
 
 def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """The shape of every weight of a biLM; nothing is allocated. Raises ConfigError for sizes beyond any computer's."""
+    """The shapes of all weights of a biLM; allocates nothing. Raises ConfigError for impossibly large sizes."""
     try:
         with torch.device("meta"):
             return {name: tuple(weight.shape) for name, weight in BiLM(config).state_dict().items()}
-    except (RuntimeError, TypeError, OverflowError) as error:  # torch's, of products that 64 bits cannot hold
+    except (RuntimeError, TypeError, OverflowError) as error:  # torch's error for products beyond 64 bits
         reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"no network has these sizes ({reason}); the file is damaged, or no model") from error
+        raise ConfigError(f"no network has these sizes ({reason}); the file is damaged, or not a model") from error
 
 
 def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:
-    """Raises ConfigError for numbers that no file of so many arrays can have.
+    """Raises ConfigError for numbers that are impossible in a file of so many arrays.
 
-    It comes before anything is made as large as they say.
+    Called before anything of that size is created.
     """
     word_cnn = config.word_cnn
     char_cnn = config.char_cnn if word_cnn is None else word_cnn.char_cnn
@@ -138,11 +138,11 @@ def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:
         ]
     for name, count, most in counts:
         if count > most:
-            raise ConfigError(f"{name} is {count}; at most {most} are possible here; {remedy}")
+            raise ConfigError(f"{name} is {count}; at most {most} are possible; {remedy}")
 
 
 def check_shapes(file: Path | str, seen: Mapping[str, Shape], expected: Mapping[str, Shape], remedy: str) -> None:
-    """Raises InputError that names the first dataset of `file` that is missing or has another shape."""
+    """Raises InputError for the first dataset of `file` that is missing or has another shape."""
     for name, shape in expected.items():
         if name not in seen:
             raise InputError(f"{file}: {name} is missing; shape {shape} is expected; {remedy}")
@@ -151,9 +151,9 @@ def check_shapes(file: Path | str, seen: Mapping[str, Shape], expected: Mapping[
 
 
 def check_finite(path: Path | str, model: Model) -> None:
-    """Raises InputError that names the first weight of `model`, read from `path`, with which vectors could be NaN.
+    """Raises InputError for the first weight of `model`, read from `path`, that could make vectors NaN.
 
-    That is one with a number that is not finite or, in the biLM, larger than `LARGEST`.
+    That is one with a value that is not finite or, in the biLM, larger than `LARGEST`.
     """
     mixes = {f"mix {mix.name}": torch.tensor([*mix.scalars, mix.gamma]) for mix in model.mixes}
     softmax = {f"softmax {name}": weight for name, weight in (model.lm_head or {}).items()}
@@ -165,7 +165,7 @@ def check_finite(path: Path | str, model: Model) -> None:
                 count = int((~(weight.abs() <= limit)).sum())
                 beyond = "NaN or infinite" if limit == largest else f"NaN, infinite or beyond {limit:,.0f}"
                 raise InputError(
-                    f"{path}: {name} has {count:,} of {weight.numel():,} numbers that are {beyond}; the file is damaged"
+                    f"{path}: {name} has {count:,} of {weight.numel():,} values that are {beyond}; the file is damaged"
                     " or its training diverged: copy it again, or use an earlier checkpoint"
                 )
 

@@ -1,10 +1,10 @@
 """The files of a TensorFlow checkpoint ("V2", a tensor bundle), read without TensorFlow.
 
-- `PREFIX.index`: a table sorted by key, laid out as LevelDB's: blocks of entries, each key without what it shares with
-  the key before; a block that says where the others are; a footer of 48 bytes that says where this one is
-- the values of the table are protocol buffers: of the empty key the header, of any other the variable of this name
-- `PREFIX.data-SSSSS-of-NNNNN`: the numbers, at the places that the index gives
-- every block and every variable has a checksum
+- `PREFIX.index`: a sorted table in LevelDB's layout: blocks of entries, each key without the prefix that it shares with
+  the key before; an index block with the places of the others; a footer of 48 bytes with the place of the index block
+- the values are protocol buffers: the header for the empty key, else the variable of this name
+- `PREFIX.data-SSSSS-of-NNNNN`: the values, at the places given in the index
+- each block and each variable has a checksum
 
 (tensorflow/core/protobuf/tensor_bundle.proto; tensorflow/core/lib/io/table_format.txt)
 """
@@ -22,11 +22,11 @@ from elmo.formats.crc32c import crc32c, masked
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 TRAILER = 5
-"""After a block: how it is compressed, and its checksum."""
+"""Bytes after a block: its compression and its checksum."""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
-"""TensorFlow's numbers for the types of numbers that are read."""
+"""TensorFlow's codes of the supported data types."""
 MOST_KEY = 10_000
-"""Bytes of a variable's name. A key takes over what it shares with the one before: a small file can have huge ones."""
+"""Most bytes of a variable's name. Keys share prefixes with the key before, so a small file can have huge ones."""
 DAMAGED = "fetch or copy it again"
 
 Value = int | bytes
@@ -34,7 +34,7 @@ Value = int | bytes
 
 @dataclass(frozen=True)
 class Variable:
-    """Where the numbers of a variable are."""
+    """The place of a variable's values."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class Bundle:
     """The index of a checkpoint."""
 
     prefix: Path
-    """Its files' common path, which TensorFlow calls the checkpoint."""
+    """The common prefix of its files, which TensorFlow calls the checkpoint."""
     n_shards: int
     variables: dict[str, Variable]
 
@@ -59,33 +59,31 @@ class Bundle:
         return index_of(self.prefix)
 
     def shard(self, number: int) -> Path:
-        """The file number `number` of those that hold the variables."""
+        """The data file with this number."""
         return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.n_shards:05d}")
 
     def read(self, name: str) -> np.ndarray:
-        """The numbers of a variable. Raises InputError where they are not there, or not those that were written."""
+        """The values of a variable. Raises InputError if they are missing or damaged."""
         variable = self.variables[name]
         if variable.partitioned:
             raise InputError(f"{self.index}: {name} is stored in slices; save it again from a run on one machine")
         if variable.dtype not in DTYPES:
-            raise InputError(
-                f"{self.index}: {name} has TensorFlow's type {variable.dtype}; a type of numbers is expected"
-            )
+            raise InputError(f"{self.index}: {name} has TensorFlow's type {variable.dtype}; a numeric type is expected")
         dtype = np.dtype(DTYPES[variable.dtype])
         count = int(np.prod(variable.shape, dtype=object))
         if count * dtype.itemsize != variable.size:
-            raise InputError(f"{self.index}: {name} {variable.shape} takes {variable.size} bytes in it; {DAMAGED}")
+            raise InputError(f"{self.index}: {name} {variable.shape} takes {variable.size} bytes; {DAMAGED}")
         if not 0 <= variable.shard < self.n_shards:
             raise InputError(f"{self.index}: {name} is in file {variable.shard} of {self.n_shards}; {DAMAGED}")
         shard = self.shard(variable.shard)
         if not shard.is_file():
-            raise FileNotFoundError(f"{shard}: no such file; it belongs to {self.index.name} and holds {name}")
+            raise FileNotFoundError(f"{shard}: no such file; {self.index.name} needs it for {name}")
         end, size = variable.offset + variable.size, shard.stat().st_size
         if not 0 <= variable.offset <= end <= size:
-            raise InputError(f"{shard}: has {size:,} bytes; {end:,} are expected, where {name} ends; {DAMAGED}")
+            raise InputError(f"{shard}: has {size:,} bytes; {name} ends at {end:,}; {DAMAGED}")
         numbers = np.fromfile(shard, dtype, count, offset=variable.offset)
         if masked(crc32c(numbers)) != variable.checksum:
-            raise InputError(f"{shard}: the checksum of {name} is not that of its bytes; {DAMAGED}")
+            raise InputError(f"{shard}: {name} does not match its checksum; {DAMAGED}")
         return numbers.reshape(variable.shape)
 
 
@@ -95,7 +93,7 @@ def index_of(prefix: Path) -> Path:
 
 
 def is_index(path: Path) -> bool:
-    """Whether the file ends as an index does."""
+    """Whether the file ends like an index."""
     try:
         with path.open("rb") as file:
             return path.stat().st_size >= FOOTER and file.seek(-8, 2) > 0 and file.read() == struct.pack("<Q", MAGIC)
@@ -104,11 +102,11 @@ def is_index(path: Path) -> bool:
 
 
 def read_index(index: Path) -> Bundle:
-    """The variables of a checkpoint, from its `PREFIX.index`; raises InputError where it is damaged."""
+    """The variables of a checkpoint, from its `PREFIX.index`; raises InputError if it is damaged."""
     try:
         return _read_index(index)
     except (IndexError, struct.error, UnicodeDecodeError, OverflowError) as error:
-        raise InputError(f"{index}: not a whole index of a checkpoint ({error}); {DAMAGED}") from error
+        raise InputError(f"{index}: damaged or incomplete checkpoint index ({error}); {DAMAGED}") from error
 
 
 def _read_index(index: Path) -> Bundle:
@@ -117,7 +115,9 @@ def _read_index(index: Path) -> Bundle:
         raise InputError(f"{index}: has no header; a checkpoint of TensorFlow's version 2 is expected")
     header = _fields(entries.pop(b""))
     if _number(header, 2):
-        raise InputError(f"{index}: was written on a big-endian machine; save the checkpoint again on another")
+        raise InputError(
+            f"{index}: was written on a big-endian machine; save the checkpoint again on a little-endian one"
+        )
     variables = {key.decode(): _variable(value) for key, value in entries.items()}
     prefix = index.with_name(index.name.removesuffix(".index"))
     return Bundle(prefix, _number(header, 1), variables)
@@ -138,9 +138,9 @@ def _variable(value: bytes) -> Variable:
 def _entries(path: Path, data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a table."""
     if len(data) < FOOTER or struct.unpack("<Q", data[-8:])[0] != MAGIC:
-        raise InputError(f"{path}: does not end as the index of a checkpoint does ({len(data):,} bytes); {DAMAGED}")
+        raise InputError(f"{path}: does not end like a checkpoint index ({len(data):,} bytes); {DAMAGED}")
     footer = data[-FOOTER:]
-    _, place = _handle(footer, 0)  # of a block that is always empty
+    _, place = _handle(footer, 0)  # of the metaindex block, which is always empty
     (offset, size), _ = _handle(footer, place)
     for _, handle in _block(path, data, offset, size):
         (offset, size), _ = _handle(handle, 0)
@@ -148,15 +148,15 @@ def _entries(path: Path, data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a block; the array of restarts at its end is only for those who search in it."""
+    """The entries of a block; the restart array at its end is only needed to search."""
     end = offset + size
     if end + TRAILER > len(data):
-        raise InputError(f"{path}: has {len(data):,} bytes; a block of it ends at {end + TRAILER:,}; {DAMAGED}")
+        raise InputError(f"{path}: has {len(data):,} bytes; one of its blocks ends at {end + TRAILER:,}; {DAMAGED}")
     kind, checksum = struct.unpack("<BI", data[end : end + TRAILER])
     if masked(crc32c(data[offset : end + 1])) != checksum:
-        raise InputError(f"{path}: the checksum of the block at {offset:,} is not that of its bytes; {DAMAGED}")
+        raise InputError(f"{path}: the block at {offset:,} does not match its checksum; {DAMAGED}")
     if kind:
-        raise InputError(f"{path}: is compressed (kind {kind}); save it with tf.train.Saver, which does not compress")
+        raise InputError(f"{path}: is compressed (kind {kind}); save it uncompressed, with tf.train.Saver")
     block = data[offset:end]
     (restarts,) = struct.unpack("<I", block[-4:])
     place, end = 0, len(block) - 4 * (restarts + 1)
@@ -166,7 +166,7 @@ def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[by
         own, place = _varint(block, place)
         length, place = _varint(block, place)
         if shared + own > MOST_KEY:
-            raise InputError(f"{path}: has a name of {shared + own:,} bytes; no variable is called so; {DAMAGED}")
+            raise InputError(f"{path}: has a name of {shared + own:,} bytes; no variable has such a name; {DAMAGED}")
         key = key[:shared] + block[place : place + own]
         place += own
         yield key, block[place : place + length]
@@ -174,7 +174,7 @@ def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[by
 
 
 def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
-    """Where a block is: its offset and its size; and the place after both."""
+    """A block's offset and size, and the place after both."""
     offset, place = _varint(data, place)
     size, place = _varint(data, place)
     return (offset, size), place
@@ -184,7 +184,7 @@ def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
 
 
 def _fields(data: bytes) -> dict[int, list[Value]]:
-    """The fields of a message by their numbers."""
+    """The fields of a message by number."""
     fields: dict[int, list[Value]] = {}
     place = 0
     while place < len(data):
@@ -208,7 +208,7 @@ def _fields(data: bytes) -> dict[int, list[Value]]:
 
 
 def _number(fields: dict[int, list[Value]], number: int) -> int:
-    """A field of one number; 0 where it is left out."""
+    """A field with one number; 0 if absent."""
     value = fields.get(number, [0])[-1]
     return value if isinstance(value, int) else 0
 
@@ -219,7 +219,7 @@ def _bytes(fields: dict[int, list[Value]], number: int) -> bytes:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first; and the place after it."""
+    """A varint (seven bits per byte, lowest first), and the place after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[place]

@@ -1,10 +1,10 @@
 """The checkpoints that bilm-tf trained: `options.json` and the files of a TensorFlow checkpoint, read only.
 
-- a folder, one of the checkpoint's files, or what their names have in common (`model.ckpt-935588`)
-- its variables are those of the published HDF5 file by other names, and the softmax of both directions, which that file
-  has not: `lm/softmax/W` and `lm/softmax/b`; with `share_embedding_softmax` the table of words is the matrix
-- the softmax is of use only with its words: a vocabulary beside the files; without one it is left out
-- what the optimizer kept is in the files, too, and is not read
+- a folder, one of the checkpoint's files, or their common prefix (`model.ckpt-935588`)
+- its variables are those of the published HDF5 file under other names, plus the softmax of both directions, which that
+  file lacks: `lm/softmax/W` and `lm/softmax/b`; with `share_embedding_softmax`, the word table is the matrix
+- the softmax needs its words, a vocabulary beside the files; without one it is omitted
+- the files also hold the optimizer's state, which is not read
 """
 
 import re
@@ -36,21 +36,21 @@ NO_WORDS = "left out: no vocab.txt beside the checkpoint"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is read of a model before any weight is."""
+    """The parts of a model that are read before any weight."""
 
     bundle: Bundle
     options: dict[str, Any]
     config: BiLMConfig
     names: dict[str, str]
-    """Of the datasets of the published file: the variables that hold them."""
+    """The variables of the published file's datasets."""
     softmax: dict[str, str]
-    """Of the softmax's two parts: the variables that hold them."""
+    """The variables of the softmax's two parts."""
     vocabulary: Vocabulary | None
     bytes_on_disk: int
 
     @property
     def lm_head(self) -> dict[str, Shape] | None:
-        """The shapes of the softmax where it is read."""
+        """The shapes of the softmax, if it is read."""
         if not self.softmax or self.vocabulary is None:
             return None
         return {part: self.bundle.variables[name].shape for part, name in self.softmax.items()}
@@ -87,7 +87,7 @@ def describe(path: Path) -> Description:
 
 
 def load(path: Path) -> Model:
-    """Reads a model; raises InputError where its files are damaged or do not fit together."""
+    """Reads a model; raises InputError if its files are damaged or do not match."""
     found = _examine(path)
     weights = to_weights(found.config, lambda name: _read(found.bundle, found.names[name]))
     lm_head: dict[str, Tensor] | None = None
@@ -101,7 +101,7 @@ def _read(bundle: Bundle, name: str) -> np.ndarray:
 
 
 def _examine(path: Path) -> Checkpoint:
-    """Everything but the numbers, which fit what is returned."""
+    """Everything but the values, whose shapes are checked."""
     index = _index_in(path) if path.is_dir() else _index_beside(path)
     bundle = read_index(index)
     files = listed(index.parent)
@@ -109,7 +109,7 @@ def _examine(path: Path) -> Checkpoint:
     options = read_options(options_file)
     known = {_dataset(name): name for name in bundle.variables if name.startswith(SCOPE) and not SLOTS.search(name)}
     if any(name.startswith("rnn/") for name in known):
-        raise InputError(f"{index}: is a model of one direction (no variables {SCOPE}RNN_0, RNN_1); both are expected")
+        raise InputError(f"{index}: the model has one direction (no variables {SCOPE}RNN_0, RNN_1); both are expected")
     shapes = {name: bundle.variables[known[name]].shape for name in known}
     label = str(index)
     config = to_config(options, options_file.label, shapes, label)
@@ -119,8 +119,8 @@ def _examine(path: Path) -> Checkpoint:
     vocabulary = vocabulary_beside(files, rows, label) if rows else None
     if vocabulary is None and config.n_tokens_vocab is not None:
         raise FileNotFoundError(
-            f"{index.parent}: no vocab.txt; {index.name} has a table of {rows:,} words, and their list, a word a line,"
-            " is needed"
+            f"{index.parent}: no vocab.txt; {index.name} has a table of {rows:,} words; put its word list there, one"
+            " word per line"
         )
     shards = {bundle.shard(variable.shard) for variable in bundle.variables.values()}
     size = sum(file.stat().st_size for file in (index, *shards) if file.is_file())
@@ -128,7 +128,7 @@ def _examine(path: Path) -> Checkpoint:
 
 
 def _softmax(label: str, config: BiLMConfig, known: dict[str, str], shapes: dict[str, Shape]) -> dict[str, str]:
-    """The variables of the softmax; none where a checkpoint has been stripped of it."""
+    """The variables of the softmax; none if the checkpoint was stripped of it."""
     if BIAS not in known:
         return {}
     matrix = SOFTMAX if SOFTMAX in known or TABLE not in known else TABLE
@@ -139,7 +139,7 @@ def _softmax(label: str, config: BiLMConfig, known: dict[str, str], shapes: dict
 
 
 def _dataset(variable: str) -> str:
-    """What the published HDF5 file calls a variable of the checkpoint."""
+    """The name in the published HDF5 file of a checkpoint's variable."""
     name = variable.removeprefix(SCOPE)
     lstm = LSTM.fullmatch(name)
     if lstm is None:
@@ -153,7 +153,7 @@ def _dataset(variable: str) -> str:
 
 
 def _index_in(folder: Path) -> Path:
-    """The index of the only checkpoint of a folder, or of the one that its file `checkpoint` names as the last."""
+    """The index of a folder's only checkpoint, or of the one that its file `checkpoint` names as the latest."""
     found = [file for file in sorted(folder.glob("*.index")) if is_index(file)]
     last = folder / "checkpoint"
     if len(found) > 1 and last.is_file():

@@ -1,6 +1,6 @@
-"""State dicts as torch saves them (`.th`, `.pt`, `.pkl`), in either of torch's layouts: tensors, and never code.
+"""torch state dicts (`.th`, `.pt`, `.pkl`) in both of torch's layouts: tensors, never code.
 
-`read_state_dict` gives the tensors; `read_state_headers` only their shapes and types, and reads no weight.
+`read_state_dict` returns the tensors; `read_state_headers` only their shapes and types, without reading weights.
 """
 
 import io
@@ -19,17 +19,17 @@ from elmo.formats.files import Source
 
 
 def read_state_dict(source: Source) -> dict[str, Tensor]:
-    """The tensors by name, on the CPU. Raises InputError where the file holds anything else, or is damaged."""
+    """The tensors by name, on the CPU. Raises InputError if the file holds anything else, or is damaged."""
     return _read(source, nullcontext())
 
 
 def read_state_headers(source: Source) -> dict[str, Tensor]:
-    """As `read_state_dict`, but the tensors have shapes and types and no numbers."""
+    """Like `read_state_dict`, but the tensors have only shapes and types."""
     found = _read(source, FakeTensorMode())
     stored = {part._cdata: part.nbytes() for part in (tensor.untyped_storage() for tensor in found.values())}
     if sum(stored.values()) > source.size:
         said = f"{sum(stored.values()):,} bytes of numbers are announced in {source.size:,}"
-        raise InputError(f"{source.label}: not a whole state dict of torch ({said}); fetch or copy it again")
+        raise InputError(f"{source.label}: damaged or incomplete state dict of torch ({said}); fetch or copy it again")
     return found
 
 
@@ -39,7 +39,7 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
         file.seek(0)
         try:
             with mode, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about the older of the layouts
+                warnings.simplefilter("ignore")  # a warning about the older layout
                 found = torch.load(file, map_location="cpu", weights_only=True)
         except (InputError, OSError, KeyboardInterrupt):
             raise
@@ -48,13 +48,15 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
     if not isinstance(found, Mapping) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
     ):
-        raise InputError(f"{source.label}: holds {type(found).__name__}, no tensors by name; give a model's state dict")
+        raise InputError(
+            f"{source.label}: holds {type(found).__name__}, not tensors by name; give a model's state dict"
+        )
     for name, tensor in found.items():
         if tensor.layout is not torch.strided:
-            raise InputError(f"{source.label}: {name} is a sparse tensor; dense ones are expected: save it as such")
+            raise InputError(f"{source.label}: {name} is a sparse tensor; dense ones are expected: save it dense")
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise InputError(
-                f"{source.label}: {name} has fewer numbers than its shape {tuple(tensor.shape)} says; save it with"
+                f"{source.label}: {name} has fewer values than its shape {tuple(tensor.shape)} needs; save it with"
                 " all of them"
             )
     return dict(found)
@@ -62,18 +64,18 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
 
 def _refusal(source: Source, error: Exception) -> InputError:
     code = re.search(r"GLOBAL ([\w.]+)", str(error))
-    if code or "weights_only" in str(error):  # torch advises to load the file all the same: not repeated
+    if code or "weights_only" in str(error):  # torch's advice to load the file anyway is omitted
         asked = f"asks for {code[1]}" if code else "has instructions that no state dict has"
         return InputError(
             f"{source.label}: {asked}, which could run a program; only tensors are loaded: get the weights from where"
             " they were made"
         )
     reason = str(error).strip().partition("\n")[0][:200] or type(error).__name__
-    return InputError(f"{source.label}: not a whole state dict of torch ({reason}); fetch or copy it again")
+    return InputError(f"{source.label}: damaged or incomplete state dict of torch ({reason}); fetch or copy it again")
 
 
 def _check_zip(source: Source, file: io.BufferedReader) -> None:
-    """Torch stores what it saves; a compressed member could be a bomb."""
+    """torch does not compress what it saves; a compressed member could be a bomb."""
     if not source.begins_with(b"PK"):
         return
     try:
@@ -81,10 +83,10 @@ def _check_zip(source: Source, file: io.BufferedReader) -> None:
             packed = [info for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]
     except (zipfile.BadZipFile, NotImplementedError, UnicodeError) as error:
         raise InputError(
-            f"{source.label}: not a whole state dict of torch ({error}); fetch or copy it again"
+            f"{source.label}: damaged or incomplete state dict of torch ({error}); fetch or copy it again"
         ) from error
     if packed:
         raise InputError(
             f"{source.label}: {packed[0].filename} is compressed ({packed[0].compress_size:,} bytes for"
-            f" {packed[0].file_size:,}); torch compresses nothing: get the weights from where they were made"
+            f" {packed[0].file_size:,}); torch does not compress: get the original weights"
         )

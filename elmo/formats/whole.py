@@ -1,4 +1,4 @@
-"""Output that is there whole or not at all: written beside its place, moved when finished, removed when it fails."""
+"""Atomic output: written to a temporary name beside the target, moved when complete, removed on failure."""
 
 import errno
 import os
@@ -16,44 +16,44 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_output(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> None:
-    """Raises OSError where `path` exists, unless it may be overwritten, or where its folder does not.
+    """Raises OSError if `path` exists and may not be overwritten, or if its folder does not exist.
 
-    `holds` are the names, or patterns of names, of what is in an output that is a folder; none for a file. A folder
-    that has anything else in it is never replaced.
+    `holds` are the names, or name patterns, of the content of an output folder; empty for a file. A folder with other
+    content is never replaced.
     """
     if str(path) == "-":
-        raise InputError("the output is '-', and standard output is none here; name a file")
+        raise InputError("the output is '-', but standard output is not supported here; name a file")
     if path.exists() and not overwrite:
         raise FileExistsError(
             errno.EEXIST,
-            "the output exists; remove it, name another, or allow it to be replaced: --overwrite",
+            "the output exists; remove it, name another, or add --overwrite to replace it",
             str(path),
         )
     if path.is_dir():
         if not holds:
-            raise IsADirectoryError(errno.EISDIR, "is a folder, and the output is a file; name another", str(path))
+            raise IsADirectoryError(errno.EISDIR, "is a folder; name a file", str(path))
         for entry in sorted(path.iterdir()):
             if not any(fnmatch(entry.name, pattern) for pattern in holds):
                 raise FileExistsError(
-                    errno.EEXIST, f"is not replaced, since it holds {entry.name!r} as well; name another", str(path)
+                    errno.EEXIST, f"is not replaced, since it also holds {entry.name!r}; name another", str(path)
                 )
     elif holds and path.exists():
-        raise NotADirectoryError(errno.ENOTDIR, "is a file, and the output is a folder; name another", str(path))
+        raise NotADirectoryError(errno.ENOTDIR, "is a file; name a folder", str(path))
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the output's folder does not exist; create it", str(path.parent))
 
 
 @contextmanager
 def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Iterator[Path]:
-    """A temporary path beside `path`, for a file or a folder, that becomes `path` when the block ends well.
+    """A temporary path beside `path`, for a file or a folder, which becomes `path` if the block succeeds.
 
-    Otherwise what was written is removed and what was at `path` is untouched. On a full disk the OSError says how much
-    was written and how much is free. `overwrite` and `holds` are those of `check_output`.
+    Otherwise it is removed, and `path` is untouched. On a full disk, the OSError says how much was written and how much
+    is free. `overwrite` and `holds` are those of `check_output`.
     """
     check_output(path, overwrite, holds)
-    path = path.resolve()  # of a link, what it points to is replaced
+    path = path.resolve()  # replace the target of a link, not the link
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    _remove(temporary)  # of a killed process that had the same number
+    _remove(temporary)  # left by a killed process with the same number
     try:
         yield temporary
         put_whole(temporary, path)
@@ -63,24 +63,24 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
             raise
         written, free = _size(temporary), shutil.disk_usage(path.parent).free
         problem = f"{os.strerror(error.errno)}: more than the {written:,} bytes written so far are needed, {free:,} are"
-        raise OSError(error.errno, f"{problem} free; make room or name another output", str(path)) from error
+        raise OSError(error.errno, f"{problem} free; free some, or name another output", str(path)) from error
     finally:
         _remove(temporary)
 
 
 def put_whole(finished: Path, path: Path) -> None:
-    """Moves a finished file or folder to its place, in place of what was there; until then it stays where it is."""
+    """Moves a finished file or folder to its target, which it replaces."""
     _sync(finished)
     _move(finished, path.resolve())
 
 
 @contextmanager
 def locked(folder: Path, busy: str) -> Iterator[None]:
-    """Keeps a second process from writing the same files; where the file system has no locks, nothing does.
+    """Keeps a second process from writing the same files, if the file system supports locks.
 
-    Raises InputError, which says `busy`, where another process has the folder.
+    Raises InputError with the text `busy` if another process holds the folder.
     """
-    # A file system of a network may lock files and no folders. Windows removes no folder in which a file is open.
+    # Network file systems may lock files but not folders. Windows removes no folder with an open file.
     with locks.locked(folder if sys.platform == "win32" else folder / ".lock") as mine:
         if not mine:
             raise InputError(f"{folder}: {busy}")
@@ -88,7 +88,7 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
 
 
 def _sync(path: Path) -> None:
-    """Onto the disk, before it gets its name: else a power cut could leave an empty file of that name."""
+    """Flushes to disk before the move; else a power cut could leave an empty file of the final name."""
     for part in _files(path):
         with part.open("rb+") as file:
             os.fsync(file.fileno())
@@ -100,7 +100,7 @@ def _move(source: Path, target: Path) -> None:
     except PermissionError as error:
         if sys.platform != "win32" or not target.exists():
             raise
-        problem = "is not replaced while a program has it or a file in it open; close it there, or name another output"
+        problem = "is open in a program, or a file in it is; close it there, or name another output"
         raise PermissionError(error.errno, problem, str(target)) from error
 
 
@@ -108,7 +108,7 @@ def _replace(source: Path, target: Path) -> None:
     if not target.is_dir():
         source.replace(target)
         return
-    # A folder cannot replace another that holds files: the old one steps aside until the new one is in place.
+    # A folder cannot replace a non-empty one, so the old one is moved aside until the new one is in place.
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     target.replace(old)
     try:
@@ -131,5 +131,5 @@ def _size(path: Path) -> int:
 
 
 def _files(path: Path) -> list[Path]:
-    """The file, or the files of the folder and of those in it; none where nothing is there."""
+    """The file, or all files below the folder; empty if nothing exists."""
     return [file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]

@@ -1,6 +1,6 @@
-"""The equations of `elmo.model` made fast: the same signature and the same numbers as the readable reference there.
+"""Fast versions of the equations in `elmo.model`, with the signatures and results of that readable reference.
 
-Under `torch.autocast` the matrix products run in its data type (bfloat16); everything between them stays in float32.
+Under `torch.autocast`, matrix products run in its data type (bfloat16); all else stays in float32.
 """
 
 from elmo.ops.compiled import can_compile as can_compile

@@ -1,7 +1,7 @@
-"""The LSTM's step between its matrix products, compiled by the machine's C compiler: one pass instead of twenty.
+"""The elementwise part of an LSTM step, compiled with the machine's C compiler: one pass instead of twenty.
 
-Optional, for training on a CPU: `compiled_steps` says where, and without a compiler nothing changes. The numbers are
-those of torch but for their last bits.
+Optional, for training on a CPU inside `compiled_steps`; without a compiler nothing changes. Results equal torch's up to
+the last bits.
 """
 
 import ctypes
@@ -22,19 +22,19 @@ from torch import Tensor
 SOURCE = Path(__file__).with_name("lstm_cell.c")
 FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 INSTRUCTIONS = {"AVX512": ("-march=x86-64-v4", "-mprefer-vector-width=512"), "AVX2": ("-march=x86-64-v3",)}
-"""Those that torch uses itself, by its name for them: the compiler may see another processor (emulation)."""
+"""Compiler flags for the instructions that torch uses; under emulation, the compiler may see another processor."""
 NUMBERS = {torch.float32: "float", torch.bfloat16: "bfloat16"}
 """Data types of the products, by their names in C."""
 
 FEW_CELLS = 2**14
-"""So many are left to one thread."""
+"""Up to this size, one thread does the work."""
 
 _wanted: ContextVar[bool] = ContextVar("compiled_steps", default=False)
 
 
 @contextmanager
 def compiled_steps(wanted: bool) -> Iterator[None]:
-    """In the block, LSTMs that are trained on a CPU run compiled steps, forward and back, if `can_compile`."""
+    """Inside the block, LSTMs in training on a CPU use compiled forward and backward steps, if `can_compile`."""
     before = _wanted.set(wanted)
     try:
         yield
@@ -43,12 +43,12 @@ def compiled_steps(wanted: bool) -> Iterator[None]:
 
 
 def can_compile() -> bool:
-    """Whether there is a C compiler whose work gives the right numbers here; it runs once, for a second."""
+    """Whether a C compiler is available and its code gives the right numbers; checked once, in a second."""
     return _library() is not None
 
 
 def step_kernel(dtype: torch.dtype, *others: Tensor) -> "StepKernel | None":
-    """The kernel for products in `dtype`, beside which there are `others`; None where torch is to be used."""
+    """The kernel for products in `dtype`, used with `others`; None to use torch."""
     usable = dtype in NUMBERS and all(x.device.type == "cpu" and x.dtype == torch.float32 for x in others)
     library = _library() if _wanted.get() and usable else None
     return None if library is None else StepKernel(library, dtype)
@@ -79,8 +79,8 @@ class _Backward(ctypes.Structure):
 class StepKernel:
     """The compiled steps of both directions, for products of one data type.
 
-    Its arguments are one tensor a direction, or one of both; a direction is contiguous. All but the products, `memory`
-    and their gradients are float32.
+    Arguments are one tensor per direction, or one for both; each direction is contiguous. All but the products,
+    `memory` and their gradients are float32.
     """
 
     def __init__(self, library: ctypes.CDLL, dtype: torch.dtype) -> None:
@@ -99,7 +99,7 @@ class StepKernel:
         cells: Float[Tensor, "2 n H"],
         memory: Float[Tensor, "2 n H"],
     ) -> None:
-        """Advances `cell`; fills `gates` (activated), `cells` (a copy of `cell`) and `memory` (what is projected).
+        """Advances `cell`; fills `gates` (activated), `cells` (a copy of `cell`) and `memory` (before the projection).
 
         `inputs` and `states` are the products of a step's inputs and of the hidden states, without the bias.
         """
@@ -126,7 +126,7 @@ class StepKernel:
         to_gates: Float[Tensor, "2 n gates"],
         to_bias: Float[Tensor, "2 gates"],
     ) -> None:
-        """Takes `to_cell` back over the step; fills `to_gates` (before the activations), adds to `to_bias`.
+        """Propagates `to_cell` back through the step; fills `to_gates` (before the activations), adds to `to_bias`.
 
         `before` are the cells before the step.
         """
@@ -156,7 +156,7 @@ def _limit(clip: float | None) -> float:
 
 
 def _pair(directions: Tensor | Sequence[Tensor], count: int, dtype: torch.dtype = torch.float32) -> ctypes.Array:
-    """The addresses of both directions' numbers, which are what C takes them for."""
+    """The addresses of both directions' data, which has the types that the C code expects."""
     first, second = directions
     for one in (first, second):
         assert one.dtype == dtype
@@ -167,7 +167,7 @@ def _pair(directions: Tensor | Sequence[Tensor], count: int, dtype: torch.dtype 
 
 @cache
 def _parallel() -> Callable[..., None] | None:
-    """GOMP_parallel of the library that came with torch; None where it has another one."""
+    """GOMP_parallel of torch's OpenMP library; None if torch uses another one."""
     for path in (Path(torch.__file__).parent / "lib").glob("libgomp*.so*"):
         return ctypes.CDLL(str(path)).GOMP_parallel
     return None
@@ -175,7 +175,7 @@ def _parallel() -> Callable[..., None] | None:
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """The compiled file, loaded; None where that cannot be had or gives other numbers than torch."""
+    """The loaded library; None if compiling fails or the results differ from torch's."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None
@@ -191,7 +191,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _is_right(library: ctypes.CDLL) -> bool:
-    """Whether a step of some numbers is as torch has it. Nothing random: it would be missing from a training step's."""
+    """Whether a sample step equals torch's. Uses no random numbers, which would shift those of training."""
     rows, size = 3, 37
     inputs, states = torch.linspace(-9, 9, 2 * rows * 4 * size).view(2, rows, -1), torch.zeros(2, rows, 4 * size)
     bias, cell = torch.zeros(2, 4 * size), torch.linspace(2, -2, 2 * rows * size).view(2, rows, size)

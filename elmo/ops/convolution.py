@@ -1,6 +1,6 @@
-"""Convolution over characters and maximum over positions, as one matrix product a filter width.
+"""Convolution over characters and maximum over positions, as one matrix product per filter width.
 
-The maximum is taken without its position, which is found again where the gradient needs it: many times faster.
+The maximum is computed without its position, and the backward pass finds it again: many times faster.
 """
 
 from typing import Any
@@ -17,14 +17,14 @@ from elmo.ops.products import Product, product
 def convolve_max(
     characters: Float[Tensor, "W C E"], weight: Float[Tensor, "n E width"], bias: Float[Tensor, " n"]
 ) -> Float[Tensor, "W n"]:
-    """`max over positions of (weight * characters + bias)`; at least `width` characters are needed."""
+    """`max over positions of (weight * characters + bias)`; needs at least `width` characters."""
     if torch.compiler.is_exporting():
         return torch.conv1d(characters.mT, weight, bias).amax(dim=2)
     return _ConvolveMax.apply(characters, weight, bias, product_dtype(characters))  # type: ignore[no-any-return]
 
 
 def windows_max(characters: Float[Tensor, "W C E"], width: int, product: Product) -> Float[Tensor, "W n"]:
-    """As `convolve_max` without the bias, by a product that was packed: without gradients."""
+    """Like `convolve_max` without the bias, with a packed product and without gradients."""
     windows = _windows(characters, width)
     scores = product(windows.flatten(0, 1)).view(*windows.shape[:2], product.size)
     return scores.amax(dim=1).to(characters.dtype)
@@ -45,7 +45,7 @@ class _ConvolveMax(torch.autograd.Function):
         characters, weight, scores, best = ctx.saved_tensors
         windows = _windows(characters.to(scores.dtype), weight.shape[2])
         words, places, _ = windows.shape
-        # The position with the highest score has the gradient; equal ones share it, as in `torch.amax`.
+        # The position of the maximum gets the gradient; ties share it, as in `torch.amax`.
         winners = (scores == best[:, None]).to(scores.dtype)
         to_scores = winners.mul_((gradient / winners.sum(1)).to(scores.dtype)[:, None]).flatten(0, 1)
         to_weight = product(windows.flatten(0, 1).T, to_scores.T).T.to(weight.dtype)
@@ -59,7 +59,7 @@ class _ConvolveMax(torch.autograd.Function):
 
 
 def _windows(characters: Float[Tensor, "W C E"], width: int) -> Float[Tensor, "W places size"]:
-    """Every run of `width` characters as one row (width x E)."""
+    """Each window of `width` characters as one row (width x E)."""
     return characters.unfold(1, width, 1).transpose(2, 3).flatten(2)
 
 

@@ -1,4 +1,4 @@
-"""distinct_rows: the words of a batch, each once."""
+"""distinct_rows: the distinct words of a batch."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ def distinct_rows(ids: Int[Tensor, "M C"]) -> tuple[Int[Tensor, "W C"], Int[Tens
         return ids, torch.arange(ids.shape[0], device=ids.device)
     if ids.device.type != "cpu" or not ids.numel():
         return ids.unique(dim=0, return_inverse=True)
-    big_endian = ids.numpy().astype(">i4")  # as bytes, such rows have the order of their numbers
+    big_endian = ids.numpy().astype(">i4")  # as bytes, such rows sort like their numbers
     rows = big_endian.view(np.dtype((np.void, 4 * ids.shape[1])))[:, 0]
     _, first, place = np.unique(rows, return_index=True, return_inverse=True)
     return ids[torch.from_numpy(first)], torch.from_numpy(place)

@@ -1,12 +1,12 @@
-"""A layer of gated recurrent units (Cho et al. 2014), both directions side by side, with a hand-written gradient.
+"""A layer of gated recurrent units (Cho et al. 2014), both directions together, with a hand-written gradient.
 
-With x_t what the input gives to the gates (biases of the input and of r and z added) and h' the hidden state before:
+With x_t the input's contribution to the gates (plus the biases of the input and of r and z) and h' the previous state:
 
     r, z = sigmoid(x_t[r, z] + U[r, z] h');    n = tanh(x_t[n] + r * (U[n] h' + b))
     h_t = (1 - z) * n + z * h'
 
-as `torch.nn.GRU` has it, whose steps cost mostly the starts of its many small operations: here both directions share
-them, and the gradients of the weights are one product for all steps.
+as in `torch.nn.GRU`. Its steps are dominated by the overhead of many small operations: here both directions share them,
+and the weight gradients are one product over all steps.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class _BiGru(torch.autograd.Function):
         gates = gates.contiguous().clone()
         outputs = gates.new_empty(steps, 2, rows, size)
         news = torch.empty_like(outputs)
-        """What the state gives to n."""
+        """The state's contribution to n."""
         to_gates = weight_state.transpose(1, 2)
         biases = bias_new[:, None]
         hidden = gates.new_zeros(2, rows, size)
@@ -70,6 +70,6 @@ class _BiGru(torch.autograd.Function):
             step[..., : 2 * size] = d_both
             torch.mul(d_n, r, out=step[..., 2 * size :])
             to_hidden.baddbmm_(step, weight_state)
-        # Steps and rows are one dimension of the products of all steps.
+        # In the products over all steps, steps and rows form one dimension.
         states, hidden = (part.transpose(0, 1).flatten(1, 2) for part in (to_state, before))
         return to_gates, torch.bmm(states.transpose(1, 2), hidden), states[..., 2 * size :].sum(1)

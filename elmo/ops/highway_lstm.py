@@ -1,17 +1,16 @@
 """One layer and direction of the highway LSTM of He et al. 2017 (sec. 2.1 and 2.2), with a hand-written gradient.
 
-With x_t the layer's input and h' the hidden state of the token that was read before (zero at the first):
+With x_t the layer's input, and h' and c' the states of the token read before (zero at the first):
 
     i, f, o, r = sigmoid(W_{i,f,o,r} x_t + U_{i,f,o,r} h' + b);    j = tanh(W_j x_t + U_j h' + b_j)
     c_t = f * c' + i * j
     h_t = z * (r * o * tanh(c_t) + (1 - r) * W_carry x_t)
 
-z is the variational dropout: drawn once for a sentence, the same at all of its tokens, for the next token and the next
-layer alike.
+z is the variational dropout: one mask per sentence, the same for all its tokens, for the next token and the next layer.
 
-- tokens are packed: what has no token costs nothing, and the layout serves both directions without being reversed
-- the products with the input are one for all tokens, as are the gradients of all weights
-- the gates' derivatives are taken while a step's numbers are in the cache
+- tokens are packed: padding costs nothing, and the layout serves both directions without reversing
+- the input product is one for all tokens, and so are the weight gradients
+- the gates' derivatives are computed while a step's numbers are in the cache
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,14 +36,14 @@ def highway_lstm(
     backwards: bool = False,
     keep: Float[Tensor, "B H"] | None = None,
 ) -> Float[Tensor, "M H"]:
-    """Hidden states of all tokens of a batch, packed as torch's PackedSequence does.
+    """Hidden states of all tokens of a batch, packed like torch's PackedSequence.
 
-    Sentences are sorted by length, the longest first; first come the `rows[0]` first tokens, then the `rows[1]` second
-    tokens, and so on. The gates are in the order i, j, f, o, r. `keep` is z, scaled already; row b belongs to the
-    sentence b of that order.
+    Sentences are sorted by length, longest first; the `rows[0]` first tokens come first, then the `rows[1]` second
+    tokens, and so on. Gate order: i, j, f, o, r. `keep` is z, already scaled; its row b belongs to sentence b in that
+    order.
     """
     if not len(inputs):
-        return inputs @ weight_carry.T  # no rows, and yet a part of the graph
+        return inputs @ weight_carry.T  # no rows, but still part of the graph
     arguments = inputs, weight_input, weight_state, bias, weight_carry
     return _HighwayLstm.apply(*arguments, list(rows), backwards, keep)  # type: ignore[no-any-return]
 
@@ -93,7 +92,7 @@ class _HighwayLstm(torch.autograd.Function):
             to_inputs = product(to_gates, weight_input.T).add_(product(to_carried, weight_carry.T))
         return (
             to_inputs,
-            product(inputs.T, to_gates.T).T,  # transposed twice: half the time with oneDNN
+            product(inputs.T, to_gates.T).T,  # transposed twice: twice as fast with oneDNN
             product(before.T, to_gates.T).T,
             to_gates.sum(0),
             product(inputs.T, to_carried.T).T,
@@ -116,7 +115,7 @@ def _steps(rows: list[int], backwards: bool) -> Iterator[tuple[int, slice]]:
 
 
 def _before(values: Float[Tensor, "M H"], rows: list[int], backwards: bool) -> Float[Tensor, "M H"]:
-    """What belongs to the token that the same sentence read before; zero at its first."""
+    """The values of the previously read token of the same sentence; zero at its first."""
     before = torch.zeros_like(values)
     steps = list(_steps(rows, backwards))
     for (n_last, last), (n, here) in pairwise(steps):
@@ -135,7 +134,7 @@ def _read(
     cells: Float[Tensor, "M H"],
     outputs: Float[Tensor, "M H"],
 ) -> None:
-    """Fills `cells` and `outputs`, and turns `gates` from the input's products into gates after their activations."""
+    """Fills `cells` and `outputs`, and turns `gates` from input products into activated gates."""
     hidden, cell = carried.new_zeros(2, rows[0], carried.shape[1])
     for n, here in _steps(rows, backwards):
         step, h, c = gates[here], hidden[:n], cell[:n]
@@ -160,7 +159,7 @@ def _read_back(
     backwards: bool,
     keep: Float[Tensor, "B H"] | None,
 ) -> tuple[Float[Tensor, "M gates"], Float[Tensor, "M H"]]:
-    """The gradients of the gates before their activations, and of what is carried."""
+    """The gradients of the gates before their activations, and of the carried input."""
     size = carried.shape[1]
     to_gates, to_carried = torch.empty_like(gates), torch.empty_like(carried)
     to_hidden, to_cell = carried.new_zeros(2, rows[0], size)
@@ -188,5 +187,5 @@ def _read_back(
 
 
 def _through_sigmoid(gradient: Tensor, value: Tensor) -> None:
-    """In place: the gradient before a sigmoid that gave `value`."""
+    """In place: the gradient before a sigmoid with output `value`."""
     sigmoid_backward(gradient, value, grad_input=gradient)

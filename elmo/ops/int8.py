@@ -1,9 +1,9 @@
-"""Matrix products of 8-bit integers, the same on every processor.
+"""Matrix products of 8-bit integers, with the same results on every processor.
 
-- a row of the input and an output's weights have a scale of their own, so a row does not depend on its batch mates
+- each input row and each output's weights have their own scale, so a row does not depend on the rest of the batch
 - x86 processors without VNNI add the products of two neighbouring inputs in 16 bits, which saturate. So the weights of
-  such a pair are scaled to add up to at most 127: no sum is cut off anywhere, and no processor has other integers. The
-  price is an eighth more of the error than with every weight up to 127 (docs/log.md, 2026-11-23)
+  such a pair are scaled to add up to at most 127: no sum saturates, and all processors get the same integers. The
+  error is an eighth larger than with every weight up to 127 (docs/log.md, 2026-11-23)
 """
 
 import warnings
@@ -16,11 +16,11 @@ from elmo.ops.products import ROWS, few_sizes
 
 LIMIT = 127
 ZERO = 128
-"""Inputs are unsigned, as the fast products want them: -127 to 127 are 1 to 255."""
+"""Inputs are unsigned, as the fast products need: -127 to 127 become 1 to 255."""
 
 
 def quantized(weight: Float[Tensor, "size K"]) -> tuple[Int8[Tensor, "size K"], Float[Tensor, " size"]]:
-    """Integers and the scale of every output: `weight` is about `integers * scales[:, None]`."""
+    """Integers and one scale per output: `weight` is about `integers * scales[:, None]`."""
     pairs = torch.nn.functional.pad(weight.abs(), (0, weight.shape[1] % 2)).unflatten(1, (-1, 2)).sum(2)
     scales = pairs.amax(dim=1).clamp(min=1e-12) / LIMIT
     # Rounding may make a pair 128, and 255 * 128 is still below 2 ** 15.
@@ -30,7 +30,7 @@ def quantized(weight: Float[Tensor, "size K"]) -> tuple[Int8[Tensor, "size K"], 
 class FbgemmInt8Product:
     """A product of 8-bit integers by FBGEMM; the result is float32.
 
-    Its operators are on torch's list of what will go away, so they are probed for, never assumed.
+    torch plans to remove its operators, so their presence is probed, never assumed.
     """
 
     def __init__(self, weight: Float[Tensor, "size K"]) -> None:
@@ -59,14 +59,16 @@ class OneDnnInt8Product:
     def __init__(self, weight: Float[Tensor, "size K"]) -> None:
         self.size = len(weight)
         integers, scales = quantized(weight)
-        self._scales = scales / LIMIT  # those of the inputs are put in here, too
+        self._scales = scales / LIMIT  # also includes the inputs' scales
         self._zero = torch.tensor(ZERO + 0.5)
         self._zeros = torch.zeros(len(weight), dtype=torch.long)
         self._weight = torch.ops.onednn.qlinear_prepack(integers, [ROWS, weight.shape[1]])
 
     def __call__(self, x: Float[Tensor, "M K"]) -> Float[Tensor, "M size"]:
         largest = _largest(x)
-        integers = torch.addcmul(self._zero, x, LIMIT / largest).to(torch.uint8)  # the half rounds what is cut off
+        integers = torch.addcmul(self._zero, x, LIMIT / largest).to(
+            torch.uint8
+        )  # the half turns truncation into rounding
         weight = (self._weight, self._scales, self._zeros)
         result = torch.ops.onednn.qlinear_pointwise(
             few_sizes(integers), 1.0, ZERO, *weight, None, 1.0, 0, torch.float32, "none", [], ""
@@ -75,5 +77,5 @@ class OneDnnInt8Product:
 
 
 def _largest(x: Float[Tensor, "M K"]) -> Float[Tensor, "M 1"]:
-    """The largest number of every row, which becomes 127."""
+    """The largest magnitude of each row, which becomes 127."""
     return torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True).clamp_(min=1e-12)

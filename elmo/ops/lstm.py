@@ -1,9 +1,9 @@
 """The recurrence of `elmo.model.lstm`, both directions, with a hand-written gradient.
 
-- the input's product is taken for many steps at once, outside the loop
-- the gradients of all weights are one product over all steps
+- the input product is computed for many steps at once, outside the loop
+- the gradient of each weight is one product over all steps
 - the directions run in parallel on a CPU
-- without gradients nothing is stored, and memory does not grow with the gates of the whole sequence
+- without gradients, nothing is stored: memory does not grow with the gates of the whole sequence
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from elmo.ops.precision import product_dtype
 from elmo.ops.products import Library, OneDnnProduct, Product, TorchProduct, default_library, has_onednn, product
 
 READ_AT_ONCE, TRAINED_AT_ONCE = 128, 256
-"""Rows of the input product taken at once: they stay in the cache until they are used."""
+"""Rows of the input product computed at once; they stay in the cache until used."""
 REPEATED_AT_ONCE = 512
-"""Rows among which those that are alike are taken once: some half of the tokens of a text."""
+"""Rows among which equal ones are computed once; about half of a text's tokens repeat."""
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward
@@ -38,7 +38,7 @@ class Clips(NamedTuple):
 
 
 class PackedLstm(NamedTuple):
-    """One direction's products, ready to run; the forget bias is in the bias."""
+    """One direction's products, ready to run; `bias` includes the forget bias."""
 
     input: Product
     state: Product
@@ -102,9 +102,9 @@ def packed_bi_lstm(
     keep: Bool[Tensor, "2 T B"] | None = None,
     same: Int[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """As `bi_lstm`, with weights that were packed before, and without gradients.
+    """Like `bi_lstm`, with packed weights and without gradients.
 
-    Where `same` has the same number the inputs are the same: their product is taken once.
+    Equal numbers in `same` mark equal inputs, whose product is computed once.
     """
     outputs = inputs.new_empty(*inputs.shape[:3], hidden.shape[-1])
     hidden, cell = hidden.clone(), cell.clone()
@@ -135,7 +135,7 @@ def pack_lstm(
 
 
 def _ready(weight: Float[Tensor, "... gates I"], forget_bias: float = 0.0) -> Float[Tensor, "... gates I"]:
-    """Weights or bias as `_activate` wants them: the candidate's rows doubled, the forget gate's with its bias."""
+    """Weights or bias as `_activate` needs them: the candidate's rows doubled, the forget bias added."""
     weight = weight.detach().clone()
     _, j, f, _ = weight.chunk(4, dim=-2)
     j *= 2
@@ -193,7 +193,7 @@ def _read(
 
 
 def _distinct(same: Int[Tensor, "t B"]) -> tuple[Int[Tensor, " D"], Int[Tensor, "t B"]]:
-    """Of every number one row (of t times B), and for every row which of them it is."""
+    """One row (of t times B) per number, and for each row the index of its number."""
     numbers, place = same.unique(return_inverse=True)
     first = numbers.new_empty(len(numbers))
     first[place.flatten()] = torch.arange(place.numel(), device=same.device)
@@ -201,14 +201,14 @@ def _distinct(same: Int[Tensor, "t B"]) -> tuple[Int[Tensor, " D"], Int[Tensor, 
 
 
 def _activate(gates: Float[Tensor, "... gates"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """i, j, f, o, in place; the candidate's gate comes doubled, so that one sigmoid serves all four."""
+    """Activates i, j, f, o in place; the candidate is doubled, so that one sigmoid serves all four."""
     i, j, f, o = gates.sigmoid_().chunk(4, dim=-1)
     j.mul_(2).sub_(1)
     return i, j, f, o
 
 
 def fast_tanh(x: Tensor) -> Tensor:
-    """On a CPU torch's sigmoid takes a tenth of the time of its tanh; the same to 1e-7."""
+    """On a CPU, torch's sigmoid takes a tenth of the time of its tanh; equal to 1e-7."""
     return (2 * x).sigmoid_().mul_(2).sub_(1)
 
 
@@ -218,13 +218,13 @@ class _Trace(NamedTuple):
     gates: Float[Tensor, "2 T B gates"]
     """i, j, f, o after their activations."""
     cell: Float[Tensor, "2 T B H"]
-    """After its clip."""
+    """After the cell clip."""
     memory: Float[Tensor, "2 T B H"]
-    """What is projected, in the data type of the products."""
+    """The input of the projection, in the data type of the products."""
 
 
 class _BiLstm(torch.autograd.Function):
-    """Both directions are one batch of every operation: on a CPU its threads share it, on a GPU it is one launch."""
+    """Every operation has both directions as a batch: on a CPU its threads share it, on a GPU it is one launch."""
 
     @staticmethod
     def forward(
@@ -308,7 +308,7 @@ def _read_and_trace(
     trace: _Trace,
     kernel: StepKernel | None,
 ) -> None:
-    """Advances `hidden` and `cell`, fills `outputs` and `trace`; what is beyond a row's end in that has no meaning."""
+    """Advances `hidden` and `cell`, fills `outputs` and `trace`; values beyond a row's end are meaningless there."""
     steps, rows = inputs.shape[1:3]
     dtype = weights.input.dtype
     to_input, to_state = weights.input, weights.state
@@ -358,7 +358,7 @@ def _step(
     gates: Float[Tensor, "2 n gates"],
     memory: Float[Tensor, "2 n H"],
 ) -> None:
-    """From a step's products to what is projected; `cell` advances, `gates` and `memory` are filled."""
+    """From a step's products to the input of the projection; advances `cell`, fills `gates` and `memory`."""
     for d in range(2):
         torch.add(products[d], states[d], out=gates[d])
     i, j, f, o = _activate(gates)
@@ -370,7 +370,7 @@ def _step(
 
 
 class _Both:
-    """Products with the weights of both directions, packed where that is faster: for every step of few rows."""
+    """Products with the weights of both directions, packed where that is faster, which is for few rows."""
 
     def __init__(self, weight: Float[Tensor, "2 N K"]) -> None:
         packs = weight.device.type == "cpu" and default_library() == "onednn"
@@ -385,13 +385,13 @@ class _Both:
 
 
 class _Gradients(NamedTuple):
-    """Of `_backward_steps`."""
+    """The results of `_backward_steps`."""
 
     to_gates: Float[Tensor, "2 T B gates"]
-    """Before their activations, in the data type of the products; zero where a row has no token."""
+    """Gates before their activations, in the data type of the products; zero without a token."""
     to_bias: Float[Tensor, "2 gates"]
     to_projected: Float[Tensor, "2 T B P"]
-    """Before the projection's clip; zero where a row has no token."""
+    """Before the projection clip; zero without a token."""
     to_hidden: Float[Tensor, "2 B P"]
     """Before the first step."""
     to_cell: Float[Tensor, "2 B H"]
@@ -410,7 +410,7 @@ def _backward_steps(
     trace: _Trace,
     kernel: StepKernel | None,
 ) -> _Gradients:
-    """Back through the steps; `to_hidden` and `to_cell` are used up."""
+    """Back through the steps; overwrites `to_hidden` and `to_cell`."""
     _, steps, rows, size = trace.cell.shape
     new = torch.empty if active is None else torch.zeros
     to_gates = new(trace.gates.shape, dtype=weights.state.dtype, device=outputs.device)
@@ -455,7 +455,7 @@ def _step_back(
     limit: float | None,
     d_cell: Float[Tensor, "2 n H"],
 ) -> Float[Tensor, "2 n gates"]:
-    """The gradient of the gates before their activations; `d_cell` is taken to before the step, in place."""
+    """The gradient of the gates before their activations; propagates `d_cell` back through the step, in place."""
     size = cell.shape[-1]
     i, j, f, o = gates.split(size, dim=-1)
     tanh_cell = fast_tanh(cell)
@@ -473,12 +473,12 @@ def _step_back(
 
 
 def _through_clip_(gradient: Tensor, clipped: Tensor, limit: float) -> None:
-    """In place: nothing goes back where the clip's result is at its limit."""
+    """In place: zero gradient where the clip is at its limit."""
     torch.ops.aten.hardtanh_backward.grad_input(gradient, clipped, -limit, limit, grad_input=gradient)
 
 
 def _to_weight(gates: Float[Tensor, "2 M gates"], inputs: Float[Tensor, "2 M I"]) -> Float[Tensor, "2 gates I"]:
-    """The gradient of a weight; in float32 transposed twice, which is how oneDNN takes half the time."""
+    """The gradient of a weight; in float32 transposed twice, which halves oneDNN's time."""
     if gates.dtype == torch.bfloat16:
         return gates.mT @ inputs
     return product(inputs.mT, gates.mT).mT
@@ -487,6 +487,6 @@ def _to_weight(gates: Float[Tensor, "2 M gates"], inputs: Float[Tensor, "2 M I"]
 def _before(
     outputs: Float[Tensor, "2 T B P"], hidden: Float[Tensor, "2 B P"], keeping: Float[Tensor, "2 T B 1"] | None
 ) -> Float[Tensor, "2 T B P"]:
-    """The hidden state as every step saw it."""
+    """The hidden state before each step."""
     before = torch.cat([hidden[:, None], outputs], dim=1)[:, :-1]
     return before if keeping is None else before * keeping

@@ -1,4 +1,4 @@
-"""PackedSoftmax: log-probabilities under the full softmax, several times as fast as `LmHead.log_probabilities`."""
+"""PackedSoftmax: full-softmax log-probabilities, several times faster than `LmHead.log_probabilities`."""
 
 import torch
 from jaxtyping import Float, Int
@@ -7,11 +7,11 @@ from torch import Tensor
 from elmo.ops.packing import pack
 
 ROWS_AT_ONCE = WORDS_AT_ONCE = 512
-"""Logits that are computed at once: 1 MB, which stays in the cache."""
+"""Logits computed at once: 1 MB, which fits in the cache."""
 
 
 class PackedSoftmax:
-    """A softmax over words for use only, on a CPU: weights packed for the fastest product, no gradients."""
+    """A softmax over words for inference on a CPU: weights packed for the fastest product, no gradients."""
 
     def __init__(self, weight: Float[Tensor, "V P"], bias: Float[Tensor, " V"]) -> None:
         self._weight, self._bias = weight.detach(), bias.detach()
@@ -22,7 +22,7 @@ class PackedSoftmax:
 
     @torch.no_grad()
     def log_probabilities(self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
-        """`log p(target)` of every row, in float32."""
+        """`log p(target)` of each row, in float32."""
         own = (hidden * self._weight[targets]).sum(1) + self._bias[targets]
         return own - torch.cat([self._log_total(rows) for rows in hidden.split(ROWS_AT_ONCE)])
 
@@ -30,10 +30,10 @@ class PackedSoftmax:
         """`log sum exp` of the logits of all words."""
         total = hidden.new_zeros(len(hidden))
         for product, chances in self._parts:
-            # exp(x + b) = exp(x) exp(b): no pass over the logits to add the bias, none to find the largest.
+            # exp(x + b) = exp(x) exp(b) saves a pass over the logits to add the bias, and one to find the maximum.
             total += torch.mv(product(hidden).exp_(), chances)
         result = total.log() + self._highest
-        inexact = ~((total > 1e-20) & (total < 1e30))  # terms may have been too small or too large for float32
+        inexact = ~((total > 1e-20) & (total < 1e30))  # terms may be out of the range of float32
         if inexact.any():
             result[inexact] = torch.logsumexp(hidden[inexact] @ self._weight.T + self._bias, 1)
         return result

@@ -1,7 +1,6 @@
-"""Chooses the products of this CPU: each precision and library is tried once, on numbers that would show its faults.
+"""Chooses this CPU's products: each precision and library is tried once, on numbers that would reveal its faults.
 
-Neither the processor's name nor a timing decides: a timing may come out differently next time, and change the last bits
-of a run.
+Neither the processor's name nor a timing decides: timings vary, and another choice would change the last bits of a run.
 """
 
 from dataclasses import dataclass
@@ -23,9 +22,9 @@ class Support:
     """Which libraries multiply in one precision on this CPU."""
 
     libraries: tuple[Library, ...]
-    """Those with the right numbers, the fastest first; empty where the precision is not available."""
+    """Libraries with correct results, fastest first; empty if the precision is not available."""
     problem: str = ""
-    """Why the precision is not available, or why float32 is the better choice; empty where neither holds."""
+    """Why the precision is not available, or why float32 is the better choice; else empty."""
 
 
 @cache
@@ -43,7 +42,7 @@ def support(precision: Precision) -> Support:
 
 
 def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
-    """The product with `weight`, by a library of `support(precision)`: the first one, unless one is given. CPU only."""
+    """The product with `weight`, with a library of `support(precision)`, by default the first. CPU only."""
     library = library or support(precision).libraries[0]
     if precision == "int8":
         return INT8[library](weight)
@@ -55,13 +54,13 @@ INT8: dict[Library, type[FbgemmInt8Product] | type[OneDnnInt8Product]] = {
     "fbgemm": FbgemmInt8Product,
     "onednn": OneDnnInt8Product,
 }
-"""In the order of their speed; see docs/speed.md."""
+"""Fastest first; see docs/speed.md."""
 
 
 def _is_exact(library: Library) -> bool:
-    """Whether a library adds up integers at their extremes without cutting any sum off.
+    """Whether a library adds extreme integers without saturation.
 
-    Inputs are 255, the largest; the weights of a pair are at their limit, and pairs of other neighbours beyond it.
+    Inputs are 255, the largest; the weights of each pair are at their limit, those of other neighbours beyond it.
     """
     patterns = torch.tensor([[1.0, 0, 1, 0], [1, 0, 0, 1], [0, 1, 1, 0], [0.5, 0.5, 0.5, 0.5]])
     weight = torch.cat([patterns, -patterns]).repeat(4, 16)
@@ -73,7 +72,7 @@ def _is_exact(library: Library) -> bool:
 
 
 def _multiplies_bfloat16() -> bool:
-    """Whether the processor has instructions for products of bfloat16; without them it is several times slower."""
+    """Whether the processor has bfloat16 instructions; without them, bfloat16 is several times slower."""
     if is_x86():
         return any(getattr(torch.cpu, name, bool)() for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
     try:

@@ -1,4 +1,4 @@
-"""An affine map of the products of pairs of rows, whose joined vectors are never all in memory."""
+"""An affine map of the products of pairs of rows, without holding all products in memory."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from elmo.ops.products import product
 
 PAIRS_AT_ONCE = 1024
-"""Their products stay in the cache until they are used."""
+"""Pairs per block; their products stay in the cache until used."""
 
 
 def multiplied_pairs(
@@ -19,14 +19,14 @@ def multiplied_pairs(
     first: Int[Tensor, " pairs"],
     second: Int[Tensor, " pairs"],
 ) -> Float[Tensor, "pairs N"]:
-    """`(rows[first] * rows[second]) weight^T`; the products are taken again for the gradient."""
+    """`(rows[first] * rows[second]) weight^T`; the backward pass recomputes the products."""
     return _MultipliedPairs.apply(rows, weight, first, second)  # type: ignore[no-any-return]
 
 
 class _MultipliedPairs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, weight: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        weight = weight.contiguous()  # oneDNN is a hundred times slower with a part of a wider matrix
+        weight = weight.contiguous()  # oneDNN is a hundred times slower on a slice of a wider matrix
         ctx.save_for_backward(rows, weight, first, second)
         result = rows.new_empty(len(first), len(weight))
         parts = zip(*(part.split(PAIRS_AT_ONCE) for part in (result, first, second)), strict=True)

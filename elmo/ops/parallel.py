@@ -1,4 +1,4 @@
-"""Both reading directions at once on a CPU: one thread for either, so that no product waits for a partner."""
+"""Both directions in parallel on a CPU, one thread each, so that neither waits for the other."""
 
 import threading
 from collections.abc import Callable
@@ -9,9 +9,9 @@ import torch
 
 
 def both(work: Callable[[int], None], device: torch.device) -> None:
-    """Runs `work(0)` and `work(1)`, in parallel where torch may use two CPU threads or more.
+    """Runs `work(0)` and `work(1)`, in parallel if torch may use at least two CPU threads.
 
-    Gradients are not recorded inside `work`.
+    `work` records no gradients.
     """
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads < 2 or threading.current_thread() is not threading.main_thread():
@@ -22,7 +22,7 @@ def both(work: Callable[[int], None], device: torch.device) -> None:
     inference = torch.is_inference_mode_enabled()
 
     def other() -> None:
-        # Modes and thread counts belong to a thread; the worker takes over the caller's.
+        # Modes and thread counts are per thread; the worker copies the caller's.
         torch.set_num_threads(threads // 2)
         with torch.inference_mode(inference), torch.no_grad():
             work(1)

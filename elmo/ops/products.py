@@ -1,10 +1,10 @@
-"""Matrix products with weights that stay: packed once, for the library and the precision that run them fastest.
+"""Matrix products with fixed weights, packed once for the fastest library and precision.
 
-- `TorchProduct`: what `torch.mm` does; on a CPU in float32 that is MKL
-- `OneDnnProduct`: oneDNN with the weights in its own layout, float32 or bfloat16; two to three times MKL's speed on
-  some CPUs. Its operators are those that torch's compiler emits, and not public: they are probed for, never assumed.
+- `TorchProduct`: `torch.mm`; on a CPU in float32 that is MKL
+- `OneDnnProduct`: oneDNN with the weights in its own layout, float32 or bfloat16; two to three times as fast as
+  MKL on some CPUs. It uses the private operators that torch's compiler emits, which are probed, never assumed.
 
-Those of 8-bit integers are in `elmo.ops.int8`; which product is taken, in `elmo.ops.packing`.
+`elmo.ops.int8` has the products of 8-bit integers; `elmo.ops.packing` chooses the product.
 """
 
 import platform
@@ -18,12 +18,12 @@ from torch import Tensor
 Library = Literal["torch", "onednn", "fbgemm"]
 
 ROWS = 128
-"""Rows of an input that the layout of packed weights is chosen for; any number can be multiplied."""
+"""The input rows that the packed layout is optimised for; any number works."""
 
 
 @runtime_checkable
 class Product(Protocol):
-    """`x -> x W^T` in the data type that the product gives; `size` is how many numbers a row of the result has."""
+    """`x -> x W^T` in the product's data type; `size` is the length of a result row."""
 
     size: int
 
@@ -31,7 +31,7 @@ class Product(Protocol):
 
 
 class TorchProduct:
-    """A product by `torch.mm`, in the weight's data type."""
+    """A product with `torch.mm`, in the weight's data type."""
 
     def __init__(self, weight: Float[Tensor, "size K"]) -> None:
         self.size = len(weight)
@@ -42,7 +42,7 @@ class TorchProduct:
 
 
 class OneDnnProduct:
-    """A product by oneDNN, in the weight's data type."""
+    """A product with oneDNN, in the weight's data type."""
 
     def __init__(self, weight: Float[Tensor, "size K"]) -> None:
         self.size = len(weight)
@@ -55,18 +55,18 @@ class OneDnnProduct:
 
 
 def few_sizes(x: Tensor) -> Tensor:
-    """Rows of zeros added up to two leading binary digits of their number: 16, 24, 32, 48, 64, 96 ...
+    """Pads with zero rows to a number with two leading binary digits: 16, 24, 32, 48, 64, 96 ...
 
-    oneDNN keeps a program and working memory for every number of rows that it has seen, up to a thousand of them.
+    oneDNN keeps a program and working memory for each number of rows that it has seen, for up to a thousand.
     """
     step = 1 << max(0, len(x).bit_length() - 2)
     return torch.nn.functional.pad(x, (0, 0, 0, -len(x) % step)) if len(x) % step else x
 
 
 def product(x: Float[Tensor, "*D M K"], weight: Float[Tensor, "*D N K"]) -> Float[Tensor, "*D M N"]:
-    """`x W^T` with weights that were not packed, by the default library; with a leading dimension one for each.
+    """`x W^T` with unpacked weights and the default library; batched over a leading dimension.
 
-    Not differentiated: for the forward and backward passes of functions that have their own gradient.
+    Not differentiable: for the forward and backward passes of functions with their own gradient.
     """
     for_onednn = x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() > 0
     if not for_onednn or default_library() == "torch":
@@ -77,25 +77,25 @@ def product(x: Float[Tensor, "*D M K"], weight: Float[Tensor, "*D N K"]) -> Floa
 
 
 def default_library() -> Library:
-    """oneDNN on x86 where it is found: never slower there, and up to three times as fast. Not chosen by a trial: a
-    trial that came out otherwise would change the last bit of a run."""
+    """oneDNN on x86 if available: never slower there, and up to three times as fast. No timing decides, since another
+    choice would change the last bits of a run."""
     return "onednn" if is_x86() and has_onednn(torch.float32) else "torch"
 
 
 def is_x86() -> bool:
-    """Whether this is the kind of processor that oneDNN's own products are written for."""
+    """Whether oneDNN has its own products for this kind of processor."""
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
 @cache
 def has_onednn(dtype: torch.dtype) -> bool:
-    """Whether oneDNN's product can be called from here and gives the right numbers."""
+    """Whether oneDNN's product is available and correct."""
     if not torch.backends.mkldnn.is_available():
         return False
-    # Not random: numbers drawn here would be missing from those of a training step. Integers are exact in bfloat16.
+    # Not random, since drawing would shift the random numbers of training. Integers are exact in bfloat16.
     weight, x = torch.arange(32.0).view(8, 4), torch.arange(12.0).view(3, 4)
     try:
-        with torch.autocast("cpu", enabled=False):  # which would have the second product in bfloat16
+        with torch.autocast("cpu", enabled=False):  # which would compute the second product in bfloat16
             return torch.allclose(OneDnnProduct(weight.to(dtype))(x).float(), x @ weight.T, rtol=0.01)
     except (AttributeError, RuntimeError, TypeError):
         return False

@@ -1,6 +1,6 @@
-"""The loss of a softmax over words with its gradient in the same pass, a block of rows at a time.
+"""The loss of a softmax over words and its gradient in one pass, block by block.
 
-The logits of a block stay in the cache; those of all rows are never in memory together.
+The logits of a block fit in the cache; those of all rows are never in memory together.
 """
 
 from typing import Any
@@ -27,9 +27,9 @@ def softmax_loss(
 ) -> Float[Tensor, ""]:
     """The sum over rows of `-log softmax(target)`.
 
-    `target_weight` and `target_bias` are the target's own row of the softmax. Not sampled: `weight` holds all words.
+    `target_weight` and `target_bias` are the target's row of the softmax. Not sampled: `weight` holds all words.
     Sampled: it holds negatives, the target is added to the sum, and the negative in `column`, which is the target
-    itself (-1: none is), is left out.
+    itself (-1: none), is excluded.
     """
     arguments = (hidden, weight, bias, target_weight, target_bias, column, sampled, product_dtype(hidden))
     return _SoftmaxLoss.apply(*arguments)  # type: ignore[no-any-return]

@@ -82,7 +82,7 @@ def layers_of(embedder: Embedder, layers: Iterable[int]) -> tuple[int, ...]:
     """Layer numbers from 0, each once, in order; -1 is the top. Raises InputError for an unknown layer."""
     for layer in layers:
         if not -embedder.n_layers <= layer < embedder.n_layers:
-            raise InputError(f"layer {layer} is asked for, and the model has layers 0 to {embedder.n_layers - 1}")
+            raise InputError(f"layer is {layer}; the model has layers 0 to {embedder.n_layers - 1}")
     return tuple(sorted({layer % embedder.n_layers for layer in layers}))
 
 
@@ -126,7 +126,7 @@ def build(
             if progress is not None:
                 progress(record.tokens)
         if not record.sentences:
-            raise InputError(f"{', '.join(record.texts)}: no sentence in it; give a text")
+            raise InputError(f"{', '.join(record.texts)}: no sentences; give a text that has some")
     except InputError:
         if not record.sentences:  # nothing to resume
             shutil.rmtree(part)
@@ -151,7 +151,7 @@ class Index:
             counts = (self._sentences.count_rows(), self._occurrences.count_rows())
         if counts != (self.record.sentences, self.record.tokens):
             raise InputError(
-                f"{folder}: has {counts[0]:,} sentences and {counts[1]:,} tokens, and {RECORD} says"
+                f"{folder}: has {counts[0]:,} sentences and {counts[1]:,} tokens, but {RECORD} says"
                 f" {self.record.sentences:,} and {self.record.tokens:,}; build it again"
             )
 
@@ -161,7 +161,7 @@ class Index:
         found = kept[-1] if layer in (None, -1) else layer
         if found not in kept:
             raise InputError(
-                f"{self.folder}: layer {layer} is asked for, and the index has {', '.join(map(str, kept))}; build one"
+                f"{self.folder}: layer is {layer}; the index has layers {', '.join(map(str, kept))}; build one"
                 " with that layer"
             )
         return found
@@ -201,7 +201,7 @@ class Index:
         `k` or the layer is invalid or the index is damaged.
         """
         if k < 1:
-            raise InputError(f"{k} neighbours are asked for; at least 1 is expected")
+            raise InputError(f"k is {k}; at least 1 neighbour is expected")
         word = query.sentence[query.index] if same_word else None
         with self._errors():
             candidates = self._occurrences.count_rows(None if word is None else _is(word).to_sql())
@@ -276,7 +276,7 @@ def _lance_errors(before: str, after: str) -> Iterator[None]:
 
 
 def _writing(part: Path) -> AbstractContextManager[None]:
-    return _lance_errors(f"{part}: ", "; when that is mended go on with --resume")
+    return _lance_errors(f"{part}: ", "; fix that, then continue with --resume")
 
 
 def _is(word: str) -> Any:
@@ -304,12 +304,12 @@ def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
         _write(part, record)
         return record
     if not resume:
-        raise InputError(f"{part}: holds an index that is not whole; add --resume to go on with it, or remove it")
+        raise InputError(f"{part}: the index is incomplete; add --resume to continue it, or remove it")
     kept = _read(part)
     old, new = (configs.to_dict(replace(each, sentences=0, tokens=0)) for each in (kept, record))
     if old != new:
         was, now = configs.difference(old, new)
-        raise InputError(f"{part}: was begun with {was}, and now it is {now}; give the same, or remove it")
+        raise InputError(f"{part}: the build started with {was}, not {now}; use the same, or remove it")
     return kept
 
 
@@ -320,12 +320,12 @@ def _write(folder: Path, record: Record) -> None:
 def _read(folder: Path) -> Record:
     file = folder / RECORD
     if not file.is_file():
-        raise InputError(f"{folder}: no index (it has no {RECORD}); make one with elmo index TEXT --output {folder}")
+        raise InputError(f"{folder}: not an index (no {RECORD}); build one with elmo index TEXT --output {folder}")
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         version = values["version"]
         if version != VERSION:
-            raise InputError(f"{file}: version {version}, and this program reads {VERSION}; build the index again")
+            raise InputError(f"{file}: version {version}; this program reads {VERSION}; build the index again")
         record = configs.from_dict(Record, values)
         _ = record.bilm["sha256"], record.bilm["model"], record.layers[0]
     except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -381,7 +381,7 @@ def _rows(embedder: Embedder, chunk: list[tuple[str, ...]], record: Record) -> t
                 array[begin:end] = vectors[layer]
     for layer, array in kept.items():
         if not np.isfinite(array).all():
-            raise InputError(f"layer {layer} has numbers that {record.dtype} cannot hold; give --dtype float32")
+            raise InputError(f"layer {layer} has values outside the range of {record.dtype}; give --dtype float32")
     columns = {
         "word": [token for sentence in chunk for token in sentence],
         "sentence": np.repeat(numbers, lengths),

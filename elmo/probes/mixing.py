@@ -13,7 +13,7 @@ MIX = "mix"
 def mix_weights(mix: Sequence[float] | None, n_layers: int) -> Float[np.ndarray, " N"]:
     """The given weights, or equal ones. Raises InputError unless there is one per layer."""
     if mix is not None and len(mix) != n_layers:
-        raise InputError(f"mix has {len(mix)} weights and the model has {n_layers} layers; give each one")
+        raise InputError(f"mix has {len(mix)} weights; the model has {n_layers} layers; give one weight per layer")
     return np.full(n_layers, 1 / n_layers) if mix is None else np.array(mix, float)
 
 

@@ -138,14 +138,14 @@ def targets(
     """The unit vectors of the tokens of Q queries at L layers. Raises like `search`."""
     for sentence, index in queries:
         if not 0 <= index < len(sentence):
-            raise InputError(f"token {index} is asked for, and the query has {len(sentence)} tokens; count from 0")
+            raise InputError(f"token index is {index}; the query has {len(sentence)} tokens, counted from 0")
     if not queries:
-        raise InputError("no query; give at least one sentence and the place of a token in it")
+        raise InputError("no query; give at least one sentence and the index of a token in it")
     embedded = embedder.embed([list(sentence) for sentence, _ in queries], layers="all")
     there = len(embedded[0])
     for layer in layers:
         if not -there <= layer < there:
-            raise InputError(f"layer {layer} is asked for, and the model has layers 0 to {there - 1}")
+            raise InputError(f"layer is {layer}; the model has layers 0 to {there - 1}")
     vectors = [array[list(layers), index] for array, (_, index) in zip(embedded, queries, strict=True)]
     return unit(np.stack(vectors, axis=1))
 

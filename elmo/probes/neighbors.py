@@ -42,7 +42,7 @@ class Asked:
     def __post_init__(self) -> None:
         if self.word not in self.sentence.split():
             raise ConfigError(
-                f"{self.word!r} is not a token of the query {self.sentence!r}; tokens stand between spaces"
+                f"{self.word!r} is not a token of the query {self.sentence!r}; tokens are separated by spaces"
             )
 
     @property
@@ -81,7 +81,7 @@ class Config:
                 "queries is empty; give at least one, such as {sentence='They play chess .', word='play'}"
             )
         if self.layers == ():
-            raise ConfigError("layers is empty; name at least one, or leave it out")
+            raise ConfigError("layers is empty; name at least one, or omit it")
         if self.k < 1:
             raise ConfigError(f"k is {self.k}; at least 1 is expected")
 
@@ -131,7 +131,7 @@ def static_rows(config: Config, path: Path | None) -> list[Row]:
     for word in dict.fromkeys(asked.word for asked in config.queries):
         found = static_neighbors(path, word, config.k)
         if not found:
-            raise InputError(f"{path}: {word!r} has no vector in it; give other vectors, or leave them out")
+            raise InputError(f"{path}: no vector for {word!r}; give other vectors, or none")
         rows += [
             Row(word, STATIC, rank, each.similarity, each.word, None, None, False, None)
             for rank, each in enumerate(found, 1)
@@ -162,7 +162,9 @@ def rows(
     found = search(embedder, text, places, layers, max(config.k, DEPTH), not config.any_word, progress)
     for asked, each in zip(config.queries, found[0], strict=True):
         if not each.candidates:
-            raise InputError(f"{config.text}: has no other {asked.word!r}, as it is spelled; give a text that has some")
+            raise InputError(
+                f"{config.text}: no other occurrence of {asked.word!r}, as spelled; give a text that has one"
+            )
     return [
         row
         for number, asked in enumerate(config.queries)

@@ -140,9 +140,9 @@ def read_tagged(path: Path, config: Config) -> list[Tagged]:
                 " words', and tag_column"
             )
     if not found:
-        raise InputError(f"{path}: no sentence in it; give a file of CoNLL-U, or of a token and its tag a line")
+        raise InputError(f"{path}: no sentences; give CoNLL-U, or a file with one token and its tag per line")
     if not any(set(sentence.tags) - {"_"} for sentence in found):
-        raise InputError(f"{path}: has no tags in this column; choose another: tags=upos, or tag_column")
+        raise InputError(f"{path}: no tags in this column; choose another with tags=upos or tag_column")
     return found
 
 

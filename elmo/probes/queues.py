@@ -67,7 +67,7 @@ def given(settings: Sequence[str], data: str | None, vectors: str | None, model:
 def check_output(folder: Path, probe: str) -> None:
     """Raises InputError if the folder has the record of another probe."""
     if (folder / record.RECORD).is_file() and (found := record.read(folder)[0].get("probe")) != probe:
-        raise InputError(f"{folder}: has the record of the probe {found!r}; name another --output for {probe!r}")
+        raise InputError(f"{folder}: holds results of the probe {found!r}, not {probe!r}; name another --output")
 
 
 def folder_of(recipe: str) -> str:
@@ -79,4 +79,4 @@ def check_lists(**lists: Sequence[Any]) -> None:
     """Raises ConfigError if a list of settings is empty or names something twice."""
     for name, values in lists.items():
         if not values or len(set(values)) != len(values):
-            raise configs.ConfigError(f"{name} is {list(values)}; different ones are expected, one at least")
+            raise configs.ConfigError(f"{name} is {list(values)}; at least one value, without repeats, is expected")

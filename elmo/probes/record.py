@@ -44,14 +44,14 @@ def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint
     `checkpoint` names the file that an interrupted run of this probe resumes from, if it has one.
     """
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; name another --output, the folder where the rows are to be")
+        raise InputError(f"{folder}: is a file; name a folder as --output")
     if overwrite or not folder.exists() or not any(folder.iterdir()):
         return
     is_broken = checkpoint is not None and (folder / checkpoint).is_file()
     if resume and not is_broken and (folder / RECORD).is_file():
-        raise InputError(f"{folder}: the probe is finished; read its {ROWS}, or add --overwrite to begin anew")
+        raise InputError(f"{folder}: the probe is finished; read its {ROWS}, or add --overwrite to start over")
     if not resume:
-        remedy = "add --resume to go on with it, --overwrite to begin anew" if is_broken else "add --overwrite"
+        remedy = "add --resume to continue it, --overwrite to start over" if is_broken else "add --overwrite"
         raise InputError(f"{folder}: the output exists; {remedy}, or name another --output")
 
 
@@ -61,10 +61,12 @@ def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         rows = [json.loads(line) for line in (folder / ROWS).read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
-        raise InputError(f"{folder}: no whole record of a probe ({error}); run the probe again") from error
+        raise InputError(f"{folder}: no complete record of a probe ({error}); run the probe again") from error
     if not isinstance(record, dict):
-        raise InputError(f"{folder / RECORD}: no object, so no record of a probe; run the probe again")
+        raise InputError(f"{folder / RECORD}: not a JSON object, so not the record of a probe; run the probe again")
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
-            raise InputError(f"{folder / ROWS}, line {number}: no object, so no row of a probe; run the probe again")
+            raise InputError(
+                f"{folder / ROWS}, line {number}: not a JSON object, so not a row of a probe; run the probe again"
+            )
     return record, rows

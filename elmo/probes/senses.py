@@ -68,7 +68,9 @@ def read_occurrences(path: Path) -> list[Occurrence]:
 def _occurrence(line: str, where: str) -> Occurrence:
     fields = line.split("\t")
     if len(fields) != len(COLUMNS) or not fields[2].isdecimal():
-        raise InputError(f"{where}: {line!r} is not word, sense, index, sentence between tabs; mend or remove the line")
+        raise InputError(
+            f"{where}: {line!r}; expected tab-separated word, sense, index, sentence: fix or remove the line"
+        )
     word, sense, index, tokens = fields[0], fields[1], int(fields[2]), tuple(fields[3].split())
     if index >= len(tokens) or tokens[index] != word:
         raise InputError(f"{where}: token {index} of the sentence is not {word!r}; count the tokens from 0")
@@ -83,7 +85,7 @@ def run(
     `progress` is told the sentences done and the total.
     """
     if not occurrences:
-        raise InputError("no labelled occurrences; give a file with at least two of one word")
+        raise InputError("no labelled occurrences; give a file with at least two occurrences of a word")
     arrays = embedder.embed_stream([list(occurrence.sentence) for occurrence in occurrences], layers="all")
     found = []
     for array, occurrence in zip(arrays, occurrences, strict=True):

@@ -73,7 +73,7 @@ def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) ->
     network that mixes layers, or a result is damaged.
     """
     if not config.runs:
-        raise InputError("no run was named; give folders of finished runs of elmo task train")
+        raise InputError("no runs given; give folders of finished runs of elmo task train")
     base = _common(Path(name).resolve() for name in config.runs)
     rows: set[Row] = set()
     for name in config.runs:
@@ -85,7 +85,7 @@ def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) ->
         }
         if not found:
             raise InputError(
-                f"{name}: no network with ELMo's layers mixed in it; give folders of finished runs of elmo task train"
+                f"{name}: no network that mixes ELMo's layers; give folders of finished runs of elmo task train"
             )
         rows |= found
     return sorted(rows, key=lambda row: (_natural(row.run), PLACES.index(row.place), row.layer, row.seed))
@@ -151,7 +151,7 @@ def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _no_result(file, error) from error
     if unknown:
-        raise InputError(f"{file}: has a mix at {', '.join(sorted(unknown))}; input and output are known")
+        raise InputError(f"{file}: has a mix at {', '.join(sorted(unknown))}; only input and output are expected")
     said = _said(file.parent) if values else {}
     inputs = said.get("inputs")
     is_mean = isinstance(inputs, dict) and inputs.get("layers") == "average"
@@ -187,4 +187,4 @@ def _said(folder: Path) -> dict[str, Any]:
             said = read_json(file)
             if isinstance(said.get("task"), str):
                 return said
-    raise InputError(f"{folder}: neither {CONFIG} of its run nor {RECORD} says its task; give a whole run")
+    raise InputError(f"{folder}: neither {CONFIG} nor {RECORD} names the task; give a complete run")

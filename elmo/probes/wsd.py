@@ -148,7 +148,7 @@ def read_tests(config: Config) -> dict[str, list[Labelled]]:
     tests = {readers.name_of(file): list(readers.read_labelled(file)) for file in files}
     for file, test in zip(files, tests.values(), strict=True):
         if not any(labelled.keys for labelled in test):
-            raise InputError(f"{file}: has no instance; name a file of instances to disambiguate")
+            raise InputError(f"{file}: no instances; name a file of instances to disambiguate")
     return tests
 
 
@@ -156,7 +156,7 @@ def _check_texts(file: Path) -> None:
     """Refuses sentences without texts: they would form one text, too long for memory."""
     first = next(readers.read_sentences(file), None)
     if first is not None and not first.text:
-        raise InputError(f"{file}: its sentences stand in no <text>, which state carry reads on in; use reset or echo")
+        raise InputError(f"{file}: the sentences are in no <text>, which state carry needs; use reset or echo")
 
 
 def count_senses(train: Path, limit: int | None = None) -> Senses:
@@ -165,7 +165,7 @@ def count_senses(train: Path, limit: int | None = None) -> Senses:
     for labelled in readers.read_labelled(train, limit):
         senses.add(labelled)
     if not senses.counts:
-        raise InputError(f"{train}: has no instance to learn from; name a labelled corpus, or raise limit")
+        raise InputError(f"{train}: no labelled instances; name a labelled corpus, or raise limit")
     return senses
 
 

@@ -24,7 +24,7 @@ from elmo.probes.wsd_vectors import chunks, instance_vectors
 from elmo.training.disk import naming
 
 CHECKPOINT = "sums.npz"
-ANEW = "give --overwrite in the place of --resume to begin anew"
+ANEW = "to start over, give --overwrite instead of --resume"
 Progress = Callable[[int, int], object]
 
 
@@ -138,11 +138,9 @@ def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S 
         raise InputError(f"{path}: damaged ({error}); {ANEW}") from error
     for name, value in json.loads(json.dumps(settings)).items():
         if old.get(name) != value:
-            raise InputError(
-                f"{path}: {name} was {old.get(name)!r} in the broken run and is {value!r} now; give the same, or {ANEW}"
-            )
+            raise InputError(f"{path}: {name} was {old.get(name)!r}, now it is {value!r}; use the same, or {ANEW}")
     if known.shape != totals.shape:
-        raise InputError(f"{path}: does not fit the corpus and the model; {ANEW}")
+        raise InputError(f"{path}: does not match the corpus and the model; {ANEW}")
     totals[:] = known
     embedder.words.keep(names, words)
     return done

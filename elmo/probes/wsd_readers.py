@@ -70,7 +70,9 @@ def keys_of(path: Path) -> Path:
     for name in names:
         if path.with_name(name).is_file():
             return path.with_name(name)
-    raise InputError(f"{path.with_name(names[0])}: no such file (nor {', '.join(names[1:])}); put the gold keys there")
+    raise InputError(
+        f"{path.with_name(names[0])}: no such file, and no {', '.join(names[1:])}; put the gold keys there"
+    )
 
 
 def read_labelled(path: Path, limit: int | None = None) -> Iterator[Labelled]:
@@ -87,7 +89,9 @@ def read_labelled(path: Path, limit: int | None = None) -> Iterator[Labelled]:
             return
         for instance in sentence.instances:
             if instance.id in seen:
-                raise InputError(f"{path}: line {instance.line}: a second instance {instance.id!r}; ids must be unique")
+                raise InputError(
+                    f"{path}: line {instance.line}: duplicate instance id {instance.id!r}; make the ids unique"
+                )
             if instance.id not in waiting:
                 raise InputError(
                     f"{path}: line {instance.line}: instance {instance.id!r} has no line in {file}; add its keys there"
@@ -95,7 +99,7 @@ def read_labelled(path: Path, limit: int | None = None) -> Iterator[Labelled]:
             seen.add(instance.id)
         yield Labelled(sentence, tuple(waiting.pop(instance.id)[1] for instance in sentence.instances))
     for name, (line, _) in waiting.items():
-        raise InputError(f"{file}: line {line}: there is no instance {name!r} in {path}; remove the line")
+        raise InputError(f"{file}: line {line}: instance {name!r} is not in {path}; remove the line")
 
 
 def read_keys(path: Path) -> dict[str, tuple[int, tuple[str, ...]]]:
@@ -108,7 +112,7 @@ def read_keys(path: Path) -> dict[str, tuple[int, tuple[str, ...]]]:
         if not senses:
             raise InputError(f"{path}: line {number} is {line[:60]!r}; an id and at least one sense key are expected")
         if name in keys:
-            raise InputError(f"{path}: line {number}: {name!r} has keys in line {keys[name][0]} already; keep one line")
+            raise InputError(f"{path}: line {number}: {name!r} already has keys in line {keys[name][0]}; keep one line")
         keys[name] = number, tuple(dict.fromkeys(senses))
     return keys
 
@@ -122,8 +126,8 @@ def read_inventory(path: Path) -> dict[tuple[str, str], str]:
         columns = line.split("\t")
         if len(columns) != 3 or not all(column.strip() for column in columns):
             raise InputError(
-                f"{path}: line {number} is {line[:60]!r}; a lemma, its part of speech and its sense keys are expected,"
-                " with tabs between them"
+                f"{path}: line {number} is {line[:60]!r}; a lemma, its part of speech and its sense keys,"
+                " separated by tabs, are expected"
             )
         first.setdefault((columns[0], columns[1]), columns[2].split()[0])
     return first
@@ -145,7 +149,9 @@ def read_sentences(path: Path) -> Iterator[Sentence]:
         parser.Parse("", True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
-        raise InputError(f"{path}: line {error.lineno} is no XML ({reason}); mend it, or fetch it again") from error
+        raise InputError(
+            f"{path}: line {error.lineno} is not valid XML ({reason}); fix it, or fetch the file again"
+        ) from error
     yield from reader.take()
 
 
@@ -194,7 +200,7 @@ class _Reader:
         if self.word is not None:
             self.written.append(text)
         elif self.tokens is not None and text.strip():
-            self._refuse(f"has the text {text.strip()[:40]!r} outside of a word", "put it into <wf>")
+            self._refuse(f"has the text {text.strip()[:40]!r} outside a word", "put it into <wf>")
 
     def end(self, name: str) -> None:
         if name == "sentence":

@@ -173,7 +173,7 @@ def collect(paths: Sequence[Path]) -> Results:
             raise InputError(f"{path}: no such folder; give folders of results, such as those of elmo task train")
     for root, name in _named([path.absolute() for path in paths]).items():
         if root.is_file() and not _add_file(results, root, name):
-            raise InputError(f"{root}: no results in it; give what elmo perplexity or elmo task eval said with --json")
+            raise InputError(f"{root}: no results; give the --json output of elmo perplexity or elmo task eval")
         for folder, inside, files in os.walk(root):
             inside[:] = sorted(each for each in inside if each not in SKIPPED and not each.startswith("."))
             if folder in seen:
@@ -185,7 +185,7 @@ def collect(paths: Sequence[Path]) -> Results:
     _compare(results, _tuned(runs))
     if results == Results():
         named = ", ".join(map(str, paths))
-        raise InputError(f"{named}: no results in it; give folders that elmo task, elmo probe or elmo train wrote")
+        raise InputError(f"{named}: no results; give output folders of elmo task, elmo probe or elmo train")
     return results
 
 

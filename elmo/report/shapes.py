@@ -83,7 +83,7 @@ def read(path: Path, shape: Any) -> Any:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error}); remove it, or make the result again") from error
+        raise InputError(f"{path}: not valid JSON ({error}); remove it, or produce the result again") from error
     check(values, shape, str(path))
     return values
 
@@ -92,7 +92,7 @@ def check(value: Any, shape: Any, where: str) -> None:
     """Raises InputError, which begins with `where`, for a value that has another shape."""
     found = wrong(value, shape)
     if found is not None:
-        raise InputError(f"{where}: {found}; it is damaged or of another version: remove it, or make the result again")
+        raise InputError(f"{where}: {found}; damaged, or of another version: remove it, or produce the result again")
 
 
 def row_shape(probe: str, row: Mapping[str, Any]) -> Any:

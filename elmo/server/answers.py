@@ -1,4 +1,4 @@
-"""Vectors as the body of an answer, in the type that the client accepts: JSON of them is several times as slow."""
+"""Encodes vectors in the type that the client accepts; JSON is several times slower than the others."""
 
 import io
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ TYPES = JSON, NPY, NPZ, SAFETENSORS, ARROW
 
 
 class NotAcceptable(Exception):
-    """The client accepts none of the types that there are; the message lists them."""
+    """The client accepts none of the available types; the message lists them."""
 
 
 def accepted(header: str) -> str:
-    """The first type of an Accept header that there is; JSON for any."""
+    """The first available type in an Accept header; JSON for `*/*`."""
     names = [part.partition(";")[0].strip().lower() for part in header.split(",")]
     for name in names:
         if name in TYPES:
@@ -39,14 +39,14 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
 def vectors_response(
     sentences: Sequence[Sequence[str]], vectors: Sequence[np.ndarray], kind: str, dtype: str
 ) -> Response:
-    """The vectors of all sentences; of JSON with their tokens. Raises InputError where the type cannot hold them."""
+    """The encoded vectors of all sentences; JSON includes tokens. Raises InputError if the type cannot hold them."""
     arrays = [np.ascontiguousarray(array, dtype) for array in vectors]
     if kind == JSON:
         parts = zip(sentences, (array.astype(np.float32, copy=False) for array in arrays), strict=True)
         return json_response({"sentences": [{"tokens": tokens, "vectors": array} for tokens, array in parts]})
     if kind == NPY:
         if len({array.shape for array in arrays}) != 1:
-            raise InputError(f"sentences of several lengths are no single array; accept {NPZ}, or give pool")
+            raise InputError(f"sentences of different lengths do not fit in one array; accept {NPZ}, or set pool")
         return Response(_npy(np.stack(arrays)), media_type=NPY)
     if kind == NPZ:
         file = io.BytesIO()
@@ -66,7 +66,7 @@ def _npy(array: np.ndarray) -> bytes:
 
 
 def _arrow(sentences: Sequence[Sequence[str]], arrays: Sequence[np.ndarray]) -> bytes:
-    """A row a sentence: its tokens, its numbers one after another, and their shape."""
+    """One row per sentence: its tokens, its flattened values and their shape."""
     try:
         import pyarrow as pa
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The application: routes, limits, keys, errors, logs. Every error is one JSON object with the remedy."""
+"""The application: routes, limits, keys, errors, logs. Every error is one JSON object that names the remedy."""
 
 import asyncio
 import hmac
@@ -27,7 +27,7 @@ from elmo.server.service import Service, TimedOut, TooLarge
 
 log = logging.getLogger("elmo.server")
 OPEN = {"/health", "/docs", "/docs.css", *page.OPEN}
-"""What needs no key: nothing in it is this server's own."""
+"""Paths that need no key: they reveal nothing about this server."""
 ERRORS: dict[type[Exception], tuple[int, str, dict[str, str]]] = {
     InputError: (400, "", {}),
     TooLarge: (413, "", {}),
@@ -52,7 +52,7 @@ HEADERS = [
 
 
 def create_app(service: Service, key: str | None = None) -> FastAPI:
-    """The application of one service; with `key`, requests need the header `Authorization: Bearer KEY`."""
+    """The application for one service; with `key`, requests need the header `Authorization: Bearer KEY`."""
     app = FastAPI(title="elmo", version=__version__, docs_url=None, redoc_url=None)
     for routes in (embeddings.router(service), language.router(service)):
         app.include_router(routes, responses={"default": {"description": "an error and its remedy", "model": Problem}})
@@ -79,7 +79,7 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
     for kind in (*ERRORS, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _handle)
     app.add_middleware(Guard, service=service, key=key)
-    if origins := service.config.cors:  # in front of the key: a browser asks without it whether it may ask
+    if origins := service.config.cors:  # before the key check, since a browser's preflight request carries no key
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),
@@ -90,14 +90,14 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
 
 
 class Problem(BaseModel):
-    """An error; on /v1 it has OpenAI's shape."""
+    """An error response; on /v1 in OpenAI's format."""
 
     error: str
     error_type: str
 
 
 class Guard:
-    """In front of all routes: the key, the size and the time of a body, security headers, a line in the log."""
+    """Runs before all routes: checks the key, a body's size and time; adds security headers and a log line."""
 
     def __init__(self, app: ASGIApp, service: Service, key: str | None) -> None:
         self._app, self._service, self._key = app, service, key
@@ -106,7 +106,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.monotonic(), 499  # the client was gone before the answer
+        began, status = time.monotonic(), 499  # the client disconnected before the answer
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -121,7 +121,7 @@ class Guard:
             await _while_there(self._app(scope, _once(body), answer), receive)
         except ClientDisconnect:
             pass
-        except asyncio.CancelledError:  # at the end of a stop, of what is still not done
+        except asyncio.CancelledError:  # at the end of a shutdown, for unfinished requests
             await failed(request, Closed())(scope, receive, answer)
         except Exception as error:
             await failed(request, error)(scope, receive, answer)
@@ -133,10 +133,13 @@ class Guard:
             log.info("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
 
     async def _body(self, request: Request, receive: Receive) -> bytes:
-        """The whole body, when the name and the key are right."""
+        """The whole body, if the host name and the key are right."""
         name = request.headers.get("host", "").lower()
         if (names := self._service.config.names) and PORT.sub("", name) not in names:
-            raise HTTPException(421, "without a key this server has local names only, as localhost; or give --no-auth")
+            raise HTTPException(
+                421,
+                "without a key this server accepts only local host names, such as localhost; start it with --no-auth",
+            )
         if self._key is not None and request.url.path not in OPEN:
             given = request.headers.get("authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
@@ -144,11 +147,13 @@ class Guard:
         most = self._service.config.most_bytes
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > most:
-            raise TooLarge(f"the body has {int(announced):,} bytes; at most {most:,} are taken: send fewer sentences")
+            raise TooLarge(
+                f"the body has {int(announced):,} bytes; at most {most:,} are accepted: send fewer sentences"
+            )
         try:
             return await asyncio.wait_for(_whole(receive, most), self._service.config.sending)
         except TimeoutError as error:
-            message = f"the body was not whole after {self._service.config.sending:g} seconds; send it again"
+            message = f"the body was incomplete after {self._service.config.sending:g} seconds; send it again"
             raise HTTPException(408, message, {"connection": "close"}) from error
 
 
@@ -163,12 +168,12 @@ async def _whole(receive: Receive, most: int) -> bytes:
         size += len(parts[-1])
         more = message.get("more_body", False)
         if size > most:
-            raise TooLarge(f"the body has more than {most:,} bytes, which is the limit: send fewer sentences")
+            raise TooLarge(f"the body has more than the limit of {most:,} bytes: send fewer sentences")
     return b"".join(parts)
 
 
 def _once(body: bytes) -> Receive:
-    """A body that was read already."""
+    """A body that has already been read."""
 
     async def whole() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -177,7 +182,7 @@ def _once(body: bytes) -> Receive:
 
 
 async def _while_there(work: Awaitable[None], receive: Receive) -> None:
-    """Does the work, and gives it up when the client is gone: what it waits for leaves the queue."""
+    """Runs the work, and cancels it if the client disconnects; what it waits for leaves the queue."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(receive())
     try:
@@ -191,12 +196,12 @@ async def _while_there(work: Awaitable[None], receive: Receive) -> None:
 
 
 async def _handle(request: Request, error: Exception) -> Response:
-    """The same in the event loop: what is not async would run in threads, which stay."""
+    """The same in the event loop, since functions that are not async would run in threads, which stay."""
     return failed(request, error)
 
 
 def failed(request: Request, error: Exception) -> Response:
-    """The answer to an error, in the shape of the API that was called."""
+    """The response to an error, in the format of the called API."""
     status, message, headers = _explained(error)
     if status == 500:
         log.exception("an error in %s", request.url.path, exc_info=error)
@@ -214,7 +219,7 @@ def _explained(error: Exception) -> tuple[int, str, dict[str, str]]:
         return 422, _invalid(error), {}
     if isinstance(error, HTTPException):
         headers = {"www-authenticate": "Bearer"} if error.status_code == 401 else dict(error.headers or {})
-        # FastAPI's own, of a body that it cannot decode.
+        # FastAPI's own error for a body that it cannot decode.
         message = NO_JSON if error.detail == "There was an error parsing the body" else str(error.detail)
         return error.status_code, message, headers
     for kind, (status, message, headers) in ERRORS.items():
@@ -224,7 +229,7 @@ def _explained(error: Exception) -> tuple[int, str, dict[str, str]]:
 
 
 def _invalid(error: RequestValidationError) -> str:
-    """The first thing that is wrong with a body, in one line."""
+    """The first error in a body, in one line."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return NO_JSON

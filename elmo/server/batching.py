@@ -1,8 +1,8 @@
-"""Requests of many clients -> batches of the model, in the thread that runs `Batcher.run`.
+"""Requests of many clients -> batches for the model, in the thread that runs `Batcher.run`.
 
-- a request waits until enough tokens are there for a batch, or until its deadline: whichever comes first
-- a batch holds whole requests that want the same of their sentences (`Kind`), in the order in which they came
-- a request whose client has gone is dropped; one whose batch fails is tried alone, so that only the cause fails
+- a request waits until a batch is full or its deadline is reached, whichever comes first
+- a batch holds whole requests of one `Kind`, in order of arrival
+- a request whose client disconnects is dropped; if a batch fails, its requests are retried alone
 """
 
 import threading
@@ -42,7 +42,7 @@ class Closed(Exception):
 
 @dataclass
 class _Request:
-    """Sentences that are embedded in one batch, or a call that is made between two batches."""
+    """Sentences to embed in one batch, or a function to call between two batches."""
 
     future: Future
     tokens: int
@@ -55,9 +55,9 @@ class _Request:
 class Batcher:
     """A bounded queue in front of one model.
 
-    `batch_tokens` is the size of a batch: a request that is larger is a batch of its own. `queue_tokens` are the most
-    that may wait. `wait` is how many seconds a request waits for others at most. `observe` is told the tokens of every
-    batch and the seconds that it took.
+    `batch_tokens` is the size of a batch; a larger request is a batch of its own. `queue_tokens` limits the queue.
+    `wait` is the most seconds that a request waits for others. `observe` is called with the tokens and the seconds
+    of each batch.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Batcher:
         return self._waiting
 
     def submit(self, sentences: list[Sentence], kind: Kind) -> "Future[list[np.ndarray]]":
-        """The vectors of `sentences`, in their order. Raises Overloaded and Closed; cancel it to give it up."""
+        """The vectors of `sentences`, in order. Raises Overloaded and Closed; may be cancelled."""
         tokens = sum(len(sentence) + 2 for sentence in sentences)
         return self._add(_Request(Future(), tokens, sentences, kind))
 
@@ -90,13 +90,13 @@ class Batcher:
         return self._add(_Request(Future(), tokens, call=function))
 
     def close(self) -> None:
-        """Nothing is accepted any more; `run` returns when what was accepted is done."""
+        """Accepts nothing more; `run` returns when all accepted requests are done."""
         with self._changed:
             self._open = False
             self._changed.notify()
 
     def run(self) -> None:
-        """Works the queue off until `close`."""
+        """Processes the queue until `close`."""
         while batch := self._next():
             began = time.monotonic()
             if batch[0].call is not None:
@@ -111,7 +111,7 @@ class Batcher:
                 raise Closed
             if self._waiting + request.tokens > self._queue_tokens:
                 self._drop_cancelled()
-                # A request that is larger than the whole queue is let in when nobody waits.
+                # A request larger than the whole queue is accepted if the queue is empty.
                 if self._waiting and self._waiting + request.tokens > self._queue_tokens:
                     raise Overloaded
             self._queue.append(request)
@@ -140,7 +140,7 @@ class Batcher:
         self._waiting = sum(request.tokens for request in self._queue)
 
     def _take(self) -> list[_Request]:
-        """The first request and what fits beside it; what is of another kind keeps its place."""
+        """The first request and those that fit beside it; requests of another kind keep their place."""
         batch: list[_Request] = []
         tokens, others = 0, deque[_Request]()
         while self._queue:

@@ -1,4 +1,4 @@
-"""A connection that is closed when its client is too slow: uvicorn waits for the beginning of a request for ever."""
+"""Closes the connections of slow clients; uvicorn would wait for a request's head for ever."""
 
 import asyncio
 import socket
@@ -9,9 +9,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class Connection(H11Protocol):
-    """Cuts off who is connected for `seconds` without a whole head of a request, or takes nothing of an answer as long.
+    """Disconnects a client that sends no complete request head, or reads nothing of a response, for `seconds`.
 
-    A body that comes slowly is the business of `elmo.server.app`, which can still answer.
+    `elmo.server.app` handles slow bodies, since it can still respond.
     """
 
     def __init__(self, *given: Any, seconds: float, **named: Any) -> None:
@@ -22,7 +22,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # asyncio does so only where a socket names its protocol. Without it a body waits 40 ms for its head's receipt.
+        # asyncio does this only if a socket names its protocol. Without it, a body waits 40 ms for its head's ACK.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sending = self.loop.call_later(self._seconds, transport.abort)
 
@@ -30,7 +30,7 @@ class Connection(H11Protocol):
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._sending = _stopped(self._sending)
-        elif self._sending is None:  # the beginning of a head, or more of a body that was refused
+        elif self._sending is None:  # the start of a head, or the rest of a refused body
             self._sending = self.loop.call_later(self._seconds, self.transport.abort)
 
     def pause_writing(self) -> None:
@@ -62,5 +62,5 @@ def _stopped(timer: asyncio.TimerHandle | None) -> None:
 
 
 def connections(seconds: float) -> Any:
-    """What uvicorn makes for every connection."""
+    """The protocol class that uvicorn creates for each connection."""
     return partial(Connection, seconds=seconds)

@@ -1,4 +1,4 @@
-"""Vectors: /vectors, and the routes of text-embeddings-inference and of OpenAI for the clients that there are."""
+"""Vectors: /vectors, and the routes of text-embeddings-inference and of OpenAI, for existing clients."""
 
 import base64
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ Text = Annotated[str, Field(strict=True)]
 
 
 def shown(*examples: dict[str, Any], extra: Literal["forbid", "ignore"] = "forbid") -> ConfigDict:
-    """A request's JSON: examples that work (a test sends them), and whether unknown names are refused."""
+    """Settings of a request's schema: working examples (a test sends them), and whether unknown keys are refused."""
     return ConfigDict(extra=extra, json_schema_extra={"examples": list(examples)})
 
 
@@ -38,7 +38,7 @@ class VectorsBody(BaseModel):
 
 
 class InferenceBody(BaseModel):
-    """Of text-embeddings-inference; what it has beside these has no meaning here."""
+    """As in text-embeddings-inference; its other fields have no meaning here."""
 
     model_config = shown({"inputs": ["She wrote a play .", "He can play ."]}, extra="ignore")
 
@@ -53,7 +53,7 @@ class AllBody(BaseModel):
 
 
 class OpenAIBody(BaseModel):
-    """Of OpenAI's API."""
+    """As in OpenAI's API."""
 
     model_config = shown({"input": ["She wrote a play ."], "model": "default"}, extra="ignore")
 
@@ -79,7 +79,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/vectors", response_class=Response, responses={200: {"content": {kind: {} for kind in TYPES}}})
     async def vectors(body: VectorsBody, accept: Annotated[str, Header()] = "*/*") -> Response:
-        """Vectors of all layers, or of one, or mixed; of every token, or pooled."""
+        """Vectors of all layers, of one, or mixed; per token, or pooled."""
         kind = accepted(accept)
         sentences = service.sentences(body.sentences)
         found = await service.vectors(sentences, Kind(body.layers, body.pool, body.state))
@@ -87,7 +87,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/embed", response_class=Response)
     async def embed(body: InferenceBody) -> Response:
-        """One vector an input, as text-embeddings-inference gives it."""
+        """One vector per input, as in text-embeddings-inference."""
         _, found = await embedded(_listed(body.inputs), pooled)
         rows = np.stack(found)
         if body.normalize:
@@ -96,19 +96,19 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/embed_all", response_class=Response)
     async def embed_all(body: AllBody) -> Response:
-        """One vector a token."""
+        """One vector per token."""
         _, found = await embedded(_listed(body.inputs), Kind(config.layers, None))
         return json_response(found)
 
     @routes.post("/v1/embeddings", response_class=Response)
     async def embeddings(body: OpenAIBody) -> Response:
-        """One vector an input, as OpenAI's API gives it."""
+        """One vector per input, as in OpenAI's API."""
         if not isinstance(body.input, str) and any(not isinstance(each, str) for each in body.input):
-            raise InputError("input holds token ids; this model has its own tokens: send text")
+            raise InputError("input contains token ids; this model has its own tokenizer: send text")
         sentences, found = await embedded(_listed(body.input), pooled)  # type: ignore[arg-type]
         size = found[0].shape[-1]
         if body.dimensions not in (None, size):
-            raise InputError(f"dimensions is {body.dimensions}; the vectors of this model have {size}: leave it out")
+            raise InputError(f"dimensions is {body.dimensions}; the vectors of this model have {size}: omit it")
         data = [
             {"object": "embedding", "index": number, "embedding": _encoded(vector, body.encoding_format)}
             for number, vector in enumerate(found)
@@ -119,13 +119,13 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/v1/models")
     async def models() -> dict[str, Any]:
-        """The one model that there is."""
+        """The only model."""
         about = {"id": service.name, "object": "model", "created": 0, "owned_by": "elmo-torch"}
         return {"object": "list", "data": [about]}
 
     @routes.get("/info")
     async def info() -> dict[str, Any]:
-        """The model and the limits, by the names of text-embeddings-inference and more."""
+        """The model and the limits, with the names of text-embeddings-inference and more."""
         return {
             "model_id": service.name,
             "model_sha": service.card["sha256"],

@@ -1,4 +1,4 @@
-"""What the language model says, and where a word is used alike: /score, /substitutes, /neighbors."""
+"""The language model and similar uses of a word: /score, /substitutes, /neighbors."""
 
 from typing import Literal
 
@@ -44,36 +44,36 @@ class NeighborsBody(PlaceBody):
 
 
 def router(service: Service) -> APIRouter:
-    """The routes of one server; those whose part is missing say what to do."""
+    """The routes of one server; those that need a missing part name the remedy."""
     routes = APIRouter(tags=["language"])
 
     def scorer() -> Scorer:
         if service.scorer is None:
-            raise InputError(f"the model {service.name} has no softmax over words; serve one that elmo train made")
+            raise InputError(f"the model {service.name} has no softmax over words; serve a model from elmo train")
         return service.scorer
 
     def index() -> Index:
         if service.index is None:
-            raise InputError("no index is served; start the server with --index FOLDER, which elmo index makes")
+            raise InputError("this server has no index; start it with --index FOLDER, the output of elmo index")
         return service.index
 
     @routes.post("/score", response_class=Response)
     async def score(body: ScoreBody) -> Response:
-        """Natural log-probabilities of every token given those before it, and given those after it."""
+        """Natural log-probabilities of each token given the tokens before it, and given the tokens after it."""
         own, sentences = scorer(), service.sentences(body.sentences)
         found = await service.call(lambda: list(own.score(sentences)), sentences)
         return json_response({"sentences": [vars(scores) for scores in found]})
 
     @routes.post("/substitutes", response_class=Response)
     async def substitutes(body: SubstitutesBody) -> Response:
-        """The most probable words in the place of a token."""
+        """The most probable words in place of a token."""
         own, (sentence,) = scorer(), service.sentences([body.sentence])
         found = await service.call(lambda: own.substitutes(sentence, body.position, body.k, body.side), [sentence])
         return json_response({"tokens": sentence, "substitutes": [vars(each) for each in found]})
 
     @routes.post("/neighbors", response_class=Response)
     async def neighbors(body: NeighborsBody) -> Response:
-        """The tokens of the index that are used most alike."""
+        """The tokens in the index with the most similar use."""
         own, (sentence,) = index(), service.sentences([body.sentence])
         layer = own.layer(body.layer)
         embedder = service.embedders[own.record.state]

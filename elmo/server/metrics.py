@@ -1,4 +1,4 @@
-"""What /metrics says, in the format of Prometheus: a registry of its own for every server."""
+"""/metrics in Prometheus' format; each server has its own registry."""
 
 from collections.abc import Callable
 
@@ -24,14 +24,14 @@ class Metrics:
         self._queue = Gauge("elmo_queue_tokens", "Tokens that wait", registry=self.registry)
 
     def batch(self, tokens: int, seconds: float) -> None:
-        """One batch of the model."""
+        """Counts one batch of the model."""
         self._sizes.observe(tokens)
         self._batches.observe(seconds)
 
     def watch(self, waiting: Callable[[], int]) -> None:
-        """Asks for the length of the queue whenever the metrics are read."""
+        """Reads the length of the queue whenever the metrics are read."""
         self._queue.set_function(waiting)
 
     def text(self) -> bytes:
-        """All of it, as it is sent."""
+        """All metrics, as the response body."""
         return generate_latest(self.registry)

@@ -1,5 +1,5 @@
-"""The page of a server: `GET /`, its files, and the figures of results. All are read when the server starts: no path
-of a request opens a file.
+"""The page of a server: `GET /`, its files, and the figures of results. All are read when the server starts, so a
+request's path never opens a file.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ FOLDER = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FILES = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES}
 OPEN = {"/", *(f"/static/{name}" for name in FILES)}
-"""What needs no key: the page asks for it."""
+"""Paths that need no key; the page asks the user for it."""
 FRESH = {"cache-control": "no-cache"}
-"""A browser asks again after the server was replaced by another version."""
+"""Makes browsers revalidate, since another version of the server may answer next time."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class Picture:
     """A figure of results, as SVG."""
 
     name: str
-    """Of lower-case letters, digits and hyphens; no other picture has it."""
+    """Unique; lower-case letters, digits and hyphens."""
     section: str
     caption: str
     alt: str
-    """What it shows, for those who do not see it."""
+    """Alternative text."""
     light: bytes
-    """On a light page."""
+    """For a light page."""
     dark: bytes
 
 
 def router(pictures: Sequence[Picture] = ()) -> APIRouter:
-    """The routes of the page of one server; no client but the page needs them, so that OpenAPI leaves them out."""
+    """The routes of one server's page; OpenAPI omits them, since only the page needs them."""
     routes = APIRouter(include_in_schema=False)
     drawn = {picture.name: picture for picture in pictures}
 
@@ -49,7 +49,7 @@ def router(pictures: Sequence[Picture] = ()) -> APIRouter:
     @routes.get("/static/{name}")
     async def static(name: str) -> Response:
         if name not in FILES:
-            raise HTTPException(404, "the page has no such file; / is the page")
+            raise HTTPException(404, "no such file; the page is at /")
         return _file(name)
 
     @routes.get("/figures")
@@ -60,7 +60,7 @@ def router(pictures: Sequence[Picture] = ()) -> APIRouter:
     @routes.get("/figures/{name}/{scheme}")
     async def figure(name: str, scheme: Literal["light", "dark"]) -> Response:
         if name not in drawn:
-            raise HTTPException(404, "there is no such figure; /figures lists them")
+            raise HTTPException(404, "no such figure; /figures lists them")
         return Response(getattr(drawn[name], scheme), media_type=TYPES[".svg"], headers=FRESH)
 
     return routes

@@ -1,4 +1,4 @@
-"""`GET /docs`: every route with its fields and commands that work, made of the description in /openapi.json."""
+"""`GET /docs`: each route with its fields and working commands, generated from /openapi.json."""
 
 import json
 import shlex
@@ -17,7 +17,7 @@ th, td { padding: 0.2rem 1rem 0.2rem 0; text-align: left; vertical-align: top; b
 
 
 def page(description: dict[str, Any], address: str, key: bool) -> str:
-    """HTML without scripts. The commands go to `address`; with `key` they send the one that the shell knows."""
+    """HTML without scripts. Commands go to `address`; with `key`, they send the key in the shell's variable."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><title>elmo: routes</title>',
@@ -57,7 +57,7 @@ def _route(
 
 
 def _type(field: dict[str, Any]) -> str:
-    """Of JSON, in words."""
+    """A JSON type in words."""
     if "anyOf" in field:
         return " or ".join(map(_type, field["anyOf"]))
     if "enum" in field:

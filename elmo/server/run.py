@@ -1,4 +1,4 @@
-"""The process: the model in the main thread, which alone runs both directions in parallel; HTTP in another one."""
+"""The process: the model runs in the main thread, which alone can run both directions in parallel; HTTP in another."""
 
 import logging
 import signal
@@ -20,15 +20,15 @@ except ImportError as error:  # pragma: no cover
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 LOCAL = "127.0.0.1", "[::1]", "localhost"
-"""The same as a request's Host names them."""
+"""The same names as in a request's Host header."""
 DRAIN_SECONDS = 8.0
-"""What a server that is told to stop gives to the requests that it has."""
+"""Seconds for running requests after a signal to stop."""
 
 
 def serve(config: ServeConfig, host: str, port: int, key: str | None, started: Callable[[str], object] = print) -> None:
-    """Serves until SIGTERM or SIGINT; then finishes what was accepted. `started` is told the address.
+    """Serves until SIGTERM or SIGINT; then finishes accepted requests. Calls `started` with the address.
 
-    Raises InputError and OSError before anything is served: no such model, a port that is taken.
+    Raises InputError or OSError before serving, for example without a model or if the port is taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=1024) as listening:

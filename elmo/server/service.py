@@ -1,7 +1,7 @@
-"""What all routes share: the model, its queue, the limits. No HTTP in it.
+"""What all routes share: the model, its queue, the limits. No HTTP here.
 
-The model works in the thread that runs `Service.batcher`; all else happens in the server's event loop, whose routes
-wait for a future and give it up when its time is over.
+The model runs in the thread of `Service.batcher`; the rest runs in the server's event loop, whose routes wait for a
+future and cancel it after a timeout.
 """
 
 import asyncio
@@ -28,45 +28,45 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 
 T = TypeVar("T")
 Given = str | list[str]
-"""A sentence as text, to be split, or as tokens."""
+"""A sentence as text or as tokens."""
 
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """What a server offers, and how much of it."""
+    """What a server offers, and its limits."""
 
     model: str = "default"
     index: str | None = None
-    """A folder that `elmo index` made, for /neighbors."""
+    """An output folder of `elmo index`, for /neighbors."""
     layers: Layers = "average"
-    """Of /embed and /v1/embeddings, which know no layers."""
+    """Layers of /embed and /v1/embeddings, whose requests cannot choose them."""
     pool: Pool = "mean"
-    """Of the same."""
+    """Pooling of /embed and /v1/embeddings."""
     wait: float = 0.005
-    """Seconds that a request waits for others to share its batch."""
+    """Seconds that a request waits for others to share a batch."""
     timeout: float = 60.0
-    """Seconds until a request is answered, or given up."""
+    """Seconds until a request fails."""
     sending: float = 30.0
-    """Seconds that a client has for the head of a request, for its body, and for the next part of an answer."""
+    """Seconds for a client to send a request's head, to send its body, and to read the next part of a response."""
     most_bytes: int = 4_000_000
-    """Of a request's body."""
+    """Bytes of a request's body."""
     most_sentences: int = 1024
-    """Of a request."""
+    """Sentences per request."""
     most_tokens: int = 32_768
-    """Of a request, boundaries included."""
+    """Tokens per request, boundaries included."""
     queue_tokens: int = 262_144
-    """Of all requests that wait."""
+    """Tokens of all waiting requests."""
     pictures: tuple[Picture, ...] = ()
-    """Of results, for the page."""
+    """Figures of results, for the page."""
     cors: tuple[str, ...] = ()
-    """Origins whose pages may ask from a browser, such as https://example.org; * for all."""
+    """Origins that browsers may send requests from, such as https://example.org; * for all."""
     names: tuple[str, ...] = ()
-    """Host names that requests may be sent to; () for all. Without a key, a page of another site that gives its own
-    name this machine's address could ask otherwise (DNS rebinding)."""
+    """Host names that requests may use; () for all. Prevents DNS rebinding: without a key, another site could point its
+    own name at this machine's address."""
 
 
 class TooLarge(Exception):
-    """A request is beyond a limit; the message says which."""
+    """A request exceeds a limit; the message says which."""
 
 
 class TimedOut(Exception):
@@ -74,7 +74,7 @@ class TimedOut(Exception):
 
 
 class Service:
-    """A model with its queue, tokenizer, softmax and index, as far as it has them."""
+    """A model with its queue and tokenizer, and its softmax and index if it has them."""
 
     def __init__(self, config: ServeConfig) -> None:
         source = open_model(config.model)
@@ -95,7 +95,7 @@ class Service:
             "scores": self.scorer is not None,
             "index_tokens": None if self.index is None else self.index.record.tokens,
         }
-        """What /info says beside what its clients know."""
+        """The fields of /info that are not in its clients' schema."""
         self.metrics = Metrics()
         self.batcher = Batcher(
             self._embed, self.embedder.batch_tokens, config.queue_tokens, config.wait, self.metrics.batch
@@ -108,30 +108,30 @@ class Service:
         return Embedder(mine.bilm, text=mine.text, vocabulary=mine.vocabulary, device="cpu", state=state)
 
     def check(self, kind: Kind) -> None:
-        """Raises InputError where there are no such layers, or no such pooling."""
+        """Raises InputError for unknown layers or pooling."""
         selection(kind.layers, self.embedder.n_layers)
         shaping(kind.layers, kind.pool)
 
     def sentences(self, given: Sequence[Given]) -> list[list[str]]:
-        """The tokens of every sentence. Raises TooLarge, and InputError where there is none."""
+        """The tokens of each sentence. Raises TooLarge, and InputError if there are no sentences."""
         if not given:
-            raise InputError("no sentence is given; at least one is expected")
+            raise InputError("no sentences; at least one is expected")
         if len(given) > self.config.most_sentences:
-            raise TooLarge(f"{len(given):,} sentences; at most {self.config.most_sentences:,} are taken: send fewer")
+            raise TooLarge(f"{len(given):,} sentences; at most {self.config.most_sentences:,} are accepted: send fewer")
         sentences = [self.tokenizer.tokens(each) if isinstance(each, str) else each for each in given]
         tokens = sum(len(sentence) + 2 for sentence in sentences)
         if tokens > self.config.most_tokens:
-            raise TooLarge(f"{tokens:,} tokens; at most {self.config.most_tokens:,} are taken: send fewer")
+            raise TooLarge(f"{tokens:,} tokens; at most {self.config.most_tokens:,} are accepted: send fewer")
         self.metrics.tokens.inc(tokens - 2 * len(sentences))
         return sentences
 
     async def vectors(self, sentences: Sequence[Sentence], kind: Kind) -> list[np.ndarray]:
-        """One array a sentence, as `Embedder.embed` returns. Raises as `Batcher.submit` and `answer`."""
+        """One array per sentence, like `Embedder.embed`. Raises like `Batcher.submit` and `answer`."""
         self.check(kind)
         return await self._answer(self.batcher.submit(list(sentences), kind))
 
     async def call(self, function: Callable[[], T], sentences: Sequence[Sentence]) -> T:
-        """What `function` returns in the model's thread; `sentences` say how large it is."""
+        """Runs `function` in the model's thread and returns its result; `sentences` give its size."""
         return await self._answer(self.batcher.call(function, sum(len(sentence) + 2 for sentence in sentences)))
 
     async def _answer(self, future: "Future[T]") -> T:
@@ -145,7 +145,7 @@ class Service:
 
 
 def with_limits(config: ServeConfig, **limits: Any) -> ServeConfig:
-    """The configuration with other limits; None leaves one as it is. Raises InputError where one is not positive."""
+    """The configuration with other limits; None keeps one. Raises InputError for a limit that is not positive."""
     given = {name: value for name, value in limits.items() if value is not None}
     for name, value in given.items():
         if isinstance(value, int | float) and value <= 0:

@@ -1,4 +1,4 @@
-"""Which examples go together: batches of similar length, in an order that depends on the seed and the epoch alone."""
+"""Batches of examples of similar length, in an order that depends only on the seed and the epoch."""
 
 import random
 from collections.abc import Sequence
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from elmo.config import ConfigError
 
 POOL = 32
-"""Batches' worth of examples that are sorted by length together, so that what goes together changes by epoch."""
+"""Number of batches whose examples are sorted by length together; the batches differ by epoch."""
 
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """How large a batch is: whichever limit is met first."""
+    """The size of a batch: the first limit reached ends it."""
 
     examples: int = 32
     tokens: int | None = 4096
-    """Tokens with padding, of all sentences of the batch; an example that is longer is a batch of its own."""
+    """Tokens of all sentences in the batch, padding included; a longer example is a batch of its own."""
 
     def __post_init__(self) -> None:
         for name, number in (("examples", self.examples), ("tokens", self.tokens)):
@@ -25,7 +25,7 @@ class BatchConfig:
 
 
 def shuffled(sizes: Sequence[int], config: BatchConfig, seed: int, epoch: int) -> list[list[int]]:
-    """The numbers of the examples of every batch of an epoch; `sizes` are their lengths in tokens."""
+    """The indices of the examples in each batch of an epoch; `sizes` are the lengths in tokens."""
     rng = random.Random(f"{seed} {epoch}")
     order = _in_random_order(list(range(len(sizes))), rng)
     pool = POOL * config.examples
@@ -55,6 +55,6 @@ def in_order(order: Sequence[int], sizes: Sequence[int], config: BatchConfig) ->
 
 
 def _in_random_order(items: list, rng: random.Random) -> list:
-    # random() alone is promised to give the same numbers in every version of Python.
+    # Only random() is guaranteed to give the same numbers in every version of Python.
     keys = [rng.random() for _ in items]
     return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__)]

@@ -1,12 +1,12 @@
-"""The layers of a frozen biLM, computed once for every distinct sentence and kept on disk for all runs of that model.
+"""The layers of a frozen biLM, computed once per distinct sentence and kept on disk for all runs with that model.
 
-A folder for each model, named by a hash of its content and by how it was run, holds shards of many sentences:
+Each model has a folder, named by a hash of its content and by how it was run, with shards of many sentences:
 
-- `NAME.layers.npy`: (tokens, N, D), float16 or float32, the sentences one after the other; read by memory map
+- `NAME.layers.npy`: (tokens, N, D), float16 or float32, the sentences one after another; memory-mapped
 - `NAME.index.npz`: `keys`, 16 bytes of a hash of each sentence's tokens, and `lengths`, its number of tokens
 
-A shard is there when its index is, which is moved to its place last. Runs that write at the same time do not meet:
-each has names of its own, and of a sentence that is there twice one is read.
+A shard counts once its index exists; the index is moved into place last. Runs that write at the same time do not
+conflict: each uses its own file names, and if a sentence is stored twice, one copy is read.
 """
 
 import hashlib
@@ -32,30 +32,30 @@ from elmo.text.batching import in_parts
 from elmo.training.disk import locked, naming
 
 VERSION = "1"
-"""Changes when the same model and text would give other numbers, or the files another layout."""
+"""Changes when the same model and text give other numbers, or the file layout changes."""
 SHARD_BYTES = 128_000_000
 KEY_BYTES = 16
 PART = ".part"
 ABANDONED = 86_400
-"""Seconds after which a file that a killed run was writing is removed by the next one that writes."""
+"""Age in seconds at which the next writer removes a killed run's unfinished file."""
 Sentence = Sequence[str]
 
 
 @dataclass(frozen=True)
 class CacheConfig:
-    """Where the layers of frozen biLMs are kept, and how much of them."""
+    """Where the layers of frozen biLMs are kept, and how much space they may take."""
 
     folder: str | None = None
-    """By default `layers` in elmo's cache (`ELMO_CACHE`)."""
+    """Default: `layers` in elmo's cache (`ELMO_CACHE`)."""
     dtype: Literal["float16", "float32"] = "float16"
     limit: str | int = "20GB"
-    """The most that the layers of one model may take; a run that would need more says so before it computes."""
+    """Most space for the layers of one model; a run that needs more fails before it computes."""
     enabled: bool = True
-    """Otherwise every sentence is computed whenever it is read."""
+    """False: every sentence is computed each time it is read."""
 
 
 class LayerCache:
-    """Sentences -> their layers, from disk where they were computed before, else from the model."""
+    """Sentences -> their layers, from disk if stored, else from the model."""
 
     def __init__(self, folder: Path, embedder: Embedder, dtype: Literal["float16", "float32"] = "float16") -> None:
         self.folder = folder
@@ -63,11 +63,11 @@ class LayerCache:
         self._dtype = np.dtype(dtype)
         self._shards: dict[str, np.ndarray] = {}
         self._places: dict[bytes, tuple[str, int, int]] = {}
-        """Of every sentence its shard, its first token there and its length."""
+        """For each sentence: its shard, its first token there, and its length."""
         self._read_shards()
 
     def __call__(self, sentences: Sequence[Sentence]) -> list[Float[np.ndarray, "N T D"]]:
-        """The layers of every sentence, boundaries dropped; those that are not on disk are computed and not kept."""
+        """The layers of each sentence, without boundaries; those not on disk are computed but not stored."""
         keys = [key_of(sentence) for sentence in sentences]
         missing = {key: sentence for key, sentence in zip(keys, sentences, strict=True) if key not in self._places}
         computed = dict(zip(missing, self._compute(list(missing.values())), strict=True)) if missing else {}
@@ -76,27 +76,27 @@ class LayerCache:
         ]
 
     def missing(self, sentences: Sequence[Sentence]) -> list[Sentence]:
-        """The distinct sentences that are not on disk, the longest first."""
+        """The distinct sentences that are not on disk, longest first."""
         found = {key: sentence for sentence in sentences if (key := key_of(sentence)) not in self._places}
         return sorted(found.values(), key=len, reverse=True)
 
     def bytes_for(self, sentences: Sequence[Sentence]) -> int:
-        """What these sentences take on disk, but for some bytes a sentence."""
+        """Bytes that these sentences take on disk, without a small overhead per sentence."""
         return sum(map(len, sentences)) * self._embedder.n_layers * self._embedder.dim * self._dtype.itemsize
 
     def add(
         self, sentences: Sequence[Sentence], limit: int, progress: Callable[[int, int], object] | None = None
     ) -> int:
-        """Computes the sentences that are not on disk, shard by shard, and returns how many tokens these were.
+        """Computes and stores the sentences that are not on disk, shard by shard; returns their number of tokens.
 
-        `progress` is told tokens done and tokens in all. Raises InputError before anything is computed where the
-        model's layers would take more than `limit` bytes or more than the disk has, OSError where it cannot be written.
+        Calls `progress` with tokens done and tokens in total. Raises InputError before computing anything if the
+        model's layers would exceed `limit` bytes or the free disk space, and OSError if writing fails.
         """
         if not (new := self.missing(sentences)):
             return 0
         self._check_room(self.bytes_for(new), limit)
         cache.make_folder(self.folder, "name another by cache.folder, or set cache.enabled=false")
-        with locked(self.folder / "adding.lock", wait=True):  # or two runs would compute the same
+        with locked(self.folder / "adding.lock", wait=True):  # else two runs would compute the same
             self._read_shards()
             return self._write_shards(self.missing(new), progress)
 
@@ -111,7 +111,7 @@ class LayerCache:
         return total
 
     def _compute(self, sentences: Sequence[Sentence]) -> list[Float[np.ndarray, "N T D"]]:
-        """As they will be read from disk: rounded to the type that is kept."""
+        """The layers as read from disk: rounded to the stored type."""
         return [self._rounded(layers).astype(np.float32) for layers in self._embedder.embed(sentences)]
 
     def _rounded(self, layers: np.ndarray) -> np.ndarray:
@@ -119,7 +119,7 @@ class LayerCache:
             rounded = layers.astype(self._dtype)
         if not np.isfinite(rounded).all():
             raise InputError(
-                f"the model has numbers up to {np.abs(layers).max():.3g}, which {self._dtype} cannot hold; set"
+                f"the layers have values up to {np.abs(layers).max():.3g}, beyond {self._dtype}; set"
                 " cache.dtype=float32"
             )
         return rounded
@@ -139,7 +139,7 @@ class LayerCache:
             except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
                 raise InputError(f"{index}: damaged ({error}); remove the folder {self.folder}") from error
             if tokens != lengths.sum() or keys.shape != (len(lengths), KEY_BYTES):
-                raise InputError(f"{index}: does not fit its layers; remove the folder {self.folder}")
+                raise InputError(f"{index}: does not match its layers; remove the folder {self.folder}")
             self._place(name, [key.tobytes() for key in keys], lengths.tolist())
 
     def _place(self, shard: str, keys: Sequence[bytes], lengths: Sequence[int]) -> None:
@@ -187,20 +187,20 @@ class LayerCache:
         kept = sum(path.stat().st_size for path in self.folder.glob("*.layers.npy"))
         if kept + needed > limit:
             raise InputError(
-                f"{self.folder}: {needed:,} bytes of layers are to be added to {kept:,}, more than cache.limit"
+                f"{self.folder}: {needed:,} bytes of layers and {kept:,} stored exceed cache.limit"
                 f" ({limit:,}); raise it, remove the folder, or set cache.enabled=false"
             )
         existing = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
         free = shutil.disk_usage(existing).free
         if needed > free:
             raise InputError(
-                f"{self.folder}: {needed:,} bytes of layers are to be written and {free:,} are free; make room, name"
-                " another place by cache.folder, or set cache.enabled=false"
+                f"{self.folder}: {needed:,} bytes of layers are needed, {free:,} are free; free some, choose"
+                " another cache.folder, or set cache.enabled=false"
             )
 
 
 def open_cache(config: CacheConfig, sha256: str, embedder: Embedder) -> LayerCache:
-    """The cache of the layers of the model with this `content_hash`; nothing is made on disk yet."""
+    """The layer cache of the model with this `content_hash`; creates nothing on disk yet."""
     root = cache.cache_folder() / "layers" if config.folder is None else Path(config.folder)
     return LayerCache(root / f"{sha256[:16]}-{config.dtype}-v{VERSION}", embedder, config.dtype)
 
@@ -211,5 +211,5 @@ def limit_of(config: CacheConfig) -> int:
 
 
 def key_of(sentence: Sentence) -> bytes:
-    """What a sentence is found by: a hash of its tokens."""
+    """The key of a sentence: a hash of its tokens."""
     return hashlib.sha256(json.dumps(list(sentence)).encode()).digest()[:KEY_BYTES]

@@ -1,4 +1,4 @@
-"""A queue of runs over tasks, arms and seeds that goes on where it stopped, and the table that it is for.
+"""A resumable queue of runs over tasks, arms and seeds, and the table of their scores.
 
     [[rows]]
     name = "ner-wnut17"            # the folder of its runs
@@ -6,11 +6,11 @@
     recipe = "ner-wnut17"
     seeds = [1, 2, 3, 4, 5]
     arms = { none = [], input = ["inputs.elmo=input"] }   # settings by name; the first arm is the baseline
-    tuning = [[], ["training.lr=5e-4"]]                   # every arm is tried with each; the best on dev is kept
-    ensemble = true                                       # the networks of all seeds, joined
+    tuning = [[], ["training.lr=5e-4"]]                   # each arm tries all of them; the best on dev is used
+    ensemble = true                                       # also score the networks of all seeds together
 
-First the first seed of everything is trained, then the second, so that a table is there early. Several processes may
-work on one folder at once: what one of them is at, the others leave alone. Several queues may use one folder, too.
+The first seed of everything is trained first, then the second, so that a table exists early. Several processes may
+work on one folder at once: each takes work that no other is doing. Several queues may share a folder, too.
 """
 
 import json
@@ -31,7 +31,7 @@ from elmo.tasks.table import TABLE, scores_of, write_tables
 from elmo.training.disk import locked, write_whole
 
 WAIT = 5.0
-"""Seconds between two looks at whether the other processes have left something to do."""
+"""Seconds between checks for work that other processes have left."""
 
 
 def run(
@@ -42,7 +42,7 @@ def run(
     quiet: bool = False,
     show: Callable[[str], object] = lambda line: None,
 ) -> None:
-    """Does what is not done yet, and writes the tables after everything that is."""
+    """Does the remaining work, and updates the tables after each piece."""
     for _ in work_off(queue, output, find_recipe, given, quiet, show):
         with writing(output):
             write_tables(queue, output)
@@ -56,10 +56,10 @@ def work_off(
     quiet: bool = False,
     show: Callable[[str], object] = lambda line: None,
 ) -> Iterator[Work]:
-    """Does what is not done yet, and gives each thing when it is.
+    """Does the remaining work, and yields each piece when it is done.
 
-    `given` are values for all runs, over those of the recipes and under the arms'. Raises InputError where a run that
-    is there was made with other settings, or from other data, word vectors or biLM of the same name.
+    `given` are settings for all runs; they override the recipes, and arms override them. Raises InputError if an
+    existing run has other settings, or used other data, word vectors or biLM of the same name.
     """
     first = [trial for row in queue.rows for arm in row.arms for trial in trials(row, arm, output)]
     for work in first:
@@ -85,14 +85,14 @@ def work_off(
 
 
 def writing(output: Path) -> AbstractContextManager[bool]:
-    """For what all processes that work on a folder write: one at a time."""
+    """A lock for files that all processes of a folder write."""
     return locked(output / f"{TABLE}.lock", wait=True)
 
 
 def config_of(
     recipe: Path, given: Mapping[str, Any], settings: Sequence[str], folder: Path, seeds: Sequence[int]
 ) -> train.TaskConfig:
-    """What a run is trained with: the recipe, then `given`, then the settings of its arm."""
+    """The settings of a run: the recipe, then `given`, then those of its arm."""
     values = configs.merge(configs.merge(configs.load_toml(recipe), given), configs.parse_overrides(settings))
     values |= {"output": str(folder), "seeds": list(seeds)}
     return train.completed(configs.from_dict(train.TaskConfig, values))
@@ -110,18 +110,18 @@ def _config(work: Work, find_recipe: Callable[[str], Path], given: Mapping[str, 
 def _train(
     config: train.TaskConfig, beside: Sequence[Path], quiet: bool, progress: Callable[[int, int], object]
 ) -> dict[str, float]:
-    """Trains the last seed, or goes on with it; its scores."""
+    """Trains the last seed, or continues it, and returns its scores."""
     begun = (Path(config.output) / train.CONFIG).is_file()
     return scores_of(train.main(config, begun, quiet, progress, beside)["seeds"][-1])
 
 
 def _tell(show: Callable[[str], object], work: str, done: int, total: int) -> None:
-    """Of a biLM that reads for long, how far it is."""
+    """Shows the progress of a biLM that reads for a long time."""
     show(f"{work}: the biLM has read {done:,} of {total:,} tokens")
 
 
 def _join(work: Work, config: train.TaskConfig) -> dict[str, float]:
-    """Scores the networks of all seeds together, and writes what came out."""
+    """Scores the networks of all seeds as an ensemble, and writes the result."""
     folders = [train.seed_folder(config, seed) for seed in work.row.seeds]
     members = [trained.TrainedTask.load(folder, config.inputs.model, config.cache) for folder in folders]
     report: dict[str, Any] = {"members": len(members), "seeds": list(work.row.seeds)}

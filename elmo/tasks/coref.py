@@ -1,10 +1,10 @@
-"""Coreference: which spans of a document mean the same (Lee et al. 2017), at the level of the document.
+"""Coreference resolution over whole documents (Lee et al. 2017).
 
-- encoder: one LSTM in each direction over every sentence for itself
-- span: the states at its ends, the mean of its words weighted by an attention of its own, and its width
-- pruning: the spans most like mentions, so many for every token, of which no two cross
-- ranking: every kept span chooses among the spans before it, or none; trained on the sum over all gold antecedents
-- training reads a random window of a document's sentences, which bounds time and memory
+- encoder: one LSTM per direction, over each sentence separately
+- span: the states at both ends, an attention-weighted mean of its words, and its width
+- pruning: the spans with the highest mention scores, a fixed number per token, of which no two cross
+- ranking: each kept span chooses one earlier span, or none; the loss sums over all gold antecedents
+- training reads a random window of a document's sentences, to bound time and memory
 - score: mean F1 of MUC, B3 and CEAF-phi4
 """
 
@@ -36,29 +36,29 @@ VERSION = "1"
 METRIC = "f1"
 
 UNNAMED = ("", "-")
-"""What stands for a speaker of whom nothing is known."""
+"""The names of an unknown speaker."""
 
 Example = readers.Document
-"""A document; the clusters may be None where it is only to be read."""
+"""A document; the clusters may be None for prediction."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """The network: sizes are the paper's (sec. 6), but for 250 antecedents and windows of 50 sentences there."""
+    """The network; sizes are the paper's (sec. 6), which has 250 antecedents and windows of 50 sentences, however."""
 
     hidden_size: int = 200
-    """Of the LSTM of one direction."""
+    """Cells of the LSTM, per direction."""
     feed_forward: tuple[int, ...] = (150, 150)
-    """Hidden layers of the networks that score mentions and pairs, and of the attention's."""
+    """Hidden layers of the mention scorer, the pair scorer and the attention."""
     feature_dim: int = 20
-    """Of the embeddings of widths, distances, speakers and genres."""
+    """Size of the embeddings of width, distance, speaker and genre."""
     max_width: int = 10
-    """Tokens of a span."""
+    """Most tokens of a span."""
     spans_per_token: float = 0.4
-    """How many spans are kept, by the length of the document."""
+    """Spans kept per token of the document."""
     max_antecedents: int = 100
     window: int = 30
-    """Sentences of a document that a step of training reads."""
+    """Most sentences of a document in a training step."""
     dropout: float = 0.2
 
     def __post_init__(self) -> None:
@@ -72,23 +72,23 @@ class Config:
 
 @dataclass(frozen=True)
 class Labels:
-    """What the network must know from the training data."""
+    """What the network needs from the training data."""
 
     genres: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The clusters of a document, and the links that made them."""
+    """The clusters of a document, and the links that form them."""
 
     clusters: tuple[tuple[Span, ...], ...]
     links: tuple[tuple[Span, Span | None], ...] = ()
-    """Every span that was kept, with its antecedent."""
+    """Each kept span, with its antecedent."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Sentences of a document, from `begin` to before `end`."""
+    """The sentences of a document from `begin` up to, but not including, `end`."""
 
     document: Example
     begin: int
@@ -96,32 +96,32 @@ class Part:
 
     @cached_property
     def lengths(self) -> list[int]:
-        """Of its sentences, in tokens."""
+        """Lengths of its sentences, in tokens."""
         return [len(sentence) for sentence in self.document.sentences[self.begin : self.end]]
 
     @cached_property
     def offset(self) -> int:
-        """Tokens of the document before it."""
+        """Tokens of the document before this part."""
         return sum(len(sentence) for sentence in self.document.sentences[: self.begin])
 
 
 class Ranking(NamedTuple):
-    """The spans of a part that were kept, and the scores of their antecedents."""
+    """The kept spans of a part, and the scores of their antecedents."""
 
     spans: Spans
     scores: Float[Tensor, "K A"]
     rows: Int[Tensor, "K A"]
-    """Which of the kept spans an antecedent is."""
+    """The index of each antecedent among the kept spans."""
     mask: Bool[Tensor, "K A"]
 
 
 def read(path: Path) -> list[Example]:
-    """The documents of a file of CoNLL-2012 columns or of JSON lines."""
+    """The documents of a file in CoNLL-2012 columns or JSON lines."""
     return readers.read_coref(path)
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
-    """A document of these sentences, of which nothing else is known; it is named by its line."""
+    """An unlabelled document of these sentences, named after its line."""
     check_tokens(sentences)
     tokens = tuple(tuple(sentence) for sentence in sentences)
     speakers = tuple(("",) * len(sentence) for sentence in tokens)
@@ -139,11 +139,11 @@ def labels_of(examples: Sequence[Example]) -> Labels:
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError where a document to learn from or to score has no clusters."""
+    """Raises InputError if a document for training or scoring has no clusters."""
     for example in examples:
         if example.clusters is None:
             raise InputError(
-                f"{path}: line {example.line}: the document {example.name!r} has no 'clusters'; give them (an empty"
+                f"{path}: line {example.line}: the document {example.name!r} has no 'clusters'; add them (an empty"
                 " list where nothing corefers) or remove the document"
             )
 
@@ -167,12 +167,12 @@ class Model(nn.Module):
         self._genres = {genre: row for row, genre in enumerate(labels.genres, 1)}
 
     def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
-        """Minus the marginal log-likelihood of a document's gold antecedents, on average over the documents.
+        """The negative marginal log-likelihood of a document's gold antecedents, averaged over the documents.
 
-        In training mode a document that is longer than `Config.window` is read at a random place only.
+        In training mode, a document longer than `Config.window` is cut to a random window.
         """
         parts = [self._window(example) if self.training else _all_of(example) for example in examples]
-        total = 0.0 * self.widths.weight.sum()  # a part of the graph where all documents are empty
+        total = 0.0 * self.widths.weight.sum()  # keeps the loss in the graph if all documents are empty
         for part, ranking in zip(parts, self._rankings(tokens, parts), strict=True):
             clusters = _gold_clusters(part, ranking.spans)
             gold = spans.same_cluster(clusters, ranking.rows, ranking.mask)
@@ -190,13 +190,13 @@ class Model(nn.Module):
         return predictions
 
     def _window(self, example: Example) -> Part:
-        """As many sentences as are read in training, from a random place on; drawn from torch's generator."""
+        """A random window of a training step's sentences, drawn from torch's generator."""
         spare = len(example.sentences) - self.config.window
         begin = int(torch.randint(spare + 1, ())) if spare > 0 else 0
         return Part(example, begin, min(begin + self.config.window, len(example.sentences)))
 
     def _rankings(self, tokens: Tokens, parts: Sequence[Part]) -> Iterator[Ranking]:
-        """Of every part; the rows of `tokens` are all sentences of the parts' documents."""
+        """The kept spans of each part; the rows of `tokens` are all sentences of the parts' documents."""
         starts = accumulate((len(part.document.sentences) for part in parts), initial=0)
         rows = [start + row for start, part in zip(starts, parts, strict=False) for row in range(part.begin, part.end)]
         if not any(part.lengths for part in parts):
@@ -247,7 +247,7 @@ class Model(nn.Module):
         return torch.cat([*ends, head, width], dim=1)
 
     def _speakers(self, part: Part, found: Spans, span: Tensor, before: Tensor) -> Int[Tensor, " pairs"]:
-        """0 where either speaker is unknown, 1 where they are not the same, 2 where they are."""
+        """0 if either speaker is unknown, 1 if they differ, 2 if they are the same."""
         names = [name for sentence in part.document.speakers[part.begin : part.end] for name in sentence]
         ids = {name: number for number, name in enumerate(dict.fromkeys(names), 1)} | dict.fromkeys(UNNAMED, 0)
         speakers = torch.tensor([ids[name] for name in names], dtype=torch.long).to(span.device)[found.first]
@@ -256,9 +256,9 @@ class Model(nn.Module):
 
 
 class PairScorer(nn.Module):
-    """How well one span is another's antecedent (eq. 9): a feed-forward network of both, their product, and features.
+    """The score of a span as another's antecedent (eq. 9): a feed-forward network of both, their product, and features.
 
-    Its first layer is linear in what is joined: the parts of each span alone are taken once a span, not once a pair.
+    The first layer is linear in the concatenated parts, so each span's own part is computed once, not once per pair.
     """
 
     def __init__(self, config: Config, span_dim: int, n_genres: int) -> None:
@@ -267,7 +267,7 @@ class PairScorer(nn.Module):
         tables = (
             nn.Embedding(len(spans.DISTANCES), config.feature_dim),
             nn.Embedding(3, config.feature_dim),
-            nn.Embedding(n_genres + 1, config.feature_dim, padding_idx=0),  # zeros for a genre that is not known
+            nn.Embedding(n_genres + 1, config.feature_dim, padding_idx=0),  # zeros for an unknown genre
         )
         self.features = nn.ModuleList(tables)
         self.sizes = [span_dim, span_dim, span_dim, len(tables) * config.feature_dim]
@@ -282,7 +282,7 @@ class PairScorer(nn.Module):
         before: Int[Tensor, " pairs"],
         features: Sequence[Int[Tensor, " pairs"]],
     ) -> Float[Tensor, " pairs"]:
-        """The scores of pairs of rows of `vectors`; `features` are distance, speakers and genre."""
+        """The scores of pairs of rows of `vectors`; `features` are distance, speaker and genre."""
         of_span, of_before, of_product, of_features = self.first.weight.split(self.sizes, dim=1)
         alone, earlier = nn.functional.linear(vectors, of_span, self.first.bias), vectors @ of_before.T
         products = ops.multiplied_pairs(vectors, of_product, span, before)
@@ -293,7 +293,7 @@ class PairScorer(nn.Module):
 
 
 def _nothing(device: torch.device) -> Ranking:
-    """Of a document without sentences."""
+    """The result for a document without sentences."""
     rows, mask = (part.to(device) for part in spans.antecedents(0, 1))
     return Ranking(spans.candidates([], 1).to(device), torch.zeros(mask.shape, device=device), rows, mask)
 
@@ -303,7 +303,7 @@ def _all_of(example: Example) -> Part:
 
 
 def _gold_clusters(part: Part, kept: Spans) -> Int[Tensor, " K"]:
-    """The gold cluster of every span, -1 for none."""
+    """The gold cluster of each span, -1 for none."""
     clusters = part.document.clusters
     assert clusters is not None, "a document without clusters cannot be learned from"
     number = {mention: row for row, cluster in enumerate(clusters) for mention in cluster}
@@ -321,7 +321,7 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
-    """Every span links to what most members link it to; ties go to the first of them."""
+    """Each span links to the antecedent that most members chose; ties go to the first member."""
     return [_vote(votes) for votes in zip(*members, strict=True)]
 
 
@@ -333,7 +333,7 @@ def _vote(votes: Sequence[Prediction]) -> Prediction:
 
 
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """CoNLL-2012 columns, or JSON lines where the path ends in `.jsonl` (`.jsonl.gz`), with the predicted clusters."""
+    """Writes predicted clusters as CoNLL-2012 columns, or as JSON lines to `.jsonl` and `.jsonl.gz`."""
     documents = [
         replace(example, clusters=prediction.clusters)
         for example, prediction in zip(examples, predictions, strict=True)

@@ -1,9 +1,9 @@
-"""Scores of coreference, in percent, as CoNLL's reference scorer counts them (Pradhan et al. 2014, version 8.01).
+"""Coreference scores in percent, counted like CoNLL's reference scorer (Pradhan et al. 2014, version 8.01).
 
 - MUC (Vilain et al. 1995): links
 - B3 (Bagga and Baldwin 1998): mentions
-- CEAF with phi4 (Luo 2005): entities, each aligned with one
-- their mean F1, the score of CoNLL-2012
+- CEAF with phi4 (Luo 2005): entities, aligned one to one
+- the mean of the three F1, the score of CoNLL-2012
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -17,10 +17,10 @@ Clusters = Iterable[Iterable[Hashable]]
 
 
 def coref_scores(gold: Sequence[Clusters], predicted: Sequence[Clusters]) -> dict[str, float]:
-    """Of documents: `f1`, the mean of the three F1; `muc_precision`, `muc_recall`, `muc_f1`; the same of `b3`, `ceaf`.
+    """Scores: `f1`, the mean of the three F1; `muc_precision`, `muc_recall`, `muc_f1`; the same of `b3`, `ceaf`.
 
-    Counts are summed over documents. A mention that stands twice in one document's clusters counts where it stands
-    first. Singletons are entities for B3 and CEAF, and nothing for MUC.
+    Counts are summed over documents. A mention that occurs twice in a document's clusters counts at its first
+    occurrence. Singletons are entities for B3 and CEAF; MUC ignores them.
     """
     muc_counts, b3_counts, ceaf_counts = Counts(), Counts(), Counts()
     for key, response in zip(gold, predicted, strict=True):
@@ -36,14 +36,14 @@ def coref_scores(gold: Sequence[Clusters], predicted: Sequence[Clusters]) -> dic
 
 
 def muc(gold: Sequence[set], predicted: Sequence[set]) -> Counts:
-    """Links that need not be added to make one side's clusters of the other's."""
+    """Links of one side's clusters that the other side has, too."""
     return Counts(
         _links_kept(predicted, gold), sum(map(_links, predicted)), _links_kept(gold, predicted), sum(map(_links, gold))
     )
 
 
 def b3(gold: Sequence[set], predicted: Sequence[set]) -> Counts:
-    """For every mention the share of its cluster that is in its cluster on the other side, summed over mentions."""
+    """The share of each mention's cluster that is also in its cluster on the other side, summed over mentions."""
     return Counts(
         _mentions_shared(predicted, gold),
         sum(map(len, predicted)),
@@ -53,7 +53,7 @@ def b3(gold: Sequence[set], predicted: Sequence[set]) -> Counts:
 
 
 def ceaf(gold: Sequence[set], predicted: Sequence[set]) -> Counts:
-    """The sum of the similarity (phi4) of clusters, aligned one to one so that it is largest."""
+    """The largest sum of similarities (phi4) over one-to-one alignments of clusters."""
     similarity = _best_alignment([[_phi4(key, response) for response in predicted] for key in gold])
     return Counts(similarity, len(predicted), similarity, len(gold))
 
@@ -74,12 +74,12 @@ def _links(cluster: set) -> int:
 
 
 def _places(clusters: Sequence[set]) -> dict[Hashable, int]:
-    """The number of every mention's cluster."""
+    """The cluster index of each mention."""
     return {mention: number for number, cluster in enumerate(clusters) for mention in cluster}
 
 
 def _links_kept(clusters: Sequence[set], others: Sequence[set]) -> int:
-    """Summed over clusters, their size less the parts that the others cut them into; unknown mentions are parts."""
+    """Size minus number of parts that the others split it into, summed over clusters; an unknown mention is a part."""
     places = _places(others)
     parts = ({places.get(mention, (mention,)) for mention in cluster} for cluster in clusters)
     return sum(len(cluster) - len(part) for cluster, part in zip(clusters, parts, strict=True))
@@ -99,7 +99,7 @@ def _phi4(key: set, response: set) -> float:
 
 
 def _best_alignment(similarities: Sequence[Sequence[float]]) -> float:
-    """The largest sum of entries of which no two share a row or a column."""
+    """The largest sum of entries with no two in the same row or column."""
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""Spans of a document and what links them, for coreference (Lee et al. 2017): no parameters, no files.
+"""Spans of a document and links between them, for coreference (Lee et al. 2017): no parameters, no files.
 
-Letters beyond those of `elmo.types`: M candidate spans of a document; K spans that are kept; A antecedents of a span;
-A span is its first and its last token, both included, counted from the document's first.
+Letters beyond those of `elmo.types`: M candidate spans of a document; K kept spans; A antecedents of a span.
+A span is its first and last token, inclusive, counted from the start of the document.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,18 +14,18 @@ from torch import Tensor
 Span = tuple[int, int]
 
 DISTANCES = (1, 2, 3, 4, 5, 8, 16, 32, 64)
-"""Where the bins of distances begin (sec. 4): 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64 and more."""
+"""Lower bounds of the distance bins (sec. 4): 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64 and more."""
 IMPOSSIBLE = float("-inf")
 
 
 class Spans(NamedTuple):
-    """Spans of one document, in the order of the text: by the first token, then by the last."""
+    """Spans of one document, ordered by first token, then by last."""
 
     first: Int[Tensor, " M"]
     last: Int[Tensor, " M"]
 
     def at(self, rows: Tensor) -> "Spans":
-        """Some of them."""
+        """A selection of the spans."""
         return Spans(self.first[rows], self.last[rows])
 
     def to(self, device: torch.device) -> "Spans":
@@ -33,7 +33,7 @@ class Spans(NamedTuple):
         return Spans(self.first.to(device), self.last.to(device))
 
     def pairs(self) -> list[Span]:
-        """As plain numbers."""
+        """The spans as Python numbers."""
         return list(zip(self.first.tolist(), self.last.tolist(), strict=True))
 
 
@@ -48,14 +48,14 @@ def candidates(lengths: Sequence[int], max_width: int) -> Spans:
 
 
 def prune(spans: Spans, scores: Float[Tensor, " M"], limit: int) -> Int[Tensor, " K"]:
-    """Which spans are kept, in the order of the text: at most `limit`, taken by their scores, the highest first.
+    """The indices of kept spans, in text order: at most `limit`, taken by descending score.
 
-    A span that crosses one that was taken before is left out (sec. 5): it begins within it and ends after it, or begins
-    before it and ends within it.
+    A span that crosses a span taken earlier is dropped (sec. 5): it starts inside and ends after it, or starts before
+    and ends inside it.
     """
     pairs = spans.pairs()
-    furthest: dict[int, int] = {}  # first token -> the last one of the longest span taken there
-    earliest: dict[int, int] = {}  # last token -> the first one of the longest span taken there
+    furthest: dict[int, int] = {}  # first token -> last token of the longest kept span that starts there
+    earliest: dict[int, int] = {}  # last token -> first token of the longest kept span that ends there
     taken: list[int] = []
     for row in scores.detach().argsort(descending=True, stable=True).tolist():
         if len(taken) == limit:
@@ -72,13 +72,13 @@ def prune(spans: Spans, scores: Float[Tensor, " M"], limit: int) -> Int[Tensor, 
 
 
 def distance_bins(distances: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
-    """The bin of DISTANCES that a distance of at least 1 is in."""
+    """The bin in DISTANCES of each distance, which is at least 1."""
     starts = torch.tensor(DISTANCES, device=distances.device)
     return torch.bucketize(distances, starts, right=True) - 1
 
 
 def antecedents(n_spans: int, limit: int) -> tuple[Int[Tensor, "K A"], Bool[Tensor, "K A"]]:
-    """The spans right before each, at most `limit`, the nearest first; and which of the places hold one."""
+    """The spans right before each span, at most `limit`, nearest first; and a mask of the places that hold one."""
     n_antecedents = max(0, min(limit, n_spans - 1))
     rows = torch.arange(n_spans)[:, None] - 1 - torch.arange(n_antecedents)
     return rows.clamp(min=0), rows >= 0
@@ -87,16 +87,16 @@ def antecedents(n_spans: int, limit: int) -> tuple[Int[Tensor, "K A"], Bool[Tens
 def same_cluster(
     clusters: Int[Tensor, " K"], rows: Int[Tensor, "K A"], mask: Bool[Tensor, "K A"]
 ) -> Bool[Tensor, "K A"]:
-    """Which antecedents are in the gold cluster of their span; `clusters` has -1 for a span that is in none."""
+    """A mask of antecedents in the gold cluster of their span; `clusters` is -1 for a span in none."""
     return mask & (clusters[:, None] >= 0) & (clusters[rows] == clusters[:, None])
 
 
 def marginal_log_likelihood(
     scores: Float[Tensor, "K A"], mask: Bool[Tensor, "K A"], gold: Bool[Tensor, "K A"]
 ) -> Float[Tensor, " K"]:
-    """`log sum_{y in gold(i)} P(y)` of every span (sec. 3, eq. 1), the score of having no antecedent being 0.
+    """`log sum_{y in gold(i)} P(y)` of each span (sec. 3, eq. 1); "no antecedent" has score 0.
 
-    A span none of whose antecedents is gold has "no antecedent" for its gold one.
+    If no antecedent of a span is gold, "no antecedent" is.
     """
     none = scores.new_zeros(len(scores), 1)
     scores = scores.masked_fill(~mask, IMPOSSIBLE)
@@ -108,7 +108,7 @@ def marginal_log_likelihood(
 def best_antecedents(
     scores: Float[Tensor, "K A"], rows: Int[Tensor, "K A"], mask: Bool[Tensor, "K A"]
 ) -> list[int | None]:
-    """The antecedent of the highest score of every span; None where all scores are below 0, that of having none."""
+    """The highest-scoring antecedent of each span; None if all scores are below 0, the score of "no antecedent"."""
     if not scores.shape[1]:
         return [None] * len(scores)
     best, place = scores.masked_fill(~mask, IMPOSSIBLE).max(dim=1)
@@ -117,10 +117,10 @@ def best_antecedents(
 
 
 def clusters_of(links: Mapping[Span, Span | None]) -> tuple[tuple[Span, ...], ...]:
-    """The clusters that the links from spans to their antecedents make; a span without any link is in none.
+    """The clusters that the links from spans to antecedents form; a span without a link is in none.
 
-    Spans of several networks may cross: a link that would put two such into one cluster, for which no format of files
-    has a place, is left out.
+    Spans of several networks may cross. A link that would put two crossing spans into one cluster is dropped, since
+    no file format can represent it.
     """
     cluster: dict[Span, list[Span]] = {}
     for span, antecedent in sorted(links.items()):

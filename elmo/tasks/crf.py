@@ -1,4 +1,4 @@
-"""Sequences of tags: a linear-chain conditional random field, Viterbi's search, and the rules of BIO.
+"""Tag sequences: a linear-chain conditional random field, Viterbi decoding, and the rules of BIO.
 
 The score of the tags `y` of a sentence is `start[y_1] + sum_t emission_t[y_t] + sum_t between[y_t-1, y_t] + end[y_n]`
 (Lafferty et al. 2001; Lample et al. 2016, sec. 2.2). Letters beyond those of `elmo.types`: K tags; T has no boundaries.
@@ -13,23 +13,23 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 FORBIDDEN = -1e6
-"""The score of a transition that is not allowed: finite, so that sums of it are numbers."""
+"""The score of a forbidden transition: finite, so that sums of it stay finite."""
 
 
 class Transitions(NamedTuple):
-    """What a sequence of tags scores beside its emissions."""
+    """The scores of a tag sequence besides its emissions."""
 
     start: Float[Tensor, " K"]
     between: Float[Tensor, "K K"]
-    """Row: the tag before; column: the tag after."""
+    """Rows: previous tag; columns: next tag."""
     end: Float[Tensor, " K"]
 
 
 def bio_transitions(tags: Sequence[str]) -> Transitions:
-    """0 where BIO allows a transition, `FORBIDDEN` where it does not: `I-X` follows `B-X` or `I-X` alone, and any
+    """0 where BIO allows a transition, `FORBIDDEN` where it does not: `I-X` only follows `B-X` or `I-X`, and any
     tag may be the last.
 
-    Raises ValueError for a tag that is neither `O` nor a prefix with a name, such as `B-LOC`.
+    Raises ValueError for a tag other than `O` or a prefix with a name, such as `B-LOC`.
     """
     parts = [_split(tag) for tag in tags]
     start = [_follows(("O", ""), after) for after in parts]
@@ -53,10 +53,10 @@ def _scores(allowed: list[bool] | list[list[bool]]) -> Float[Tensor, "..."]:
 
 
 class Crf(nn.Module):
-    """A linear-chain CRF with learned scores of transitions, start and end; they begin at zero.
+    """A linear-chain CRF with learned transition, start and end scores, initialised to zero.
 
-    `allowed` (from `bio_transitions`) holds while decoding. The likelihood is normalised over all sequences of tags,
-    allowed or not, so that a gold sequence which breaks a rule is no error: it has a probability, and is never found.
+    `allowed` (from `bio_transitions`) applies to decoding only. The likelihood is normalised over all tag sequences,
+    allowed or not, so a gold sequence that breaks a rule still has a probability; it is just never predicted.
     """
 
     allowed_start: Tensor
@@ -75,13 +75,13 @@ class Crf(nn.Module):
     def log_likelihood(
         self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, " B"]:
-        """`log p(tags | sentence)` of every sentence of the batch; 0 for an empty one. Tags of padding are not read."""
+        """`log p(tags | sentence)` of each sentence in the batch; 0 for an empty one. Tags at padding are ignored."""
         learned = Transitions(self.start, self.between, self.end)
         tags = tags.masked_fill(~mask, 0)
         return sequence_score(emissions, tags, mask, learned) - log_partition(emissions, mask, learned)
 
     def viterbi(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]) -> list[list[int]]:
-        """The best allowed tags of every sentence."""
+        """The best allowed tags of each sentence."""
         rules = (self.allowed_start, self.allowed_between, self.allowed_end)
         learned = (self.start, self.between, self.end)
         return viterbi(
@@ -92,7 +92,7 @@ class Crf(nn.Module):
 def sequence_score(
     emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"], transitions: Transitions
 ) -> Float[Tensor, " B"]:
-    """The score of one sequence of tags a sentence; 0 for an empty sentence."""
+    """The score of one tag sequence per sentence; 0 for an empty sentence."""
     batch, length, _ = emissions.shape
     if length == 0:
         return emissions.new_zeros(batch)
@@ -106,11 +106,11 @@ def sequence_score(
 def log_partition(
     emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
 ) -> Float[Tensor, " B"]:
-    """The logarithm of the summed exponentials of all sequences' scores (the forward algorithm); 0 for no token."""
+    """The log-sum-exp of the scores of all sequences (forward algorithm); 0 for an empty sentence."""
     batch, length, _ = emissions.shape
     if length == 0:
         return emissions.new_zeros(batch)
-    into = transitions.between.T.contiguous()  # the sum runs over the last axis, which is twice as fast
+    into = transitions.between.T.contiguous()  # summing over the last axis is twice as fast
     total = transitions.start + emissions[:, 0]
     for step in range(1, length):
         further = torch.logsumexp(total[:, None, :] + into, dim=2) + emissions[:, step]
@@ -119,10 +119,10 @@ def log_partition(
 
 
 def viterbi(emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions) -> list[list[int]]:
-    """The tags of the highest score of every sentence; none for an empty one.
+    """The highest-scoring tags of each sentence; none for an empty one.
 
-    With `bio_transitions` alone it finds the best well-formed tags of a network that learns no transitions. Emissions
-    may be any scores: logits or log-probabilities give the same tags.
+    With `bio_transitions` alone, these are the best well-formed tags of a network without learned transitions.
+    Emissions may be any scores: logits and log-probabilities give the same tags.
     """
     length = emissions.shape[1]
     if length == 0:

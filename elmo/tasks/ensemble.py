@@ -1,4 +1,4 @@
-"""One prediction from those of several trained networks."""
+"""Combines the predictions of several trained networks."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def mean_probabilities(members: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, ...]]:
-    """Of every example the mean, over the members, of its classes' probabilities."""
+    """The class probabilities of each example, averaged over the members."""
     if not members or not members[0]:
         return []
     return [tuple(row) for row in np.mean(np.array(members, np.float64), axis=0).tolist()]

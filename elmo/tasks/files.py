@@ -1,4 +1,4 @@
-"""Where the files are that a recipe names."""
+"""Finds the files that a recipe names."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from elmo.errors import InputError
 
 DATA = "ELMO_DATA"
-"""The variable that names the folder of the data, where no setting does."""
+"""The variable with the data folder, if no setting names one."""
 
 
 def resolve(path: str, data: str | None) -> Path:
-    """The file: as it is named, else in the folder `data`, or in that which ELMO_DATA names."""
+    """The path as given, else in the folder `data`, else in the folder of ELMO_DATA."""
     root = data or os.environ.get(DATA)
     here = Path(path)
     if here.exists() or here.is_absolute() or root is None:
@@ -19,7 +19,7 @@ def resolve(path: str, data: str | None) -> Path:
 
 
 def find_file(path: str, data: str | None) -> Path:
-    """As `resolve`. Raises InputError where the file is not there."""
+    """Like `resolve`. Raises InputError if the file does not exist."""
     found = resolve(path, data)
     if not found.is_file():
         remedy = "put it there" if found != Path(path) else f"name the folder of the data with --data, or in {DATA}"

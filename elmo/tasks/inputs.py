@@ -103,8 +103,8 @@ class InputConfig:
             raise ConfigError(f"inputs.output_gamma is {self.output_gamma}; a number above 0 is expected")
         if not (self.static or self.at_input or (self.characters is not None and self.characters.filters)):
             raise ConfigError(
-                f"inputs.static is false and inputs.elmo is {self.elmo!r}, so that the network reads nothing; give it"
-                " inputs.characters, or ELMo at the input"
+                f"inputs.static is false and inputs.elmo is {self.elmo!r}, so the network has no input; set"
+                " inputs.characters, or inputs.elmo=input"
             )
 
     @property

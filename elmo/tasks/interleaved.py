@@ -1,8 +1,8 @@
 """The encoder of He et al. 2017: LSTMs stacked in alternating directions, joined by highways (sec. 2.1-2.2, 3.3).
 
-- layer 0 reads forwards, layer 1 what it says backwards, and so on
-- variational dropout: one mask for all tokens of a sentence, in every layer
-- every block of every weight begins orthonormal
+- layer 0 reads forwards, layer 1 reads its output backwards, and so on
+- variational dropout: in each layer, one mask for all tokens of a sentence
+- every block of every weight is initialised orthonormal
 """
 
 import torch
@@ -26,7 +26,7 @@ class HighwayLstm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(GATES * hidden_size))
         self.carry = nn.Parameter(orthonormal(1, hidden_size, input_size))
         with torch.no_grad():
-            self.bias.view(GATES, hidden_size)[2] = 1.0  # what is in the memory stays there at first
+            self.bias.view(GATES, hidden_size)[2] = 1.0  # so that the cell keeps its content at first
 
     def forward(
         self,
@@ -41,7 +41,7 @@ class HighwayLstm(nn.Module):
 
 
 class InterleavedLstm(nn.Module):
-    """`n_layers` layers of alternating direction, the first one forwards."""
+    """`n_layers` layers of alternating direction; the first reads forwards."""
 
     def __init__(self, input_size: int, hidden_size: int, n_layers: int, dropout: float = 0.1) -> None:
         super().__init__()
@@ -67,5 +67,5 @@ class InterleavedLstm(nn.Module):
 
 
 def orthonormal(blocks: int, rows: int, columns: int) -> Float[Tensor, "gates columns"]:
-    """`blocks` random matrices below one another, each with orthonormal rows or columns, whichever are fewer."""
+    """`blocks` stacked random matrices, each with orthonormal rows or columns, whichever are fewer."""
     return torch.cat([nn.init.orthogonal_(torch.empty(rows, columns)) for _ in range(blocks)])

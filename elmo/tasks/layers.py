@@ -1,8 +1,8 @@
 """Parts that the networks of several tasks share.
 
-Every part gives a sentence the same result whatever its padding and whatever stands beside it in the batch, and takes
-empty sentences (no token, lengths of 0). Letters beyond those of `elmo.types`: I size of what is read; S tokens of the
-other sentence of a pair; O size of what is given. T has no boundaries and is at least 1.
+The result for a sentence does not depend on its padding or on the rest of the batch; sentences may be empty (no
+tokens, length 0). Letters beyond those of `elmo.types`: I input size; S tokens of the other sentence of a pair;
+O output size. T has no boundaries and is at least 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +19,11 @@ from elmo.model.bilm import reading_backwards, reorder, tokens_mask
 
 
 class BiRnn(nn.Module):
-    """Layers of a recurrent network, each read in both directions; `BiLstm` and `BiGru` are its two kinds.
+    """Bidirectional recurrent layers; the two kinds are `BiLstm` and `BiGru`.
 
-    `dropout` is variational (Gal and Ghahramani 2016): before every layer one mask a sentence, the same at all of its
-    tokens. The first layer's input is left alone with `first_dropout=False`. Weights begin as is usual for these
-    networks: Glorot's uniform from the input, orthogonal from the state, no bias but 1 for an LSTM's forget gate.
+    `dropout` is variational (Gal and Ghahramani 2016): before each layer, one mask per sentence, the same for all its
+    tokens. `first_dropout=False` exempts the first layer's input. Weights are initialised as usual: Glorot uniform
+    from the input, orthogonal from the state, zero bias except 1 for an LSTM's forget gate.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class BiRnn(nn.Module):
     ) -> None:
         super().__init__()
         self.output_dim = 2 * hidden_dim
-        """Size of an output vector: forward and backward side by side."""
+        """Size of an output vector: forward and backward concatenated."""
         sizes = [input_dim] + [self.output_dim] * (n_layers - 1)
-        # Two networks of one direction, not one of two on packed sentences, which trains a third slower on a CPU.
+        # Two unidirectional networks: one bidirectional network on packed sentences trains a third slower on a CPU.
         self.forwards = nn.ModuleList(_recurrent(cell, size, hidden_dim) for size in sizes)
         self.backwards = nn.ModuleList(_recurrent(cell, size, hidden_dim) for size in sizes)
         rates = [dropout if first_dropout else 0.0] + [dropout] * (n_layers - 1)
@@ -57,7 +57,7 @@ class BiRnn(nn.Module):
 BiLstm = partial(BiRnn, nn.LSTM)
 """`BiLstm(input_dim, hidden_dim, n_layers=1, dropout=0.0, first_dropout=True)`: a `BiRnn` of LSTMs."""
 BiGru = partial(BiRnn, nn.GRU)
-"""The same of gated recurrent units."""
+"""The same with gated recurrent units."""
 
 
 def _read(
@@ -72,8 +72,8 @@ def _read(
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
     size = from_state.shape[2]
-    early = bias + functional.pad(state_bias[:, : 2 * size], (0, size))  # n's is multiplied by r with what it stands by
-    # The weights of both directions read the input at once, and what they give is reversed, which is smaller.
+    early = bias + functional.pad(state_bias[:, : 2 * size], (0, size))  # n's bias is multiplied by r, like its term
+    # Both directions read the input in one product; reversing the output is cheaper, since it is smaller.
     read = ops.linear(vectors.flatten(0, 1), to_gates.flatten(0, 1), early.flatten())
     ahead, back = read.view(*vectors.shape[:2], -1).split(3 * size, dim=2)
     gates = torch.stack([ahead, reorder(back, order)]).permute(2, 0, 1, 3)
@@ -99,7 +99,7 @@ def _recurrent(cell: Callable[..., nn.RNNBase], input_dim: int, hidden_dim: int)
 
 
 class VariationalDropout(nn.Module):
-    """Dropout with one mask a sentence: what is dropped is dropped at all of its tokens (Gal and Ghahramani 2016)."""
+    """Dropout with one mask per sentence, the same for all its tokens (Gal and Ghahramani 2016)."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -112,43 +112,43 @@ class VariationalDropout(nn.Module):
 
 
 def masked_softmax(scores: Float[Tensor, "*B T"], mask: Bool[Tensor, "*#B T"]) -> Float[Tensor, "*B T"]:
-    """Softmax over the last axis where `mask` is True, 0 elsewhere; all 0 where it is never True."""
-    lowest = torch.finfo(scores.dtype).min  # not minus infinity, whose softmax is no number where all are masked
+    """Softmax over the last axis where `mask` is True, 0 elsewhere; all 0 if it is never True."""
+    lowest = torch.finfo(scores.dtype).min  # not minus infinity, whose softmax is NaN if all are masked
     return torch.softmax(scores.masked_fill(~mask, lowest), dim=-1) * mask
 
 
 def masked_max(vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B I"]:
-    """The largest of every dimension over the tokens; 0 where there is none."""
+    """The maximum over the tokens in each dimension; 0 without tokens."""
     lowest = torch.finfo(vectors.dtype).min
     largest = vectors.masked_fill(~mask[:, :, None], lowest).max(dim=1).values
     return torch.where(mask.any(dim=1, keepdim=True), largest, 0.0)
 
 
 def masked_min(vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B I"]:
-    """The smallest of every dimension over the tokens; 0 where there is none."""
+    """The minimum over the tokens in each dimension; 0 without tokens."""
     return -masked_max(-vectors, mask)
 
 
 def masked_mean(vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B I"]:
-    """The mean over the tokens; 0 where there is none."""
+    """The mean over the tokens; 0 without tokens."""
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
     return (vectors * mask[:, :, None]).sum(dim=1) / count
 
 
 def matrix_attention(left: Float[Tensor, "B S I"], right: Float[Tensor, "B T I"]) -> Float[Tensor, "B S T"]:
-    """The dot product of every vector of one sentence with every vector of the other."""
+    """The dot products of all vectors of one sentence with all of the other."""
     return left @ right.transpose(1, 2)
 
 
 def attend(
     scores: Float[Tensor, "B S T"], values: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B S I"]:
-    """For every token of one sentence the mean of the other's vectors, weighted by the softmax of the scores."""
+    """For each token of one sentence, the mean of the other's vectors, weighted by the softmax of the scores."""
     return masked_softmax(scores, mask[:, None, :]) @ values
 
 
 class Affine(nn.Linear):
-    """`nn.Linear` by the library of matrix products that is fastest here."""
+    """`nn.Linear` with the fastest matrix product on this machine."""
 
     def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         rows = ops.linear(input.reshape(-1, self.in_features), self.weight, self.bias)
@@ -167,7 +167,7 @@ class FeedForward(nn.Sequential):
 
 
 class Maxout(nn.Module):
-    """The largest of `pieces` affine maps, dimension by dimension (Goodfellow et al. 2013)."""
+    """The maximum of `pieces` affine maps in each dimension (Goodfellow et al. 2013)."""
 
     def __init__(self, input_dim: int, output_dim: int, pieces: int = 4) -> None:
         super().__init__()

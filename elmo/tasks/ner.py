@@ -1,8 +1,8 @@
 """Named entities: word vectors and characters, two biLSTMs, a CRF (Peters et al. 2018, supplement A.7).
 
-- files of columns, a token and its tag a line (BIO, IOB1 or IOBES; read as BIO)
-- the CRF scores the transitions, and only tags that BIO allows are predicted
-- the score is the F1 of spans, as conlleval counts them
+- column files, one token and its tag per line (BIO, IOB1 or IOBES; read as BIO)
+- the CRF scores transitions and predicts only tags that BIO allows
+- score: F1 of spans, counted like conlleval
 """
 
 from collections import Counter
@@ -31,9 +31,9 @@ class Config:
     """The network."""
 
     hidden_dims: tuple[int, ...] = (200, 100)
-    """Of the LSTMs, from the lowest layer to the top one; each of both directions."""
+    """Sizes of the LSTMs, lowest layer first, per direction."""
     dropout: float = 0.5
-    """Variational, of the input of every biLSTM; of the output of the top one plain."""
+    """Variational on the input of every biLSTM, plain on the output of the top one."""
 
     def __post_init__(self) -> None:
         if not self.hidden_dims:
@@ -48,14 +48,14 @@ class Example:
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    """BIO; None where they are not known."""
+    """BIO; None if unknown."""
     lines: tuple[int, ...] = ()
-    """Of the file, for every token."""
+    """The line in the file, for each token."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What can be predicted."""
+    """The possible predictions."""
 
     tags: tuple[str, ...]
 
@@ -68,7 +68,7 @@ class Prediction:
 
 
 def read(path: Path) -> list[Example]:
-    """The sentences of a file of columns: the first is the token, the last its tag."""
+    """The sentences of a column file: the first column is the token, the last its tag."""
     return [Example(found.tokens, found.tags, found.lines) for found in readers.read_conll(path)]
 
 
@@ -76,7 +76,7 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     """An example of one sentence."""
     check_tokens(sentences)
     if len(sentences) != 1:
-        raise InputError(f"{len(sentences)} sentences between tabs are given; an example of {NAME} is one sentence")
+        raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
     return Example(tuple(sentences[0]))
 
 
@@ -86,19 +86,19 @@ def sentences(example: Example) -> list[list[str]]:
 
 
 def labels_of(examples: Sequence[Example]) -> Labels:
-    """The tags of the examples, and for every type both of its tags."""
+    """The tags of the examples, with both tags of every type."""
     types = {kind for example in examples for _, _, kind in spans(example.tags or ())}
     return Labels(bio_tags(types))
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError where the file has a tag that the training data never had."""
+    """Raises InputError if the file has a tag that is not in the training data."""
     tags = ((line, tag) for each in examples for line, tag in zip(each.lines, each.tags or (), strict=False))
     readers.check_known(tags, labels.tags, path)
 
 
 class Model(nn.Module):
-    """Inputs -> biLSTMs -> a score for every tag -> CRF."""
+    """Inputs -> biLSTMs -> a score per tag -> CRF."""
 
     def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Model(nn.Module):
         self.crf = Crf(len(labels.tags), bio_transitions(labels.tags))
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "B T K"]:
-        """The score of every tag."""
+        """The scores of all tags."""
         vectors, output = self.inputs(tokens)
         for encoder in self.encoders:
             vectors = encoder(vectors, tokens.lengths)
@@ -122,7 +122,7 @@ class Model(nn.Module):
         return self.scores(vectors if output is None else torch.cat([vectors, output], dim=-1))
 
     def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
-        """The negative log-likelihood of the gold tags, a sentence."""
+        """The negative log-likelihood of the gold tags, per sentence."""
         gold = self._gold(tokens, examples)
         return -self.crf.log_likelihood(self(tokens), gold, tokens.mask).mean()
 
@@ -146,19 +146,19 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
-    """The spans that more than half of the members predict; of those that just half predict, the first member's."""
+    """The spans that more than half of the members predict; of those that exactly half predict, the first member's."""
     return [_majority([member.tags for member in together]) for together in zip(*members, strict=True)]
 
 
 def _majority(members: Sequence[tuple[str, ...]]) -> Prediction:
     votes = Counter(span for tags in members for span in spans(tags))
     first = set(spans(members[0]))
-    # No two of these overlap: a member has one of two overlapping spans at most.
+    # No two of these overlap: a member predicts at most one of two overlapping spans.
     chosen = [span for span, count in votes.items() if 2 * count + (span in first) > len(members)]
     return Prediction(tags_of(sorted(chosen), len(members[0])))
 
 
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """Tokens and predicted tags, as BIO."""
+    """Writes tokens and predicted tags, as BIO."""
     pairs = zip(examples, predictions, strict=True)
     readers.write_conll(path, [(example.tokens, prediction.tags) for example, prediction in pairs], overwrite=True)

@@ -1,4 +1,4 @@
-"""What a comparison consists of: rows (a task and its data), arms, trials and seeds; and what of it is left to do."""
+"""The parts of a comparison: rows (a task and its data), arms, trials and seeds; and the remaining work."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -15,7 +15,7 @@ from elmo.tasks.trained import RESULT
 
 ENSEMBLE = "ensemble.json"
 TRIAL = re.compile(r"trial-\d+")
-"""The folder, in its arm's, of one of several settings that an arm is tried with."""
+"""The folder, in its arm's, of a trial: one of several settings for an arm."""
 
 OTHER_NAMES = "different names are expected, in more than upper and lower case"
 
@@ -30,22 +30,22 @@ class Row:
     name: str
     recipe: str
     arms: dict
-    """Settings by name; the first arm is what the others are compared with."""
+    """Settings by name; the first arm is the baseline."""
     seeds: tuple[int, ...] = (1,)
     title: str = ""
     tuning: tuple[Settings, ...] = ((),)
-    """Settings that every arm is tried with, by its first seed. An arm goes on with those that are best on dev: all
-    arms have the same budget."""
+    """Settings that each arm tries with its first seed. The best on dev is used for the other seeds, so all arms have
+    the same budget."""
     ensemble: bool = False
-    """Whether the networks of all seeds are scored together, too."""
+    """Whether the networks of all seeds are also scored as an ensemble."""
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise configs.ConfigError(
-                f"seeds of {self.name!r} are {list(self.seeds)}; different numbers are expected, one at least"
+                f"seeds of {self.name!r} are {list(self.seeds)}; at least one, without repeats, is expected"
             )
         if len(self.arms) < 2:
-            raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; two at least are compared")
+            raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; at least two are expected")
         if not _have_folders(self.arms):
             raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; {OTHER_NAMES}")
         for arm, settings in self.arms.items():
@@ -55,13 +55,13 @@ class Row:
                 )
         if not self.tuning or len(set(self.tuning)) != len(self.tuning):
             raise configs.ConfigError(
-                f"tuning of {self.name!r} is {list(self.tuning)}; different settings are expected"
+                f"tuning of {self.name!r} is {list(self.tuning)}; settings without repeats are expected"
             )
 
 
 @dataclass(frozen=True)
 class Queue:
-    """What is to be trained."""
+    """What to train."""
 
     rows: tuple[Row, ...]
 
@@ -73,7 +73,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Work:
-    """One thing that can be done now: a seed of a trial of an arm, or the arm's ensemble."""
+    """A piece of work: a seed of a trial of an arm, or the arm's ensemble."""
 
     row: Row
     arm: str
@@ -85,12 +85,12 @@ class Work:
 
     @property
     def result(self) -> Path:
-        """The file that is there when it is done."""
+        """The file that exists when it is done."""
         return self.folder / ENSEMBLE if self.seed is None else self.folder / f"seed-{self.seed}" / RESULT
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to do; an ensemble is joined again where it is of other seeds."""
+        """Whether it is done; an ensemble of other seeds is not."""
         if not self.result.is_file():
             return False
         return self.seed is not None or train.read_json(self.result).get("seeds") == list(self.row.seeds)
@@ -101,12 +101,12 @@ class Work:
 
 
 def _have_folders(names: Collection[str]) -> bool:
-    """Whether each has a folder of its own, also where the system does not tell upper from lower case."""
+    """Whether all names give different folders, even if the file system ignores case."""
     return len({name.casefold() for name in names}) == len(names)
 
 
 def read_queue(path: Path) -> Queue:
-    """The queue of a TOML file. Raises InputError where it is none."""
+    """The queue of a TOML file. Raises InputError if it is not one."""
     try:
         return configs.from_dict(Queue, configs.load_toml(path))
     except configs.ConfigError as error:
@@ -114,7 +114,7 @@ def read_queue(path: Path) -> Queue:
 
 
 def pending(queue: Queue, output: Path) -> Iterator[Work]:
-    """What is left and can be begun, in the order of the work."""
+    """The remaining work that can start now, in order."""
     for count in range(1, 1 + max((len(row.seeds) for row in queue.rows), default=0)):
         for row in queue.rows:
             for arm in row.arms if count <= len(row.seeds) else ():
@@ -123,7 +123,7 @@ def pending(queue: Queue, output: Path) -> Iterator[Work]:
 
 
 def chosen(row: Row, arm: str, output: Path) -> Work | None:
-    """The first seed's work of the trial that an arm goes on with; None while one of them is left to do."""
+    """The first seed's work in an arm's best trial; None until all trials are done."""
     works = trials(row, arm, output)
     if not all(work.done for work in works):
         return None
@@ -131,7 +131,7 @@ def chosen(row: Row, arm: str, output: Path) -> Work | None:
 
 
 def trials(row: Row, arm: str, output: Path) -> list[Work]:
-    """The first seed of every trial."""
+    """The first seed of each trial."""
     folder = output / row.name / arm
     several = len(row.tuning) > 1
     return [
@@ -141,7 +141,7 @@ def trials(row: Row, arm: str, output: Path) -> list[Work]:
 
 
 def _chosen_works(row: Row, arm: str, output: Path, count: int) -> Iterator[Work]:
-    """A later seed of the trial that is best and, after the last one, the ensemble."""
+    """A later seed of the best trial and, after the last one, the ensemble."""
     best = chosen(row, arm, output)
     if best is None:
         return

@@ -90,7 +90,7 @@ def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -
     if tags.broken is not None:
         number, place, problem = tags.broken
         line = sentences[number].lines[place]
-        raise InputError(f"{path}: line {line} {problem}; mend the tags")
+        raise InputError(f"{path}: line {line} {problem}; fix the tags")
     return [
         Tagged(sentence.tokens, bio, sentence.lines) for sentence, bio in zip(sentences, tags.sentences, strict=True)
     ]
@@ -124,7 +124,7 @@ def _columns(path: Path, token_column: int, tag_column: int | None) -> Iterator[
         if len(columns) != width:
             raise InputError(
                 f"{path}: line {number} has {count(len(columns), 'column')} where the lines before it have {width}:"
-                f" {line[:60]!r}; give every token all of its columns, and put an empty line between sentences"
+                f" {line[:60]!r}; give every token all columns, and put an empty line between sentences"
             )
         tokens.append(_column(columns, token_column, path, number).strip())
         numbers.append(number)
@@ -134,8 +134,8 @@ def _columns(path: Path, token_column: int, tag_column: int | None) -> Iterator[
             tags.append(_column(columns, tag_column, path, number).strip())
             if not is_tag(tags[-1]):
                 raise InputError(
-                    f"{path}: line {number} has {tags[-1]!r} in the column of tags; O, B-TYPE or I-TYPE (IOBES: also"
-                    " E-TYPE, S-TYPE) is expected: mend the line, or cut the right columns out (cut -f1,4)"
+                    f"{path}: line {number} has {tags[-1]!r} in the tag column; O, B-TYPE or I-TYPE (IOBES: also"
+                    " E-TYPE, S-TYPE) is expected: fix the line, or select the right columns (cut -f1,4)"
                 )
     if tokens:
         yield _tagged(tokens, tags, numbers)
@@ -157,7 +157,7 @@ def _is_comment(line: str, separator: str | None, width: int, tag_column: int | 
 def _column(columns: list[str], index: int, path: Path, number: int) -> str:
     if not -len(columns) <= index < len(columns):
         raise InputError(
-            f"{path}: line {number} has {count(len(columns), 'column')}, so none with the number {index} (the first is"
+            f"{path}: line {number} has {count(len(columns), 'column')}, so no column {index} (the first is"
             " 0, the last -1); choose another column"
         )
     return columns[index]
@@ -183,7 +183,7 @@ def read_snli(path: Path, undecided: bool = False) -> list[Pair]:
         if label is not None and label not in SNLI_LABELS:
             raise InputError(
                 f"{place} has the gold_label {label!r}; {', '.join(SNLI_LABELS)} or {NO_AGREEMENT!r} (left out) is"
-                " expected: mend it or remove the line"
+                " expected: fix or remove the line"
             )
         pairs.append(
             Pair(text_field(record, "sentence1", place), text_field(record, "sentence2", place), label, number)
@@ -228,7 +228,9 @@ def _roles(record: dict[str, Any], number: int, place: str) -> Roles:
     tokens = strings_field(record, "tokens", place)
     props = record.get("props", [])
     if not isinstance(props, list) or not all(isinstance(prop, dict) for prop in props):
-        raise InputError(f"{place}: 'props' is no list of objects with 'pred' and 'tags'; write one for each predicate")
+        raise InputError(
+            f"{place}: 'props' is not a list of objects with 'pred' and 'tags'; write one object per predicate"
+        )
     name = record.get("id", "")
     return Roles(tokens, tuple(_predicate(prop, len(tokens), place) for prop in props), number, str(name))
 
@@ -237,7 +239,7 @@ def _predicate(prop: dict[str, Any], length: int, place: str) -> Predicate:
     index = prop.get("pred")
     if type(index) is not int or not 0 <= index < length:
         raise InputError(
-            f"{place} has the predicate 'pred': {index!r} in a sentence of {count(length, 'token')}; the number of one"
+            f"{place} has 'pred': {index!r} in a sentence of {count(length, 'token')}; the index of one"
             " of them is expected, counted from 0"
         )
     lemma, roleset = (str(prop.get(key) or "") for key in ("lemma", "roleset"))
@@ -247,17 +249,17 @@ def _predicate(prop: dict[str, Any], length: int, place: str) -> Predicate:
     if len(tags) != length:
         raise InputError(
             f"{place}: the predicate of token {index} has {count(len(tags), 'tag')} for {count(length, 'token')}; give"
-            " every token one"
+            " each token one"
         )
     for token, tag in enumerate(tags):
         if not is_tag(tag):
             raise InputError(
-                f"{place}: predicate {index}, token {token}: {tag!r} is no tag; O, B-ROLE or I-ROLE is expected"
+                f"{place}: predicate {index}, token {token}: the tag is {tag!r}; O, B-ROLE or I-ROLE is expected"
             )
     read = to_bio([tags], "BIO")
     if read.broken is not None:
         _, token, problem = read.broken
-        raise InputError(f"{place}: the predicate of token {index}: token {token} {problem}; mend the tags")
+        raise InputError(f"{place}: the predicate of token {index}: token {token} {problem}; fix the tags")
     return Predicate(index, tags, lemma, roleset)
 
 
@@ -275,8 +277,8 @@ def check_known(labels: Iterable[tuple[int, str]], known: Collection[str], path:
         if label not in known:
             listed = ", ".join(sorted(known)[:20]) + (", ..." if len(known) > 20 else "")
             raise InputError(
-                f"{path}: line {number} has the {what} {label!r}, which the training data never had; it had {listed}:"
-                f" mend the {what}, or train on data that has it"
+                f"{path}: line {number} has the {what} {label!r}, which is not in the training data; it has {listed}:"
+                f" fix the {what}, or train on data that has it"
             )
 
 
@@ -312,9 +314,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if line.strip():
             record = parsed_json(line, f"{path}: line {number}")
             if not isinstance(record, dict):
-                raise InputError(
-                    f"{path}: line {number} is no JSON object but {line[:40]!r}; one object a line is expected"
-                )
+                raise InputError(f"{path}: line {number} is {line[:40]!r}; one JSON object per line is expected")
             yield number, record
 
 
@@ -326,7 +326,7 @@ def parsed_json(text: str, place: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:  # ValueError: JSONDecodeError, UnicodeEncodeError (half a surrogate)
         reason = " ".join(str(error).split())
-        raise InputError(f"{place} is no JSON ({reason}); mend it, or fetch the file again") from error
+        raise InputError(f"{place} is not valid JSON ({reason}); fix it, or fetch the file again") from error
     return value
 
 
@@ -350,7 +350,7 @@ def strings_field(record: dict[str, Any], key: str, place: str) -> tuple[str, ..
     value = record.get(key)
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         found = f"{key!r} is {str(value)[:40]!r}" if key in record else f"{key!r} is missing"
-        raise InputError(f"{place}: {found}; a list of texts is expected, none of them empty")
+        raise InputError(f"{place}: {found}; a list of non-empty texts is expected")
     return tuple(value)
 
 

@@ -101,7 +101,9 @@ def joined(clusters: Iterable[Iterable[Mention]]) -> tuple[Cluster, ...]:
 def _document_of(record: dict[str, Any], number: int, place: str) -> Document:
     sentences = record.get("sentences")
     if not isinstance(sentences, list):
-        raise InputError(f"{place}: 'sentences' is no list of lists of tokens; write every sentence as its tokens")
+        raise InputError(
+            f"{place}: 'sentences' is not a list of lists of tokens; write each sentence as a list of tokens"
+        )
     tokens = tuple(strings_field({"a sentence": sentence}, "a sentence", place) for sentence in sentences)
     clusters = record.get("clusters")
     return Document(
@@ -117,10 +119,12 @@ def _document_of(record: dict[str, Any], number: int, place: str) -> Document:
 def _clusters(clusters: Any, sentences: Sequence[Sequence[str]], place: str) -> tuple[Cluster, ...]:
     sentence_of = [number for number, tokens in enumerate(sentences) for _ in tokens]
     if not isinstance(clusters, list) or not all(isinstance(cluster, list) for cluster in clusters):
-        raise InputError(f"{place}: 'clusters' is no list of lists of mentions; write them as [first, last] token")
+        raise InputError(
+            f"{place}: 'clusters' is not a list of lists of mentions; write mentions as [first, last] token"
+        )
     for mention in (mention for cluster in clusters for mention in cluster):
         if not isinstance(mention, list) or [type(end) for end in mention] != [int, int]:
-            raise InputError(f"{place} has the mention {str(mention)[:40]}; [first, last] token is expected")
+            raise InputError(f"{place} has the mention {str(mention)[:40]}; [first, last] token indices are expected")
         first, last = mention
         if not 0 <= first <= last < len(sentence_of) or sentence_of[first] != sentence_of[last]:
             raise InputError(
@@ -138,7 +142,7 @@ def _speakers(speakers: Any, sentences: tuple[tuple[str, ...], ...], place: str)
         each = [[name] * n if isinstance(name, str) else name for name, n in zip(speakers, lengths, strict=True)]
         if all(isinstance(names, list) and len(names) == n for names, n in zip(each, lengths, strict=True)):
             return tuple(tuple(map(str, names)) for names in each)
-    raise InputError(f"{place}: 'speakers' does not fit the sentences; name one for every sentence, or for every token")
+    raise InputError(f"{place}: 'speakers' does not match the sentences; name one per sentence or per token")
 
 
 # CoNLL-2012
@@ -155,14 +159,14 @@ def _documents(path: Path) -> Iterator[Document]:
         elif line.startswith("#end document"):
             if begin is None:
                 raise InputError(
-                    f"{path}: line {number} ends a document that never began; write '#begin document (name)'"
+                    f"{path}: line {number} ends a document that has no start; write '#begin document (name)'"
                 )
             yield _document(path, begin, [rows for rows in sentences if rows])
             begin = None
         elif line.strip() and not line.startswith("#"):
             if begin is None:
                 raise InputError(
-                    f"{path}: line {number} is outside of a document: {line[:40]!r}; '#begin document (name); part 000'"
+                    f"{path}: line {number} is outside a document: {line[:40]!r}; '#begin document (name); part 000'"
                     " is expected before it"
                 )
             sentences[-1].append((number, _columns(path, number, line, sentences[-1])))
@@ -173,7 +177,7 @@ def _documents(path: Path) -> Iterator[Document]:
 
 
 def _unended(path: Path, line: int) -> InputError:
-    return InputError(f"{path}: the document that begins in line {line} never ends; write '#end document' after it")
+    return InputError(f"{path}: the document that starts in line {line} has no end; write '#end document' after it")
 
 
 def _header(line: str) -> tuple[str, int]:
@@ -225,7 +229,7 @@ def _mentions(path: Path, rows: list[Row]) -> Iterator[tuple[str, Mention]]:
             found = BRACKET.fullmatch(part)
             if found is None or not (found["opens"] or found["closes"]):
                 raise InputError(
-                    f"{path}: line {number} has {columns[-1]!r} in the column of coreference, the last; (1, 1), (1) or"
+                    f"{path}: line {number} has {columns[-1]!r} in the coreference column, the last; (1, 1), (1) or"
                     " -, with | between several, is expected"
                 )
             begun = is_open.setdefault(found["cluster"], [])
@@ -233,15 +237,15 @@ def _mentions(path: Path, rows: list[Row]) -> Iterator[tuple[str, Mention]]:
                 begun.append((number, token))
             if found["closes"]:
                 if not begun:
-                    raise _unbalanced(path, number, part, "closes a mention that its sentence has not opened")
+                    raise _unbalanced(path, number, part, "closes a mention that is not open in its sentence")
                 yield found["cluster"], (begun.pop()[1], token)
     for cluster, begun in is_open.items():
         if begun:
-            raise _unbalanced(path, begun[-1][0], f"({cluster}", "opens a mention that its sentence does not close")
+            raise _unbalanced(path, begun[-1][0], f"({cluster}", "opens a mention that is not closed in its sentence")
 
 
 def _unbalanced(path: Path, number: int, bracket: str, problem: str) -> InputError:
-    return InputError(f"{path}: line {number}: {bracket!r} {problem}; balance the brackets of coreference")
+    return InputError(f"{path}: line {number}: {bracket!r} {problem}; balance the coreference brackets")
 
 
 def _rows(document: Document) -> Iterator[str]:
@@ -252,7 +256,9 @@ def _rows(document: Document) -> Iterator[str]:
     for tokens, speakers in zip(document.sentences, document.speakers, strict=True):
         for number, (word, speaker) in enumerate(zip(tokens, speakers, strict=True)):
             if not {"\t", "\n", "\r"}.isdisjoint(word):
-                raise InputError(f"{document.name}: the token {word!r} does not fit into columns; write .jsonl instead")
+                raise InputError(
+                    f"{document.name}: the token {word!r} contains a tab or line end; write .jsonl instead"
+                )
             middle = ["-", "*", "-", "-", "-", "_".join(speaker.split()) or "-", "*"]
             columns = [name, str(document.part), str(number), word, *middle, "|".join(cells.get(token, ["-"]))]
             yield "\t".join(columns) + "\n"
@@ -265,7 +271,7 @@ def _cells(clusters: Sequence[Cluster]) -> dict[int, list[str]]:
     closing, opening, single = dict[int, list[str]](), dict[int, list[str]](), dict[int, list[str]]()
     for number, cluster in enumerate(clusters):
         if any(a < c < b < d for a, b in cluster for c, d in cluster):
-            raise ValueError(f"cluster {number} has mentions that cross, which CoNLL-2012 cannot hold: {cluster}")
+            raise ValueError(f"cluster {number} has crossing mentions, which CoNLL-2012 cannot represent: {cluster}")
     mentions = [(first, last, number) for number, cluster in enumerate(clusters) for first, last in cluster]
     for first, last, number in sorted(mentions, key=lambda mention: (mention[0], -mention[1])):
         if first == last:

@@ -73,7 +73,7 @@ def passage_of(text: str, tokenize: Tokenize, place: str = "the passage") -> Pas
     spans = offsets(text, tokens)
     if spans is None:
         raise InputError(
-            f"{place}: the tokens are not parts of the text in order; use a tokenizer that changes nothing"
+            f"{place}: the tokens do not follow the text in order; use a tokenizer that changes no characters"
         )
     return Passage(text, tuple(tokens), tuple(spans))
 
@@ -109,13 +109,11 @@ def _answer(record: dict[str, Any], passage: Passage, place: str) -> Answer:
         found = passage.text[begin : begin + len(text)] if type(begin) is int and begin >= 0 else ""
         raise InputError(
             f"{place} has the answer {text[:60]!r} at answer_start {begin!r}, where the passage has {found[:60]!r};"
-            " mend answer_start (characters of the context, from 0) or remove the answer"
+            " fix answer_start (characters of the context, from 0) or remove the answer"
         )
     tokens = covering(passage.offsets, begin, begin + len(text))
     if tokens is None:
-        raise InputError(
-            f"{place} has the answer {text[:60]!r}, of which the tokenizer kept nothing; remove the answer"
-        )
+        raise InputError(f"{place} has the answer {text[:60]!r}, which has no tokens; remove the answer")
     return Answer(text, *tokens)
 
 

@@ -55,7 +55,7 @@ def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
     for part in TREE_PART.finditer(line):
         label, word, close = part["label"], part["word"], part["close"]
         if nodes and not is_open:
-            raise _broken_tree(path, number, f"goes on after its tree with {part[0]!r}")
+            raise _broken_tree(path, number, f"has {part[0]!r} after the end of its tree")
         if label is not None:
             if int(label) >= labels:
                 raise _broken_tree(path, number, f"has the label {label}; the labels are 0 to {labels - 1}")
@@ -63,7 +63,7 @@ def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
             nodes.append(Node(len(tokens), len(tokens), int(label)))
         elif not close or not is_open:
             raise _broken_tree(
-                path, number, f"has {part[0]!r} at character {part.start() + 1}, where no tree goes on so"
+                path, number, f"has {part[0]!r} at character {part.start() + 1}, which is not valid in a tree"
             )
         if word is not None:
             tokens.append(_unescaped(word))
@@ -79,7 +79,7 @@ def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
 
 def _broken_tree(path: Path, number: int, problem: str) -> InputError:
     return InputError(
-        f"{path}: line {number} {problem}; mend the tree: one a line, such as (3 (2 Good) (2 film)), brackets within"
+        f"{path}: line {number} {problem}; write one tree per line, such as (3 (2 Good) (2 film)), brackets in"
         " words as -LRB- and -RRB-"
     )
 

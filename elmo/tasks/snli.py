@@ -106,7 +106,7 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     """A premise and a hypothesis."""
     check_tokens(sentences)
     if len(sentences) != 2:
-        raise InputError(f"{len(sentences)} sentences between tabs are given; premise, tab, hypothesis is expected")
+        raise InputError(f"{len(sentences)} tab-separated sentences; premise, tab, hypothesis is expected")
     premise, hypothesis = sentences
     return Example(tuple(premise), tuple(hypothesis), line=line)
 

@@ -1,4 +1,4 @@
-"""The biLM that a task reads: frozen, through the cache of its layers, or trained with the task."""
+"""A task's biLM: frozen, with a layer cache, or trained with the task."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class Source:
-    """A biLM, and what its layers are known by."""
+    """A biLM, and the hash of its layers."""
 
     name: str
-    """As it was asked for."""
+    """The name as given."""
     model: Model
     sha256: str
-    """Of everything that its vectors depend on."""
+    """The hash of everything that its vectors depend on."""
 
     def card(self) -> dict[str, Any]:
         """What a result says of the biLM that it was made with: plain JSON values.
@@ -55,7 +55,7 @@ def open_model(name: str) -> Source:
 
 
 def collator(config: InputConfig, words: Sequence[str], source: Source | None, cache: CacheConfig) -> Collator:
-    """What makes batches for a network with these inputs."""
+    """Makes batches for a network with these inputs."""
     if source is None:
         return Collator(config, words)
     if config.tuned:
@@ -78,11 +78,11 @@ def compute(collate: Collator, sentences: Sentences, config: CacheConfig, progre
 
 
 def check_same(source: Source, card: dict[str, Any], folder: Path) -> None:
-    """Raises InputError where a trained task is to be used with another biLM than it was trained with."""
+    """Raises InputError if a trained task is used with another biLM than in training."""
     if source.sha256 != card["sha256"]:
         raise InputError(
-            f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), and that of"
-            f" {source.name} is {source.sha256[:12]}; give the biLM that it was trained with"
+            f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), but that of"
+            f" {source.name} is {source.sha256[:12]}; give the biLM of its training"
         )
 
 

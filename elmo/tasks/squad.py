@@ -109,7 +109,7 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     """
     check_tokens(sentences)
     if len(sentences) != 2:
-        raise InputError(f"{len(sentences)} sentences between tabs are given; question, tab, passage is expected")
+        raise InputError(f"{len(sentences)} tab-separated sentences; question, tab, passage is expected")
     question, passage = map(tuple, sentences)
     text = " ".join(passage)
     spans = offsets(text, passage)

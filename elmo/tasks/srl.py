@@ -110,9 +110,9 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     check_tokens(sentences)
     tokens, *rest = map(tuple, sentences) if sentences else ((),)
     if len(rest) != 1 or len(rest[0]) != 1 or not rest[0][0].isdecimal():
-        raise InputError("a sentence, a tab and the number of the predicate's token (the first is 0) are expected")
+        raise InputError("a sentence, a tab and the index of the predicate's token (from 0) are expected")
     if int(rest[0][0]) >= len(tokens):
-        raise InputError(f"token {rest[0][0]} is to be the predicate of a sentence of {len(tokens)} tokens")
+        raise InputError(f"the predicate is token {rest[0][0]}; the sentence has {len(tokens)} tokens, counted from 0")
     return Example(tokens, int(rest[0][0]))
 
 

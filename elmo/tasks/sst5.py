@@ -121,7 +121,7 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     """An example of one sentence, without its sentiment."""
     check_tokens(sentences)
     if len(sentences) != 1:
-        raise InputError(f"{len(sentences)} sentences between tabs are given; an example of {NAME} is one sentence")
+        raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
     return Example(tuple(sentences[0]))
 
 

@@ -1,7 +1,7 @@
-"""Spans as tags: BIO, IOB1 and IOBES told apart, normalised to BIO, and read as spans.
+"""Spans as tags: detects BIO, IOB1 and IOBES, normalises them to BIO, and reads spans.
 
-- BIO: `B-` begins every chunk, `I-` goes on
-- IOB1: `I-` begins a chunk too; `B-` only parts it from a neighbour of the same type
+- BIO: `B-` begins every chunk, `I-` continues it
+- IOB1: `I-` also begins a chunk; `B-` only separates it from a neighbour of the same type
 - IOBES: `E-` ends a chunk of several tokens, `S-` is a chunk of one (BILOU: `L-` and `U-`)
 """
 
@@ -20,7 +20,7 @@ OF_BILOU = {"L": "E", "U": "S"}
 
 @dataclass(frozen=True)
 class Bio:
-    """Sentences of BIO tags, and the first place where the scheme was broken: sentence, token, what is wrong there."""
+    """Sentences of BIO tags, and the first violation of the scheme: sentence, token, problem."""
 
     scheme: Scheme
     sentences: list[tuple[str, ...]]
@@ -43,7 +43,7 @@ def to_bio(sentences: Sequence[Sequence[str]], scheme: Scheme | None = None) -> 
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme that a file's tags show; BIO where they would fit IOB1 as well."""
+    """The scheme of a file's tags; BIO if they also fit IOB1."""
     i_begins, b_parts = False, True  # whether some I begins a chunk; whether every B comes after a chunk of its type
     for tags in sentences:
         before = "O"
@@ -88,13 +88,13 @@ def tags_of(chunks: Iterable[Span], length: int) -> tuple[str, ...]:
 
 
 def _broken(sentences: Iterable[Sequence[str]], scheme: Scheme) -> Iterator[tuple[int, int, str]]:
-    """Every place where a scheme is broken: sentence, token, what is wrong there."""
+    """All violations of a scheme: sentence, token, problem."""
     known = "OBIESLU" if scheme == "IOBES" else "OBI"
     for number, tags in enumerate(sentences):
         before = "O"
         for place, tag in enumerate(tags):
             if tag[0] not in known:
-                yield number, place, f"has the tag {tag!r}, which {scheme} does not know"
+                yield number, place, f"has the tag {tag!r}, which is not part of {scheme}"
             elif not _allowed(_of_bilou(before), _of_bilou(tag), scheme):
                 yield number, place, f"has the tag {tag!r} after {before!r}, which {scheme} does not allow"
             before = tag

@@ -1,4 +1,4 @@
-"""What a task is: a module of this package with these names. Nothing is registered; a task is found by its file."""
+"""A task is a module of this package with these names. Nothing is registered; a task is found by its file name."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -23,37 +23,36 @@ class TaskModel(Protocol):
     inputs: Inputs
 
     def loss(self, tokens: Tokens, examples: Sequence[Any]) -> Float[Tensor, ""]:
-        """The mean over the examples; without `inputs.penalty()`, which the training adds."""
+        """The mean over the examples, without `inputs.penalty()`, which the trainer adds."""
         ...
 
     def decode(self, tokens: Tokens, examples: Sequence[Any]) -> list[Any]:
-        """One prediction for each example; looks at no gold label. Mode and gradients are the caller's business."""
+        """One prediction per example; ignores gold labels. The caller sets mode and gradients."""
         ...
 
 
 @runtime_checkable
 class Task(Protocol):
-    """The names that the module of a task has.
+    """The names in a task's module.
 
-    A task whose labels are whatever the training data shows, or may be missing, has also
-    `check(examples, labels, path)`, which raises InputError, naming the line of the file, where an example has a label
-    that training never had, or none. One whose `read` leaves out what can be neither learned from nor scored has also
-    `read_all(path)`, which does not. One that learns from more than what is scored has `training(examples, config)`,
-    which gives the examples of a training set.
+    A task whose labels come from the training data, or may be missing, also has `check(examples, labels, path)`, which
+    raises InputError, naming the line of the file, for an example with a label unknown in training, or with none. One
+    whose `read` drops examples that can be neither learned from nor scored also has `read_all(path)`, which keeps them.
+    One that learns from more than what is scored has `training(examples, config)`, which returns the training examples.
     """
 
     NAME: str
     VERSION: str
-    """Changes when the same predictions would be scored, or the same files read, in another way."""
+    """Changes when scoring or reading changes for the same predictions or files."""
     METRIC: str
-    """The name, in what `score` gives, of the number that chooses the best epoch; higher is better."""
+    """The score, of those that `score` returns, that chooses the best epoch; higher is better."""
     Config: type[Any]
-    """Sizes and dropouts of the network: a frozen dataclass that says where the paper's are others."""
+    """Sizes and dropouts of the network: a frozen dataclass that notes differences from the paper."""
     Labels: type[Any]
-    """What the network must know from the training data: a frozen dataclass of plain JSON values (tuples, no dicts)."""
+    """What the network needs from the training data: a frozen dataclass of plain JSON values (tuples, no dicts)."""
 
     def Model(self, config: Any, inputs: Inputs, labels: Any) -> nn.Module:
-        """The class of the network; what it makes is also a `TaskModel`."""
+        """The class of the network; its instances are `TaskModel`s."""
         ...
 
     def read(self, path: Path) -> list[Any]:
@@ -61,7 +60,7 @@ class Task(Protocol):
         ...
 
     def sentences(self, example: Any) -> list[list[str]]:
-        """The token lists of an example that are embedded; of every example of the task equally many, or any number."""
+        """The token lists of an example to embed; the same number for all examples of the task, or any number."""
         ...
 
     def labels_of(self, examples: Sequence[Any]) -> Any:
@@ -84,43 +83,43 @@ class Task(Protocol):
         ...
 
     def write(self, path: Path, examples: Sequence[Any], predictions: Sequence[Any]) -> None:
-        """The standard format, with the predictions in the place of gold labels; replaces what is there."""
+        """Writes the standard format, with predictions instead of gold labels; replaces the file."""
         ...
 
 
 def find(name: str) -> Task:
-    """The task of that name. Raises InputError where there is none."""
+    """The task of that name. Raises InputError for an unknown one."""
     if name not in available():
-        raise InputError(f"{name!r} is no task; known are {', '.join(available())}")
+        raise InputError(f"unknown task {name!r}; the tasks are {', '.join(available())}")
     return cast(Task, import_module(f"elmo.tasks.{name}"))
 
 
 def read_examples(task: Task, path: Path) -> list[Any]:
-    """The examples of a file to learn from or to score. Raises InputError where there is none in it."""
+    """The examples of a file to learn from or to score. Raises InputError without any."""
     examples = task.read(path)
     if not examples:
-        raise InputError(f"{path}: no examples in it; give a file in the format of the task {task.NAME}")
+        raise InputError(f"{path}: no examples; give a file in the format of the task {task.NAME}")
     return examples
 
 
 def read_all(task: Task, path: Path) -> list[Any]:
-    """The examples of a file to predict for, or to take the text of."""
+    """The examples of a file for prediction, or for their text."""
     read = getattr(task, "read_all", task.read)
     return read(path)
 
 
 def training(task: Task, examples: list[Any], config: Any) -> list[Any]:
-    """What is learned from, of the examples of a training file and the `Config` of the task."""
+    """The training examples, from those of a training file and the task's `Config`."""
     make = getattr(task, "training", None)
     return examples if make is None else make(examples, config)
 
 
 def check(task: Task, examples: Sequence[Any], labels: Any, path: Path) -> None:
-    """Raises InputError where these examples of a file cannot be learned from, or scored, with such labels."""
+    """Raises InputError if examples of a file cannot be learned from, or scored, with these labels."""
     if (of_task := getattr(task, "check", None)) is not None:
         of_task(examples, labels, path)
 
 
 def available() -> list[str]:
-    """The names of the tasks that are built."""
+    """The names of the available tasks."""
     return [name for name in NAMES if find_spec(f"elmo.tasks.{name}") is not None]

@@ -1,8 +1,8 @@
-"""`main`: trains a task's network, several seeds one after the other, and writes what came out.
+"""`main`: trains a task's network, one seed after another, and writes the results.
 
 - the biLM's layers are computed before the first step, once for all runs of that biLM
-- every seed is a folder, `seed-N`, that can be gone on with exactly; a seed that is done is not done again
-- `results.json`: every seed's numbers, their mean and standard deviation, and everything that they depend on
+- each seed has a folder, `seed-N`, and resumes with the same result; finished seeds are not repeated
+- `results.json`: each seed's numbers, their mean and standard deviation, and all that they depend on
 """
 
 import dataclasses
@@ -42,9 +42,9 @@ CONFIG, RESULTS = "config.json", "results.json"
 ORIGIN = "origin.json"
 """What a run is made from and its settings only name: the task's version, the biLM, and hashes of the files."""
 TASK, BILM, FILE = "version of the task", "sha256 of the biLM", "sha256 of the file of {}"
-"""What errors call these."""
+"""Their names in errors."""
 MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
-"""What a run that goes on may set anew: nothing that a seed's result depends on. Of `cache` all but `dtype`."""
+"""Settings that a resumed run may change, since no result depends on them. Of `cache`, all but `dtype`."""
 
 
 @dataclass(frozen=True)
@@ -57,23 +57,23 @@ class TaskConfig:
     output: str
     test: str | None = None
     data: str | None = None
-    """The folder in which `train`, `dev`, `test` and `inputs.vectors` are looked for where they are not here."""
+    """The folder for `train`, `dev`, `test` and `inputs.vectors`, if they are not in the working directory."""
     inputs: InputConfig = field(default_factory=InputConfig)
     model: dict = field(default_factory=dict)
-    """What the `Config` of the task is to have that its defaults have not."""
+    """Changes to the defaults of the task's `Config`."""
     training: EpochConfig = field(default_factory=EpochConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     seeds: tuple[int, ...] = (1,)
     max_train: int | None = None
-    """Train on so many examples, drawn at random, the same for every seed. Fewer are always some of the more."""
+    """Train on this many examples, drawn at random, the same for all seeds. A smaller number draws a subset."""
     train_fraction: float = 1.0
-    """Train on this part of the examples, drawn in the same way; of both limits the lower counts."""
+    """Train on this fraction of the examples, drawn in the same way; the lower of both limits counts."""
     accelerator: str = "cpu"
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise configs.ConfigError(f"seeds is {list(self.seeds)}; different numbers are expected")
+            raise configs.ConfigError(f"seeds is {list(self.seeds)}; numbers without repeats are expected")
         configs.check_range(self, ("seeds",), 0, 2**32)
         if self.max_train is not None and self.max_train < 1:
             raise configs.ConfigError(f"max_train is {self.max_train}; at least 1 is expected")
@@ -83,19 +83,19 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class _Job:
-    """What all seeds have in common."""
+    """What all seeds share."""
 
     task: Task
     config: TaskConfig
     model_config: Any
     examples: dict[str, list[Any]]
-    """By the name of the part: train, dev and, where there is one, test."""
+    """By the name of the part: train, dev and, if given, test."""
     labels: Any
     words: StaticVectors
     source: Source | None
     collate: Collator
     origin: dict[str, Any]
-    """What is in `origin.json`."""
+    """The content of `origin.json`."""
 
 
 def main(
@@ -105,17 +105,17 @@ def main(
     progress: Callable[[int, int], object] | None = None,
     beside: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Trains every seed that is not done yet; returns what is in `results.json`.
+    """Trains all unfinished seeds; returns the content of `results.json`.
 
-    `progress` is told how many tokens the biLM has read, and of how many; `beside` are the folders of the runs that
-    this one is compared with. Raises InputError where data or settings cannot be used, where the output holds another
-    run, or where a run beside it was made from something else of the same name.
+    Calls `progress` with the tokens that the biLM has read, and their total; `beside` are the folders of the runs that
+    this one is compared with. Raises InputError if data or settings are invalid, if the output holds another run, or if
+    a run beside it used something else of the same name.
     """
     folder = Path(config.output)
     task, config = tasks.find(config.task), completed(config)
     check_output(config, resume)
     with alone(folder):
-        check_output(config, resume)  # again: another process may have been at work here until now
+        check_output(config, resume)  # again: another process may have worked here until now
         config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(config), *config.seeds])))
         left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
         if left:
@@ -137,7 +137,7 @@ def _done(config: TaskConfig) -> list[int]:
 
 
 def seed_folder(config: TaskConfig, seed: int) -> Path:
-    """Where a seed's network is."""
+    """The folder of a seed's network."""
     return Path(config.output) / f"seed-{seed}"
 
 
@@ -162,7 +162,7 @@ def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str
 
 
 def completed(config: TaskConfig) -> TaskConfig:
-    """With all settings of the network, the defaults where none is given. Raises ConfigError where one is no such."""
+    """With all settings of the network, the defaults where none is given. Raises ConfigError for an unknown one."""
     model = configs.from_dict(tasks.find(config.task).Config, config.model, "model.")
     return dataclasses.replace(config, model=configs.to_dict(model))
 
@@ -170,7 +170,7 @@ def completed(config: TaskConfig) -> TaskConfig:
 def _prepare(
     task: Task, config: TaskConfig, progress: Callable[[int, int], object] | None, beside: Sequence[Path]
 ) -> _Job:
-    """Reads everything, and computes the biLM's layers that are not there yet."""
+    """Reads everything, and computes the missing layers of the biLM."""
     model_config = configs.from_dict(task.Config, config.model, "model.")
     named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
     files = {part: find_file(path, config.data) for part, path in named.items()}
@@ -198,15 +198,15 @@ def _prepare(
 
 
 def _origin(task: Task, found: Source | None, files: dict[str, Path]) -> dict[str, Any]:
-    """What the seeds of a run have in common, by hashes: plain JSON values."""
+    """What the seeds of a run share, with hashes: plain JSON values."""
     hashes = {part: sha256_of(path) for part, path in files.items()}
     return {"version": task.VERSION, "bilm": None if found is None else found.card(), "data": hashes}
 
 
 def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[Path]) -> None:
-    """Refuses to go on with a run, or to compare it with others, that were made from something else of the same name.
+    """Refuses to continue a run, or to compare it with others, if they used something else of the same name.
 
-    Records of older versions say less: what both say is compared.
+    Records of older versions have fewer entries; only common entries are compared.
     """
     new, names = _comparable(origin), _names(config)
     own = Path(config.output)
@@ -217,15 +217,15 @@ def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[P
             for what in (what for what in old if what in new and old_names[what] == names[what]):
                 if old[what] != new[what]:
                     raise InputError(
-                        f"{file}: {what} was {old[what][:12]}, now it is {new[what][:12]}; results of both are not of"
-                        " one kind: give what it was begun with, or name another --output"
+                        f"{file}: {what} was {old[what][:12]}, now it is {new[what][:12]}; their results are not"
+                        " comparable: give what the run started with, or name another --output"
                     )
 
 
 def _records(folder: Path) -> Iterator[Path]:
-    """What says where the results of a run come from: `origin.json`, which the oldest runs have not, and its seeds'.
+    """The records of a run's origin: `origin.json`, which the oldest runs lack, and those of its seeds.
 
-    A seed that was only begun has its record, too; a run that is kept for its numbers alone has none of seeds.
+    An unfinished seed has a record, too; a run kept for its numbers alone has none of seeds.
     """
     return (file for file in (folder / ORIGIN, *sorted(folder.glob(f"seed-*/{RECORD}"))) if file.is_file())
 
@@ -238,7 +238,7 @@ def _comparable(record: dict[str, Any]) -> dict[str, str]:
 
 
 def _names(config: TaskConfig) -> dict[str, str | None]:
-    """What the settings call these things."""
+    """Their names in the settings."""
     files = {"train": config.train, "dev": config.dev, "test": config.test, "vectors": config.inputs.vectors}
     return {TASK: config.task, BILM: config.inputs.model} | {FILE.format(part): name for part, name in files.items()}
 
@@ -254,12 +254,12 @@ def _subset(examples: list[Any], config: TaskConfig) -> list[Any]:
 
 
 def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
-    """Trains one seed, or goes on with it, and writes its result."""
+    """Trains one seed, or continues it, and writes its result."""
     task, config = job.task, job.config
     folder = seed_folder(config, seed)
     seed_step(seed, -1, 0)
     model = build(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
-    # Only now: settings with which no network can be built leave no run behind.
+    # Only now, so that settings from which no network can be built leave no run behind.
     write_whole(folder.parent / CONFIG, configs.to_json(config).encode())
     write_whole(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
     folder.mkdir(exist_ok=True)
@@ -317,7 +317,7 @@ def _numbers(state: State, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
 
 
 def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
-    """Everything that came out, and what it depends on."""
+    """All results, and what they depend on."""
     results = [read_json(seed_folder(config, seed) / RESULT) for seed in config.seeds]
     return {
         "task": task.NAME,
@@ -332,25 +332,25 @@ def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
 
 
 def check_output(config: TaskConfig, resume: bool) -> None:
-    """Refuses to overwrite a run, and to go on with one under settings that would make it another."""
+    """Refuses to overwrite a run, and to continue one with settings that would change its results."""
     folder = Path(config.output)
     record = folder / CONFIG
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; name another --output, the folder where the run is to be")
-    # Looked at before the record, which is a run's first file: another job of the queue may begin the run meanwhile.
+        raise InputError(f"{folder}: is a file; name a folder as --output")
+    # Checked before the record, a run's first file, since another job of the queue may start the run meanwhile.
     used = folder.exists() and any(path.suffix != ".part" for path in folder.iterdir())
     if not record.exists():
         if used:
-            raise InputError(f"{folder}: the folder exists and holds no run; name another --output, or empty it")
+            raise InputError(f"{folder}: the folder exists but holds no run; name another --output, or empty it")
         return
     if not resume:
-        raise InputError(f"{folder}: holds a run; add --resume to go on with it, or name another --output")
+        raise InputError(f"{folder}: holds a run; add --resume to continue it, or name another --output")
     old, new = (_kept(each) for each in (read_config(record), config))
     changed = [key for key in new if new[key] != old[key]]
     if changed:
         was, now = configs.difference(old[changed[0]], new[changed[0]])
         raise InputError(
-            f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
+            f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps it: omit it, or name"
             " another --output"
         )
 
@@ -363,7 +363,7 @@ def _kept(config: TaskConfig) -> dict[str, Any]:
 
 
 def read_config(path: Path) -> TaskConfig:
-    """The configuration of a run, from its `config.json`; settings that did not exist then have their defaults."""
+    """The configuration of a run, from its `config.json`; newer settings have their defaults."""
     try:
         return configs.from_dict(TaskConfig, read_json(path))
     except configs.ConfigError as error:
@@ -371,16 +371,16 @@ def read_config(path: Path) -> TaskConfig:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What a run wrote. Raises InputError where it is damaged."""
+    """A JSON file that a run wrote. Raises InputError if it is damaged."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}); remove the folder and train again") from error
+        raise InputError(f"{path}: not valid JSON ({error}); remove the folder and train again") from error
     if not isinstance(found, dict):
-        raise InputError(f"{path}: not a table of JSON; remove the folder and train again")
+        raise InputError(f"{path}: not a JSON object; remove the folder and train again")
     return found
 
 
 def _as_json(value: Any) -> Any:
-    """As it comes back from a file: lists for tuples."""
+    """The value as read back from a file: lists for tuples."""
     return json.loads(json.dumps(value))

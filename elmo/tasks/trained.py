@@ -1,7 +1,7 @@
-"""A task's network that was trained: loaded from its folder, asked for predictions, scored, joined into ensembles.
+"""A task's trained network: loading, prediction, scoring, ensembles.
 
 The folder (`seed-N` of a run) holds `model.safetensors`, the weights; `task.json`, everything else that the network was
-built from; and `result.json`. A frozen biLM is not in it: it is named, with a hash.
+built from; and `result.json`. A frozen biLM is not included, but named with a hash.
 """
 
 import json
@@ -36,9 +36,9 @@ RECORD, WEIGHTS, RESULT = "task.json", "model.safetensors", "result.json"
 
 @dataclass
 class TrainedTask:
-    """A network with what makes its batches; call it on examples of its task.
+    """A network and its collator; call it on examples of its task.
 
-    It takes up the static vectors of words that are new to it when it first reads them.
+    It adds the static vectors of new words when it first reads them.
     """
 
     task: Task
@@ -46,12 +46,12 @@ class TrainedTask:
     collate: Collator
     device: torch.device
     labels: Any
-    """What training knew (`task.Labels`)."""
+    """The labels of training (`task.Labels`)."""
     batch: BatchConfig = field(default_factory=BatchConfig)
     origin: Origin | None = None
-    """Where more static vectors are."""
+    """The source of more static vectors."""
     looked_up: set[str] = field(default_factory=set, repr=False)
-    """Words that were looked for there."""
+    """Words already searched there."""
 
     @classmethod
     def load(
@@ -62,17 +62,17 @@ class TrainedTask:
         device: str = "cpu",
         vectors: str | None = None,
     ) -> "TrainedTask":
-        """What a run of `elmo task train` left in `folder`, `output/seed-N` (or `output`, where it has one seed).
+        """Loads a network that `elmo task train` wrote to `folder`: `output/seed-N`, or `output` with one seed.
 
-        `bilm` is the place of the frozen biLM, `vectors` that of the static vectors, where they are not where they were
-        in training. Raises InputError where the folder is none of a trained task, is damaged, or the biLM is another.
+        `bilm` and `vectors` are the paths of the frozen biLM and of the static vectors, if they have moved since
+        training. Raises InputError if the folder has no trained task, is damaged, or the biLM is another.
         """
         folder = _folder(Path(folder))
         record = _read_record(folder)
         task = tasks.find(record["task"])
         if record["version"] != task.VERSION:
             raise InputError(
-                f"{folder / RECORD}: version {record['version']} of the task {task.NAME}, and this program has"
+                f"{folder / RECORD}: version {record['version']} of the task {task.NAME}; this program has"
                 f" {task.VERSION}; train it again, or use elmo-torch {record['elmo']}"
             )
         values = record["inputs"] | ({"model": bilm} if bilm is not None else {})
@@ -89,8 +89,8 @@ class TrainedTask:
             model.load_state_dict(weights)
         except FileNotFoundError as error:
             raise InputError(
-                f"{folder / WEIGHTS}: no such file, so no epoch of this training has ended; wait for it, or go on with"
-                " it by elmo task train --resume"
+                f"{folder / WEIGHTS}: no such file, since no epoch is finished; wait for one, or continue with"
+                " elmo task train --resume"
             ) from error
         except (SafetensorError, KeyError, RuntimeError) as error:
             raise InputError(f"{folder / WEIGHTS}: damaged, or not of this task ({error}); train it again") from error
@@ -105,10 +105,10 @@ class TrainedTask:
         )
 
     def __call__(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
-        """One prediction for every example, in order; gold labels, where there are any, are not looked at.
+        """One prediction per example, in order; ignores gold labels.
 
-        An example may also be a list of tokens or, where the task's have several sentences, a list of such lists.
-        `progress` is told how many predictions there are.
+        An example may also be a list of tokens or, for tasks with several sentences, a list of such lists.
+        Calls `progress` with the number of predictions.
         """
         examples = [_example(self.task, each) for each in examples]
         if problem := self.look_up(examples):
@@ -116,10 +116,10 @@ class TrainedTask:
         return predict(self.task, self.model, self.collate, examples, self.batch, self.device, progress)
 
     def look_up(self, examples: Sequence[Any]) -> str | None:
-        """Takes up the static vectors of words that are new, from the file that training read; a call does so itself.
+        """Adds the static vectors of new words, from the file that training read; calls do so themselves.
 
-        Every call that has such words reads the whole file (seconds), so many examples are best given at once. Where it
-        is missing or is another, these words are unknown to the network: what is wrong is returned, as one line, once.
+        Each call with new words reads the whole file (seconds), so pass many examples at once. If the file is missing
+        or is another, these words are unknown to the network; the problem is returned once, as one line.
         """
         if self.origin is None:
             return None
@@ -152,7 +152,7 @@ def predict(
     device: torch.device,
     progress: Callable[[int], object] | None = None,
 ) -> list[Any]:
-    """One prediction for every example, in order, read in batches of similar length; `model` is in evaluation mode."""
+    """One prediction per example, in order, in batches of similar length; `model` is in evaluation mode."""
     network = cast(TaskModel, model)
     predictions: list[Any] = [None] * len(examples)
     done = 0
@@ -174,7 +174,7 @@ def tokens_of(task: Task, collate: Collator, examples: Sequence[Any], device: to
 
 
 def sizes(task: Task, examples: Sequence[Any]) -> list[int]:
-    """Tokens of every example, its sentences padded to the longest of them."""
+    """Tokens of each example, its sentences padded to the longest of them."""
     lengths = [[len(sentence) for sentence in task.sentences(example)] for example in examples]
     return [len(each) * max(each, default=0) for each in lengths]
 
@@ -184,12 +184,12 @@ def ensemble(
     examples: Sequence[Any],
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> list[Any]:
-    """The predictions of several networks of one task, joined: the mean of probabilities, or the majority.
+    """The joint predictions of several networks of one task: mean probabilities, or the majority.
 
-    `progress` is told how many predictions of single networks there are, and how many there will be.
+    Calls `progress` with the number of single predictions, and their total.
     """
     if len({member.task.NAME for member in members}) != 1:
-        raise InputError(f"an ensemble of {len(members)} networks of different tasks; give networks of one task")
+        raise InputError(f"the {len(members)} networks have different tasks; give networks of one task")
     total = len(members) * len(examples)
 
     def predictions(number: int) -> list[Any]:
@@ -199,9 +199,9 @@ def ensemble(
 
 
 def read_text(task: Task, path: str) -> list[Any]:
-    """Examples without labels: one a line, tokens between spaces, its sentences between tabs; "-" is standard input.
+    """Unlabelled examples: one per line, tokens separated by spaces, sentences by tabs; "-" is standard input.
 
-    Raises InputError, naming the line, where it has another number of sentences than an example of the task.
+    Raises InputError, which names the line, for a wrong number of sentences.
     """
     examples = []
     for number, line in enumerate(read_lines(path), 1):
@@ -215,7 +215,7 @@ def read_text(task: Task, path: str) -> list[Any]:
 
 
 def _example(task: Task, given: Any) -> Any:
-    """What is no example yet is tokens without labels."""
+    """Turns token lists into unlabelled examples."""
     if not isinstance(given, list | tuple | str):
         return given
     return task.unlabelled(given if given and isinstance(given[0], list | tuple) else [given])
@@ -230,7 +230,7 @@ def build(
     source: Source | None,
     load_bilm: bool = True,
 ) -> nn.Module:
-    """The network, random but for its static vectors and, where it is tuned, its biLM."""
+    """The network, random except for its static vectors and, if tuned, its biLM."""
     shape: BiLMConfig | None = None if source is None else source.model.config
     read = Inputs(inputs, words.table, shape)
     if read.bilm is not None and load_bilm:
@@ -266,7 +266,7 @@ def write_record(
 
 
 def _card(words: StaticVectors) -> dict[str, str] | None:
-    """What `_origin` reads: by it, words that are new to the network find their vectors."""
+    """The record that `_origin` reads, to find the vectors of new words."""
     if words.file is None:
         return None
     sha256 = static.content_hash(words.words, words.table[2:].numpy())
@@ -274,10 +274,10 @@ def _card(words: StaticVectors) -> dict[str, str] | None:
 
 
 def _origin(record: dict[str, Any], inputs: InputConfig, words: StaticVectors, vectors: str | None) -> Origin | None:
-    """The file of the static vectors; None where there is none, or none of its words are new."""
+    """The file of the static vectors; None without one, or if none of its words are new."""
     if not inputs.static or inputs.vectors is None or inputs.all_vectors:
         return None
-    card = record.get("vectors") or {}  # networks that are older than it have the file's name alone
+    card = record.get("vectors") or {}  # older networks have only the file's name
     file = vectors or card.get("file", inputs.vectors)
     return Origin(Path(file), words.words, words.table.shape[1], card.get("sha256"))
 
@@ -290,16 +290,16 @@ def _folder(path: Path) -> Path:
     if len(seeds) == 1:
         return seeds[0]
     found = f"the networks of {len(seeds)} seeds; name one of them: {seeds[0]}" if seeds else "no trained task"
-    raise InputError(f"{path}: {found}" + ("" if seeds else "; give a folder that elmo task train wrote"))
+    raise InputError(f"{path}: {found}" + ("" if seeds else "; give an output folder of elmo task train"))
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{folder / RECORD}: not JSON ({error}); train the task again") from error
+        raise InputError(f"{folder / RECORD}: not valid JSON ({error}); train the task again") from error
     if not isinstance(record, dict):
-        raise InputError(f"{folder / RECORD}: not a table of JSON; train the task again")
+        raise InputError(f"{folder / RECORD}: not a JSON object; train the task again")
     needed = ("task", "version", "inputs", "model", "labels", "words", "bilm", "cache_dtype")
     missing = [key for key in needed if key not in record]
     if missing:

@@ -85,7 +85,7 @@ def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
     if not rows:
         words = "no vectors" if wanted is None else f"none of the {len(wanted):,} words of the examples"
         raise InputError(
-            f"{path}: {words} in it; give a file in GloVe's text format (lower-case words: inputs.lowercase)"
+            f"{path}: {words} in the file; give one in GloVe's text format (lower-case words: inputs.lowercase)"
         )
     vectors = np.stack(list(rows.values()))
     table = torch.from_numpy(np.concatenate([np.zeros_like(vectors[:1]), vectors.mean(0, keepdims=True), vectors]))
@@ -103,7 +103,7 @@ def more(origin: Origin, wanted: Collection[str]) -> StaticVectors:
     known = [rows.pop(word) for word in origin.words if word in rows]
     is_same = len(known) == len(origin.words) and all(len(vector) == origin.dim for vector in known)
     if not is_same or origin.sha256 not in (None, content_hash(origin.words, np.array(known))):
-        raise InputError(f"{origin.file}: other word vectors than those that the network was trained with")
+        raise InputError(f"{origin.file}: these are not the word vectors that the network was trained with; give those")
     table = np.array(list(rows.values()), np.float32).reshape(len(rows), origin.dim)
     return StaticVectors(tuple(rows), torch.from_numpy(table))
 
@@ -132,8 +132,8 @@ def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple
         word, *rest = line.rsplit(" ", dim)
         if len(rest) != dim or not word:
             raise InputError(
-                f"{path}: line {number} has {len(line.split()) - 1} numbers after its word, and the first line has"
-                f" {dim}; mend or remove the line"
+                f"{path}: line {number} has {len(line.split()) - 1} numbers after its word; the first line has"
+                f" {dim}; fix or remove the line"
             )
         if wanted is None or word in wanted:
             yield word, _numbers(path, number, rest)
@@ -159,7 +159,7 @@ def _dim(path: Path, number: int, line: str) -> int:
     dim = len(line.split(" ")) - 1
     if dim < 2:
         raise InputError(
-            f"{path}: line {number} is {line[:40]!r}; a word and the numbers of its vector between spaces are expected"
+            f"{path}: line {number} is {line[:40]!r}; a word and its vector, separated by spaces, are expected"
         )
     return dim
 
@@ -168,7 +168,7 @@ def _numbers(path: Path, number: int, fields: list[str]) -> Float[np.ndarray, " 
     try:
         vector = np.array(fields, dtype=np.float32)
     except ValueError as error:
-        raise InputError(f"{path}: line {number}: {error}; numbers between single spaces are expected") from error
+        raise InputError(f"{path}: line {number}: {error}; numbers separated by single spaces are expected") from error
     if not np.isfinite(vector).all():
-        raise InputError(f"{path}: line {number} has a number that is not finite; mend or remove the line")
+        raise InputError(f"{path}: line {number} has a number that is not finite; fix or remove the line")
     return vector

@@ -62,7 +62,7 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
             raise InputError(f"{name}: {kind}; name a text file (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
         paths.update(files)
     if not paths:
-        raise InputError("no text file was named; name one (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
+        raise InputError("no text files; name one (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
     return sorted(paths, key=attrgetter("parts"))  # Windows paths compare case-insensitively
 
 
@@ -101,7 +101,7 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
             f" convert the file, for example with `iconv -f {encoding_of(error)} -t utf-8`"
         ) from error
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: the compressed file is damaged or cut ({error}); fetch it again") from error
+        raise InputError(f"{path}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
 
 
 def documents(paths: Sequence[Path], max_characters: int = MAX_CHARACTERS) -> Iterator[Document]:

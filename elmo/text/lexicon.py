@@ -52,9 +52,9 @@ class Lexicon:
         ):
             missing = [form for form in needed if table is not None and form not in table]
             if missing:
-                raise InputError(f"the table of {what} has no {' and no '.join(missing)}")
+                raise InputError(f"the table of {what} has no {' or '.join(missing)}")
         if not is_length(self.max_characters, self.characters is None):
-            raise InputError(f"max_characters is {self.max_characters!r}; a number from {LEAST} on is expected")
+            raise InputError(f"max_characters is {self.max_characters!r}; at least {LEAST} is expected")
 
     def encode(self, words: Sequence[str]) -> Int[np.ndarray, "W C"]:
         """Every word as a row: its own id (if there are words), then its characters' ids (if there are any); all + 1.

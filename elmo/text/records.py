@@ -39,8 +39,8 @@ def kind_of(path: str | Path) -> Kind:
     suffix = suffix_of(path)
     if suffix in UNTOLD:
         raise InputError(
-            f"{path}: {suffix} is the name of columns of several kinds; say --kind conllu, or --kind text, or where"
-            " there is no --kind rename it .conllu, or .txt"
+            f"{path}: {suffix} files have different formats; give --kind conllu or --kind text, or, without such"
+            " a flag, rename it to .conllu or .txt"
         )
     return SUFFIXES.get(suffix, "text")
 
@@ -59,7 +59,7 @@ def read_records(
     Raises InputError with `source` and the line.
     """
     if kind not in get_args(Kind):
-        raise InputError(f"the kind of input is {kind!r}; one of {', '.join(get_args(Kind))} is expected")
+        raise InputError(f"kind is {kind!r}; one of {', '.join(get_args(Kind))} is expected")
     if kind == "text":
         if tokenizer is None:
             raise ValueError("text needs a tokenizer")
@@ -128,8 +128,8 @@ def read_conllu_columns(
                 continue
             if max(columns) >= len(values):
                 raise InputError(
-                    f"{source}: line {number} has {len(values)} columns, and column {max(columns) + 1} is asked for;"
-                    " CoNLL-U has 10, with tabs between them"
+                    f"{source}: line {number} has {len(values)} columns, but column {max(columns) + 1} is needed;"
+                    " CoNLL-U has 10, separated by tabs"
                 )
             words.append(tuple(values[column] for column in columns))
 
@@ -144,7 +144,7 @@ def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[R
             name, parts = (line[1:].split() or [""])[0], []
         elif line.strip() and not line.startswith(";"):
             if name is None:
-                raise InputError(f"{source}: line {number} is {line[:40]!r}; a FASTA file begins with a header: >name")
+                raise InputError(f"{source}: line {number} is {line[:40]!r}; a FASTA file starts with a header: >name")
             parts.append("".join(line.split()).upper())
     if name is not None:
         yield _protein(name, parts)

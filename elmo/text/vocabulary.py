@@ -40,7 +40,7 @@ class Vocabulary:
     def __post_init__(self) -> None:
         missing = [word for word in SPECIAL if word not in self._ids]
         if missing:
-            raise InputError(f"the vocabulary has no {' and no '.join(missing)}; add them as its first lines")
+            raise InputError(f"the vocabulary has no {' or '.join(missing)}; add them as its first lines")
 
     def __len__(self) -> int:
         return len(self.words)
@@ -90,7 +90,9 @@ class Vocabulary:
         try:
             raw = _decompressed(raw, name) if name.endswith(".gz") else raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(f"{name}: not a whole gzip file ({error}); fetch or compress it again") from error
+            raise InputError(
+                f"{name}: damaged or incomplete gzip file ({error}); fetch or compress it again"
+            ) from error
         try:
             text = raw.decode("utf-8").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
@@ -114,7 +116,7 @@ class Vocabulary:
     def _bytes(self) -> bytes:
         text = "".join(f"{word}\n" for word in self.words)
         if text.count("\n") != len(self.words):
-            raise InputError("a word of the vocabulary has a line end in it; words are stored one a line: split it")
+            raise InputError("a word of the vocabulary contains a line end; words are stored one per line: split it")
         return text.encode("utf-8")
 
 
@@ -124,7 +126,9 @@ def _decompressed(raw: bytes, name: str) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
         text = file.read(most + 1)
     if len(text) > most:
-        raise InputError(f"{name}: {len(raw):,} bytes unpack to more than {most:,}; no list of words is packed so well")
+        raise InputError(
+            f"{name}: {len(raw):,} bytes unpack to more than {most:,}; no word list compresses so well, do not use it"
+        )
     return text
 
 
