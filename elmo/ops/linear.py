@@ -12,7 +12,7 @@ from elmo.ops.products import product
 
 
 def linear(x: Float[Tensor, "W K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"]) -> Float[Tensor, "W N"]:
-    """`x W^T + b`, like `torch.nn.functional.linear`, which it calls under autocast and in a program of torch.export."""
+    """`x W^T + b`, like `torch.nn.functional.linear`, which it calls under autocast and for torch.export."""
     if product_dtype(x) != x.dtype or torch.compiler.is_exporting():
         return torch.nn.functional.linear(x, weight, bias)
     return _Linear.apply(x, weight, bias)  # type: ignore[no-any-return]
