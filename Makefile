@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 2
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=10
 
-.PHONY: setup demo serve test test-engines test-transformers test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
+.PHONY: setup demo serve test test-engines test-processes test-transformers test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
 
 setup: $(SETUP)
 
@@ -50,6 +50,10 @@ test: lint types
 test-engines: $(ENGINES)
 	@command -v java >/dev/null || { echo "test-engines needs Java 17 or later for Spark: apt-get install default-jre-headless" >&2; exit 1; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m engines --durations=5 tests/test_engines.py
+
+# Processes that train together, and are killed: a minute or two of waiting for each other.
+test-processes: $(SETUP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m processes --durations=5 tests/test_lost_processes.py
 
 # transformers 5 and its hub, beside the packages of .venv: Flair needs transformers 4.
 NEWEST := build/transformers-5

@@ -63,8 +63,9 @@ def pytest_runtest_logstart() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whoever asks for the fixture `shared`, or for a browser, carries the marker. Engines have a run of their own."""
     for item in items:
-        if item.get_closest_marker("engines") and "engines" not in config.option.markexpr:
-            item.add_marker(pytest.mark.skip(reason="run by `make test-engines`, which installs Ray and Spark"))
+        for kind in ("engines", "processes"):
+            if item.get_closest_marker(kind) and kind not in config.option.markexpr:
+                item.add_marker(pytest.mark.skip(reason=f"run by `make test-{kind}`"))
         for fixture, marker in (("shared", "shared"), ("chromium", "browser")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)

@@ -16,7 +16,7 @@ from small_run import LEARNS, TINY, metrics
 from test_two_processes import SAMPLED, SETTINGS, check_curve, corpus, finish, kill, start
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.processes,
     pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks Linux for the processes"),
 ]
 assert corpus  # the fixture

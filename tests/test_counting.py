@@ -1,0 +1,57 @@
+"""The words of a corpus: merged tables are exact, and what is in the cache is what would be counted."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.pretraining import counting
+from elmo.pretraining.settings import TrainConfig
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import count_words, merge_tables
+from elmo.training.distributed import launch
+
+WORD = st.text(min_size=1, max_size=3)
+
+
+@given(st.lists(st.lists(st.lists(WORD)), min_size=1, max_size=4))
+def test_merged_tables_are_that_of_all_texts(parts) -> None:
+    merged = merge_tables([count_words(part) for part in parts])
+    sentences = [sentence for part in parts for sentence in part]
+    assert merged.words == Counter(word for sentence in sentences for word in sentence)
+    assert (merged.tokens, merged.sentences) == (sum(map(len, sentences)), len(sentences))
+    assert merged == count_words(sentences)
+
+
+def test_what_is_kept_is_what_would_be_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second run on the same text reads none of it; a text that has changed is counted again."""
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(counting, "WORTH_KEEPING", -1.0)
+    texts = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    texts[0].write_text("der Hund , der Hund\u2028bellt\n\nein\u00a0Hund\n", encoding="utf-8")
+    texts[1].write_text("ein Hund\n", encoding="utf-8")
+    read = []
+
+    def seen(sentences, *rest):
+        read.append(1)
+        return count_words(sentences, *rest)
+
+    monkeypatch.setattr(counting, "count_words", seen)
+    fabric = launch("cpu", 1, 1, "32-true")
+
+    def count(output: str) -> counting.Counted:
+        text = TextConfig(tokens="whitespace", sentences="line")
+        config = TrainConfig(tuple(map(str, texts)), str(tmp_path / output), text=text)
+        return counting.count(fabric, texts, "of the files", config, keep=False, quiet=True)
+
+    fresh = count("first")
+    assert [fresh[0].words[3:5], fresh[1].tokens, len(read)] == [("Hund", "der"), 10, 1]
+    assert count("second") == fresh
+    assert len(read) == 1
+    texts[1].write_text("ein Hund bellt\n", encoding="utf-8")
+    os.utime(texts[1], ns=(1, 1))
+    assert count("third")[1].tokens == 11
+    assert len(read) == 2
