@@ -184,13 +184,16 @@ class Malicious:
         (lambda f: edit(f / "config.json", config_path=7), r"config\.json: config_path is 7; the name of"),
         (
             lambda f: (f / "sizes.json").unlink(),
-            r"config_path is '/Users/someone/configs/sizes\.json', and there is no",
+            r"config_path is '/Users/someone/configs/sizes\.json', but there is no",
         ),
         (lambda f: (f / "sizes.json").write_text('{"encoder": 3}'), r"sizes\.json: no table 'encoder'"),
         (lambda f: edit(f / "sizes.json", "encoder", dim="absent"), r"sizes\.json: no key 'dim'; the sizes of an"),
         (lambda f: edit(f / "sizes.json", "encoder", dim="5"), r"sizes\.json: lstm\.dim is '5'; int is expected"),
         (lambda f: edit(f / "sizes.json", "encoder", name="lstm"), r"encoder\.name is 'lstm'; only 'elmo' is read"),
-        (lambda f: edit(f / "sizes.json", "token_embedder", name="lstm"), r"name is 'lstm' and char_dim 3; characters"),
+        (
+            lambda f: edit(f / "sizes.json", "token_embedder", name="lstm"),
+            r"name is 'lstm' and char_dim 3; only 'cnn' can read characters",
+        ),
         (lambda f: edit(f / "sizes.json", "token_embedder", name="bert"), r"name is 'bert'; 'cnn' is expected"),
         (
             lambda f: edit(f / "sizes.json", "token_embedder", char_dim=-1),
@@ -201,7 +204,10 @@ class Malicious:
             r"word_dim and char_dim are 0, so the model has no input",
         ),
         (lambda f: edit(f / "sizes.json", "encoder", n_layers=3), r"encoder\.pkl: forward_layer_2\S+ is missing"),
-        (lambda f: edit(f / "sizes.json", "encoder", n_layers=1), r"encoder\.pkl: forward_layer_1\S+ \(20, 4\) has no"),
+        (
+            lambda f: edit(f / "sizes.json", "encoder", n_layers=1),
+            r"encoder\.pkl: forward_layer_1\S+ \(20, 4\) is not part of the model",
+        ),
         (lambda f: edit(f / "sizes.json", "encoder", dim=6), r"encoder\.pkl: \S+ has shape \(20, 4\); \(24, 4\) is"),
         (lambda f: (f / "word.dic").unlink(), r"token_embedder\.pkl: no word\.dic beside it, the ids of"),
         (
@@ -213,7 +219,7 @@ class Malicious:
             lambda f: (f / "word.dic").write_text("<oov>\t0\n<pad>\t99\n"),
             r"word\.dic: '<pad>' has id 99; .* has 11 rows",
         ),
-        (lambda f: (f / "word.dic").write_text("a\t0\n"), r"the table of words has no <oov> and no <pad>"),
+        (lambda f: (f / "word.dic").write_text("a\t0\n"), r"the table of words has no <oov> or <pad>"),
         (lambda f: (f / "encoder.pkl").write_bytes(b""), r"encoder\.pkl: damaged or incomplete state dict of torch"),
         (truncate, r"encoder\.pkl: damaged or incomplete state dict of torch"),
         (
@@ -251,8 +257,8 @@ def test_many_langs_model_that_cannot_be_read_is_named_in_one_line(folder, damag
         ({"characters": {}}, "the table of characters has no <bos>"),
         ({"words": 3}, "not the ids of words and characters"),
         ({"max_characters": 4}, "max_characters is 4; the model has 12"),
-        ({"max_characters": None}, "max_characters is None; a number from 3 on"),
-        ({"max_characters": True}, "max_characters is True; a number from 3 on"),
+        ({"max_characters": None}, "max_characters is None; at least 3 is expected"),
+        ({"max_characters": True}, "max_characters is True; at least 3 is expected"),
     ],
 )
 def test_native_lexicon_that_cannot_be_read_is_named(tmp_path, change, message):

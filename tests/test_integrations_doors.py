@@ -197,6 +197,11 @@ def test_a_package_that_is_missing(package, remedy):
 PAGE = Path(__file__).parents[1] / "docs" / "integrations.md"
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+WRITTEN = {
+    "gensim": ["types", "text.txt", "words.txt"],
+    "Arrow: polars, pandas, DuckDB, datasets": ["embed", "text.txt", "vectors.parquet"],
+}
+"""What the text of a section has the reader do before its program runs."""
 
 
 @pytest.mark.slow
@@ -206,6 +211,9 @@ def test_what_the_page_says_runs(section, tmp_path):
         pytest.importorskip("flair.data")
     program = "".join(BLOCK.findall(SECTIONS[section]))
     variables = os.environ | {"HOME": str(tmp_path), "FLAIR_CACHE_ROOT": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    if section in WRITTEN:
+        (tmp_path / "text.txt").write_text("She wrote a play .\n", encoding="utf-8")
+        subprocess.run([sys.executable, "-m", "elmo", *WRITTEN[section]], cwd=tmp_path, env=variables, check=True)
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -229,7 +229,7 @@ def test_overwriting_spares_what_is_no_index(tmp_path: Path) -> None:
     mine = tmp_path / "index.part" / "thesis.txt"
     mine.parent.mkdir()
     mine.write_text("mine")
-    with pytest.raises(FileExistsError, match=r"holds 'thesis\.txt' as well"):
+    with pytest.raises(FileExistsError, match=r"it also holds 'thesis\.txt'"):
         index.build(Planted(), text(5), tmp_path / "index", RECORD, overwrite=True)
     assert mine.read_text() == "mine"
 

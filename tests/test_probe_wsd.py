@@ -365,7 +365,7 @@ def test_a_killed_run_goes_on_to_the_rows_of_one_that_was_not(data: Path, tmp_pa
     assert (refused.returncode, "--resume" in refused.stderr) == (2, True)
     refused = run(*arguments, "--output", folder, "--resume", "limit=9")
     assert refused.returncode == 2
-    assert f"{CHECKPOINT}: limit was None in the broken run and is 9 now; give the same, or give" in refused.stderr
+    assert f"{CHECKPOINT}: limit was None, now it is 9; use the same, or to start over, give" in refused.stderr
     assert "--overwrite instead of --resume" in refused.stderr
     shutil.copytree(folder, tmp_path / "anew")
     done = run(*arguments, "--output", tmp_path / "anew", "--overwrite", "limit=9")
@@ -405,7 +405,7 @@ def test_sums_after_every_break_are_those_of_one_run(tmp_path: Path) -> None:
     for stop in (1, 30, 31, 70):
         with pytest.raises(BrokenError):
             sums(embedder(), corpus, senses, file, {"a": [1]}, minutes=0.0, progress=until(stop))
-    with pytest.raises(InputError, match=r"a was \[1\] in the broken run and is \[2\] now"):
+    with pytest.raises(InputError, match=r"a was \[1\], now it is \[2\]"):
         sums(embedder(), corpus, senses, file, {"a": (2,)})
     resumed = sums(embedder(), corpus, senses, file, {"a": (1,)})
     assert resumed.tobytes() == whole.tobytes()

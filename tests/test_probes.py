@@ -184,7 +184,9 @@ def test_neighbors_in_chunks_are_those_of_one_piece(monkeypatch: pytest.MonkeyPa
     assert found(["bank", "x"], 0, k=4, same_word=False) == whole
 
 
-@pytest.mark.parametrize(("index", "layer", "said"), [(2, 1, "token 2"), (-1, 1, "token -1"), (0, 2, "layers 0 to 1")])
+@pytest.mark.parametrize(
+    ("index", "layer", "said"), [(2, 1, "token index is 2;"), (-1, 1, "token index is -1;"), (0, 2, "layers 0 to 1")]
+)
 def test_neighbors_refuse_a_place_that_is_not_there(index: int, layer: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
         found(["bank", "x"], index, layer)

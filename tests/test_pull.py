@@ -182,7 +182,9 @@ def test_cache_that_cannot_be_written_says_the_remedy(server, tiny, table, tmp_p
 def test_offline(server, tiny, table, home, monkeypatch, value):
     table(rows_of(server, tiny))
     monkeypatch.setenv("ELMO_OFFLINE", value)
-    with pytest.raises(InputError, match=r"tiny is not here, and ELMO_OFFLINE is set; .*put it into .*cache/tiny"):
+    with pytest.raises(
+        InputError, match=r"tiny is not in the cache, and ELMO_OFFLINE is set; .*put it into .*cache/tiny"
+    ):
         pull("tiny")
     assert not home.exists()
     monkeypatch.setenv("ELMO_OFFLINE", "0")

@@ -491,7 +491,7 @@ def test_a_command_makes_the_pretraining_again() -> None:
         command = commands.of_pretraining(configs.to_dict(config), "out")
         assert command is not None
         arguments = build_parser().parse_args(shlex.split(command)[1:])
-        assert configs.from_dict(TrainConfig, pretraining_verbs._train_values(arguments)) == config
+        assert configs.from_dict(TrainConfig, pretraining_verbs._train_values(arguments, resume=False)) == config
 
 
 # In a browser

@@ -298,9 +298,9 @@ def test_checkpoints_come_by_step_and_by_time_and_the_last_two_are_kept(tmp_path
     steps: list[int] = []
     clock = [0.0]
 
-    def save(folder, fabric, model, optimizer, carried, progress):
+    def save(folder, fabric, model, optimizer, carried, progress, shards):
         steps.append(progress.step)
-        return save_checkpoint(folder, fabric, model, optimizer, carried, progress)
+        return save_checkpoint(folder, fabric, model, optimizer, carried, progress, shards)
 
     def take_time(model, batch, carried):
         clock[0] += 100.0 if batch.position["next"] in (3, 11) else 1.0
