@@ -133,7 +133,8 @@ def started(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if os.geteuid() == 0 else []
+    is_root = sys.platform == "linux" and os.geteuid() == 0
+    alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if is_root else []
     variables = os.environ | {
         "OMP_NUM_THREADS": str(arguments.threads),
         "GLOO_SOCKET_IFNAME": "lo",
