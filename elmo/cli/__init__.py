@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import elmo
 from elmo.cli import completion, embedding, looking, models, neighbors, pretraining, probes, report, serving, tasks
 from elmo.cli.arguments import is_first_process
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -83,9 +83,8 @@ def _is_broken_pipe(error: Exception) -> bool:
 def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:
     if silently:
         sys.exit(code)
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        error = f"{error.filename}: {error.strerror}"
-    print(f"elmo: error: {' '.join(str(error).split())}", file=sys.stderr)
+    said = error if isinstance(error, str) else in_one_line(error)
+    print(f"elmo: error: {' '.join(said.split())}", file=sys.stderr)
     sys.exit(code)
 
 

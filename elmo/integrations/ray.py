@@ -19,7 +19,7 @@ import torch
 from elmo.embedding.arrow import embed_batches, pyarrow, together
 from elmo.embedding.corpus import Job, Receipt, Settings, Worker, embed_part, examined, load_embedder, open_worker
 from elmo.embedding.corpus_rows import Part
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 
 TASKS_OF_AN_ACTOR = 2
 """The part that it writes, and the next."""
@@ -81,7 +81,7 @@ class PartWorker:
         except InputError as error:
             problem = str(error)
         except OSError as error:
-            problem = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+            problem = in_one_line(error)
         receipts = receipts or [""]
         return pyarrow().table({"receipt": receipts, "problem": [problem] * len(receipts)})
 

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from elmo import config as configs
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.pretraining.settings import TrainConfig
 from elmo.text import corpus
 from elmo.training.distributed import Fabric, gather
@@ -28,7 +28,7 @@ def agree(
     """
     for rank, found in enumerate(gather(fabric, problem)):
         if found is not None:
-            raise found if rank == 0 else InputError(f"process {rank}: {_said(found)}")
+            raise found if rank == 0 else InputError(f"process {rank}: {in_one_line(found)}")
     own = {name: value for name, value in configs.to_dict(config).items() if name not in OWN}
     texts = {"train": corpus.fingerprint(paths), "heldout": corpus.fingerprint(heldout)}
     first, *others = gather(fabric, own | {"version": version("elmo-torch")} | texts)
@@ -40,9 +40,3 @@ def agree(
                 raise InputError(f"process {rank} has other files for --{key} than process 0: give all the same text")
             was, now = configs.difference(value, other[key])
             raise InputError(f"{key} is {was!r} in process 0 and {now!r} in process {rank}: give all the same command")
-
-
-def _said(error: InputError | OSError) -> str:
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)

@@ -29,6 +29,7 @@ from elmo.text.characters import BOS, EOS, encode_words
 from elmo.text.corpus import Document
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import Vocabulary
+from elmo.training.sharding import own_range
 from elmo.types import LmBatch
 
 IGNORED = -1  # target of a position that holds no text
@@ -64,12 +65,7 @@ class ReaderConfig:
     @property
     def own_streams(self) -> range:
         """The streams that this rank reads."""
-        return own_streams(self.streams, self.rank, self.world)
-
-
-def own_streams(streams: int, rank: int, world: int) -> range:
-    """Which of all streams a process reads."""
-    return range(rank * streams // world, (rank + 1) * streams // world)
+        return own_range(self.streams, self.rank, self.world)
 
 
 class Reference(NamedTuple):

@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from elmo.pretraining.batches import own_streams
 from elmo.pretraining.shares import own_shares
 from elmo.training.checkpoint import Progress, Saved
+from elmo.training.sharding import own_range
 
 
 def divide(saved: Sequence[Saved], rank: int, world: int) -> Saved:
     """What process `rank` of `world` goes on with; `saved` is what each of the old processes has kept, by number."""
     wholes = [torch.cat(parts, dim=-2) for parts in zip(*(carried for carried, _ in saved), strict=True)]
-    own = own_streams(wholes[0].shape[-2], rank, world)
+    own = own_range(wholes[0].shape[-2], rank, world)
     last = saved[0][1]
     losses = [sum(each) / len(saved) for each in zip(*(progress.losses for _, progress in saved), strict=True)]
     positions = [progress.position or {} for _, progress in saved]
@@ -34,7 +34,7 @@ def _shared(positions: Sequence[dict[str, Any]], shares: int, streams: int, rank
     places = []
     for share, part, parts in own_shares(rank, world, shares):
         before = [place for position in positions for place in position["shares"] if place["share"] == share]
-        places.append(_position(before, own_streams(streams, part, parts), part, parts))
+        places.append(_position(before, own_range(streams, part, parts), part, parts))
     return {"shares": places, "tokens": sum(place["tokens"] for place in places)}
 
 

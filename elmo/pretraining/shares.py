@@ -14,6 +14,7 @@ from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
+from elmo.training.sharding import own_range
 from elmo.types import LmBatch
 
 UNEVEN = 1.1
@@ -40,7 +41,7 @@ def check_shares(paths: Sequence[Path], streams: int, shares: int, world: int) -
 def own_shares(rank: int, world: int, shares: int) -> list[tuple[int, int, int]]:
     """What process `rank` of `world` reads: shares, each with the number of this process among those that read it."""
     if shares >= world:
-        return [(share, 0, 1) for share in range(rank * shares // world, (rank + 1) * shares // world)]
+        return [(share, 0, 1) for share in own_range(shares, rank, world)]
     together = world // shares
     return [(rank // together, rank % together, together)]
 

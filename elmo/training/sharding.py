@@ -24,7 +24,7 @@ class Shard:
     @classmethod
     def of(cls, table: nn.Parameter, rank: int, world: int) -> Self:
         """The part of process `rank`; the table has its place in memory and is not moved any more."""
-        rows = rows_of(len(table), rank, world)
+        rows = own_range(len(table), rank, world)
         return cls(table, nn.Parameter(table.detach()[rows.start : rows.stop]), rows.start)
 
     def take_gradient(self) -> None:
@@ -49,16 +49,16 @@ class Shard:
         self.table.grad = self.own.grad = None
 
 
-def rows_of(rows: int, rank: int, world: int) -> range:
-    """Those of one process; those of all follow one another."""
-    return range(rank * rows // world, (rank + 1) * rows // world)
+def own_range(count: int, rank: int, world: int) -> range:
+    """Which of `count` things are those of one process; those of all follow one another."""
+    return range(rank * count // world, (rank + 1) * count // world)
 
 
 def part(whole: Tensor, rank: int, world: int) -> Tensor:
     """Of what the optimizer keeps of a whole table; a single number is everybody's."""
     if not whole.dim():
         return whole
-    rows = rows_of(len(whole), rank, world)
+    rows = own_range(len(whole), rank, world)
     return whole[rows.start : rows.stop].clone()
 
 
