@@ -9,9 +9,10 @@ EXTRAS := text,train,store,tasks,probes,hub,serve,completion,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=10
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10
+INTEGRATIONS := $(addprefix tests/test_,integrations_*.py docs_migration.py torch_programs.py wheel.py)
 
-.PHONY: setup demo serve test test-engines test-processes test-transformers test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
+.PHONY: setup demo serve test test-integrations test-engines test-processes test-transformers test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
 
 setup: $(SETUP)
 
@@ -44,16 +45,20 @@ demo: $(SETUP)
 	@$(BIN)/elmo demo --output build/demo.hdf5 --overwrite
 
 test: lint types
-	$(PYTEST)
+	$(PYTEST) $(foreach files,$(INTEGRATIONS),--ignore-glob='$(files)')
+
+# Other libraries, which take longer to import and compile than most tests to run; and the wheel in environments of its own.
+test-integrations: $(SETUP)
+	$(PYTEST) $(INTEGRATIONS)
 
 # Corpora on Ray and Spark, which are installed for this; Spark needs Java.
 test-engines: $(ENGINES)
 	@command -v java >/dev/null || { echo "test-engines needs Java 17 or later for Spark: apt-get install default-jre-headless" >&2; exit 1; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m engines --durations=5 tests/test_engines.py
 
-# Processes that train together, and are killed: a minute or two of waiting for each other.
+# Processes that train together, and are killed: minutes of waiting for each other.
 test-processes: $(SETUP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m processes --durations=5 tests/test_lost_processes.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m processes --durations=5 tests/test_two_processes.py tests/test_lost_processes.py
 
 # transformers 5 and its hub, beside the packages of .venv: Flair needs transformers 4.
 NEWEST := build/transformers-5

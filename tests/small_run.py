@@ -19,6 +19,7 @@ TINY = (
     "objective.negatives=8",
     "optim.warmup_steps=10",
     "epochs=100",
+    "compiled=false",  # compiling takes longer than these steps
 )
 LEARNS = ("streams=16", "window=10", "max_words=16000", "optim.lr=0.05")
 """After `TINY`: 100 steps, after which it has learned much. More rows of a step cost next to nothing, more steps do."""

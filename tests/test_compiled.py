@@ -91,8 +91,9 @@ def test_values_at_the_ends_of_the_range() -> None:
 def test_without_a_compiler_training_runs_by_torch_and_says_so_in_its_record(tmp_path) -> None:
     assert not ops.can_compile()
     output = tmp_path / "run"
+    settings = ("max_words=100", "compiled=true")
     with pytest.raises(SystemExit, match="0"):
-        cli.main(["train", *texts(tmp_path), *TINY, "--output", str(output), "--quiet", "max_words=100"])
+        cli.main(["train", *texts(tmp_path), *TINY, "--output", str(output), "--quiet", *settings])
     assert json.loads((output / "train.json").read_text(encoding="utf-8"))["compiled"] is False
     assert losses(output)
 

@@ -13,6 +13,7 @@ from command import TIMEOUT, run
 from safetensors.torch import load_file
 from small_run import LEARNS, TINY, losses, metrics, texts
 
+pytestmark = pytest.mark.processes
 SAMPLED = ("objective.dropout=0.0", "objective.reset_probability=0.0")
 EXACT = ("objective.negatives=0", *SAMPLED)
 SETTINGS = (*TINY, "max_words=800", "loop.log_steps=1", "loop.evaluate_steps=20", "loop.checkpoint_steps=15")
