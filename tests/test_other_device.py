@@ -67,7 +67,7 @@ def test_vectors_are_the_same(state) -> None:
 
 @pytest.fixture
 def text(tmp_path: Path) -> tuple[Path, Vocabulary]:
-    path = write_corpus(tmp_path / "text.txt", documents=6)
+    path = write_corpus(tmp_path / "text.txt", documents=4)
     words = dict.fromkeys(path.read_text(encoding="utf-8").split())
     return path, Vocabulary(("<S>", "</S>", "<UNK>", *words))
 

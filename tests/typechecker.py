@@ -12,7 +12,7 @@ from beartype import BeartypeConf, FrozenDict, beartype
 
 check = beartype(conf=BeartypeConf(hint_overrides=FrozenDict({Self: Any})))
 
-CHECKED = 20
+CHECKED = 5
 """Calls of a function that are checked in each test: of a loop over tokens the first ones say what all of them do."""
 
 calls: Counter[Callable[..., Any]] = Counter()
