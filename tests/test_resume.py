@@ -186,7 +186,7 @@ def test_output_that_holds_a_run_needs_resume(whole):
 def test_resume_without_a_run(whole, tmp_path):
     done = run("train", *flags(whole), "--resume", "--output", tmp_path / "none")
     assert done.returncode == 2
-    assert_one_line(done.stderr, str(tmp_path / "none" / "train.json"), "no run to resume", "leave --resume out")
+    assert_one_line(done.stderr, str(tmp_path / "none" / "train.json"), "no run to resume", "omit --resume")
     assert not (tmp_path / "none").exists()
 
 
