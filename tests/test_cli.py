@@ -140,7 +140,7 @@ def test_embed_reads_a_token_of_ten_thousand_characters(models, tmp_path):
     ("name", "content", "parts"),
     [
         ("none.txt", None, ("none.txt", "No such file")),
-        ("empty.txt", b"", ("empty.txt", "no line", "a sentence a line")),
+        ("empty.txt", b"", ("empty.txt", "no line", "one sentence per line")),
         ("latin.txt", b"the oak\ncaf\xe9\n", ("latin.txt", "line 2", "0xe9", "iconv")),
         ("cut.gz", CUT_GZIP, ("cut.gz", "damaged", "again")),
     ],

@@ -153,7 +153,7 @@ def test_ray_refuses_what_it_has_no_room_for_and_another_model(folder, cluster, 
     before = contents(folder / "local")
     other = run("embed", *inputs(folder), folder / "local", *common, "--model", tmp_path / "other", variables=variables)
     assert other.returncode == 2
-    assert "holds another job, whose model sha256 was" in other.stderr
+    assert "holds another job: model sha256 was" in other.stderr
     assert contents(folder / "local") == before
 
 
