@@ -254,5 +254,5 @@ def test_spark_refuses_what_it_does_not_have(folder, spark):
     settings = Settings(model=str(folder / "model"), dtype="float16")
     with pytest.raises(InputError, match="the frame has the columns id, line; id, and text or tokens, are expected"):
         embed(frame, settings)
-    with pytest.raises(InputError, match="dtype is 'float16', which Spark does not have"):
+    with pytest.raises(InputError, match="dtype is 'float16', which Spark lacks"):
         embed(frame.withColumnRenamed("line", "text"), settings)
