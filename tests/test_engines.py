@@ -178,7 +178,7 @@ def test_what_a_worker_raises_is_one_line(folder, cluster, tmp_path):
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"elmo: error: {file}: ")
-    assert re.search(r"[01] rows are left at row \d+, where 100 were; it has changed", done.stderr)
+    assert re.search(r"has [01] rows from row \d+ on instead of 100; it has changed", done.stderr)
 
 
 RAY_DATA = """

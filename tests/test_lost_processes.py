@@ -114,7 +114,7 @@ def by_hand(commands: list[tuple]) -> list["subprocess.Popen[str]"]:
     [
         (("seed=9",), "seed is 1 in process 0 and 9 in process 1"),
         (("optim.lr=0.5",), r"optim is \{'lr': 0.004\} in process 0 and \{'lr': 0.5\} in process 1"),
-        (("--train", "OTHER"), "process 1 has other files for --train"),
+        (("--train", "OTHER"), "process 1 has different files for --train"),
         (("--train", "NONE"), "process 1: .*matches no file"),
         (("streams=3",), "process 1: streams is 3"),
     ],
