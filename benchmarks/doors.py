@@ -1,6 +1,6 @@
 """How fast the doors of other libraries are, beside the bare `Embedder`: CPU seconds of one thread, in turns.
 
-    python benchmarks/doors.py --text sentences.txt              # a sentence a line, tokens between spaces
+    python benchmarks/doors.py --text sentences.txt              # one sentence per line, tokens separated by whitespace
 
 Every door has a process of its own, in which it takes turns with an `Embedder`; both are opened anew for each turn and
 know no words. Opening is not timed; the packages' own work on sentences and vectors is.
@@ -111,7 +111,9 @@ def measure(name: str, sentences: Sentences, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--text", type=Path, required=True, help="a sentence a line, tokens between spaces")
+    parser.add_argument(
+        "--text", type=Path, required=True, help="one sentence per line, tokens separated by whitespace"
+    )
     parser.add_argument("--sentences", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--door", choices=DOORS, help="this one alone, in this process")

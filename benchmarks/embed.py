@@ -96,7 +96,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--text", type=Path, help="prose, .txt, .gz or .xz (default: a part of ELMO_SHARED, or the demo)"
     )
-    parser.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between white space")
+    parser.add_argument(
+        "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
+    )
     parser.add_argument("--tokens", type=int, default=20_000, help="how much of the text, at least")
     parser.add_argument("--precision", nargs="+", choices=job.PRECISIONS, default=list(job.PRECISIONS))
     parser.add_argument("--batch", type=int, nargs="*", default=[32, 64], help="of the plain loop; none: leave it out")

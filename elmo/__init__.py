@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from elmo.text.batching import batch_to_ids as batch_to_ids
     from elmo.text.batching import to_batch as to_batch
 
-# Resolved when first asked for: `import elmo` does not import torch.
+# Resolved at first use: `import elmo` does not import torch.
 _HOMES = {
     "Embedder": "elmo.embedding.embedder",
     "Elmo": "elmo.model.elmo",
@@ -33,9 +33,9 @@ __all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "ScalarMix", "batch_to_ids"
 
 
 def load(path: "str | Path | None" = None, *, weights: "str | Path | None" = None, **options: Any) -> "Embedder":
-    """An `Embedder` with the model at `path`: a folder, a file, or a packaged model's name (None: the usual one).
+    """An `Embedder` with the model at `path`: a folder, a file, or a model's name (None: the packaged one).
 
-    `weights` is for an options file whose weights are elsewhere. `options` are those of `Embedder`: `device`,
+    `weights` names the weights of an options file if they are elsewhere. `options` are those of `Embedder`: `device`,
     `precision`, `state`, `batch_tokens` and others.
     """
     from elmo.embedding.embedder import Embedder

@@ -1,7 +1,7 @@
 """Frozen dataclasses <-> TOML and JSON, strict on unknown keys, with `section.key=value` overrides.
 
 A job's configuration is a tree of frozen dataclasses. It is read from a recipe, changed by overrides, and saved as
-JSON beside whatever the job made.
+JSON beside the job's output.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ConfigError(InputError):
-    """A configuration that names an unknown key or holds a value of the wrong kind; the message says which."""
+    """A configuration has an unknown key or a value of the wrong type; the message says which."""
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -28,14 +28,14 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def to_json(config: Any) -> str:
-    """The configuration as JSON text, one key a line."""
+    """The configuration as JSON text, one key per line."""
     return json.dumps(to_dict(config), indent=2, ensure_ascii=False) + "\n"
 
 
 def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """Builds `kind` from plain values. Missing keys take their defaults; unknown keys are an error.
+    """Builds `kind` from plain values. Missing keys get their defaults; unknown keys are an error.
 
-    Where None is allowed the text "none" stands for it: TOML and the command line have no other way to say it.
+    Where None is allowed, the text "none" means None, since TOML and the command line have no null.
     """
     hints = typing.get_type_hints(kind)
     known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def difference(old: Any, new: Any) -> tuple[Any, Any]:
-    """Only the parts of two configurations, as plain values, that are not the same."""
+    """The parts of two configurations that differ, as plain values."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return old, new
     parts = {key: difference(old.get(key), new.get(key)) for key in new if new[key] != old.get(key)}
@@ -95,7 +95,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
 
 
 def check_range(config: Any, names: Iterable[str], least: int, below: int | None = None, where: str = "") -> None:
-    """Raises ConfigError where a number of such a name, or one of a tuple's, is not in [least, below)."""
+    """Raises ConfigError if a number with one of these names, or in a tuple, is not in [least, below)."""
     expected = f"at least {least}" if below is None else f"from {least} to less than {below}"
     for name in names:
         value = getattr(config, name)

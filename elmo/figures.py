@@ -1,8 +1,9 @@
-"""Figures: rows of numbers -> drawings of matplotlib (the extra `probes`), for a light page and for a dark one.
+"""Figures: rows of numbers -> matplotlib drawings (the extra `probes`), for light and dark pages.
 
-- a function a figure; each takes `dark` and returns a `Figure`, which `svg` and `png` make bytes of and `save` a file
-- no window, no global state: neither pyplot nor a file of settings has a part in it
-- the same rows give the same bytes: no date is written, and the ids in an SVG are a hash of what it shows
+- one function per figure; each takes `dark` and returns a `Figure`, which `svg` and `png` turn into bytes and `save`
+  into a file
+- no window and no global state: pyplot and its settings files are not used
+- the same rows give the same bytes: no date is written, and the ids in an SVG are a hash of its content
 """
 
 import io
@@ -24,13 +25,13 @@ SUFFIXES = (".svg", ".png")
 DOTS = 144
 """Of a PNG, an inch."""
 WIDTH, HEIGHT = 4.6, 3.0
-"""Inches; narrow, so that letters are still read where a telephone shrinks a figure."""
+"""Inches; narrow, so that text stays readable when a phone shrinks the figure."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""Of lines, beside their colours, for those who see fewer of them."""
+"""Markers of lines, besides colours, for colour-blind readers."""
 THIRD = 1 / 3
-"""Figure 2 of the paper marks weights below it: less than an even share of three layers."""
+"""Figure 2 of the paper marks weights below this: an even share of three layers."""
 DARKEST = 0.8
-"""The share from which on a cell of its heat map gets no darker."""
+"""The share at which a heat map's cell is darkest."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,11 @@ class Style:
     paper: str
     ink: str
     note: str
-    """Of what is not to be read first."""
+    """For secondary text."""
     faint: str
     """Of axes and grids."""
     low: str
-    """Of a small number in a heat map, and of a large one."""
+    """For small and for large numbers in a heat map."""
     high: str
     lines: tuple[str, ...]
 
@@ -77,11 +78,11 @@ class Series:
     x: Sequence[float]
     y: Sequence[float]
     error: Sequence[float] | None = None
-    """Drawn up and down from `y`."""
+    """Error bars, up and down from `y`."""
     dashed: bool = False
-    """For what the others are compared with."""
+    """For a baseline."""
     marked: bool = True
-    """Whether the points are shown, not the line alone."""
+    """Whether to show points, not only the line."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Gain:
 
 
 def svg(figure: "Figure", transparent: bool = True) -> bytes:
-    """The figure as SVG, its letters as shapes: it looks the same wherever it is opened."""
+    """The figure as SVG, with text as shapes, so it looks the same everywhere."""
     return _saved(figure, "svg", transparent)
 
 
@@ -104,14 +105,14 @@ def png(figure: "Figure", transparent: bool = False) -> bytes:
 
 
 def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
-    """Writes a figure as SVG or PNG, as the name says. Raises InputError for other names, OSError where it exists."""
+    """Writes a figure as SVG or PNG, by its name. Raises InputError for other names, OSError if the file exists."""
     check_path(path)
     with whole(path, overwrite) as temporary:
         temporary.write_bytes(_saved(figure, path.suffix[1:], transparent=False))
 
 
 def check_path(path: Path) -> None:
-    """Raises InputError where no figure can have this name."""
+    """Raises InputError for a name that no figure can have."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(SUFFIXES)} is expected")
 
@@ -125,7 +126,7 @@ def lines(
     x_scale: Literal["linear", "log"] = "linear",
     y_scale: Literal["linear", "log"] = "linear",
 ) -> "Figure":
-    """Lines over one x, with a legend below where there are several. `x_ticks`, where given, are all there are."""
+    """Lines over one x, with a legend below if there are several. `x_ticks`, if given, are the only ticks."""
     style = style_of(dark)
     with _drawing():
         figure, axes = _canvas(style)
@@ -152,7 +153,7 @@ def lines(
 
 
 def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
-    """For every task a line from its score without ELMo to that with it, the first task at the top."""
+    """One line per task, from its score without ELMo to that with it; the first task is at the top."""
     style = style_of(dark)
     before, after = style.note, style.lines[0]
     with _drawing():
@@ -172,9 +173,10 @@ def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
 
 
 def layer_weights(rows: Sequence[MeanRow], dark: bool = False) -> "Figure":
-    """Which layers the task models read: a line a run, a column a layer, a panel a place. (Figure 2 of the paper)
+    """Which layers the task models read: one row per run, one column per layer, one panel per place (Figure 2 of the
+    paper).
 
-    The number is the layer's share; shares below a third are hatched. Beside each line stands the mix's gamma.
+    The number is the layer's share; shares below a third are hatched. Beside each row is the mix's gamma.
     """
     if not rows:
         raise InputError("no weights to draw; give runs with ELMo")
@@ -190,7 +192,7 @@ def layer_weights(rows: Sequence[MeanRow], dark: bool = False) -> "Figure":
         figure, panels = _axes(*size, style, len(places))
         for place, axes in zip(places, panels, strict=True):
             _heat_map([row for row in rows if row.place == place], runs, layers, axes, colours, style)
-            middle = layers / (2 * layers + 1.7)  # of the cells, without the column of gammas
+            middle = layers / (2 * layers + 1.7)  # of the cells, without the gamma column
             axes.set_title(f"at the {place}", x=middle, color=style.ink, fontsize=10)
         panels[0].set_yticks(range(len(runs)), [_label(*run) for run in runs], color=style.ink)
     return figure
@@ -222,18 +224,18 @@ def _heat_map(
 
 
 def _label(task: str, run: str) -> str:
-    """A run's name, and its task's where it is not in it."""
+    """A run's name, with its task if the name lacks it."""
     return run if task in run else f"{task}: {run}"
 
 
 def style_of(dark: bool) -> Style:
-    """The style of a light page or of a dark one."""
+    """The style of a light or a dark page."""
     return DARK if dark else LIGHT
 
 
 @contextmanager
 def _drawing() -> Iterator[None]:
-    """Inside it matplotlib has its own defaults and ours, whatever the user's settings; outside nothing changes."""
+    """Sets matplotlib's defaults and ours for the block, whatever the user's settings."""
     try:
         import matplotlib
     except ImportError as error:
@@ -248,7 +250,7 @@ def _drawing() -> Iterator[None]:
 
 
 def _axes(width: float, height: float, style: Style, columns: int = 1) -> "tuple[Figure, list[Axes]]":
-    """A figure of so many inches, and axes side by side without frames."""
+    """A figure of this size in inches, and axes side by side without frames."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), facecolor=style.paper, layout="constrained")
@@ -261,7 +263,7 @@ def _axes(width: float, height: float, style: Style, columns: int = 1) -> "tuple
 
 
 def _canvas(style: Style, width: float = WIDTH, height: float = HEIGHT) -> "tuple[Figure, Axes]":
-    """A figure with one pair of axes, which is drawn, and a grid."""
+    """A figure with one pair of drawn axes and a grid."""
     figure, (axes,) = _axes(width, height, style)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(True)
@@ -283,7 +285,7 @@ def _legend(figure: "Figure", axes: "Axes", style: Style) -> None:
 
 
 def _few_ticks(axes: "Axes") -> None:
-    """Whole numbers at 1, 2 and 5 times the powers of ten, not the powers alone."""
+    """Labels at 1, 2, 3 and 5 times the powers of ten, as whole numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))

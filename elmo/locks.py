@@ -1,7 +1,7 @@
 """Locks: what one process at a time may do. A lock ends with its process, however that ends.
 
-Unix locks files and folders by `flock`. Windows locks bytes of a file, and opens no folder: the lock of a folder is a
-file beside it, `NAME.in-use`, which is there as long as the lock.
+Unix locks files and folders with `flock`. Windows locks bytes of a file, but cannot open a folder: a folder's lock is a
+file beside it, `NAME.in-use`, which exists as long as the lock.
 """
 
 import os
@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PAUSE = 0.1
-"""Seconds after which Windows is asked again for a lock that another process has."""
+"""Seconds between attempts to get a lock on Windows."""
 
 _HELD: set[int] = set()
-"""Descriptors of locks. A forked child, such as one that reads data ahead, lets go of them: it may outlive its parent,
-and a lock ends when nobody has it open any more."""
+"""Descriptors of locks. A forked child, such as one that reads ahead, closes them: it may outlive its parent, and a
+lock ends only when no process has it open."""
 
 
 def _let_go() -> None:
@@ -25,16 +25,16 @@ def _let_go() -> None:
     _HELD.clear()
 
 
-if sys.platform != "win32":  # where no process is forked
+if sys.platform != "win32":  # without fork
     os.register_at_fork(after_in_child=_let_go)
 
 
 @contextmanager
 def locked(path: Path, wait: bool = False) -> Iterator[bool]:
-    """Whether the block may do what only one process at a time may; True if none has the path locked, or after it.
+    """Locks `path` for the block; yields False if another process has it. With `wait`, waits for the lock.
 
-    `path` is a folder that is there, or a file for this alone, which is made. Where the file system has no locks it is
-    always True. Raises OSError where the file cannot be made or opened.
+    `path` is an existing folder, or a file only for this, which is created. Always True if the file system has no
+    locks. Raises OSError if the file cannot be created or opened.
     """
     beside = Path(f"{path.resolve()}.in-use") if sys.platform == "win32" and path.is_dir() else None
     file = beside or path
@@ -77,9 +77,9 @@ def _lock(descriptor: int, wait: bool) -> bool:
 
 
 def _unlock(descriptor: int) -> None:
-    """What Windows asks for; elsewhere closing the file is enough."""
+    """Needed on Windows; elsewhere closing the file is enough."""
     if sys.platform == "win32":
         import msvcrt
 
-        with suppress(OSError):  # where it was not locked
+        with suppress(OSError):  # it was not locked
             msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)

@@ -1,4 +1,4 @@
-"""What a result was made on: the processor, the libraries, the day; and how much memory that took."""
+"""The machine of a result: processor, libraries, date; and the memory that it took."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from elmo.errors import InputError
 
 
 def card(device: str = "cpu") -> dict[str, str | int]:
-    """What stands beside a result: plain JSON values. Raises InputError where there is no such device."""
+    """The record of a result's machine: plain JSON values. Raises InputError if there is no such device."""
     return {
         "date": date.today().isoformat(),
         "processor": processor(device),
@@ -26,18 +26,18 @@ def card(device: str = "cpu") -> dict[str, str | int]:
 
 
 def usable_device(name: str | torch.device) -> torch.device:
-    """The device. Raises InputError where it cannot be used."""
+    """The device. Raises InputError if it cannot be used."""
     try:
         device = torch.empty(0, device=name).device
         torch.zeros(1, device=device).item()  # a "meta" one has no numbers
         return device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # as the backends of torch see fit
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch's backends raise various errors
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"device is {str(name)!r}, which cannot be used ({reason}); 'cpu' always can") from error
 
 
 def processor(device: str = "cpu") -> str:
-    """What the device calls itself. Raises InputError where there is no such device."""
+    """The device's name. Raises InputError if there is no such device."""
     kind = usable_device(device).type
     if kind == "cuda":
         return torch.cuda.get_device_name(device)
@@ -50,7 +50,7 @@ def processor(device: str = "cpu") -> str:
 
 
 def _processor_name() -> str:
-    """What the system says that the processor is called; nothing where it does not say."""
+    """The processor's name, from the system; empty if unknown."""
     if sys.platform == "win32":
         import winreg
 
@@ -64,8 +64,8 @@ def _processor_name() -> str:
 
 
 def peak_memory() -> int:
-    """Most bytes that this process has had in memory at once; 0 where the system does not say."""
-    # What `getrusage` says of a process begins with the size of the one that started it; Linux's own count does not.
+    """Peak memory of this process in bytes; 0 if unknown."""
+    # The peak of `getrusage` includes that of the parent at fork; Linux's own count does not.
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text(encoding="utf-8").splitlines():

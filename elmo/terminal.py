@@ -1,15 +1,15 @@
-"""What the commands show: tables, settings, and how far they are. `rich` is imported when something is shown."""
+"""Output of the commands: tables, settings, progress. Imports `rich` when something is shown."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 WIDEST = 100_000
-"""Characters of a line where there is no terminal: a limit that is not reached."""
+"""Characters per line without a terminal: practically no limit."""
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table without lines, as wide as the terminal; where there is none, as it must be. An empty head is left out."""
+    """A table without rules, as wide as the terminal or, without one, as needed. Omits an empty head."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -18,13 +18,13 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for name in head:
         table.add_column(Text(name))
     for row in rows:
-        table.add_row(*map(Text, row))  # what is in brackets is no markup here
-    is_terminal = sys.stdout.isatty()  # rich would believe FORCE_COLOR, which Jupyter sets
+        table.add_row(*map(Text, row))  # brackets are no markup
+    is_terminal = sys.stdout.isatty()  # rich would obey FORCE_COLOR, which Jupyter sets
     Console(width=None if is_terminal else WIDEST, force_terminal=is_terminal).print(table)
 
 
 def print_settings(values: Mapping[str, Any]) -> None:
-    """Names and values; a table inside the table is indented below its name."""
+    """Names and values; a nested table is indented below its name."""
     print_table([], list(_lines(values)))
 
 
@@ -40,7 +40,7 @@ def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[tuple[str, s
 
 
 def _shown(value: Any) -> str:
-    """A value as a person reads it."""
+    """A value in readable form."""
     if value is None or value == {}:
         return "none"
     if isinstance(value, bool):
@@ -56,7 +56,7 @@ def _shown(value: Any) -> str:
 
 
 class Counter:
-    """How many are done and how fast, on the terminal only."""
+    """Shows progress and speed, only on a terminal."""
 
     def __init__(self, what: str, quiet: bool, *columns: Any) -> None:
         from rich.console import Console

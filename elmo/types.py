@@ -5,7 +5,7 @@ letter  meaning
 ======  ==========================================================
 B       sentences of a batch, or parallel streams of text in training
 T       tokens of a sentence with `<S>` and `</S>`, or of a training window
-C       characters of a token (50 in the published models); 1, a word's id, where a model reads words
+C       characters of a token (50 in the published models); 1, a word's id, if a model reads words
 W       distinct words
 E       width of a character vector
 F       filters of the character CNN, all widths together
@@ -29,7 +29,7 @@ from torch import Tensor
 
 
 class LstmState(NamedTuple):
-    """What the LSTMs remember between two calls; passed in, returned, never kept in a module."""
+    """The LSTM state between two calls; passed in and returned, never kept in a module."""
 
     hidden: Float[Tensor, "L 2 B P"]
     cell: Float[Tensor, "L 2 B H"]
@@ -37,7 +37,7 @@ class LstmState(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentences as characters. Boundaries are in it already; 0 is padding, after the last token."""
+    """Sentences as characters, boundaries included; 0 is padding, after the last token."""
 
     char_ids: Int[Tensor, "B T C"]
     lengths: Int[Tensor, " B"]
@@ -61,7 +61,7 @@ class LmBatch:
     """One training window of every stream, each direction in its own reading order.
 
     Direction 0 reads `<S> w1 .. wn` and predicts `w1 .. wn </S>`; direction 1 reads `</S> wn .. w1` and predicts
-    `wn .. w1 <S>`. Windows cut sentences anywhere; the LSTM state goes on from window to window.
+    `wn .. w1 <S>`. Windows cut sentences anywhere; the LSTM state is carried between windows.
     """
 
     char_ids: Int[Tensor, "W C"]
@@ -71,11 +71,11 @@ class LmBatch:
     targets: Int[Tensor, "2 B T"]
     """Word ids of the vocabulary, to be predicted at the same position."""
     keep: Bool[Tensor, "2 B T"]
-    """False where the state is set to zero before the token is read: at a document's first sentence."""
+    """False where the state is reset to zero before the token: at a document's first sentence."""
     starts: Bool[Tensor, "2 B T"]
     """True where a sentence begins (the input is its boundary token)."""
     position: dict[str, Any]
-    """Where the reader stands after this window (plain JSON values): enough to go on from here."""
+    """The reader's position after this window, to resume from (plain JSON values)."""
 
     def to(self, device: torch.device | str) -> Self:
         """The batch on another device."""

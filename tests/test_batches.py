@@ -230,7 +230,7 @@ def test_an_empty_corpus_is_an_error_in_any_mode(tmp_path, text):
 
 def test_settings_that_cannot_be_are_named(paths):
     for config, message in [
-        (replace(CONFIG, streams=5, world=2), "streams is 5; a multiple of the 2 processes"),
+        (replace(CONFIG, streams=5, world=2), "streams is 5; a multiple of 2 processes"),
         (replace(CONFIG, window=0), "window is 0"),
     ]:
         with pytest.raises(InputError, match=message):
@@ -240,7 +240,7 @@ def test_settings_that_cannot_be_are_named(paths):
 def test_a_position_of_another_run_is_refused(paths):
     position = next(LmReader(paths, VOCABULARY, LINES, CONFIG)).position
     for config, message in [
-        (replace(CONFIG, streams=3), "3 streams, begun with 6"),
+        (replace(CONFIG, streams=3), "3 streams, started with 6"),
         (replace(CONFIG, world=2), "has world 1, this run 2"),
     ]:
         with pytest.raises(InputError, match=message):
@@ -250,7 +250,7 @@ def test_a_position_of_another_run_is_refused(paths):
         LmReader(paths, VOCABULARY, LINES, CONFIG, older)
     otherwise = copy.deepcopy(position)
     otherwise["streams"][0]["offset"] = 99  # as of a tokenizer that made more of the same paragraph
-    with pytest.raises(InputError, match="tokenizer has become another"):
+    with pytest.raises(InputError, match="tokenizer has changed"):
         LmReader(paths, VOCABULARY, LINES, CONFIG, otherwise)
     paths[0].write_text("oak elm\n")
     with pytest.raises(InputError, match="has corpus") as raised:

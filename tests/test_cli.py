@@ -140,7 +140,7 @@ def test_embed_reads_a_token_of_ten_thousand_characters(models, tmp_path):
     ("name", "content", "parts"),
     [
         ("none.txt", None, ("none.txt", "No such file")),
-        ("empty.txt", b"", ("empty.txt", "no line", "a sentence a line")),
+        ("empty.txt", b"", ("empty.txt", "no line", "one sentence per line")),
         ("latin.txt", b"the oak\ncaf\xe9\n", ("latin.txt", "line 2", "0xe9", "iconv")),
         ("cut.gz", CUT_GZIP, ("cut.gz", "damaged", "again")),
     ],
@@ -253,7 +253,7 @@ def test_info_and_convert(models, tmp_path):
     assert one.config == other.config
     assert all(torch.equal(weight, other.weights[name]) for name, weight in one.weights.items())
     said = run("convert", models / "native", tmp_path / "d", "--to", "allennlp").stdout
-    assert "no place for the softmax and the vocabulary and the settings of the tokenizer" in said, said
+    assert "without the softmax and the vocabulary and the tokenizer's settings, which this" in said, said
     refused(run("convert", models / "native", tmp_path / "a"), tmp_path / "a", "exists", "--overwrite")
     refused(run("convert", models / "native", tmp_path / "c", "--dtype", "float16"), "--dtype", "float32")
 

@@ -79,7 +79,7 @@ def test_parts_of_text_hold_each_line_once(rows, ends, part_rows, name):
         file = Path(folder, name)
         file.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
         if not expected:
-            with pytest.raises(InputError, match="has no row"):
+            with pytest.raises(InputError, match="no rows"):
                 plan([str(file)], part_rows, Columns())
             return
         parts = plan([str(file)], part_rows, Columns())
@@ -275,7 +275,7 @@ def test_another_job_is_refused(model, text, tmp_path, change, match):
     output = tmp_path / "out"
     embed_corpus([str(text)], str(output), small(model))
     before = contents(output)
-    with pytest.raises(InputError, match=f"out: holds another job, whose {match}; .* name another folder"):
+    with pytest.raises(InputError, match=f"out: holds another job: {match}; .* name another folder"):
         embed_corpus([str(text)], str(output), replace(small(model), **change))
     assert contents(output) == before
 
@@ -287,8 +287,8 @@ def test_another_model_or_text_is_refused(model, text, tmp_path, monkeypatch):
     embed_corpus(["a.txt"], "out", small(model))
     before = contents("out")
     for inputs, chosen, match in (
-        (["a.txt"], "other", r"whose model sha256 was '\w{64}' and is '\w{64}' now"),
-        (["a.txt", str(text)], model, r"whose inputs was 1 files of [\d,]+ bytes and is 2 files of"),
+        (["a.txt"], "other", r"another job: model sha256 was '\w{64}' and is '\w{64}' now"),
+        (["a.txt", str(text)], model, r"another job: inputs was 1 files of [\d,]+ bytes and is 2 files of"),
     ):
         done = run("embed", *inputs, "out", "--engine", "local", "--model", chosen, "--pretokenized", "--part-rows", 20)
         assert done.returncode == 2
@@ -307,7 +307,9 @@ def test_a_worker_with_another_model_does_nothing(model, text, tmp_path):
     with pytest.raises(FileNotFoundError):  # no receipt came
         embed_corpus([str(text)], str(tmp_path / "out"), small(model), engine)
     ((job, parts),) = jobs
-    with pytest.raises(InputError, match=r"here the model has the sha256 \w{12}, where the job began 000000000000"):
+    with pytest.raises(
+        InputError, match=r"the model has sha256 \w{12} here, but 000000000000 where the job was started"
+    ):
         open_worker(replace(job, sha256="0" * 64))
     assert not rows_of(tmp_path / "out")
     worker = open_worker(job)
@@ -326,7 +328,7 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
     with pytest.raises(BrokenError):
         embed_corpus([str(file)], str(tmp_path / "out"), small(model), dies)
     file.write_bytes(text.read_bytes().replace(b"\n", b" "))
-    with pytest.raises(InputError, match=r"a\.txt: \d+ rows are left at row 20, where 20 were; it has changed"):
+    with pytest.raises(InputError, match=r"a\.txt: has \d+ rows from row 20 on instead of 20; it has changed"):
         embed_corpus([str(file)], str(tmp_path / "out"), small(model))
     assert len(list(tmp_path.glob("out/vectors/*"))) == 1
 
@@ -338,13 +340,13 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         (["."], {}, r"\.: is a folder; name files"),
         (["-"], {}, "standard input cannot be read again"),
         (["nope://x/y"], {}, "nope://x/y: cannot be reached by fsspec"),
-        (["empty.txt"], {}, r"empty\.txt: has no row"),
+        (["empty.txt"], {}, r"empty\.txt: no rows"),
         (["cut.txt.gz"], {}, r"cut\.txt\.gz: the compressed file is damaged or cut"),
-        (["bad.parquet"], {}, r"bad\.parquet: no whole Parquet file"),
+        (["bad.parquet"], {}, r"bad\.parquet: not a complete Parquet file"),
         (["rows.parquet"], {}, r"rows\.parquet: has no column text or tokens, but number, line"),
         (["rows.parquet"], {"columns": Columns("line", "key")}, "has no column key, but number, line"),
         (["rows.parquet"], {"columns": Columns("number")}, r"column number of rows\.parquet is of type int64"),
-        (["a.txt"], {"state": "carry"}, "state is carry"),
+        (["a.txt"], {"state": "carry"}, "state carry makes"),
         (["a.txt"], {"part_rows": 0}, "part_rows is 0"),
         (["a.txt"], {"layers": "first"}, "layers is 'first'"),
     ],
@@ -373,9 +375,9 @@ def test_folders_of_others_are_left_alone(model, text, tmp_path):
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "manifest.json").write_text("{")
     for name, match in (
-        ("mine", r"mine: holds 'thesis\.tex' and no manifest\.json"),
-        ("file", "file: is a file, and the output is a folder"),
-        ("strange", r"its manifest\.json is none of this program"),
+        ("mine", r"mine: holds 'thesis\.tex' but no manifest\.json"),
+        ("file", "file: is a file; name a folder as the output"),
+        ("strange", r"its manifest\.json is not from this program"),
         ("cut", r"manifest\.json: damaged"),
     ):
         with pytest.raises(InputError, match=match):
@@ -385,14 +387,14 @@ def test_folders_of_others_are_left_alone(model, text, tmp_path):
 
 def test_one_process_makes_a_folder_at_a_time(model, text, tmp_path):
     embed_corpus([str(text)], str(tmp_path / "out"), small(model))
-    with locked(tmp_path / "out", "busy"), pytest.raises(InputError, match="another process makes these vectors"):
+    with locked(tmp_path / "out", "busy"), pytest.raises(InputError, match="another process is writing these vectors"):
         embed_corpus([str(text)], str(tmp_path / "out"), small(model))
 
 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["a.txt", "b.txt", "out.npz"], "2 inputs are a corpus; add --engine local"),
+        (["a.txt", "b.txt", "out.npz"], "2 inputs need --engine local"),
         (["a.txt", "out", "--engine", "local", "--index", "i"], "--index is for one file"),
         (["a.txt", "out", "--engine", "local", "--overwrite"], "--overwrite is for one file"),
         (["a.txt", "out", "--engine", "local", "--workers", "2"], "--workers is for --engine ray"),

@@ -235,7 +235,7 @@ def test_batch_follows_from_memory(bilm):
     assert Embedder(bilm, memory="1MB").batch_tokens == Embedder(bilm, memory=1_000_000).batch_tokens
     assert Embedder(bilm).batch_tokens == 8192  # of so small a model; more is no faster
     assert tokens_within(256_000_000, BiLM(BiLMConfig(LstmConfig(8, 512), CONFIG.char_cnn))) > 1000
-    with pytest.raises(InputError, match=r"memory is 2,000 bytes; one token of this model takes 3,413"):
+    with pytest.raises(InputError, match=r"memory is 2,000 bytes, but one token of this model takes 3,413"):
         Embedder(bilm, memory=2000)
 
 
@@ -249,7 +249,7 @@ def test_parse_bytes(text, size):
 
 @pytest.mark.parametrize("text", ["", "much", "-1MB", "1.GB", "5 XB", "1e9"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(InputError, match="is no size; give one such as 2GB"):
+    with pytest.raises(InputError, match="is not a size; give one such as 2GB"):
         parse_bytes(text)
 
 
@@ -262,5 +262,5 @@ def test_parse_layers(text, layers):
 
 
 def test_an_embedder_is_made_in_each_process(bilm):
-    with pytest.raises(TypeError, match=r"load the model in each: elmo\.load"):
+    with pytest.raises(TypeError, match=r"load the model in each process: elmo\.load"):
         pickle.dumps(Embedder(bilm))

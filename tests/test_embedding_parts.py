@@ -1,4 +1,4 @@
-"""A dump that is broken off goes on to the same bytes; nothing that does not belong together is put together."""
+"""An interrupted dump resumes to the same bytes; parts that do not belong together are refused."""
 
 import time
 
@@ -80,18 +80,16 @@ def test_rows_of_another_model_text_or_choice_are_refused(text, tmp_path):
     output = tmp_path / "v.npz"
     break_off(text, output, 45)
     with pytest.raises(
-        InputError, match=r"run\.json: layers was 'all' in the broken run and is 'top' now; give the same"
+        InputError, match=r"run\.json: layers was 'all' in the interrupted run and is 'top' now; give the same"
     ):
         embed_file(embedder(), text, output, "top", resume=True)
-    with pytest.raises(InputError, match=r"batch_tokens was 16 in the broken run and is 17 now"):
+    with pytest.raises(InputError, match=r"batch_tokens was 16 in the interrupted run and is 17 now"):
         embed_file(embedder(batch_tokens=17), text, output, resume=True)
     with pytest.raises(InputError, match=r"run\.json: model was "):
         embed_file(Embedder(tiny_model(seed=1).bilm(), batch_tokens=BATCH_TOKENS), text, output, resume=True)
     changed = tmp_path / "changed.txt"
     changed.write_text(text.read_text().replace("waits", "stays"))
-    with pytest.raises(
-        InputError, match=r"00000000\.npz: its row \d+ is not of the sentence .*: the input has changed"
-    ):
+    with pytest.raises(InputError, match=r"00000000\.npz: row \d+ is not of the sentence .*: the input has changed"):
         embed_file(embedder(), changed, output, resume=True)
     assert not output.exists()
     embed_file(embedder(), text, output, resume=True)
@@ -109,7 +107,7 @@ def test_rows_after_another_warm_text_are_refused(text, tmp_path):
 
     with pytest.raises(BrokenError):
         embed_file(warm[0], text, output, progress=progress, resume=True)
-    with pytest.raises(InputError, match=r"warm_text was \['a b'\] in the broken run and is \['c d'\] now"):
+    with pytest.raises(InputError, match=r"warm_text was \['a b'\] in the interrupted run and is \['c d'\] now"):
         embed_file(warm[1], text, output, resume=True)
 
 
@@ -121,7 +119,7 @@ def test_kept_files_that_are_cut_are_named(text, tmp_path, name, left):
     break_off(text, output, 45)
     file = folder_of(output) / name
     file.write_bytes(file.read_bytes()[:left])
-    with pytest.raises(InputError, match=rf"{name}: (damaged|not a whole)") as caught:
+    with pytest.raises(InputError, match=rf"{name}: (damaged|not a complete)") as caught:
         embed_file(embedder(), text, output, resume=True)
     assert "\n" not in str(caught.value)
 
@@ -134,7 +132,7 @@ def test_kept_rows_that_are_damaged_inside_are_named(text, tmp_path):
     data = bytearray(part.read_bytes())
     data[data.index(b"NUMPY") + 200] ^= 1
     part.write_bytes(data)
-    with pytest.raises(InputError, match=r"00000000\.npz: damaged .*; remove .* to begin anew"):
+    with pytest.raises(InputError, match=r"00000000\.npz: damaged .*; remove .* to start again"):
         embed_file(embedder(), text, output, resume=True)
 
 
@@ -143,7 +141,7 @@ def test_one_process_makes_an_output_at_a_time(text, tmp_path):
     break_off(text, output, 45)
     with locked(folder_of(output), "busy"):
         before = sorted(folder_of(output).iterdir())
-        with pytest.raises(InputError, match="another process makes this output"):
+        with pytest.raises(InputError, match="another process is writing this output"):
             embed_file(embedder(), text, output, resume=True)
         assert sorted(folder_of(output).iterdir()) == before
     embed_file(embedder(), text, output, resume=True)

@@ -172,7 +172,7 @@ def test_a_truncated_file_is_named(tmp_path, suffix):
     with write_vectors(path) as writer:
         writer.append("a b", ["a", "b"], vectors(0, 2))
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match=f"v{suffix}: not a whole {suffix} file"), read_vectors(path):
+    with pytest.raises(InputError, match=f"v{suffix}: not a complete {suffix} file"), read_vectors(path):
         pass
 
 

@@ -62,7 +62,7 @@ def test_rare_words_are_left_out_and_capitals_may_be(embedder, tmp_path):
 def test_what_gives_no_words_is_refused(embedder, tmp_path):
     with pytest.raises(InputError, match="the text has no word"):
         average_types(embedder, [[], []])
-    with pytest.raises(InputError, match="'concat' puts them side by side"):
+    with pytest.raises(InputError, match="'concat' joins them"):
         average_types(embedder, SENTENCES, "all")
     with pytest.raises(InputError, match="no word occurs 9 times; the most frequent occurs 3 times"):
         write_word2vec(average_types(embedder, SENTENCES), tmp_path / "v.txt", 9)

@@ -153,7 +153,7 @@ def test_ray_refuses_what_it_has_no_room_for_and_another_model(folder, cluster, 
     before = contents(folder / "local")
     other = run("embed", *inputs(folder), folder / "local", *common, "--model", tmp_path / "other", variables=variables)
     assert other.returncode == 2
-    assert "holds another job, whose model sha256 was" in other.stderr
+    assert "holds another job: model sha256 was" in other.stderr
     assert contents(folder / "local") == before
 
 
@@ -178,7 +178,7 @@ def test_what_a_worker_raises_is_one_line(folder, cluster, tmp_path):
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"elmo: error: {file}: ")
-    assert re.search(r"[01] rows are left at row \d+, where 100 were; it has changed", done.stderr)
+    assert re.search(r"has [01] rows from row \d+ on instead of 100; it has changed", done.stderr)
 
 
 RAY_DATA = """
@@ -254,5 +254,5 @@ def test_spark_refuses_what_it_does_not_have(folder, spark):
     settings = Settings(model=str(folder / "model"), dtype="float16")
     with pytest.raises(InputError, match="the frame has the columns id, line; id, and text or tokens, are expected"):
         embed(frame, settings)
-    with pytest.raises(InputError, match="dtype is 'float16', which Spark does not have"):
+    with pytest.raises(InputError, match="dtype is 'float16', which Spark lacks"):
         embed(frame.withColumnRenamed("line", "text"), settings)

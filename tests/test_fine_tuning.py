@@ -1,4 +1,4 @@
-"""`elmo train --init-from`: a run that goes on from another model, its softmax kept, replaced or extended by word."""
+"""`elmo train --init-from`: a run that starts from another model, its softmax kept, replaced or extended by word."""
 
 import json
 import shutil
@@ -171,9 +171,9 @@ def test_model_without_a_softmax_can_be_given_one(base, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("model.lstm.dim=7",), r"its model has {'lstm': {'dim': 8}}, and model is set to {'lstm': {'dim': 7}}"),
+        (("model.lstm.dim=7",), r"its model has {'lstm': {'dim': 8}}, but model is set to {'lstm': {'dim': 7}}"),
         (("model.lstm.n_layers=3",), "only model.lstm.dim and model.lstm.projection_dim may be larger"),
-        (("vocab=words.txt",), "vocab is 'words.txt', and init_vocab is keep"),
+        (("vocab=words.txt",), "vocab is 'words.txt', but init_vocab is keep"),
         (("--init-from", "no/such/model"), "no/such/model: no such file or folder"),
         (("--init-from", "PUBLISHED"), "has no softmax to keep; give the new text's words one: --vocab replace"),
         (("--init-from", "PUBLISHED", "--vocab", "extend"), "has no softmax to extend"),

@@ -324,7 +324,7 @@ def test_native_models_that_read_words_need_their_vocabulary(tmp_path):
 def test_an_embedder_asks_for_the_vocabulary(tmp_path):
     files, _ = published_files(READS_WORDS)
     model = formats.load(write_folder(tmp_path, files))
-    with pytest.raises(InputError, match="reads words by their lines in its vocabulary, and no vocabulary is given"):
+    with pytest.raises(InputError, match="reads words as ids in its vocabulary, but no vocabulary is given"):
         Embedder(model.bilm())
     assert Embedder(model.bilm(), vocabulary=model.vocabulary).embed([["the"]])[0].shape == (3, 1, 8)
 

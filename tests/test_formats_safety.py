@@ -277,7 +277,7 @@ def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
                 for name, shape in (("W_0", (8, 2**33)), ("B", (2**33,)), ("W_P_0", (2**31, 4))):
                     del cell[name]
                     cell.create_dataset(name, shape, "f4", chunks=True, compression=compression)
-    message = r"model\.hdf5: RNN_0\S+ has [\d,]+ bytes by its shape, and 0 are stored"
+    message = r"model\.hdf5: RNN_0\S+ has [\d,]+ bytes by its shape, but 0 are stored"
     refused(folder, message)
     with pytest.raises(InputError, match=message):
         formats.describe(folder)

@@ -115,7 +115,7 @@ def test_tensorflow_checkpoint_without_its_words_has_no_softmax(folder):
     model = formats.load(folder)
     assert model.lm_head is None
     assert formats.describe(folder).lm_head is None
-    with pytest.raises(InputError, match=r"no softmax \(left out: no vocab\.txt beside the checkpoint\)"):
+    with pytest.raises(InputError, match=r"no softmax \(omitted: no vocab\.txt beside the checkpoint\)"):
         Scorer(model)
 
 

@@ -439,7 +439,7 @@ def test_embed_file_may_forget_sentences_or_take_them_for_keys(files, text, tmp_
     with pytest.raises(InputError, match="batch_size is 0; at least 1"):
         embedder.embed_file(iter(["a\n"]), path, batch_size=0)
     for lines in (["and\n", "and/or\n"], ["a\x00b\n"]):
-        with pytest.raises(InputError, match=r"cannot be a key .*; use numbers of lines"):
+        with pytest.raises(InputError, match=r"cannot be a key .*; use line numbers"):
             embedder.embed_file(iter(lines), path, use_sentence_keys=True)
 
 

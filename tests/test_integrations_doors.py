@@ -144,7 +144,7 @@ def test_every_door_gives_the_numbers_of_the_embedder(folder, door, layers):
 NO_TOKENS = {
     by_sklearn: "is a string; a list of texts is expected",
     by_sentence_transformers: "a string or a list of tokens is expected",
-    by_transformers: "texts are strings with False, lists of words with True",
+    by_transformers: "expected are strings with False, lists of words with True",
     by_allennlp: r"\.split\(\)",
     by_simple_elmo: r"\.split\(\)",
     by_elmoformanylangs: r"\.split\(\)",

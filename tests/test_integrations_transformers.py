@@ -250,7 +250,7 @@ def test_the_loss_is_that_of_the_labels_that_count(characters):
     ("text", "options", "said"),
     [
         ("a text", {"is_split_into_words": True}, "'a text' is given with is_split_into_words=True"),
-        ([["a"]], {}, "texts are strings with False"),
+        ([["a"]], {}, "expected are strings with False"),
         ([["a", 3]], {"is_split_into_words": True}, "tokens are strings"),
         ("a", {"text_pair": "b"}, "has no text_pair"),
         ("a", {"add_special_tokens": False}, "has no add_special_tokens=False"),
@@ -274,7 +274,7 @@ def test_missing_weights_are_refused(characters, tmp_path):
     model = AutoModel.from_pretrained(characters)
     kept = {name: weight for name, weight in model.state_dict().items() if "layers.1" not in name}
     model.save_pretrained(tmp_path / "damaged", state_dict=kept)
-    with pytest.raises(InputError, match=r"bilm\.layers\.1\..* is missing in its weights"):
+    with pytest.raises(InputError, match=r"the weights lack bilm\.layers\.1\..*; copy"):
         AutoModel.from_pretrained(tmp_path / "damaged")
 
 

@@ -1,4 +1,4 @@
-"""Processes that are killed, that hang, that disagree, and runs that go on with more of them or fewer."""
+"""Processes that are killed, that hang, that disagree, and runs resumed by more or fewer of them."""
 
 import os
 import random
@@ -85,7 +85,7 @@ def test_a_lost_process_is_named(corpus, tmp_path, victim, how):
     assert {code for code, _, _ in ended.values()} == {1}
     assert [rank for rank, (_, _, errors) in ended.items() if "elmo: error" in errors] == [min(ended)]
     (last,) = (line for line in ended[min(ended)][2].splitlines() if line.startswith("elmo: error"))
-    assert re.match(rf"elmo: error: process(es)? .*\b{victim}\b.* of 3 \(the first is 0\) do(es)? not answer", last), (
+    assert re.match(rf"elmo: error: process(es)? .*\b{victim}\b.* of 3 \(the first is 0\) no longer answers?", last), (
         last
     )
     assert "--resume" in last
@@ -114,7 +114,7 @@ def by_hand(commands: list[tuple]) -> list["subprocess.Popen[str]"]:
     [
         (("seed=9",), "seed is 1 in process 0 and 9 in process 1"),
         (("optim.lr=0.5",), r"optim is \{'lr': 0.004\} in process 0 and \{'lr': 0.5\} in process 1"),
-        (("--train", "OTHER"), "process 1 has other files for --train"),
+        (("--train", "OTHER"), "process 1 has different files for --train"),
         (("--train", "NONE"), "process 1: .*matches no file"),
         (("streams=3",), "process 1: streams is 3"),
     ],

@@ -124,7 +124,7 @@ def test_windows_goes_on_with_a_dump_and_replaces_an_old_one(tmp_path: Path, on_
 
     with pytest.raises(KeyboardInterrupt):
         embed_file(embedder, text, output, progress=stop, resume=True, overwrite=True)
-    with locked(folder_of(output), "busy"), pytest.raises(InputError, match="another process makes this output"):
+    with locked(folder_of(output), "busy"), pytest.raises(InputError, match="another process is writing this output"):
         embed_file(embedder, text, output, resume=True, overwrite=True)
     embed_file(embedder, text, output, resume=True, overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text.txt", output.name]

@@ -314,7 +314,7 @@ def test_a_run_that_was_trained_further_is_not_said_to_be_shorter(tmp_path, fold
     copy = shutil.copytree(trained, tmp_path / "run")
     done = run("train", "--resume", "--output", copy, "--quiet", "max_words=20")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "ask for more" in done.stderr
+    assert "raise them" in done.stderr
     assert (copy / "train.json").read_bytes() == (trained / "train.json").read_bytes()
 
 
@@ -349,8 +349,8 @@ def test_dry_run_tells_the_plan_and_writes_nothing(tmp_path, folder, trained):
     model = native.load(trained / "model")
     assert number(told, "parameters") == sum(weight.numel() for weight in model.weights.values())
     assert number(told, "softmax parameters") == sum(weight.numel() for weight in model.lm_head.values())
-    assert number(told, "words an epoch") == words
-    assert number(told, "words a step") == 20
+    assert number(told, "words per epoch") == words
+    assert number(told, "words per step") == 20
     assert number(told, "steps") == math.ceil(2 * words / 20)
     assert told["memory"].endswith("GiB")
     assert float(told["hours"]) >= 0

@@ -351,7 +351,7 @@ def test_command_pulls_through_a_proxy_and_tells_what_came(served, tmp_path):
     path = tmp_path / "cache" / "nlpl-217" / "217.zip"
     assert path.read_bytes() == b"PK no model"
     assert f"{path}: nlpl-217, downloaded" in done.stdout
-    assert f"217.zip: sha256 {sha256(b'PK no model')}, none is published" in done.stdout
+    assert f"217.zip: sha256 {sha256(b'PK no model')}, no published hash" in done.stdout
     assert "please cite: Andrey Kutuzov" in done.stdout
     assert done.returncode == 2
     assert "nlpl-217 was downloaded, but cannot be opened" in done.stderr
@@ -361,7 +361,7 @@ def test_command_pulls_through_a_proxy_and_tells_what_came(served, tmp_path):
     done = run("verify", "nlpl-217", "--json", variables=served)
     assert json.loads(done.stdout)[0]["verdict"] == "differs"
     assert done.returncode == 2
-    assert "217.zip: not what was published or pulled" in done.stderr
+    assert "217.zip: not as published or pulled" in done.stderr
 
 
 def test_command_tells_in_one_line_that_a_host_is_gone(served):

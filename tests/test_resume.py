@@ -174,7 +174,7 @@ def test_resumed_run_whose_text_has_changed_is_refused(whole, tmp_path):
     train.write_text("Other words .\n" * 100, encoding="utf-8")
     done = run("train", "--resume", "--output", tmp_path / "run", "max_words=400")
     assert done.returncode == 2
-    assert_one_line(done.stderr, "corpus.json", "training files are not those", "--output")
+    assert_one_line(done.stderr, "corpus.json", "training files differ", "--output")
 
 
 def test_output_that_holds_a_run_needs_resume(whole):
@@ -186,7 +186,7 @@ def test_output_that_holds_a_run_needs_resume(whole):
 def test_resume_without_a_run(whole, tmp_path):
     done = run("train", *flags(whole), "--resume", "--output", tmp_path / "none")
     assert done.returncode == 2
-    assert_one_line(done.stderr, str(tmp_path / "none" / "train.json"), "no run to resume", "leave --resume out")
+    assert_one_line(done.stderr, str(tmp_path / "none" / "train.json"), "no run to resume", "omit --resume")
     assert not (tmp_path / "none").exists()
 
 
@@ -241,7 +241,7 @@ def test_a_model_whose_checkpoints_are_gone_is_not_begun_anew(whole, tmp_path):
     for flag in ((), ("--resume",)):
         done = run("train", *(flags(whole) if not flag else ()), *flag, "--output", output)
         assert done.returncode == 2
-        assert_one_line(done.stderr, str(output), "has a model and no checkpoint", "--init-from")
+        assert_one_line(done.stderr, str(output), "holds a model but no checkpoint", "--init-from")
     assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
 
 
@@ -250,7 +250,7 @@ def test_a_run_that_never_leaves_its_warmup_says_so(whole, tmp_path):
     for more in (("--dry-run",), ("--output", tmp_path / "run")):
         done = run("train", *few, *more, *(("--output", tmp_path / "none") if "--dry-run" in more else ()))
         assert done.returncode == 0, done.stderr
-        assert "the rate rises for 100 steps, and there are 5" in done.stdout
+        assert "the learning rate rises for 100 steps, but the run has 5" in done.stdout
 
 
 def test_resume_of_a_damaged_record(tmp_path):

@@ -427,7 +427,7 @@ def test_guard_names_the_gradient_that_is_not_finite_and_no_other(tmp_path):
         return value, carried
 
     run = Run(tmp_path, PLAIN, loss=loss)
-    with pytest.raises(TrainingError, match=r"gradients are not finite in bias; nothing of this step was kept"):
+    with pytest.raises(TrainingError, match=r"gradients are not finite in bias; this step was discarded"):
         run.fit(2)
     torch.manual_seed(0)
     assert equal(run.weights(), list(nn.Linear(3, 1).parameters()))

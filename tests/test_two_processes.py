@@ -80,7 +80,7 @@ def check_printed(printed: str, errors: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_have_the_loss_curve_of_one_also_killed_and_resumed(corpus, single, tmp_path):
-    """Begun by torchrun, killed after a checkpoint, gone on with by the command alone."""
+    """Started by torchrun, killed after a checkpoint, resumed by the command alone."""
     output = tmp_path / "run"
     process = start(*corpus, *SETTINGS, *EXACT, "--output", output, launcher="torchrun")
     deadline = time.monotonic() + TIMEOUT
@@ -141,5 +141,5 @@ def test_error_of_the_user_ends_both_processes_with_one_line(tmp_path):
 def test_streams_that_cannot_be_divided_are_refused_before_anything_is_read(corpus, tmp_path):
     done = run("train", *corpus, *TINY, "streams=5", "devices=2", "--output", tmp_path / "run")
     assert done.returncode == 2
-    assert done.stderr == "elmo: error: streams is 5; a multiple of the 2 processes is needed\n"
+    assert done.stderr == "elmo: error: streams is 5; a multiple of 2 processes is expected\n"
     assert not (tmp_path / "run").exists()

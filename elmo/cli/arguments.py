@@ -1,4 +1,4 @@
-"""What several verbs share."""
+"""Arguments and helpers that several verbs share."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""`elmo completion`: a script with which a shell completes verbs, options and files."""
+"""`elmo completion`: a script for a shell to complete verbs, options and files."""
 
 import argparse
 from typing import Any
@@ -11,7 +11,7 @@ PUBLISHED = {"pull", "verify"}
 
 
 def add_verbs(verbs: Any) -> None:
-    """That of this file."""
+    """Adds the verb of this file."""
     completion = add_verb(verbs, "completion", completion_verb, "print a script that completes commands in your shell")
     completion.add_argument("shell", choices=["bash", "zsh"])
 
@@ -30,7 +30,7 @@ def completion_verb(arguments: argparse.Namespace) -> None:
 
 
 def _complete(parser: argparse.ArgumentParser, file: Any, models: list[str]) -> None:
-    """What is neither a number nor a choice may be a file; some are names of models."""
+    """Completes arguments that are neither numbers nor choices as files, or as names of models."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for verb in action.choices.values():

@@ -21,68 +21,74 @@ from elmo.errors import InputError
 from elmo.terminal import Counter
 
 A_LINE_EVERY = 60
-"""Seconds, where there is no terminal."""
+"""Seconds between lines of progress without a terminal."""
 
 
 def add_verbs(verbs: Any) -> None:
-    """Those of this file."""
+    """Adds the verbs of this file."""
     _add_embed(verbs)
     _add_allennlp(verbs)
     _add_types(verbs)
 
 
 def _add_embed(verbs: Any) -> None:
-    embed = add_verb(verbs, "embed", embed_verb, "write the vectors of a text, one sentence a line, or of a corpus")
+    embed = add_verb(verbs, "embed", embed_verb, "write the vectors of a text, one sentence per line, or of a corpus")
     add_input(embed, several=True)
-    embed.add_argument("output", help=".hdf5, .npz, .parquet or .safetensors; with --engine a folder")
+    embed.add_argument("output", help="a .hdf5, .npz, .parquet or .safetensors file; with --engine, a folder")
     add_model(embed)
     add_weights(embed)
     embed.add_argument("--layers", default="all", help=LAYERS_HELP)
-    embed.add_argument("--pool", choices=["mean", "max", "sum"], help="one vector a row, over its tokens")
-    embed.add_argument("--index", metavar="FILE", help="also write each row's text, tokens and their offsets, as JSON")
-    embed.add_argument("--resume", action="store_true", help="keep finished rows and go on with those of a broken run")
+    embed.add_argument("--pool", choices=["mean", "max", "sum"], help="pool the tokens of a row into one vector")
+    embed.add_argument("--index", metavar="FILE", help="also write each row's text, tokens and offsets as JSON lines")
+    embed.add_argument("--resume", action="store_true", help="keep finished rows, and continue an interrupted run")
     embed.add_argument("--dtype", choices=["float32", "float16"], default="float32")
     embed.add_argument(
         "--state",
         choices=["reset", "echo", "carry", "warm"],
         default="reset",
-        help="LSTM state of a sentence: nothing, itself read before, the sentences before it, a neutral text",
+        help="LSTM state before a sentence: zero, or after the sentence itself, the previous ones, or a neutral text",
     )
-    embed.add_argument("--batch-size", type=int, default=32, metavar="N", help="sentences of a batch, for carry")
-    embed.add_argument("--memory", default="160MB", metavar="SIZE", help="for the vectors in work, beside the model")
+    embed.add_argument("--batch-size", type=int, default=32, metavar="N", help="sentences per batch with --state carry")
+    embed.add_argument(
+        "--memory", default="160MB", metavar="SIZE", help="limit for vectors in progress, without the model"
+    )
     embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")
     embed.add_argument("--device", help="cpu, cuda, cuda:1 ...")
     embed.add_argument(
-        "--precision", choices=["float32", "bfloat16", "int8"], default="float32", help="of the products"
+        "--precision", choices=["float32", "bfloat16", "int8"], default="float32", help="precision of matrix products"
     )
     embed.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     embed.add_argument("--quiet", action="store_true", help="show no progress")
     corpus = embed.add_argument_group(
-        "corpora", "Many text and Parquet files into a folder, part by part; the same command again goes on."
+        "corpora", "Text and Parquet files into a folder, part by part; repeat the command to resume."
     )
-    corpus.add_argument("--engine", choices=["local", "ray"], help="this process, or the workers of a Ray cluster")
-    corpus.add_argument("--workers", type=int, metavar="N", help="of ray (default: as many as there is room for)")
-    corpus.add_argument("--threads", type=int, metavar="N", help="processors of a worker (default: 1; of local: all)")
-    corpus.add_argument("--part-rows", type=int, default=10_000, metavar="N", help="rows of a part")
-    corpus.add_argument("--column", metavar="NAME", help="of Parquet: texts or tokens (default: text, or else tokens)")
-    corpus.add_argument("--id-column", metavar="NAME", help="of Parquet: ids (default: the file and the row's number)")
+    corpus.add_argument("--engine", choices=["local", "ray"], help="this process, or workers on a Ray cluster")
+    corpus.add_argument("--workers", type=int, metavar="N", help="workers of ray (default: as many as fit)")
+    corpus.add_argument("--threads", type=int, metavar="N", help="processors per worker (default: 1; local: all)")
+    corpus.add_argument("--part-rows", type=int, default=10_000, metavar="N", help="rows per part")
+    corpus.add_argument(
+        "--column", metavar="NAME", help="Parquet column of texts or tokens (default: text, else tokens)"
+    )
+    corpus.add_argument("--id-column", metavar="NAME", help="Parquet column of ids (default: file and row number)")
 
 
 def _add_allennlp(verbs: Any) -> None:
-    allennlp = add_verb(verbs, "allennlp", allennlp_verb, "embed with the flags of `allennlp elmo`, and its layout")
-    allennlp.add_argument("input", help="text, one sentence a line, tokens between white space")
+    allennlp = add_verb(
+        verbs, "allennlp", allennlp_verb, "embed with the flags and the output layout of `allennlp elmo`"
+    )
+    allennlp.add_argument("input", help="text, one sentence per line, tokens separated by whitespace")
     allennlp.add_argument("output", help="the HDF5 file to write")
     which = allennlp.add_mutually_exclusive_group(required=True)
     for choice in ("all", "top", "average"):
         which.add_argument(f"--{choice}", dest="layers", action="store_const", const=choice)
-    allennlp.add_argument("--options-file", metavar="FILE", help="default: that of the original model, as pulled")
-    allennlp.add_argument("--weight-file", metavar="FILE", help="default: that of the original model, as pulled")
+    allennlp.add_argument("--options-file", metavar="FILE", help="default: the pulled original model's")
+    allennlp.add_argument("--weight-file", metavar="FILE", help="default: the pulled original model's")
     allennlp.add_argument("--batch-size", type=int, default=64, metavar="N", help="sentences read ahead")
-    allennlp.add_argument("--cuda-device", type=int, default=-1, metavar="N", help="number of a GPU (default: the CPU)")
+    allennlp.add_argument("--cuda-device", type=int, default=-1, metavar="N", help="GPU number (default: the CPU)")
     allennlp.add_argument("--forget-sentences", action="store_true", help="write no sentence_to_index")
-    allennlp.add_argument("--use-sentence-keys", action="store_true", help="call a dataset by its line, not its number")
-    allennlp.add_argument("--state", choices=["reset", "carry"], default="reset", help="carry: what AllenNLP did")
-    # Taken because scripts give them; they have no effect.
+    allennlp.add_argument("--use-sentence-keys", action="store_true", help="name datasets by line, not number")
+    allennlp.add_argument("--state", choices=["reset", "carry"], default="reset", help="carry does what AllenNLP did")
+    # Accepted because scripts pass them; they have no effect.
     for flag in ("--vocab-path", "--include-package"):
         allennlp.add_argument(flag, help=argparse.SUPPRESS)
     allennlp.add_argument("--file-friendly-logging", action="store_true", help=argparse.SUPPRESS)
@@ -91,13 +97,13 @@ def _add_allennlp(verbs: Any) -> None:
 
 
 def _add_types(verbs: Any) -> None:
-    types = add_verb(verbs, "types", types_verb, "write a vector for each distinct word, the mean of its occurrences")
+    types = add_verb(verbs, "types", types_verb, "write one vector per distinct word, the mean of its occurrences")
     add_input(types)
-    types.add_argument("output", help="a text file in the format of word2vec")
+    types.add_argument("output", help="a text file in word2vec's format")
     add_model(types)
     types.add_argument("--layers", default="average", help=LAYERS_HELP.replace("all, ", ""))
-    types.add_argument("--min-count", type=int, default=1, metavar="N", help="leave out words that occur less often")
-    types.add_argument("--lowercase", action="store_true", help="count words as one that differ in capitals alone")
+    types.add_argument("--min-count", type=int, default=1, metavar="N", help="omit words that occur less often")
+    types.add_argument("--lowercase", action="store_true", help="merge words that differ only in case")
     types.add_argument("--device", help="cpu, cuda, cuda:1 ...")
     types.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     types.add_argument("--quiet", action="store_true", help="show no progress")
@@ -108,7 +114,7 @@ def embed_verb(arguments: argparse.Namespace) -> None:
         _embed_corpus(arguments)
         return
     if len(arguments.input) > 1:
-        raise InputError(f"{len(arguments.input)} inputs are a corpus; add --engine local, and name a folder for it")
+        raise InputError(f"{len(arguments.input)} inputs need --engine local, and a folder as output")
     (arguments.input,) = arguments.input
     _embed_file(arguments)
 
@@ -155,7 +161,7 @@ def _embed_corpus(arguments: argparse.Namespace) -> None:
     unused = {"--index": arguments.index, "--overwrite": arguments.overwrite, "--kind": arguments.kind}
     for flag, value in unused.items():
         if value:
-            raise InputError(f"{flag} is for one file; with --engine {arguments.engine} leave it out")
+            raise InputError(f"{flag} is for one file; omit it with --engine {arguments.engine}")
     names = "model", "weights", "pool", "dtype", "state", "precision", "pretokenized", "part_rows", "batch_tokens"
     settings = Settings(
         layers=parse_layers(arguments.layers),
@@ -172,8 +178,7 @@ def _embed_corpus(arguments: argparse.Namespace) -> None:
 
 
 def _follower() -> Callable[[Any], None]:
-    """Shows how far all workers are, their speed and how long it will take: on a terminal all the time, else in a line
-    a minute."""
+    """Shows progress, speed and time left of all workers: continuously on a terminal, else one line per minute."""
     begun = shown = time.monotonic()
 
     def follow(done: Any) -> None:
@@ -202,12 +207,12 @@ def _engine(arguments: argparse.Namespace) -> Any:
         from elmo.integrations import ray
 
         if arguments.device is not None:
-            raise InputError("--device is for one process; a worker of ray has what the cluster gives it")
+            raise InputError("--device is for one process; a worker of ray uses what the cluster gives it")
         return partial(ray.run, workers=arguments.workers, threads=arguments.threads or 1)
     from elmo.embedding.corpus import run_here
 
     if arguments.workers is not None:
-        raise InputError("--workers is for --engine ray; local is one process, and --threads its processors")
+        raise InputError("--workers is for --engine ray; local is one process (--threads sets its processors)")
     return partial(run_here, device=arguments.device, threads=arguments.threads)
 
 

@@ -95,7 +95,7 @@ def demo_verb(arguments: argparse.Namespace) -> None:
     else:
         done = embed_file(embedder, DEMO_TEXT, arguments.output, tokenizer=tokenizer, overwrite=arguments.overwrite)
         print(f"Vectors of {done.rows} sentences are in {done.path}: {shape}.\n")
-    print("A word in its sentence, then the occurrences that the top layer takes for the most alike:\n")
+    print("A word in its sentence, then its most similar occurrences by the top layer:\n")
     for word in ("play", "bank", "spring"):
         queries = [(sentences[s], t) for s, t in nearest.occurrences(sentences, word)[:DEMO_QUERIES]]
         (found,) = nearest.search(embedder, sentences, queries, k=2)
@@ -103,6 +103,6 @@ def demo_verb(arguments: argparse.Namespace) -> None:
         print()
     occurrences = senses.read_occurrences(SENSES)
     print_senses(senses.run(embedder, occurrences))
-    print("\nThe same with every sentence read twice, so that either direction knows all of it (--state echo):")
+    print("\nThe same with every sentence read twice, so each direction knows all of it (--state echo):")
     twice = Embedder(embedder.bilm, vocabulary=embedder.vocabulary, state="echo")
     print_senses(senses.run(twice, occurrences))

@@ -16,28 +16,32 @@ from elmo.terminal import Counter, print_settings, print_table
 
 
 def add_verbs(verbs: Any) -> None:
-    """Those of this file."""
-    info = add_verb(verbs, "info", info_verb, "what a model is, from its headers alone")
-    info.add_argument("model", nargs="?", default="default")
+    """Adds the verbs of this file."""
+    info = add_verb(verbs, "info", info_verb, "describe a model from its headers alone")
+    info.add_argument(
+        "model", nargs="?", default="default", help="a model's folder, file or name (default: the packaged one)"
+    )
     add_weights(info)
-    info.add_argument("--check", action="store_true", help="also read the weights: are all numbers finite?")
+    info.add_argument("--check", action="store_true", help="also check that all weights are finite")
     info.add_argument("--json", action="store_true", help="print JSON")
 
     convert = add_verb(verbs, "convert", convert_verb, "write a model in another format")
-    convert.add_argument("source", help="a model")
+    convert.add_argument("source", help="a model's folder, file or name")
     convert.add_argument("target", help="the folder to write")
     add_weights(convert)
-    convert.add_argument("--to", choices=["native", "allennlp"], help="by default the format that the source has not")
-    convert.add_argument("--dtype", choices=["float32", "float16"], default="float32", help="of native weights")
-    convert.add_argument("--softmax-dtype", choices=["float32", "float16"], help="of the softmax, if another")
+    convert.add_argument(
+        "--to", choices=["native", "allennlp"], help="default: native; allennlp if the source is native"
+    )
+    convert.add_argument("--dtype", choices=["float32", "float16"], default="float32", help="type of native weights")
+    convert.add_argument("--softmax-dtype", choices=["float32", "float16"], help="type of the softmax, if different")
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
 
-    models = add_verb(verbs, "models", models_verb, "the published models that are known by name, and which are here")
-    models.add_argument("words", nargs="*", metavar="WORD", help="only models that have all of these in their row")
-    models.add_argument("--json", action="store_true", help="print JSON: addresses, licences, and where they were read")
+    models = add_verb(verbs, "models", models_verb, "list the published models, and which are in the cache")
+    models.add_argument("words", nargs="*", metavar="WORD", help="list only models with all of these in their row")
+    models.add_argument("--json", action="store_true", help="print JSON, with addresses, licences and their sources")
 
-    pull = add_verb(verbs, "pull", pull_verb, "download a published model into the cache, or go on with it")
-    pull.add_argument("names", nargs="+", metavar="NAME", help="as elmo models lists them")
+    pull = add_verb(verbs, "pull", pull_verb, "download a published model to the cache, or resume the download")
+    pull.add_argument("names", nargs="+", metavar="NAME", help="a name from elmo models")
     pull.add_argument("--quiet", action="store_true", help="show no progress")
 
     verify = add_verb(verbs, "verify", verify_verb, "compare files with the hashes of the published models")
@@ -46,12 +50,12 @@ def add_verbs(verbs: Any) -> None:
 
     push = add_verb(verbs, "push", push_verb, "upload a model to the Hugging Face Hub, with a card from its own record")
     push.add_argument("model", help="a model's folder, file or name")
-    push.add_argument("repository", metavar="USER/NAME", help="made if there is none")
-    push.add_argument("--dry-run", action="store_true", help="show what would be sent; needs no network")
-    push.add_argument("--license", metavar="ID", help="the Hub's name of the licence, such as cc-by-sa-4.0")
-    push.add_argument("--language", metavar="CODE", help="ISO code (default: that of the model's tokenizer)")
-    push.add_argument("--private", action="store_true", help="make the repository private, if it is new")
-    push.add_argument("--message", metavar="TEXT", help="of the commit")
+    push.add_argument("repository", metavar="USER/NAME", help="created if it does not exist")
+    push.add_argument("--dry-run", action="store_true", help="show what would be uploaded; needs no network")
+    push.add_argument("--license", metavar="ID", help="the Hub's name for the licence, such as cc-by-sa-4.0")
+    push.add_argument("--language", metavar="CODE", help="ISO code (default: the tokenizer's language)")
+    push.add_argument("--private", action="store_true", help="make a new repository private")
+    push.add_argument("--message", metavar="TEXT", help="commit message")
 
 
 def info_verb(arguments: argparse.Namespace) -> None:
@@ -94,18 +98,16 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     found = formats.describe(arguments.source, arguments.weights)
     wanted = arguments.to or ("allennlp" if found.format == formats.native.FORMAT else "native")
     if wanted == "allennlp" and (arguments.dtype, arguments.softmax_dtype) != ("float32", None):
-        raise InputError(
-            "--dtype and --softmax-dtype are of the native format; AllenNLP's holds float32: leave them out"
-        )
+        raise InputError("--dtype and --softmax-dtype are for the native format; AllenNLP's is float32: omit them")
     model = formats.load(arguments.source, arguments.weights)
     if wanted == "native":
         formats.native.save(model, target, arguments.overwrite, arguments.dtype, arguments.softmax_dtype)
     else:
         formats.allennlp.save(model, target, arguments.overwrite)
     softmax = "the softmax" if model.config.n_tokens_vocab else "the softmax and the vocabulary"
-    parts = {softmax: model.lm_head, "the learned mixes": model.mixes, "the settings of the tokenizer": model.text}
+    parts = {softmax: model.lm_head, "the learned mixes": model.mixes, "the tokenizer's settings": model.text}
     lost = " and ".join(part for part, there in parts.items() if there) if wanted == "allennlp" else ""
-    print(f"{target}: written as {wanted}" + (f" (this format has no place for {lost})" if lost else ""))
+    print(f"{target}: written as {wanted}" + (f" (without {lost}, which this format cannot store)" if lost else ""))
 
 
 def models_verb(arguments: argparse.Namespace) -> None:
@@ -113,18 +115,18 @@ def models_verb(arguments: argparse.Namespace) -> None:
 
     found = [model for model in published.models() if _has(model, arguments.words)]
     if not found:
-        raise InputError(f"no published model has {' '.join(arguments.words)!r} in its row; elmo models lists all")
+        raise InputError(f"no published model matches {' '.join(arguments.words)!r}; elmo models lists all")
     if arguments.json:
         rows = [config.to_dict(model) | {"pulled": cache.is_pulled(model)} for model in found]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     rows = [[model.name, "yes" if cache.is_pulled(model) else "", model.language, model.about] for model in found]
     print_table(["name", "here", "language", "about"], rows)
-    print(f"cache: {cache.cache_folder()}; elmo pull NAME brings one here, and then elmo.load(NAME) opens it")
+    print(f"cache: {cache.cache_folder()}; elmo pull NAME downloads a model, elmo.load(NAME) opens it")
 
 
 def _has(model: Any, words: list[str]) -> bool:
-    """Whether the row of a published model has all of these words, in any case of letters."""
+    """Whether the row of a published model has all of these words, ignoring case."""
     row = " ".join((model.name, *model.aliases, model.language, model.about, model.layout)).casefold()
     return all(word.casefold() in row for word in words)
 
@@ -146,10 +148,10 @@ def pull_verb(arguments: argparse.Namespace) -> None:
         with Counter(name, arguments.quiet, *columns) as counter:
             pulled = pull(name, lambda file, done, total: counter.update(done, total))
         model = pulled.model
-        print(f"{pulled.path}: {model.name}, {'downloaded' if pulled.new else 'here already'}")
+        print(f"{pulled.path}: {model.name}, {'downloaded' if pulled.new else 'already here'}")
         for file in pulled.new:
             known = any(row.sha256 for row in model.files if row.name == file)
-            said = "as published" if known else "none is published to compare it with"
+            said = "as published" if known else "no published hash to compare with"
             print(f"    {file}: sha256 {pulled.sha256[file]}, {said}")
         print(f"    licence: {model.license or 'not stated at the source'}; please cite: {model.citation}")
         try:
@@ -169,7 +171,7 @@ def verify_verb(arguments: argparse.Namespace) -> None:
             print(f"{file.path}: {file.verdict}{f' ({file.about})' if file.about else ''}; sha256 {file.sha256 or '-'}")
     wrong = [str(file.path) for file in found if file.verdict in ("differs", "missing")]
     if wrong:
-        raise InputError(f"{', '.join(wrong)}: not what was published or pulled; remove and pull again: elmo pull NAME")
+        raise InputError(f"{', '.join(wrong)}: not as published or pulled; remove and pull again: elmo pull NAME")
 
 
 def push_verb(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`elmo train`, and what a language model is asked: `elmo perplexity`, `elmo score`, `elmo substitutes`."""
+"""The language model: `elmo train`, `elmo perplexity`, `elmo score`, `elmo substitutes`."""
 
 import argparse
 import json
@@ -20,56 +20,60 @@ from elmo.terminal import Counter, print_table
 
 
 def add_verbs(verbs: Any) -> None:
-    """Those of this file."""
+    """Adds the verbs of this file."""
     _add_train(verbs)
     _add_questions(verbs)
 
 
 def _add_train(verbs: Any) -> None:
-    train = add_verb(verbs, "train", train_verb, "pretrain a biLM on plain text: one command from raw text to a model")
-    train.add_argument("recipe", nargs="?", help="a TOML file, or the name of a recipe in the package")
+    train = add_verb(verbs, "train", train_verb, "pretrain a biLM on plain text, from raw files to a model")
+    train.add_argument("recipe", nargs="?", help="a TOML file or a packaged recipe")
     train.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings, e.g. optim.lr=1e-3")
     train.add_argument("--train", action="append", metavar="TEXT", help="text files or a pattern; may be repeated")
-    train.add_argument("--heldout", action="append", metavar="TEXT", help="text for the perplexities")
-    train.add_argument("--output", metavar="FOLDER", help="where the run goes: its model is in FOLDER/model")
-    train.add_argument("--init-from", metavar="MODEL", help="go on from a model's weights (fine-tuning)")
+    train.add_argument("--heldout", action="append", metavar="TEXT", help="text to measure perplexity on")
+    train.add_argument("--output", metavar="FOLDER", help="folder of the run; the model is FOLDER/model")
+    train.add_argument("--init-from", metavar="MODEL", help="start from a model's weights (fine-tuning)")
     train.add_argument(
-        "--vocab", choices=["keep", "replace", "extend"], help="what becomes of that model's vocabulary (default: keep)"
+        "--vocab", choices=["keep", "replace", "extend"], help="what to do with that model's vocabulary (default: keep)"
     )
-    train.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between white space")
-    resume = "go on with the run in FOLDER, exactly; under torchrun also begin it where there is none"
+    train.add_argument(
+        "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
+    )
+    resume = "continue the run in FOLDER exactly; under torchrun, start it if there is none"
     train.add_argument("--resume", action="store_true", help=resume)
-    train.add_argument("--dry-run", action="store_true", help="only tell parameters, steps, memory and hours")
+    train.add_argument("--dry-run", action="store_true", help="only print parameters, steps, memory and hours")
     train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
     train.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def _add_questions(verbs: Any) -> None:
-    """Those that need a model's softmax."""
-    perplexity = add_verb(verbs, "perplexity", perplexity_verb, "full-softmax perplexity of a text, both directions")
+    """Adds the verbs that need a model's softmax."""
+    perplexity = add_verb(verbs, "perplexity", perplexity_verb, "measure full-softmax perplexity, in both directions")
     perplexity.add_argument("text", nargs="+", help="text files or patterns")
     add_model(perplexity)
-    perplexity.add_argument("--pretokenized", action="store_true", help="one sentence a line, tokens between spaces")
     perplexity.add_argument(
-        "--max-words", type=int, metavar="N", help="about as many, from the beginnings of the first documents"
+        "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
+    )
+    perplexity.add_argument(
+        "--max-words", type=int, metavar="N", help="read about N words, from the beginnings of the first documents"
     )
     perplexity.add_argument("--json", action="store_true", help="print JSON")
 
-    score = add_verb(verbs, "score", score_verb, "log-probability of each token of a text, forward and backward")
-    score.add_argument("text", help="text (.txt, .gz, .xz), one sentence a line, or - for standard input")
+    score = add_verb(verbs, "score", score_verb, "print each token's log-probability, forward and backward")
+    score.add_argument("text", help="text (.txt, .gz, .xz), one sentence per line, or - for standard input")
     add_model(score)
-    score.add_argument("--pretokenized", action="store_true", help="tokens are separated by white space")
+    score.add_argument("--pretokenized", action="store_true", help="tokens are separated by whitespace")
     score.add_argument("--json", action="store_true", help="print JSON lines")
 
-    substitutes = add_verb(verbs, "substitutes", substitutes_verb, "the most probable words at a place of a sentence")
-    substitutes.add_argument("sentence", help="its tokens, between spaces")
-    substitutes.add_argument("--word", metavar="WORD", help="the token to be replaced, where it stands first")
-    substitutes.add_argument("--position", type=int, metavar="N", help="or its place, the first is 0")
+    substitutes = add_verb(verbs, "substitutes", substitutes_verb, "list the most probable words at a position")
+    substitutes.add_argument("sentence", help="tokens separated by whitespace")
+    substitutes.add_argument("--word", metavar="WORD", help="token to replace: its first occurrence")
+    substitutes.add_argument("--position", type=int, metavar="N", help="or its position, from 0")
     add_model(substitutes)
     substitutes.add_argument(
-        "--side", choices=["both", "forward", "backward"], default="both", help="what is looked at"
+        "--side", choices=["both", "forward", "backward"], default="both", help="context to use (default: both)"
     )
-    substitutes.add_argument("-k", type=int, default=10, metavar="N", help="how many")
+    substitutes.add_argument("-k", type=int, default=10, metavar="N", help="number of words (default: 10)")
     substitutes.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -91,24 +95,24 @@ def train_verb(arguments: argparse.Namespace) -> None:
 
 
 def _is_restarted() -> bool:
-    """Whether torchrun has started this command again, as it does when a process is gone: it then resumes by itself."""
+    """Whether torchrun has restarted this command, as it does when a process is lost: it then resumes by itself."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]:
-    """Recipe, then flags, then overrides: the later wins. A resumed run begins with its own configuration."""
+    """Recipe, then flags, then overrides; later ones win. A resumed run starts from its own configuration."""
     recipe, overrides = recipe_and_overrides(arguments)
     values: dict[str, Any] = {}
     if resume:
         if arguments.output is None:
-            raise InputError("--resume needs --output, the folder of the run to go on with")
+            raise InputError("--resume needs --output, the folder of the run to continue")
         record = Path(arguments.output) / "train.json"
         if record.is_file():
             from elmo.pretraining.settings import read_record
 
             values = config.to_dict(read_record(record))
         elif "TORCHELASTIC_RUN_ID" not in os.environ:
-            raise InputError(f"{record}: no such file, so there is no run to resume; leave --resume out to begin one")
+            raise InputError(f"{record}: no such file, so there is no run to resume; omit --resume to start one")
     has_begun = bool(values)
     if recipe is not None:
         values = config.merge(values, config.load_toml(find_recipe(recipe)))
@@ -144,11 +148,11 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     rows = [
         [policy, which, *(f"{numbers[d + suffix]:,.2f}" for d in ("forward", "backward", "mean"))]
         for policy, numbers in report["perplexity"].items()
-        for which, suffix in (("all words", ""), ("unknown words left out", "_known"))
+        for which, suffix in (("all words", ""), ("without unknown words", "_known"))
     ]
     print_table(["state", "over", "forward", "backward", "mean"], rows)
     numbers = report["perplexity"]["carry"]
-    print(f"{numbers['tokens']:,} words and sentence ends, {numbers['unknown_rate']:.2%} unknown to the vocabulary")
+    print(f"{numbers['tokens']:,} words and sentence ends, {numbers['unknown_rate']:.2%} not in the vocabulary")
     print(f"vocabulary: {report['vocabulary']['size']:,} words, sha256 {report['vocabulary']['sha256']}")
 
 
@@ -176,7 +180,7 @@ def substitutes_verb(arguments: argparse.Namespace) -> None:
 
     tokens = arguments.sentence.split()
     if (arguments.word is None) == (arguments.position is None):
-        raise InputError("which token? give one of --word and --position")
+        raise InputError("give one of --word and --position")
     if arguments.word is not None and arguments.word not in tokens:
         raise InputError(f"--word {arguments.word!r} is not a token of {arguments.sentence!r}")
     place = arguments.position if arguments.word is None else tokens.index(arguments.word)

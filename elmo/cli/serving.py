@@ -28,7 +28,7 @@ def add_verbs(verbs: Any) -> None:
     serve.add_argument("--port", type=int, default=8080, help="0 picks a free port (default: 8080)")
     serve.add_argument("--layers", default="average", help=f"layers of /embed and /v1/embeddings: {LAYERS_HELP}")
     serve.add_argument(
-        "--pool", choices=["mean", "max", "sum"], default="mean", help="pooling over tokens, of the same two"
+        "--pool", choices=["mean", "max", "sum"], default="mean", help="pooling over tokens, for the same routes"
     )
     serve.add_argument("--api-key-file", metavar="FILE", help=f"file with the API key (default: the variable {KEY})")
     serve.add_argument("--no-auth", action="store_true", help="require no key, and accept any host name")

@@ -1,9 +1,9 @@
-"""Record batches of text -> record batches of vectors, by Apache Arrow: what every engine for corpora runs.
+"""Record batches of text -> record batches of vectors, in Apache Arrow: what every engine for corpora runs.
 
-A batch that is read has the columns `id`, of any type, and `text` (strings, or bytes in UTF-8) or `tokens` (lists of
-them). A row that cannot be embedded stops nothing: it becomes a row of errors, with its reason.
+Input batches have the columns `id`, of any type, and `text` (strings, or bytes in UTF-8) or `tokens` (lists of them). A
+row that cannot be embedded does not stop the others: it becomes a row of errors, with its reason.
 
-- vectors: `id`, `tokens`, `vectors` (all numbers of a row one after another) and `shape`
+- vectors: `id`, `tokens`, `vectors` (a row's numbers, flat) and `shape`
 - errors: `id`, `reason` and `begin`, the first bytes of the row
 """
 
@@ -22,13 +22,13 @@ from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer
 
 RecordBatch = Any
-"""pyarrow's; the package, of the extra `store`, is imported by what needs it."""
+"""pyarrow's. The package (extra `store`) is imported where it is needed."""
 
 ROW_BYTES = 1_000_000
 ROW_TOKENS = 10_000
-"""More are no sentence, and the array of a row is in memory as a whole."""
+"""A longer row is not a sentence, and a row's array must fit in memory."""
 BATCH_BYTES = 16_000_000
-"""Of vectors in a batch, about."""
+"""Vectors of a batch, about."""
 BEGIN_BYTES = 80
 
 
@@ -52,11 +52,11 @@ def embed_batches(
 ) -> Iterator[tuple[RecordBatch, RecordBatch]]:
     """Vectors and errors of any number of batches, each row once, at constant memory.
 
-    The order is that of the input, vectors and errors each by themselves; their batches are not those of the input.
-    `layers` and `pool` are those of `Embedder.embed`. `tokenizer`, for text, is white space by default. A row is
-    refused that is null or has a null token, that is not UTF-8, and that has more bytes or tokens than it may.
+    Vectors and errors each keep the order of the input, in batches of other sizes. `layers` and `pool` are those of
+    `Embedder.embed`. Text is split at whitespace without a `tokenizer`. A row is refused if it is null, has a null
+    token, is not UTF-8, or has too many bytes or tokens.
 
-    Raises InputError where a batch lacks a column, or its type is none of these.
+    Raises InputError if a batch lacks a column or has one of another type.
     """
     pa = pyarrow()
     waiting: deque[tuple[Any, list[str] | Refused]] = deque()  # what the embedder has read ahead
@@ -70,9 +70,8 @@ def embed_batches(
             for name, value in zip(ids.to_pylist(), values.to_pylist(), strict=True):
                 tokens = _tokens(value, tokenizer, row_bytes, row_tokens)
                 waiting.append((name, tokens))
-                yield (
-                    [] if isinstance(tokens, Refused) else tokens
-                )  # its place is kept, for no memory grows with errors
+                # A refused row takes its turn as an empty sentence, so errors do not accumulate in memory.
+                yield [] if isinstance(tokens, Refused) else tokens
 
     rows: list[tuple[Any, list[str], np.ndarray]] = []
     errors: list[tuple[Any, str, bytes | None]] = []
@@ -93,7 +92,7 @@ def embed_batches(
 
 
 def together(vectors: RecordBatch, errors: RecordBatch) -> RecordBatch:
-    """Both in one batch, for engines of one table: the columns of vectors, null where there are none, and `error`."""
+    """Both in one batch, for engines with one table: the columns of vectors (null for errors) and `error`."""
     pa = pyarrow()
     nothing = [pa.nulls(len(errors), column.type) for column in vectors.columns[1:]]
     parts = zip(vectors.columns, [errors["id"], *nothing], strict=True)
@@ -103,7 +102,7 @@ def together(vectors: RecordBatch, errors: RecordBatch) -> RecordBatch:
 
 
 def vector_schema(id_type: Any, dtype: Dtype) -> Any:
-    """Of vectors, as `elmo.embedding.store.read_vectors` takes them, too."""
+    """The schema of vectors, which `elmo.embedding.store.read_vectors` also reads."""
     pa = pyarrow()
     numbers = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)))
     kinds = [id_type, pa.list_(pa.string()), numbers, pa.list_(pa.int32())]
@@ -111,13 +110,13 @@ def vector_schema(id_type: Any, dtype: Dtype) -> Any:
 
 
 def error_schema(id_type: Any) -> Any:
-    """Of errors."""
+    """The schema of errors."""
     pa = pyarrow()
     return pa.schema([("id", id_type), ("reason", pa.string()), ("begin", pa.binary())])
 
 
 def pyarrow() -> Any:
-    """The package. Raises InputError where it is not installed."""
+    """The package. Raises InputError if it is not installed."""
     try:
         import pyarrow
     except ImportError as error:
@@ -126,7 +125,7 @@ def pyarrow() -> Any:
 
 
 def _columns(batch: RecordBatch) -> tuple[Any, Any]:
-    """The ids, and the texts or tokens as bytes, whose UTF-8 nobody has checked."""
+    """The ids, and the texts or tokens as bytes of unchecked UTF-8."""
     names = batch.schema.names
     column = next((name for name in ("text", "tokens") if name in names), None)
     if column is None or "id" not in names:
@@ -135,7 +134,7 @@ def _columns(batch: RecordBatch) -> tuple[Any, Any]:
 
 
 def as_bytes(values: Any, name: str) -> Any:
-    """A column of strings, or of lists of them, as bytes. Raises InputError where it is of another type."""
+    """A column of strings, or of lists of them, as bytes. Raises InputError for another type."""
     pa = pyarrow()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()

@@ -1,13 +1,13 @@
-"""A corpus -> a folder of vectors in Parquet, part by part, by one process or by many::
+"""A corpus -> a folder of vectors in Parquet, part by part, by one process or many::
 
-    OUTPUT/manifest.json           what the job is, its parts, and in the end what each one holds
+    OUTPUT/manifest.json           the job, its parts, and in the end what each one holds
     OUTPUT/vectors/00000000.parquet    the vectors of a part
-    OUTPUT/errors/00000000.parquet     its rows that could not be embedded, where there are any
+    OUTPUT/errors/00000000.parquet     its rows that could not be embedded, if any
     OUTPUT/done/00000000.json      its receipt
 
 A part is the unit of work: a worker reads its rows, writes its files whole, and its receipt last. So whatever is lost,
-the parts without a receipt are what is left to do. A part's vectors depend on its rows and on how many tokens are read
-at once, not on what the worker has read before: done again it gives the same bytes.
+the parts without a receipt remain to be done. A part's vectors depend on its rows and on how many tokens are read at
+once, not on what the worker has read before: repeating it gives the same bytes.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ class Settings:
     state: StatePolicy = "reset"
     precision: ops.Precision = "float32"
     pretokenized: bool = False
-    """Tokens of a text stand between white space; else the model's own tokenizer is asked."""
+    """Text has whitespace-separated tokens; otherwise the model's own tokenizer splits it."""
     part_rows: int = PART_ROWS
     row_bytes: int = ROW_BYTES
     row_tokens: int = ROW_TOKENS
@@ -61,12 +61,12 @@ class Settings:
     batch_tokens: int | None = None
 
     def choice(self) -> dict[str, Any]:
-        """What `embed_batches` is told."""
+        """The options of `embed_batches`."""
         return {name: getattr(self, name) for name in ("layers", "pool", "dtype", "row_bytes", "row_tokens")}
 
 
 NO_IDENTITY = ("model", "weights", "memory", "batch_tokens")
-"""Settings that may change when a job goes on: the model is known by its sha256, the others change last bits only."""
+"""Settings that may change when a job resumes: the model has its sha256, the others change only last bits."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class Job:
     sha256: str
     """Of the model."""
     base: str
-    """The folder in which the job was begun: relative names of inputs are meant there."""
+    """The folder in which the job was started, to which relative input names refer."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was written of a part."""
+    """What was written for a part."""
 
     part: int
     vectors: int
@@ -107,10 +107,10 @@ class Worker:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far all workers are."""
+    """Progress of all workers."""
 
     rows: int
-    """That are done, those of earlier runs included."""
+    """Done, including earlier runs."""
     total: int
     fresh_rows: int
     """Done in this run."""
@@ -129,7 +129,7 @@ class Embedded:
 
 
 Engine = Callable[[Job, Sequence[Part]], Iterator[Receipt]]
-"""Does parts, in any order; a receipt comes when its part is written."""
+"""Processes parts, in any order; yields a receipt when its part is written."""
 
 
 def embed_corpus(
@@ -139,13 +139,13 @@ def embed_corpus(
     engine: Engine | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Embedded:
-    """Writes the vectors of all rows of `inputs` into the folder `output`, or goes on with what is left of that.
+    """Writes the vectors of all rows of `inputs` to the folder `output`, or resumes such a job.
 
-    Inputs are names and patterns of text files (a line a row) and of Parquet, outputs a folder; either may be an
-    address of fsspec. `engine` is `run_here` by default.
+    Inputs are names and patterns of text files (one row per line) and Parquet files, the output is a folder; all may be
+    fsspec addresses. `engine` is `run_here` by default.
 
-    Raises InputError, without a change of anything, where the folder holds something else, or another job: other
-    inputs, settings or weights.
+    Raises InputError, and changes nothing, if the folder holds something else, or another job: other inputs, settings
+    or weights.
     """
     _check(settings)
     files, path = filesystem(absolute(output))
@@ -159,7 +159,7 @@ def embed_corpus(
     with ExitStack() as stack:
         files.makedirs(path, exist_ok=True)
         if not is_address(output):
-            stack.enter_context(locked(Path(path), "another process makes these vectors; wait for it"))
+            stack.enter_context(locked(Path(path), "another process is writing these vectors; wait for it"))
         for folder in (VECTORS, ERRORS, DONE):
             files.makedirs(f"{path}/{folder}", exist_ok=True)
         _tidy(files, path)
@@ -174,14 +174,14 @@ def embed_corpus(
 def run_here(
     job: Job, parts: Sequence[Part], device: str | None = None, threads: int | None = None
 ) -> Iterator[Receipt]:
-    """The engine without an engine: this process, with the threads that torch has unless their number is given."""
+    """The local engine: this process, with torch's threads unless `threads` is given."""
     worker = open_worker(job, device, threads)
     for part in parts:
         yield embed_part(worker, part)
 
 
 def open_worker(job: Job, device: str | None = None, threads: int | None = None) -> Worker:
-    """Loads the model, in a process of its own for this. Raises InputError where it is not the job's."""
+    """Loads the model in a worker process. Raises InputError if it is not the job's."""
     if threads is not None:
         torch.set_num_threads(threads)
     embedder, tokenizer = load_embedder(job.settings, job.sha256, device)
@@ -189,9 +189,9 @@ def open_worker(job: Job, device: str | None = None, threads: int | None = None)
 
 
 def examined(settings: Settings) -> tuple[str, TextConfig]:
-    """The content hash of the model, and how text is split for it.
+    """The model's content hash, and how to split text for it.
 
-    Raises as `elmo.formats.load` does, and InputError where the model has no such layers.
+    Raises the errors of `elmo.formats.load`, and InputError if the model lacks the layers.
     """
     model = formats.load(settings.model, settings.weights)
     selection(settings.layers, model.config.lstm.n_layers + 1)
@@ -201,13 +201,13 @@ def examined(settings: Settings) -> tuple[str, TextConfig]:
 def load_embedder(
     settings: Settings, sha256: str | None = None, device: str | None = None
 ) -> tuple[Embedder, Tokenizer]:
-    """The model, and what splits text for it. Raises InputError where its content hash is not `sha256`."""
+    """The model and its tokenizer. Raises InputError if its content hash is not `sha256`."""
     model = formats.load(settings.model, settings.weights)
     found = formats.content_hash(model) if sha256 else ""
     if sha256 and found != sha256:
         raise InputError(
-            f"{settings.model}: here the model has the sha256 {found[:12]}, where the job began {sha256[:12]}; give"
-            " all machines the same"
+            f"{settings.model}: the model has sha256 {found[:12]} here, but {sha256[:12]} where the job was started;"
+            " give all machines the same"
         )
     bilm, words, text = model.bilm(), model.inputs, _text(settings, model.text)
     del model
@@ -217,7 +217,7 @@ def load_embedder(
 
 
 def embed_part(worker: Worker, part: Part) -> Receipt:
-    """Writes the files of a part, unless that is done, and says what is in them."""
+    """Writes the files of a part, unless it is done; returns its receipt."""
     job = worker.job
     files, path = filesystem(job.output)
     receipt_path = f"{path}/{DONE}/{_name(part)}.json"
@@ -243,7 +243,7 @@ def embed_part(worker: Worker, part: Part) -> Receipt:
 
 
 class _Hashed:
-    """A file that is written, with the hash of what was."""
+    """A file to write, with the hash of what was written."""
 
     closed = False
 
@@ -273,13 +273,13 @@ class _Hashed:
         self._file.flush()
 
     def close(self) -> None:
-        """Its owner closes the file itself."""
+        """Does nothing: the owner closes the file."""
 
 
 def _write(
     file: _Hashed, made: Iterator[tuple[RecordBatch, RecordBatch]], errors: list[RecordBatch], dtype: Dtype
 ) -> tuple[int, int]:
-    """Writes vectors and keeps errors; numbers of rows and of tokens."""
+    """Writes vectors and collects errors; returns the numbers of rows and tokens."""
     rows = tokens = 0
     with _parquet(file, vector_schema(pyarrow().string(), dtype)) as table:
         for vectors, refused in made:
@@ -307,7 +307,7 @@ def _parquet(file: Any, schema: Any) -> Iterator[Any]:
 def _check(settings: Settings) -> None:
     pyarrow()
     if settings.state == "carry":
-        raise InputError("state is carry, with which a row depends on all before it; a corpus is read in parts: reset")
+        raise InputError("state carry makes a row depend on all before it, but a corpus is read in parts; use reset")
     if settings.part_rows < 1:
         raise InputError(f"part_rows is {settings.part_rows}; at least 1 is expected")
 
@@ -318,7 +318,7 @@ def _text(settings: Settings, text: TextConfig | None) -> TextConfig:
 
 
 def _placed(settings: Settings) -> Settings:
-    """With paths that mean the same in another working directory; names of models stay."""
+    """Makes paths absolute; model names stay."""
 
     def placed(name: str) -> str:
         return absolute(name) if Path(name).exists() or Path(name).parent != Path() else name
@@ -328,7 +328,7 @@ def _placed(settings: Settings) -> Settings:
 
 
 def _identity(settings: Settings, sha256: str, text: TextConfig, sizes: dict[str, int]) -> dict[str, Any]:
-    """What makes a job this one, as JSON has it."""
+    """What identifies a job, as JSON values."""
     kept = {name: value for name, value in to_dict(settings).items() if name not in NO_IDENTITY}
     identity = {"model sha256": sha256, "text": to_dict(text), **kept, "inputs": sizes}
     return json.loads(json.dumps(identity))
@@ -340,8 +340,8 @@ def _check_identity(manifest: dict[str, Any], identity: dict[str, Any], output: 
         if was != value:
             shown = [_shown(part) for part in (was, value)]
             raise InputError(
-                f"{output}: holds another job, whose {name} was {shown[0]} and is {shown[1]} now; give the same, or"
-                " name another folder"
+                f"{output}: holds another job: {name} was {shown[0]} and is {shown[1]} now; give the same, or name"
+                " another folder"
             )
 
 
@@ -369,7 +369,7 @@ def _work(job: Job, parts: Sequence[Part], engine: Engine, progress: Callable[[P
 
 
 def _finish(files: Any, path: str, output: str, manifest: dict[str, Any], parts: Sequence[Part]) -> Embedded:
-    """Completes the manifest by the receipts."""
+    """Completes the manifest from the receipts."""
     receipts = [from_dict(Receipt, _read_json(files, f"{path}/{DONE}/{_name(part)}.json")) for part in parts]
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in ("vectors", "errors", "tokens")}
     if not manifest["finished"]:
@@ -391,21 +391,21 @@ def _name(part: Part) -> str:
 
 
 def _read_manifest(files: Any, path: str, output: str) -> dict[str, Any] | None:
-    """None where the folder is not there, or empty."""
+    """None if the folder is missing or empty."""
     files.invalidate_cache()
     if not files.exists(path):
         return None
     if not files.isdir(path):
-        raise InputError(f"{output}: is a file, and the output is a folder; name another")
+        raise InputError(f"{output}: is a file; name a folder as the output")
     if not files.exists(f"{path}/{MANIFEST}"):
-        # A job that is killed before it has a manifest leaves no more than this.
+        # A job killed before it has a manifest leaves only these.
         others = [name for name in files.find(path) if not Path(name).name.startswith((".lock", f".{MANIFEST}."))]
         if others:
-            raise InputError(f"{output}: holds {Path(min(others)).name!r} and no {MANIFEST}; name a new folder")
+            raise InputError(f"{output}: holds {Path(min(others)).name!r} but no {MANIFEST}; name a new folder")
         return None
     manifest = _read_json(files, f"{path}/{MANIFEST}")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f"{output}: its {MANIFEST} is none of this program and version; name a new folder")
+        raise InputError(f"{output}: its {MANIFEST} is not from this program and version; name a new folder")
     return manifest
 
 
@@ -413,7 +413,7 @@ def _read_json(files: Any, path: str) -> Any:
     try:
         return json.loads(files.cat_file(path))
     except ValueError as error:
-        raise InputError(f"{path}: damaged ({error}); remove it to have its part done again") from error
+        raise InputError(f"{path}: damaged ({error}); remove it to redo its part") from error
 
 
 def _write_json(files: Any, path: str, value: Any) -> None:
@@ -423,7 +423,7 @@ def _write_json(files: Any, path: str, value: Any) -> None:
 
 @contextmanager
 def _whole(files: Any, path: str) -> Iterator[Any]:
-    """A binary file that is at `path` when the block ends well, and nowhere otherwise."""
+    """A binary file that appears at `path` only if the block succeeds."""
     if "file" in files.protocol:
         with whole(Path(path), overwrite=True) as temporary, temporary.open("wb") as file:
             yield file
@@ -441,7 +441,7 @@ def _whole(files: Any, path: str) -> Iterator[Any]:
 
 
 def _tidy(files: Any, path: str) -> None:
-    """Removes what killed processes left."""
+    """Removes files that killed processes left."""
     for name in files.find(path):
         if name.endswith(".partial"):
             with suppress(FileNotFoundError):

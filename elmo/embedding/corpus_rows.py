@@ -1,8 +1,8 @@
-"""The rows of a corpus: text files (a line a row, also compressed) and Parquet, here or at any address of fsspec.
+"""The rows of a corpus: text files (one row per line, also compressed) and Parquet, local or at any fsspec address.
 
-A corpus is cut into parts of so many rows. A row is known by its file and its number there, so every reading of a part
-gives the same rows with the same ids. Text files are read once to find where the parts begin; of Parquet the footers
-are enough.
+A corpus is divided into parts of a fixed number of rows. A row is identified by its file and its number there, so
+rereading a part gives the same rows with the same ids. Text files are read once to find where parts begin; Parquet
+needs only its footers.
 """
 
 import glob
@@ -35,36 +35,36 @@ class Part:
     number: int
     file: str
     first: int
-    """Number of its first row in the file."""
+    """Its first row's number in the file."""
     rows: int
     begin: int = 0
-    """Where that row begins in a text file: bytes, decompressed."""
+    """Where that row begins in a text file, in decompressed bytes."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What is read of Parquet."""
+    """The columns to read from Parquet."""
 
     value: str | None = None
-    """The text or the tokens; None for a column `text`, or else `tokens`."""
+    """The text or the tokens; None for `text`, or else `tokens`."""
     id: str | None = None
-    """None for the file's name and the row's number."""
+    """None for file name and row number."""
 
 
 def absolute(name: str) -> str:
-    """An address that means the same in a process that runs elsewhere."""
+    """An address that is valid in any working directory."""
     return name if is_address(name) else os.path.abspath(name)  # noqa: PTH100
 
 
 def is_address(name: str) -> bool:
-    """Whether it is one of fsspec, such as `s3://bucket/file`, and not a path."""
+    """Whether it is an fsspec address, such as `s3://bucket/file`, not a path."""
     return "://" in name
 
 
 def expand(patterns: Iterable[str]) -> dict[str, int]:
-    """The files that names and glob patterns mean, sorted, each once, with their sizes in bytes.
+    """The distinct files matched by names and glob patterns, sorted, with their sizes in bytes.
 
-    Raises InputError where a pattern matches none, and FileNotFoundError.
+    Raises InputError if a pattern matches none, and FileNotFoundError.
     """
     files: dict[str, int] = {}
     for pattern in patterns:
@@ -77,7 +77,7 @@ def expand(patterns: Iterable[str]) -> dict[str, int]:
 
 def _local(pattern: str) -> dict[str, int]:
     if pattern == "-":
-        raise InputError("the input is '-', and standard input cannot be read again; name files")
+        raise InputError("the input is '-', but standard input cannot be read again; name files")
     if Path(pattern).is_dir():
         raise InputError(f"{pattern}: is a folder; name files, or a pattern such as '{pattern.rstrip('/')}/*.parquet'")
     names = [pattern] if Path(pattern).exists() else glob.glob(pattern, recursive=True)  # noqa: PTH207
@@ -92,7 +92,7 @@ def _remote(pattern: str) -> dict[str, int]:
 
 
 def filesystem(address: str) -> tuple[Any, str]:
-    """Where an address leads, and the path there. Raises InputError where fsspec does not know it."""
+    """The filesystem of an address, and the path in it. Raises InputError if fsspec does not know it."""
     try:
         return fsspec.core.url_to_fs(address)
     except (ImportError, ValueError) as error:
@@ -100,9 +100,9 @@ def filesystem(address: str) -> tuple[Any, str]:
 
 
 def plan(files: Sequence[str], part_rows: int, columns: Columns) -> list[Part]:
-    """The parts of all files, of `part_rows` rows each but the last of a file.
+    """The parts of all files, of `part_rows` rows each except the last of a file.
 
-    Raises InputError where a file is damaged or lacks a column, and where there is no row at all.
+    Raises InputError if a file is damaged or lacks a column, or if there is no row at all.
     """
     parts: list[Part] = []
     for file in files:
@@ -110,15 +110,15 @@ def plan(files: Sequence[str], part_rows: int, columns: Columns) -> list[Part]:
         for first, rows, begin in begins(file, part_rows, columns):
             parts.append(Part(len(parts), file, first, rows, begin))
     if not parts:
-        raise InputError(f"{', '.join(files[:3])}: has no row; a sentence a line is expected")
+        raise InputError(f"{', '.join(files[:3])}: no rows; one sentence per line is expected")
     return parts
 
 
 def read_part(part: Part, columns: Columns, row_bytes: int, base: str = "") -> Iterator[RecordBatch]:
     """Batches with the columns of `elmo.embedding.arrow`.
 
-    Of a longer row of text, `row_bytes` + 1 bytes are read. `base` is the folder that relative names are in. Raises
-    InputError where the file has not as many rows.
+    Longer rows of text are cut after `row_bytes` + 1 bytes. `base` is the folder of relative names. Raises InputError
+    if the file has fewer rows.
     """
     address = part.file if is_address(part.file) else str(Path(base, part.file))
     read = _read_parquet if _is_parquet(part.file) else _read_text
@@ -128,13 +128,13 @@ def read_part(part: Part, columns: Columns, row_bytes: int, base: str = "") -> I
         yield batch
     if rows != part.rows:
         raise InputError(
-            f"{part.file}: {rows:,} rows are left at row {part.first:,}, where {part.rows:,} were; it has changed since"
-            " the job began: restore it, or begin anew in another folder"
+            f"{part.file}: has {rows:,} rows from row {part.first:,} on instead of {part.rows:,}; it has changed since"
+            " the job began: restore it, or start again in another folder"
         )
 
 
 def lines(file: Any, most: int) -> Iterator[bytes]:
-    """The lines of a binary file without their ends; of one longer than `most` bytes, `most` + 1 of them."""
+    """The lines of a binary file without line ends; those longer than `most` bytes are cut after `most` + 1."""
     rest = b""
     while chunk := file.read(CHUNK):
         first, *others = chunk.split(b"\n")
@@ -164,7 +164,7 @@ def _text(name: str, begin: int = 0) -> Iterator[Any]:
     except (*DAMAGED, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise InputError(f"{name}: the compressed file is damaged or cut ({error}); fetch it again") from error
+        raise InputError(f"{name}: the compressed file is damaged or cut off ({error}); fetch it again") from error
 
 
 def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[int, int, int]]:
@@ -206,7 +206,7 @@ def _parquet(name: str) -> Iterator[Any]:
         try:
             yield parquet.ParquetFile(file)
         except pa.ArrowInvalid as error:
-            raise InputError(f"{name}: no whole Parquet file ({' '.join(str(error).split())[:200]})") from error
+            raise InputError(f"{name}: not a complete Parquet file ({' '.join(str(error).split())[:200]})") from error
 
 
 def _parquet_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[int, int, int]]:
@@ -224,7 +224,7 @@ def _value_column(name: str, names: Sequence[str], columns: Columns) -> str:
     found = next((column for column in wanted if column in names), None)
     if found is None or (columns.id is not None and columns.id not in names):
         missing = " or ".join(wanted) if found is None else columns.id
-        raise InputError(f"{name}: has no column {missing}, but {', '.join(names)}; name one: --column, --id-column")
+        raise InputError(f"{name}: has no column {missing}, but {', '.join(names)}; use --column or --id-column")
     return found
 
 

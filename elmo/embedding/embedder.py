@@ -1,8 +1,8 @@
-"""Embedder: tokenised sentences -> one array a sentence.
+"""Embedder: tokenised sentences -> one array per sentence.
 
-- batches of similar length under a budget of tokens; the order of the input is restored
+- batches of similar length within a budget of tokens; the order of the input is restored
 - `embed_stream`: any number of sentences, of any length, at constant memory
-- what the LSTMs remember before a sentence is a policy: "reset", "echo", "carry" or "warm"
+- the LSTM state before a sentence is a policy: "reset", "echo", "carry" or "warm"
 """
 
 import re
@@ -39,39 +39,38 @@ NEUTRAL_TEXT = (
     "She asked how long the journey would take , and he said about an hour .",
     "Nothing unusual happened that day .",
 )
-"""What a "warm" state has read, unless another text is given."""
+"""The default text of a "warm" state."""
 
 BATCHES_OF_A_CHUNK = 8
 MEMORY = 160_000_000
 MOST_TOKENS = 8192
-"""Of a batch: larger ones are no faster."""
+"""Per batch: larger ones are no faster."""
 
 
 class Embedder:
     """Turns tokenised sentences into vectors with one model.
 
-    `state` says what the LSTMs remember when a sentence begins:
+    `state` sets the LSTM state at the start of each sentence:
 
-    - "reset": nothing. The vectors of a sentence depend on the sentence alone.
-    - "echo": what they remember of the sentence itself, which is read twice, so that either direction knows all of it
-      (Springer et al. 2024, Echo embeddings). It too depends on the sentence alone.
-    - "carry": what they remember at the end of the sentence `batch_size` places before, as in the published programs:
-      consecutive batches of `batch_size` sentences in the order of the input, the state of row i passed on to row i. A
-      smaller last batch uses and changes the first rows only. Every call begins with nothing remembered, unless
-      `keep_state`: then it goes on where the last call ended, until `reset_state`.
-    - "warm": a neutral text (`warm_text`, tokens parted by spaces), read once; the same for every sentence.
+    - "reset": zero. A sentence's vectors depend on the sentence alone.
+    - "echo": the state after reading the same sentence, which is read twice, so each direction knows all of it
+      (Springer et al. 2024, Echo embeddings). The vectors also depend on the sentence alone.
+    - "carry": the state after the sentence `batch_size` places before, as in the published programs: consecutive
+      batches of `batch_size` sentences in input order, where row i passes its state to row i. A smaller last batch uses
+      and changes only the first rows. Every call starts from zero, or with `keep_state` from the end of the last call,
+      until `reset_state`.
+    - "warm": the state after a neutral text (`warm_text`, whitespace-separated tokens); the same for every sentence.
 
-    `vocabulary` is needed where the model reads words: the lines of its table (other words are its `<UNK>`), or the
-    lexicon of one that reads words and code points.
+    `vocabulary` is required if the model reads words: the vocabulary of its table (other words are its `<UNK>`), or the
+    lexicon of a model that reads words and code points.
 
-    `precision` is that of the matrix products. On a CPU the weights are packed for them by the library that is fastest;
-    `library` forces one. A CPU without bfloat16 instructions uses float32, with a warning.
+    `precision` is that of matrix products. On a CPU, the weights are packed for the fastest library; `library` forces
+    one. A CPU without bfloat16 instructions uses float32, with a warning.
 
-    `memory` is how many bytes the vectors in work may take, as a number or as "500MB"; besides them there are the
-    model, 32 MB of known words, what the encoder needs for 128 words, and the array of a long sentence. `batch_tokens`
-    is worked out from it unless it is given: the tokens that are read at once; a longer sentence is read in parts. With
-    `release` the weights of `bilm` are given up while they are packed for a CPU: half the memory, and `bilm` is of no
-    use any more.
+    `memory` limits the bytes of vectors in progress, as a number or as "500MB". Not included are the model, 32 MB of
+    known words, the encoder's buffers for 128 words, and the array of a long sentence. It determines `batch_tokens`,
+    the tokens read at once, unless that is given; a longer sentence is read in parts. With `release`, the weights of
+    `bilm` are freed while they are packed for a CPU: this halves the memory and makes `bilm` unusable.
     """
 
     def __init__(
@@ -101,9 +100,9 @@ class Embedder:
         self.device = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_cpu = self.device.type == "cpu"
         if precision == "int8" and not on_cpu:
-            raise InputError(f"precision int8 is for the CPU, and the device is {self.device}; use bfloat16")
+            raise InputError(f"precision int8 is for the CPU, but the device is {self.device}; use bfloat16")
         if bilm.packed_for is not None and not on_cpu:
-            raise InputError(f"the model is packed for a CPU, and the device is {self.device}; load it again")
+            raise InputError(f"the model is packed for a CPU, but the device is {self.device}; load it again")
         self.bilm = bilm.packed(precision, library, release) if on_cpu else bilm.to(self.device).eval()
         self._bfloat16_on_gpu = precision == "bfloat16" and not on_cpu
         self._words = WordVectors(self.bilm, encoder(bilm.config, vocabulary), self.device)
@@ -122,15 +121,15 @@ class Embedder:
     def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
         """An embedder with the model at `path` (see `elmo.formats.load`); `options` are those of the class.
 
-        `weights` is for an options file whose weights are elsewhere.
+        `weights` names the weights of an options file if they are elsewhere.
         """
         model = formats.load(path, weights)
         bilm, text, vocabulary = model.bilm(), model.text, model.inputs
-        del model  # or it would hold the weights that are released
+        del model  # or it would keep the released weights
         return cls(bilm, text=text, vocabulary=vocabulary, release=True, **options)
 
     def __reduce__(self) -> Any:
-        raise TypeError("an Embedder is packed for its process; load the model in each: elmo.load(path)")
+        raise TypeError("an Embedder cannot be pickled; load the model in each process: elmo.load(path)")
 
     @property
     def n_layers(self) -> int:
@@ -150,21 +149,21 @@ class Embedder:
     def embed(
         self, sentences: Sequence[Sentence], layers: Layers = "all", pool: Pool | None = None
     ) -> list[np.ndarray]:
-        """One float32 array for every sentence: (N, T, D) for layers "all", (T, D) for any other choice of layers.
+        """One float32 array per sentence: (N, T, D) for layers "all", (T, D) for any other choice of layers.
 
-        T counts the tokens that were given; an empty sentence has T = 0. `layers` is "all", "average", "sum", "top",
-        "concat" (all layers side by side: (T, N D)), the number of a layer (0 is the token layer), or one weight for
-        every layer. With `pool`, "mean", "max" or "sum" over the tokens, the axis T is gone; of no tokens it is zero.
-        Raises InputError where a string is given in the place of a list of tokens.
+        T is the number of given tokens; an empty sentence has T = 0. `layers` is "all", "average", "sum", "top",
+        "concat" (all layers side by side: (T, N D)), a layer's number (0 is the token layer), or one weight per layer.
+        `pool` ("mean", "max" or "sum" over tokens) removes the axis T; without tokens it gives zeros.
+        Raises InputError for a string instead of a list of tokens.
         """
         return list(self.embed_stream(sentences, layers, pool))
 
     def embed_stream(
         self, sentences: Iterable[Sentence], layers: Layers = "all", pool: Pool | None = None
     ) -> Iterator[np.ndarray]:
-        """As `embed`, one array at a time and in order, for any number of sentences at constant memory.
+        """Like `embed`, one array at a time and in order, for any number of sentences at constant memory.
 
-        Some sentences are read ahead, to be read side by side.
+        Reads some sentences ahead, for batches of similar length.
         """
         select, shape = selection(layers, self.n_layers), shaping(layers, pool)
         if isinstance(sentences, str):
@@ -175,12 +174,12 @@ class Embedder:
         return map(shape, read(checked, select))
 
     def chunks(self, sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
-        """The sentences that are read ahead together: a sentence's last bits may depend on those of its chunk alone."""
+        """Sentences that are read ahead together: a vector's last bits may depend on its chunk, and on nothing else."""
         while chunk := _take_tokens(sentences, BATCHES_OF_A_CHUNK * self.batch_tokens):
             yield chunk
 
     def reset_state(self) -> None:
-        """Forgets what earlier calls left behind, where `keep_state` asked for it."""
+        """Resets the state that `keep_state` has kept from earlier calls."""
         self._carried = None
 
     def _independent(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
@@ -205,7 +204,7 @@ class Embedder:
                 yield vectors.pop(row)
 
     def _in_order(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
-        """Batches of `batch_size` in the order of the input, the state passed on."""
+        """Batches of `batch_size` in input order, with carried state."""
         state = self._carried if self.keep_state else None
         state = state or self.bilm.initial_state(self.batch_size)
         while batch := list(islice(sentences, self.batch_size)):
@@ -237,25 +236,24 @@ class Embedder:
 
 
 def tokens_within(memory: int, bilm: BiLM) -> int:
-    """The tokens of a batch whose vectors, and those of the sentences read ahead with it, take `memory` bytes.
+    """The tokens per batch for which its vectors, and those of the sentences read ahead, take `memory` bytes.
 
-    Of every token there are at once the input and, twice, the output of every layer, and all layers side by side; of
-    the chunk's other tokens only the latter, which is the result. Blocks of many sizes leave holes: measured, two
-    thirds more on prose.
+    A token takes its input, twice the output of every layer, and all its layers; the chunk's other tokens take only the
+    latter, the result. Memory fragmentation adds two thirds, as measured on prose.
     """
     lstm = bilm.config.lstm
     vectors = 1 + 2 * lstm.n_layers + (1 + BATCHES_OF_A_CHUNK) * (lstm.n_layers + 1)
     a_token = 4 * 2 * lstm.projection_dim * vectors * 5 // 3
     if memory < a_token:
-        raise InputError(f"memory is {memory:,} bytes; one token of this model takes {a_token:,}: give more")
+        raise InputError(f"memory is {memory:,} bytes, but one token of this model takes {a_token:,}; give more")
     return min(memory // a_token, MOST_TOKENS)
 
 
 def parse_bytes(text: str) -> int:
-    """A size as it stands on a command line: `2GB`, `500 MB`, `64kB`, or a number of bytes."""
+    """Parses a size: `2GB`, `500 MB`, `64kB`, or a number of bytes."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip(), re.IGNORECASE)
     if found is None or len(found[1]) > 20:
-        raise InputError(f"{text[:40]!r} is no size; give one such as 2GB, 500MB, or a number of bytes")
+        raise InputError(f"{text[:40]!r} is not a size; give one such as 2GB, 500MB, or a number of bytes")
     return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
 
 
@@ -272,7 +270,7 @@ def _check_sentence(sentence: Sentence, number: int) -> Sentence:
 
 
 def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
-    """The next sentences, until they hold `budget` tokens."""
+    """The next sentences, up to about `budget` tokens."""
     chunk: list[Sentence] = []
     for sentence in sentences:
         chunk.append(sentence)

@@ -1,4 +1,4 @@
-"""`elmo embed`: a file -> a file of vectors, in a stream. One line, sentence or protein is one row."""
+"""`elmo embed`: streams a file into a file of vectors. One line, sentence or protein is one row."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 
 @dataclass(frozen=True)
 class Embedded:
-    """What was done."""
+    """What `embed_file` has written."""
 
     path: Path
     rows: int
@@ -49,23 +49,23 @@ def embed_file(
 ) -> Embedded:
     """Writes the vectors of every line of `source` to `output` (.hdf5, .npz, .parquet or .safetensors).
 
-    `source` is a file (also .gz and .xz), "-" for standard input, or the lines. `kind` says what the lines are: text,
-    CoNLL-U or FASTA; by default what the file's name says. `tokenizer`, for text, is that of the model's training text
-    by default, and white space where that is not known. `progress` is called with the rows written so far. An empty
-    line of text is a row without tokens. `layers` and `pool` are those of `Embedder.embed`.
+    `source` is a file (also .gz and .xz), "-" for standard input, or the lines. `kind` is text, CoNLL-U or FASTA; by
+    default, the file's name decides. `tokenizer` splits text; by default it is that of the model's training text, or
+    whitespace if that is unknown. `progress` is called with the rows written so far. An empty line of text is a row
+    without tokens. `layers` and `pool` are those of `Embedder.embed`.
 
-    `index` names a file for what the rows are: JSON, a line a row, of `row`, `text` (the line, the sentence, or the
-    protein's name), `tokens`, and `offsets`, the first character of every token in the text and that after its last.
+    `index` names a file that describes the rows, one JSON object per line: `row`, `text` (the line, the sentence, or
+    the protein's name), `tokens`, and `offsets`, the start and end (exclusive) of every token in the text.
 
-    With `resume`, finished rows are kept beside the output while it is not whole, and those of a broken run are used:
-    see `elmo.embedding.parts`.
+    With `resume`, finished rows are kept beside the output until it is complete, and those of an interrupted run are
+    used: see `elmo.embedding.parts`.
 
-    Raises InputError (invalid UTF-8, no line at all) and OSError (no such file, the output exists, a full disk); then
-    nothing is left behind but what `resume` keeps.
+    Raises InputError (invalid UTF-8, no line at all) and OSError (no such file, the output exists, a full disk), and
+    leaves nothing behind except what `resume` keeps.
     """
-    output = Path(output).resolve() if resume else Path(output)  # of a link, what it points to is written, and in parts
+    output = Path(output).resolve() if resume else Path(output)  # a link's target is written in parts
     if index is not None and Path(index).absolute() == output.absolute():
-        raise InputError(f"{output}: is named as the output and as --index; name another for one of them")
+        raise InputError(f"{output}: is both the output and --index; name another file for one of them")
     named = isinstance(source, str | Path)
     kind = kind or (kind_of(source) if named else "text")
     if kind == "text" and tokenizer is None:
@@ -74,7 +74,7 @@ def embed_file(
     records = read_records(lines, kind, tokenizer, source if named else "input")
     rows = tokens_seen = 0
     with ExitStack() as stack:
-        # The last to be entered is the first to end: where the disk is full then, no index is left alone.
+        # The last context ends first: if the disk is full then, no index is left without its vectors.
         note = None if index is None else stack.enter_context(_open_index(Path(index), overwrite))
         if resume:
             target = stack.enter_context(written_in_parts(embedder, output, overwrite, layers, pool, dtype))
@@ -87,11 +87,11 @@ def embed_file(
             if note is not None:
                 note(rows, record)
             rows, tokens_seen = rows + 1, tokens_seen + len(record.tokens)
-            del record, vectors  # a long line's are freed before the next are made
+            del record, vectors  # frees a long line's vectors before the next ones
             if progress is not None:
                 progress(rows)
         if not rows:
-            raise InputError(f"{source}: has no line; a sentence a line is expected")
+            raise InputError(f"{source}: has no lines; one sentence per line is expected")
     return Embedded(output, rows, tokens_seen)
 
 
@@ -113,7 +113,7 @@ def _embedded(
 
 @contextmanager
 def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, Record], None]]:
-    """A function that writes what a row is."""
+    """A function that writes a row's entry."""
     with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
 
         def note(row: int, record: Record) -> None:
@@ -124,10 +124,10 @@ def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, Record],
 
 
 def read_lines(source: str | Path) -> Iterator[str]:
-    """The lines of a text file, or of standard input for "-", without their ends."""
+    """The lines of a text file, or of standard input for "-", without line ends."""
     if str(source) != "-":
         if Path(source).is_dir():
-            raise InputError(f"{source}: is a folder; name one text file (.txt, .gz, .xz), a sentence a line")
+            raise InputError(f"{source}: is a folder; name one text file (.txt, .gz, .xz)")
         yield from corpus.lines(Path(source), max_characters=sys.maxsize)
         return
     for number in itertools.count(1):

@@ -1,7 +1,7 @@
-"""Which layers a user wants, by name.
+"""Selects layers by name.
 
-"all", "average", "sum", "top", "concat" (all layers of a token side by side, layer 0 first), a layer's number (0 is the
-token layer), or one weight for every layer.
+"all", "average", "sum", "top", "concat" (all layers of a token concatenated, layer 0 first), a layer's number (0 is the
+token layer), or one weight per layer.
 """
 
 import math
@@ -20,7 +20,7 @@ CHOICES = "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last}, 
 
 
 def parse_layers(text: str) -> Layers:
-    """The choice of layers as it stands on a command line: a name, `1`, or weights such as `0.2,0.3,0.5`."""
+    """Parses the choice of layers on a command line: a name, `1`, or weights such as `0.2,0.3,0.5`."""
     try:
         return [float(weight) for weight in text.split(",")] if "," in text else int(text)
     except ValueError:
@@ -28,10 +28,10 @@ def parse_layers(text: str) -> Layers:
 
 
 def selection(layers: Layers, n_layers: int) -> Selection:
-    """A function of all layers that gives what is wanted: (N, B, T, D) for "all" and "concat", else (B, T, D).
+    """A function that selects from all layers: (N, B, T, D) for "all" and "concat", else (B, T, D).
 
-    A sentence's layers are put side by side when they are whole: `elmo.embedding.pooling.shaping`. Weights are used
-    as they are: neither normalised nor passed through a softmax.
+    `elmo.embedding.pooling.shaping` concatenates a whole sentence's layers. Weights are used as they are: neither
+    normalised nor passed through a softmax.
     """
     if isinstance(layers, str):
         names: dict[str, Selection] = {
@@ -56,5 +56,5 @@ def selection(layers: Layers, n_layers: int) -> Selection:
 
 
 def _mixed(every: Float[Tensor, "N B T D"], weights: list[float]) -> Float[Tensor, "B T D"]:
-    with torch.autocast(every.device.type, enabled=False):  # on a GPU it would make a bfloat16 product of this sum
+    with torch.autocast(every.device.type, enabled=False):  # else this sum becomes a bfloat16 product on a GPU
         return torch.einsum("n,nbtd->btd", every.new_tensor(weights), every)

@@ -1,10 +1,9 @@
-"""A long dump that can be broken off: finished rows are kept in a folder beside the output until that is whole.
+"""A resumable dump: finished rows are kept in a folder beside the output until it is complete.
 
-The folder holds `run.json`, what the rows were made with; for every chunk that the embedder reads ahead its rows and
-the words that it has met for the first time; and the output as long as it is being written. The last bits of a vector
-depend on what is computed beside it, so a chunk is made of the same sentences in every run, and a run that goes on
-knows the words that the broken one knew: it gives the bits of one that was never broken. The rows take their place on
-the disk twice until the output is whole.
+The folder holds `run.json` (the settings), the rows and new words of every chunk that the embedder reads ahead, and the
+unfinished output. A vector's last bits depend on what is computed with it. So a chunk has the same sentences in every
+run, and a resumed run knows the words that the interrupted one knew: its result is bit for bit that of an uninterrupted
+run. The rows take twice their disk space until the output is complete.
 """
 
 import hashlib
@@ -30,11 +29,11 @@ from elmo.text.records import Record
 
 RUN = "run.json"
 NAMES, VECTORS = "names", "vectors"
-"""Of a chunk's new words: JSON in bytes, and an array."""
+"""A chunk's new words: JSON in bytes, and an array."""
 
 
 def folder_of(output: Path) -> Path:
-    """Where the rows of an output are kept."""
+    """The folder that keeps an output's rows."""
     return output.with_name(f"{output.name}.parts")
 
 
@@ -42,19 +41,21 @@ def folder_of(output: Path) -> Path:
 def written_in_parts(
     embedder: Embedder, output: Path, overwrite: bool, layers: Layers, pool: Pool | None, dtype: Dtype
 ) -> Iterator[Path]:
-    """Where the output is to be written: in the folder, which is gone when the block ends well, with all in it.
+    """Yields the path to write the output to, inside the folder. On success the folder is removed.
 
-    Raises InputError where rows are kept there that were made with another model or in another way, or another process
-    is making the output, and OSError where it exists.
+    Raises InputError if the folder has rows of another model or other settings, or another process is writing the
+    output, and OSError if the output exists.
     """
     if embedder.state == "carry":
-        raise InputError("state carry cannot be resumed: a row depends on all before it; use reset, or do not resume")
+        raise InputError(
+            "state carry cannot be resumed: a row depends on all rows before it; use reset, or omit --resume"
+        )
     check_output(output, overwrite)
     folder = folder_of(output)
     _check_run(folder, _settings(embedder, layers, pool, dtype))
     written = folder / f"output{output.suffix}"
-    with locked(folder, "another process makes this output; wait for it"):
-        for left in (*folder.glob(".*.partial"), written):  # by a process that was killed
+    with locked(folder, "another process is writing this output; wait for it"):
+        for left in (*folder.glob(".*.partial"), written):  # from a killed process
             left.unlink(missing_ok=True)
         yield written
         written.replace(output)
@@ -69,9 +70,9 @@ def embedded_in_parts(
     pool: Pool | None = None,
     dtype: Dtype = "float32",
 ) -> Iterator[tuple[Record, np.ndarray]]:
-    """Every record with its vectors, within `written_in_parts`: those that are kept are read, the others made and kept.
+    """Every record with its vectors, within `written_in_parts`: kept rows are read, others are embedded and kept.
 
-    Raises InputError where kept rows were made from other sentences, or are damaged.
+    Raises InputError if kept rows belong to other sentences, or are damaged.
     """
     folder = folder_of(output)
     embedder.words.clear()
@@ -97,7 +98,7 @@ def embedded_in_parts(
 
 
 def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int) -> None:
-    """Keeps the words that were met since; all of them where the table was emptied in between."""
+    """Writes the words met since `known`; all of them if the table was emptied in between."""
     emptied = embedder.words.times_emptied != times_emptied
     names, vectors = embedder.words.known(0 if emptied else known)
     text = np.frombuffer(json.dumps([emptied, names]).encode(), np.uint8)
@@ -107,7 +108,7 @@ def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int)
 
 def _read_words(embedder: Embedder, path: Path) -> None:
     try:
-        with path.open("rb") as file, np.load(file) as kept:  # closed, too, where it is damaged
+        with path.open("rb") as file, np.load(file) as kept:  # also closed if damaged
             emptied, names = json.loads(kept[NAMES].tobytes())
             vectors = kept[VECTORS]
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
@@ -126,14 +127,14 @@ def _read_part(part: Path, records: list[Record]) -> Iterator[tuple[Record, np.n
                 raise _damaged(part, error) from error
             if vectors is None or tokens != record.tokens:
                 raise InputError(
-                    f"{part}: its row {row} is not of the sentence {record.text[:40]!r}: the input has changed"
-                    f" since the broken run; remove {part.parent} to begin anew"
+                    f"{part}: row {row} is not of the sentence {record.text[:40]!r}: the input has changed since the"
+                    f" interrupted run; remove {part.parent} to start again"
                 )
             yield record, vectors
 
 
 def _settings(embedder: Embedder, layers: Layers, pool: Pool | None, dtype: Dtype) -> dict[str, Any]:
-    """What rows depend on."""
+    """The settings that rows depend on."""
     return {
         "model": _mark(embedder),
         "layers": layers if isinstance(layers, str) else np.asarray(layers).tolist(),
@@ -148,7 +149,7 @@ def _settings(embedder: Embedder, layers: Layers, pool: Pool | None, dtype: Dtyp
 
 @torch.inference_mode()
 def _mark(embedder: Embedder) -> str:
-    """The model is known by the bits of the vectors that it gives here."""
+    """Identifies the model by the bits of the vectors that it gives here."""
     tokens = embedder.words.fresh(" ".join(NEUTRAL_TEXT).split())[None]
     lengths = torch.tensor([tokens.shape[1]], device=tokens.device)
     layers = embedder.bilm.contextualize(tokens, lengths).layers
@@ -169,10 +170,10 @@ def _check_run(folder: Path, settings: dict[str, Any]) -> None:
     for name, value in settings.items():
         if kept.get(name) != value:
             raise InputError(
-                f"{file}: {name} was {kept.get(name)!r} in the broken run and is {value!r} now; give the same, or"
-                f" remove {folder} to begin anew"
+                f"{file}: {name} was {kept.get(name)!r} in the interrupted run and is {value!r} now; give the"
+                f" same, or remove {folder} to start again"
             )
 
 
 def _damaged(file: Path, error: Exception) -> InputError:
-    return InputError(f"{file}: damaged ({error}); remove {file.parent} to begin anew")
+    return InputError(f"{file}: damaged ({error}); remove {file.parent} to start again")

@@ -1,6 +1,6 @@
-"""One sentence's vectors in the shape that is wanted: layers side by side, and one vector for all tokens.
+"""Shapes one sentence's vectors: concatenates layers, and pools tokens into one vector.
 
-A sentence's array has its own tokens and no padding, so padding is never counted.
+A sentence's array has no padding, so padding is never counted.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def concatenated(layers: Float[np.ndarray, "N T D"]) -> Float[np.ndarray, "T ND"
 
 
 def pooled(vectors: Float[np.ndarray, "*N T D"], pool: Pool) -> Float[np.ndarray, "*N D"]:
-    """The mean, maximum or sum over tokens; zero where there is none."""
+    """The mean, maximum or sum over tokens; zero without tokens."""
     tokens = vectors.shape[-2]
     if not tokens:
         return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), np.float32)

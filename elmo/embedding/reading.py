@@ -1,10 +1,10 @@
 """Sentences -> their vectors, some steps at a time, so that no sentence is too long for the memory.
 
-- a row of the batch is one sentence, or several that are read one after the other from the zero state: so all rows
-  are at work until the end, and the weights, which every step reads, are read for many rows
-- a layer needs the layer below at the same position of the same direction only. So both directions go through all
-  layers of the first steps in their own reading order (forward the beginnings of the sentences, backward their ends),
-  then of the next steps from the state that was left: exactly what one go over whole sentences gives
+- A row of the batch is one sentence, or several read in turn from the zero state. So all rows stay busy until the end,
+  and each step reads the weights for many rows.
+- A layer needs only the layer below at the same position and direction. So both directions run through all layers for
+  their first steps (forward, the beginnings of the sentences; backward, their ends), then continue from the resulting
+  state: exactly what one pass over whole sentences gives.
 """
 
 import heapq
@@ -27,18 +27,18 @@ Sentence = Sequence[str]
 
 @dataclass
 class _Row:
-    """What the two directions of a row of the batch read, each in its own order."""
+    """The tokens of a row of the batch, in each direction's reading order."""
 
     forward: list[str] = field(default_factory=list)
     backward: list[str] = field(default_factory=list)
     begins: list[int] = field(default_factory=list)
-    """Where each sentence begins, in either direction."""
+    """Where each sentence begins, in both directions."""
     sentences: list[tuple[int, int]] = field(default_factory=list)
-    """Number of the sentence and the position of the boundary after which its vectors are taken."""
+    """Each sentence's number, and the position of the boundary before the tokens whose vectors are kept."""
 
     def append(self, number: int, sentence: Sentence, twice: bool = False) -> None:
         self.begins.append(len(self.forward))
-        if twice:  # as one sentence follows another in pretraining: no direction reads the boundary at its end
+        if twice:  # as in pretraining between sentences: no direction reads the boundary at its end
             self.forward += (BOS, *sentence)
             self.backward += (EOS, *reversed(sentence))
         self.sentences.append((number, len(self.forward)))
@@ -59,8 +59,8 @@ def read_sentences(
 ) -> tuple[list[np.ndarray], LstmState]:
     """One array (N, T, D) or (T, D) for every sentence, boundaries dropped, and the state after its last token.
 
-    At most `max_tokens` tokens (one of every sentence at least) are in work at once; besides the arrays, memory depends
-    on them alone.
+    At most `max_tokens` tokens (at least one per sentence) are processed at once; besides the arrays, memory depends on
+    them alone.
     """
     order = sorted(range(len(sentences)), key=lambda number: -len(sentences[number]))
     rows = [_Row() for _ in order]
@@ -83,9 +83,9 @@ def read_independent(
     max_rows: int = 96,
     twice: bool = False,
 ) -> list[np.ndarray]:
-    """The arrays of `read_sentences` for sentences that all begin at the zero state, in at most `max_rows` rows.
+    """The arrays of `read_sentences` for sentences that all start from the zero state, in at most `max_rows` rows.
 
-    With `twice` every sentence is read two times, and the arrays are those of the second.
+    With `twice`, every sentence is read twice, and the arrays are from the second reading.
     """
     rows = _pack(sentences, min(max_rows, max_tokens), twice)
     arrays, _ = _read(bilm, words, rows, select, bilm.initial_state(len(rows)), max_tokens)
@@ -93,7 +93,7 @@ def read_independent(
 
 
 def _pack(sentences: Sequence[Sentence], max_rows: int, twice: bool) -> list[_Row]:
-    """Rows of much the same length, the longest first: every sentence, from the longest on, to the shortest row."""
+    """Rows of similar length, longest first: sentences, longest first, each go to the shortest row."""
     rows = [_Row() for _ in range(min(max_rows, len(sentences)))]
     lengths = [(0, number) for number in range(len(rows))]
     for number in sorted(range(len(sentences)), key=lambda number: -len(sentences[number])):
@@ -107,12 +107,12 @@ def _pack(sentences: Sequence[Sentence], max_rows: int, twice: bool) -> list[_Ro
 def _read(
     bilm: BiLM, words: WordVectors, rows: list[_Row], select: Selection, state: LstmState, max_tokens: int
 ) -> tuple[list[np.ndarray], LstmState]:
-    """The arrays of all sentences in `rows` (the longest first) by number, and the state, changed in place."""
+    """The arrays of all sentences in `rows` (longest first) by number, and the state, changed in place."""
     lengths = np.array([len(row) for row in rows])
     arrays: list[np.ndarray] = []
     start = 0
     while start < lengths.max(initial=0):
-        going = int((lengths > start).sum())  # the first rows; the others are at their ends
+        going = int((lengths > start).sum())  # the first rows; the others have ended
         end = min(start + max(1, max_tokens // going), int(lengths[0]))
         active = (lengths[:, None] > np.arange(start, end)).sum(0).tolist()
         inputs, same = _token_vectors(words, rows[:going], start, end)
@@ -136,8 +136,8 @@ def _read(
 def _token_vectors(
     words: WordVectors, rows: list[_Row], start: int, end: int
 ) -> tuple[Float[Tensor, "2 T B P"], Int[Tensor, "2 T B"]]:
-    """The word vectors of the steps from `start` to `end`, each direction in its own reading order, and a number of
-    every word."""
+    """The word vectors of the steps from `start` to `end`, in each direction's reading order, and an id of every
+    word."""
     places: dict[str, int] = {}
     index: Int[np.ndarray, "2 B T"] = np.zeros((2, len(rows), end - start), np.int64)
     for number, row in enumerate(rows):
@@ -150,7 +150,7 @@ def _token_vectors(
 
 
 def _keep(rows: list[_Row], start: int, end: int) -> Bool[Tensor, "T B"]:
-    """False where a sentence begins after another one in its row."""
+    """False where a sentence follows another in its row."""
     keep = torch.ones(end - start, len(rows), dtype=torch.bool)
     for number, row in enumerate(rows):
         for begin in row.begins[1:]:
@@ -171,12 +171,12 @@ def _empty(selected: Float[np.ndarray, "... T B P"], rows: list[_Row]) -> list[n
 def _put(
     selected: Float[np.ndarray, "... T B P"], rows: list[_Row], arrays: list[np.ndarray], start: int, direction: int
 ) -> None:
-    """Writes the vectors of one direction's steps from `start` on to where their tokens are."""
+    """Writes the vectors of one direction's steps from `start` on to their tokens' places."""
     end, size = start + selected.shape[-3], selected.shape[-1]
     for place, row in enumerate(rows):
         for number, begin in row.sentences:
             tokens = arrays[number].shape[-2]
-            # The first and the last step of a sentence are its boundaries, in either direction.
+            # A sentence's first and last steps are its boundaries, in both directions.
             first, last = max(start, begin + 1), min(end, begin + tokens + 1)
             if first >= last:
                 continue

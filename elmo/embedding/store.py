@@ -1,13 +1,13 @@
 """Files of vectors: written row by row at constant memory, read row by row in any order. One row is one sentence.
 
-- `.hdf5`, `.h5`: the layout of AllenNLP. Datasets "0", "1", ... by row; `sentence_to_index`, one string of JSON (left
-  out where it would pass 16 MB, since its readers hold it whole); and, of ours, `tokens`
-- `.npz`: arrays "0", "1", ...; and a member `tokens.jsonl`. Takes 0.5 kB of memory a row, for the zip's directory
+- `.hdf5`, `.h5`: AllenNLP's layout. Datasets "0", "1", ... by row; `sentence_to_index`, one string of JSON (omitted
+  beyond 16 MB, since its readers hold it whole); and `tokens`, our addition
+- `.npz`: arrays "0", "1", ...; and a member `tokens.jsonl`. Takes 0.5 kB of memory per row, for the zip's directory
 - `.parquet`: columns row, tokens, vectors (flat), shape; needs the extra `store`
 - `.safetensors`: see `store_safetensors`
 
-Tokens are stored as JSON, a list a row, since a token may hold a space. A sentence without tokens is an array with
-T = 0; one that was pooled has no axis of tokens. A file is there whole or not at all.
+Tokens are stored as JSON, one list per row, since a token may contain spaces. A sentence without tokens is an array
+with T = 0; a pooled one has no axis of tokens. A file is complete or does not exist.
 """
 
 import io
@@ -36,15 +36,15 @@ MAX_INDEX_CHARACTERS = 16_000_000
 ROWS_AT_ONCE = 1024
 PARQUET_GROUP_BYTES = 16_000_000
 NUMBERS_AT_ONCE = 1 << 22
-"""Of a long row: it is not held a second time, as a whole, in the type of the file."""
+"""A long row is converted in pieces, so there is no second whole copy of it."""
 PARQUET_MOST_NUMBERS = (1 << 31) - 1
 
 
 @contextmanager
 def write_vectors(path: Path, dtype: Dtype = "float32", overwrite: bool = False) -> Iterator["Writer"]:
-    """A writer for `path`, whose suffix says in which format; the file is moved there when the block ends well.
+    """A writer for `path`, whose suffix selects the format; the file appears there only if the block succeeds.
 
-    Raises FileExistsError where `path` exists, unless `overwrite`; OSError where the disk is full.
+    Raises FileExistsError if `path` exists, unless `overwrite`; OSError if the disk is full.
     """
     check_vectors_path(path, overwrite)
     if dtype not in ("float32", "float16"):
@@ -54,7 +54,7 @@ def write_vectors(path: Path, dtype: Dtype = "float32", overwrite: bool = False)
 
 
 def check_vectors_path(path: Path, overwrite: bool = False) -> None:
-    """Raises what `write_vectors` would raise for this path, before any work is done."""
+    """Raises the errors of `write_vectors` for this path, before any work is done."""
     if path.suffix not in WRITERS:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(WRITERS)} is expected")
     if path.suffix == ".parquet":
@@ -75,7 +75,7 @@ class Hdf5Writer:
         self._stored = self._output.file.create_dataset(TOKENS, (0,), string, maxshape=(None,), chunks=(ROWS_AT_ONCE,))
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
-        """The next row. Of a sentence that comes twice the index has both rows; readers of JSON keep the last."""
+        """Adds a row. The index has both rows of a repeated sentence; readers of JSON keep the last."""
         if vectors.size <= NUMBERS_AT_ONCE:
             _create(self._output.file, str(self._rows), vectors.astype(self._dtype, order="C", copy=False))
         else:
@@ -124,10 +124,10 @@ class Hdf5Writer:
 
 
 def _create(file: h5py.File, name: str, array: np.ndarray) -> None:
-    """As `create_dataset`, in half of its time, by the functions below it: there are as many as sentences."""
+    """`create_dataset` in half the time, by lower-level functions: there is one call per sentence."""
     space, kind = h5py.h5s.create_simple(array.shape), h5py.h5t.py_create(array.dtype)
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    properties.set_obj_track_times(False)  # the same rows are the same bytes
+    properties.set_obj_track_times(False)  # same rows, same bytes
     dataset = h5py.h5d.create(file.id, name.encode(), kind, space, properties)
     if array.size:
         dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, array)
@@ -144,7 +144,7 @@ class NpzWriter:
         self._tokens = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
-        """The next row."""
+        """Adds a row."""
         descr = np.lib.format.dtype_to_descr(self._dtype)
         header = {"descr": descr, "fortran_order": False, "shape": vectors.shape}
         numbers = vectors.reshape(-1)
@@ -161,7 +161,7 @@ class NpzWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error nothing more can be written; closing would try to, and its own error would hide the first.
+        # After an error nothing more can be written; closing would try, and its error would hide the first.
         with suppress(*_closing_errors(error)), ExitStack() as stack:
             for part in (self._file, self._tokens, self._zip):  # the last is closed first
                 stack.callback(part.close)
@@ -190,7 +190,7 @@ class ParquetWriter:
         self._writer = parquet.ParquetWriter(path, self._schema, use_dictionary=["tokens"])
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
-        """The next row."""
+        """Adds a row."""
         if vectors.size > PARQUET_MOST_NUMBERS:
             raise InputError(f"row {self._rows} has {vectors.size:,} numbers, too many for Parquet; use .hdf5 or .npz")
         row = (self._rows, list(tokens), vectors.astype(self._dtype, copy=False).ravel(), vectors.shape)
@@ -229,9 +229,9 @@ WRITERS = {
 
 
 class Hdf5Vectors:
-    """Rows of an HDF5 file; also of one that AllenNLP wrote, which has no tokens.
+    """Rows of an HDF5 file; also one from AllenNLP, which has no tokens.
 
-    This reader and the others take rows as a sequence does: -1 is the last, and beyond them is an IndexError.
+    All readers index rows like a sequence: -1 is the last, beyond the end is an IndexError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -260,7 +260,7 @@ class NpzVectors:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with ExitStack() as stack:  # closed at once where it is no zip
+        with ExitStack() as stack:  # closed at once if it is no zip
             file = stack.enter_context(path.open("rb"))
             self._arrays = np.load(file)
             if isinstance(self._arrays, np.ndarray):
@@ -275,7 +275,7 @@ class NpzVectors:
         return self._arrays[str(range(self._rows)[row])]
 
     def tokens(self, row: int) -> list[str]:
-        """The tokens of a row; the first call reads those of all rows."""
+        """The tokens of a row; the first call reads all rows' tokens."""
         return json.loads(self._lines[range(self._rows)[row]])
 
     def close(self) -> None:
@@ -290,7 +290,7 @@ class NpzVectors:
 
 
 class ParquetVectors:
-    """Rows of a Parquet file; holds one group of rows at a time."""
+    """Rows of a Parquet file; holds one row group at a time."""
 
     def __init__(self, path: Path) -> None:
         _, parquet = _pyarrow()
@@ -316,7 +316,7 @@ class ParquetVectors:
         self._file.close()
 
     def _find(self, row: int) -> tuple[Any, int]:
-        """The group of rows that has `row`, and its place there."""
+        """The row group that contains `row`, and its index there."""
         number = int(np.searchsorted(self._ends, row, side="right"))
         if number != self._group[0]:
             self._group = (number, self._file.read_row_group(number).combine_chunks())
@@ -337,8 +337,8 @@ READERS = {
 def read_vectors(path: str | Path) -> Iterator[Vectors]:
     """Opens a file of vectors: `len(vectors)`, `vectors[row]`, `vectors.tokens(row)`.
 
-    Raises InputError where the file is of another kind or is cut short. A damaged row raises, when it is asked for,
-    what h5py, numpy, pyarrow or safetensors see fit.
+    Raises InputError if the file is of another kind or truncated. Reading a damaged row raises an error of h5py, numpy,
+    pyarrow or safetensors.
     """
     path = Path(path)
     if not path.is_file():
@@ -348,7 +348,7 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
     try:
         vectors = READERS[path.suffix](path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not a whole {path.suffix} file ({error}); write it again") from error
+        raise InputError(f"{path}: not a complete {path.suffix} file ({error}); write it again") from error
     try:
         yield vectors
     finally:
@@ -356,12 +356,12 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
 
 
 def _closing_errors(error: BaseException | None) -> list[type[Exception]]:
-    """The errors of closing a file that do not matter: any of the system's where there was another before."""
+    """The errors to ignore when closing a file: any OSError after another error."""
     return [] if error is None else [OSError]
 
 
 def _to_json(value: str | Sequence[str]) -> str:
-    """JSON; escapes are used only where a string holds what UTF-8 cannot express."""
+    """JSON; escaped only if a string contains what UTF-8 cannot express."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isascii() or _is_utf8(text) else json.dumps(value)
 

@@ -1,7 +1,7 @@
 """Rows of vectors in a `.safetensors` file: tensors "0", "1", ... and, in its metadata, the tokens.
 
-The format begins with a header that names every tensor, so the numbers are written to a file beside it first. A header
-has at most 100 MB (https://github.com/huggingface/safetensors): a row takes some 70 bytes and its tokens.
+The format starts with a header that names every tensor, so numbers first go to a temporary file. A header has at most
+100 MB (https://github.com/huggingface/safetensors): a row takes some 70 bytes plus its tokens.
 """
 
 import json
@@ -23,7 +23,7 @@ TOKENS = "tokens"
 DTYPES = {"float32": "F32", "float16": "F16"}
 MOST_HEADER_BYTES = 100_000_000
 NUMBERS_AT_ONCE = 1 << 22
-"""Of a long row: it is not held a second time, as a whole, in the type of the file."""
+"""A long row is converted in pieces, so there is no second whole copy of it."""
 
 
 class SafetensorsWriter:
@@ -38,18 +38,18 @@ class SafetensorsWriter:
         self._numbers = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
-        """The next row."""
+        """Adds a row."""
         row, begin = str(len(self._header)), self._size
         self._size += vectors.size * self._dtype.itemsize
         offsets = [begin, self._size]
         self._header[row] = {"dtype": DTYPES[self._dtype.name], "shape": vectors.shape, "data_offsets": offsets}
         self._tokens.append(json.dumps(tokens))
-        # As a string in JSON, where every quote and backslash is escaped once more.
+        # As a JSON string, where every quote and backslash is escaped again.
         self._header_bytes += len(json.dumps(self._header[row])) + len(json.dumps(self._tokens[-1])) + len(row) + 8
         if self._header_bytes > MOST_HEADER_BYTES:
             raise InputError(
-                f"row {row}: names and tokens of so many rows take more than the {MOST_HEADER_BYTES:,} bytes that a"
-                " safetensors file has for them; use .hdf5"
+                f"row {row}: names and tokens of all rows exceed the {MOST_HEADER_BYTES:,} bytes of a safetensors"
+                " header; use .hdf5"
             )
         numbers = vectors.reshape(-1)
         for start in range(0, numbers.size, NUMBERS_AT_ONCE):
@@ -75,7 +75,7 @@ class SafetensorsWriter:
 
 
 class SafetensorsVectors:
-    """Rows of such a file, and of any other whose tensors are called "0", "1", ..."""
+    """Rows of such a file, or any other with tensors "0", "1", ..."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -94,7 +94,7 @@ class SafetensorsVectors:
         return self._file.get_tensor(str(range(self._rows)[row]))
 
     def tokens(self, row: int) -> list[str]:
-        """The tokens of a row; the first call reads those of all rows."""
+        """The tokens of a row; the first call reads all rows' tokens."""
         return json.loads(self._lines[row])
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""A vector for each distinct word, the mean over its occurrences in a text; and the file that word2vec's readers take.
+"""One vector per distinct word, the mean over its occurrences in a text, in word2vec's text format.
 
-The text format of word2vec: a line with the number of words and of dimensions, then a word and its numbers a line.
+The format: a line with the numbers of words and of dimensions, then one line per word with its numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ FIRST_ROWS = 1024
 
 @dataclass(frozen=True)
 class Types:
-    """Distinct words in the order in which they were met."""
+    """Distinct words, in order of first occurrence."""
 
     words: list[str]
     counts: list[int]
@@ -28,7 +28,7 @@ class Types:
 
     @property
     def dim(self) -> int:
-        """Numbers of a vector."""
+        """Size of a vector."""
         return self.means.shape[1]
 
 
@@ -41,12 +41,12 @@ def average_types(
 ) -> Types:
     """The mean vector of every distinct word of `sentences`; `layers` is any choice but "all".
 
-    With `lowercase` words are counted together that differ in capitals alone; they are embedded as they are written.
-    White space inside a word is counted as `_`, since files of words have no other way to hold it. Takes 8 bytes for
-    each number of the table. Raises InputError where there is no word.
+    With `lowercase`, words that differ only in case are merged; they are embedded as written. Whitespace inside a word
+    becomes `_`, since the format cannot hold it. Takes 8 bytes per number of the table. Raises InputError if there is
+    no word.
     """
     if isinstance(layers, str) and layers == "all":
-        raise InputError("layers is 'all', which is several vectors a word; 'concat' puts them side by side")
+        raise InputError("layers is 'all', which gives several vectors per word; 'concat' joins them")
     rows: dict[str, int] = {}
     counts: list[int] = []
     sums = np.zeros((FIRST_ROWS, 0))
@@ -72,13 +72,13 @@ def average_types(
         if progress is not None:
             progress(number)
     if not read:
-        raise InputError("the text has no word")
+        raise InputError("the text has no words")
     means = sums[: len(rows)] / np.array(counts)[:, None]
     return Types(list(rows), counts, means.astype(np.float32))
 
 
 def write_word2vec(types: Types, path: Path, min_count: int = 1, overwrite: bool = False) -> int:
-    """Writes the words that occur at least `min_count` times, the most frequent first; their number."""
+    """Writes the words that occur at least `min_count` times, most frequent first; returns their number."""
     order = sorted(range(len(types.words)), key=lambda row: -types.counts[row])
     order = [row for row in order if types.counts[row] >= min_count and types.words[row]]
     if not order:
@@ -92,7 +92,7 @@ def write_word2vec(types: Types, path: Path, min_count: int = 1, overwrite: bool
 
 
 def _with_room(sums: Float[np.ndarray, "R X"], rows: int, dim: int) -> np.ndarray:
-    """The table with at least so many rows."""
+    """The table, enlarged to at least `rows` rows."""
     if rows <= len(sums) and sums.shape[1] == dim:
         return sums
     larger = np.zeros((max(2 * len(sums), rows), dim))

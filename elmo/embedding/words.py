@@ -1,4 +1,4 @@
-"""WordVectors: the context-free vector of every word, computed once and kept for the words that come again."""
+"""WordVectors: a cache of the words' context-free vectors."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,25 +20,24 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 
 
 def encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None) -> Encode:
-    """How a model of this configuration reads words: by their bytes, by their lines in its vocabulary, or by ids of
-    words and characters."""
+    """How a model of this configuration reads words: as bytes, as vocabulary ids, or as ids of words and characters."""
     if config.word_cnn is not None:
         if not isinstance(vocabulary, Lexicon):
-            raise InputError("the model reads words and characters by their ids in a lexicon, and no lexicon is given")
+            raise InputError("the model reads words and characters as ids in a lexicon, but no lexicon is given")
         return vocabulary.encode
     if config.char_cnn is not None:
         return partial(encode_words, max_characters=config.char_cnn.max_characters_per_token)
     if not isinstance(vocabulary, Vocabulary):
-        raise InputError("the model reads words by their lines in its vocabulary, and no vocabulary is given")
+        raise InputError("the model reads words as ids in its vocabulary, but no vocabulary is given")
     if len(vocabulary) != config.n_tokens_vocab:
         raise InputError(f"the vocabulary has {len(vocabulary):,} words; the model has {config.n_tokens_vocab:,}")
     return vocabulary.encode
 
 
 class WordVectors:
-    """A cache of about `cache_bytes` in front of a model's token encoder. When it is full it begins anew.
+    """A cache of about `cache_bytes` in front of a model's token encoder; emptied when full.
 
-    Memory only: a vector from here is the one that the encoder gives.
+    Its vectors are exactly those of the encoder.
     """
 
     def __init__(self, bilm: BiLM, encode: Encode, device: torch.device, cache_bytes: int = CACHE_BYTES) -> None:
@@ -74,17 +73,17 @@ class WordVectors:
         self.times_emptied += 1
 
     def known(self, begin: int = 0) -> tuple[list[str], Float[np.ndarray, "W P"]]:
-        """The words that are kept, from the one at place `begin` on, and their vectors."""
+        """The cached words from index `begin` on, and their vectors."""
         return list(self._rows)[begin:], self._table[begin : len(self._rows)].cpu().numpy()
 
     def keep(self, words: Sequence[str], vectors: Float[np.ndarray, "W P"]) -> None:
-        """Adds words that `known` gave."""
+        """Adds words from `known`."""
         begin = len(self._rows)
         self._table[begin : begin + len(words)] = torch.from_numpy(vectors).to(self._device)
         self._rows.update(zip(words, range(begin, begin + len(words)), strict=True))
 
     def fresh(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
-        """The vectors of `words`, computed now and not kept."""
+        """The vectors of `words`, computed now and not cached."""
         return self._encode(words)
 
     def _encode(self, words: Sequence[str]) -> Float[Tensor, "W P"]:

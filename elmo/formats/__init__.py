@@ -25,8 +25,8 @@ DEFAULT_MODEL = "english-small"
 def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
     """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the packaged one).
 
-    A name is that of a packaged model, or of a published one in `elmo pull`'s cache. `weights` is for an options file
-    whose weights are elsewhere.
+    A name is that of a packaged model, or of a published one in `elmo pull`'s cache. `weights` names the weights of an
+    options file if they are elsewhere.
     Raises FileNotFoundError if nothing is there, and InputError if it is not a model, is damaged, or holds values that
     are not finite.
     """

@@ -93,12 +93,12 @@ def save(model: Model, path: Path, overwrite: bool = False) -> None:
         model.config.lstm.dim != model.config.lstm.projection_dim
     ):
         raise InputError(
-            f"{path}: the model reads words and code points, or projects where there is nothing to make smaller, for"
-            " which this format has no place; write it as native"
+            f"{path}: the model reads words and code points, or has a projection that keeps the size, which this format"
+            " cannot store; write it as native"
         )
     if torch.any(model.weights["token_encoder.embedding"][0] != 0):
         raise InputError(
-            f"{path}: the model's padding has a vector, for which this format has no place; write it as native"
+            f"{path}: the model's padding has a vector, which this format cannot store; write it as native"
         )
     own = to_options(model.config)
     # A word table computed from characters comes with the options of the characters, and replaces them.

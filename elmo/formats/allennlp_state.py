@@ -1,11 +1,11 @@
-"""The biLM of AllenNLP's classes in a torch state dict, by their names and in their order -> our weights.
+"""The biLM of AllenNLP's classes in a torch state dict, with their names and order -> our weights.
 
-What AllenNLP stores otherwise than the published HDF5 files do:
+Differences between AllenNLP's layout and the published HDF5 files:
 
 - a highway layer is one matrix, the transform above the carry, and the carry is negated
 - gates are in the order i, f, g, o (ours: i, g, f, o), and the 1 of the forget gate is in the bias
-- the two directions are modules of their own
-- both projections are always there
+- the two directions are separate modules
+- both projections always exist
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ from elmo.model.bilm import BiLMConfig
 
 CHARACTERS = "_token_embedder._char_embedding_weights"
 BEGINNINGS = ("_token_embedder.", "_elmo_lstm.forward_layer_", "_elmo_lstm.backward_layer_")
-"""Of the names inside AllenNLP's `_ElmoBiLm`."""
+"""Prefixes of the names in AllenNLP's `_ElmoBiLm`."""
 
 
 def is_foreign(name: str) -> bool:
-    """Whether `name` is one that AllenNLP gives to a weight of a biLM."""
+    """Whether `name` is AllenNLP's for a weight of a biLM."""
     return name.startswith(BEGINNINGS)
 
 
 def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Every array that AllenNLP has of a biLM of this configuration."""
+    """All of AllenNLP's arrays for a biLM of this configuration."""
     cnn, size, hidden = config.char_cnn, config.lstm.projection_dim, config.lstm.dim
     assert cnn is not None
     n_filters = cnn.n_filters
@@ -52,14 +52,12 @@ def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def to_weights(config: BiLMConfig, state: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    """The weights by the names of `BiLM.state_dict`, of the biLM whose names in `state` begin with `prefix`."""
+    """The weights, with the names of `BiLM.state_dict`, of the biLM under `prefix` in `state`."""
     cnn = config.char_cnn
     assert cnn is not None
     own = {name: state[prefix + name].float() for name in state_shapes(config)}
     weights = {"token_encoder.embedding": own[CHARACTERS].clone()}
-    weights["token_encoder.embedding"][0] = (
-        0.0  # where there is no token; training may have moved it, and nothing reads it
-    )
+    weights["token_encoder.embedding"][0] = 0.0  # for "no token": training may have moved it, but nothing reads it
     for i in range(len(cnn.filters)):
         for part in ("weight", "bias"):
             weights[f"token_encoder.convolutions.{i}.{part}"] = own[f"_token_embedder.char_conv_{i}.{part}"]

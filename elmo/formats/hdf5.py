@@ -1,10 +1,10 @@
-"""HDF5 files, opened so that what goes wrong is said in one line.
+"""HDF5 files with one-line errors.
 
 - `read_hdf5`: a truncated or foreign file is an InputError
-- `datasets`, `check_dataset`: what a file from strangers holds, and whether it may be read
+- `datasets`, `check_dataset`: what an untrusted file holds, and whether it may be read
 - `Hdf5Output`: a full disk is an ordinary OSError. HDF5 itself reports a failed write late, from a destructor, and may
-  crash when the file is closed (seen with HDF5 2.0), so it writes through an object that never fails towards HDF5:
-  it keeps the error, and what could not be written, until the error is asked for.
+  crash when the file is closed (seen with HDF5 2.0). So it writes through an object that never fails towards HDF5, but
+  keeps the error and the unwritten data until `check`.
 """
 
 import io
@@ -21,18 +21,18 @@ from elmo.errors import InputError
 from elmo.formats.files import Source
 
 MOST_UNPACKED = 200
-"""How many times larger than what is stored a dataset may be; compressed weights shrink by less than half."""
+"""Largest allowed ratio of a dataset's size to its stored size; compressed weights shrink by less than half."""
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def is_hdf5(source: Source) -> bool:
-    """Whether the file begins as an HDF5 file does."""
+    """Whether the file begins like an HDF5 file."""
     return source.begins_with(SIGNATURE)
 
 
 @contextmanager
 def read_hdf5(source: Source) -> Iterator[h5py.File]:
-    """Opens for reading; raises InputError where the file is not whole, also later, inside the block."""
+    """Opens for reading. Raises InputError if the file is incomplete, also later, inside the block."""
     opened: io.BufferedReader | None = None
     try:
         opened = None if source.is_on_disk else source.open()
@@ -41,7 +41,7 @@ def read_hdf5(source: Source) -> Iterator[h5py.File]:
     except InputError:
         raise
     except (OSError, RuntimeError, KeyError, ValueError) as error:
-        # What goes wrong in an archive passes through HDF5, which may put its own error in front of it.
+        # HDF5 may wrap errors of reading an archive in its own.
         if isinstance(error.__context__, InputError):
             raise error.__context__ from error
         reason = " ".join(str(error).split())
@@ -54,11 +54,11 @@ def read_hdf5(source: Source) -> Iterator[h5py.File]:
 
 
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
-    """Every dataset in the file itself; what only links to other files or places is left out."""
+    """Every dataset in the file itself, without links to other files or places."""
     found: dict[str, h5py.Dataset] = {}
 
     def visit(name: str | bytes, item: Any) -> None:
-        # A name that is no UTF-8 comes as bytes; a null dataset has no shape.
+        # A name that is not UTF-8 is bytes; a null dataset has no shape.
         if isinstance(name, str) and isinstance(item, h5py.Dataset) and item.shape is not None:
             found[name] = item
 
@@ -67,7 +67,7 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
 
 
 def check_dataset(label: str, dataset: h5py.Dataset) -> None:
-    """Raises InputError where a dataset does not hold floating-point numbers of its own, or far fewer than it says."""
+    """Raises InputError if a dataset has no floating-point numbers of its own, or far fewer than its shape."""
     name = str(dataset.name).lstrip("/")
     if dataset.dtype.kind != "f":
         raise InputError(f"{label}: {name} holds {dataset.dtype}; floating-point numbers are expected; check the file")
@@ -76,22 +76,22 @@ def check_dataset(label: str, dataset: h5py.Dataset) -> None:
     stored = dataset.id.get_storage_size()
     if dataset.nbytes > MOST_UNPACKED * max(stored, 1 << 12):
         raise InputError(
-            f"{label}: {name} has {dataset.nbytes:,} bytes by its shape, and {stored:,} are stored; it was never"
-            " written, or is made to fill the memory: fetch or make the file again"
+            f"{label}: {name} has {dataset.nbytes:,} bytes by its shape, but {stored:,} are stored; it was never"
+            " written, or is meant to fill the memory: fetch or make the file again"
         )
 
 
 class Hdf5Output:
-    """A new HDF5 file. `check` raises the first error of writing; leaving the `with` block does, too."""
+    """A new HDF5 file. `check` raises the first error of writing, and so does the end of the `with` block."""
 
     def __init__(self, path: Path) -> None:
         self._sink = _Sink(path)
-        # "v108": links of a large group are kept in a tree on disk. The older layout, the default, keeps all names of a
-        # group in memory. Every HDF5 since 1.8 (2008) reads it.
+        # "v108" keeps the links of a large group in a tree on disk; the older default layout keeps all names of a group
+        # in memory. Every HDF5 since 1.8 (2008) reads it.
         self.file = h5py.File(self._sink, "w", libver=("v108", "v108"))
 
     def check(self) -> None:
-        """Raises what the operating system refused so far."""
+        """Raises the first error of the operating system so far."""
         if self._sink.error is not None:
             raise self._sink.error
 
@@ -108,7 +108,7 @@ class Hdf5Output:
 
 
 class _Sink:
-    """The file-like object that h5py writes to. After the first error everything goes to memory."""
+    """The file-like object that h5py writes to. After the first error, all writes go to memory."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb+", buffering=0)
@@ -129,7 +129,7 @@ class _Sink:
         try:
             if self.error is None:
                 self._write(memoryview(data))
-        except BaseException as error:  # an interrupt, too, must not pass through HDF5
+        except BaseException as error:  # not even an interrupt may pass through HDF5
             self.error = error
         if self.error is not None:
             self._unwritten.append((self._position, bytes(data)))
@@ -163,7 +163,7 @@ class _Sink:
         return size
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Does nothing: there is no buffer."""
 
     def close(self) -> None:
         self._file.close()

@@ -1,7 +1,7 @@
 """Models on the Hugging Face Hub, by the mixin of its own library: `from_pretrained`, `save_pretrained`, `push_to_hub`.
 
-A repository holds the files of the native format and a card: `config.json`, `model.safetensors`, `vocab.txt` or
-`lexicon.json` where the model has words, `README.md`. They are read as strictly as a native folder: unknown or missing
+A repository holds the native format's files and a card: `config.json`, `model.safetensors`, `vocab.txt` or
+`lexicon.json` if the model has words, `README.md`. They are read as strictly as a native folder: unknown or missing
 keys and weights are errors. The package huggingface_hub is the extra `hub`.
 """
 
@@ -54,20 +54,20 @@ vectors = Embedder(model, text=model.text, vocabulary=model.vocabulary).embed([[
 
 
 class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elmo", "bilm"], model_card_template=CARD):
-    """A biLM that the Hub's library can load, save and push; with what a stored model has beside it.
+    """A biLM that the Hub's library can load, save and push, with the other parts of a stored model.
 
-    `from_pretrained("user/name")` or with the path of a folder; `of(model)` takes one that was loaded elsewhere.
+    `from_pretrained("user/name")` also takes a folder's path; `of(model)` converts a loaded model.
     """
 
-    # The mixin passes values of config.json on to arguments of the same names: no key of ours is called `config`.
+    # The mixin passes values of config.json to arguments of the same names, but none of our keys is called `config`.
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__(config)
         self.beside = Model(config, {})
-        """The softmax, the vocabulary, the settings of the text and the card, where there are such."""
+        """The softmax, the vocabulary, the text settings and the card, if any."""
 
     @classmethod
     def of(cls, model: Model) -> Self:
-        """A loaded model as one for the Hub, which shares its weights; in evaluation mode."""
+        """Converts a loaded model and shares its weights; in evaluation mode."""
         with torch.device("meta"):
             made = cls(model.config)
         made.load_state_dict(model.weights, assign=True)
@@ -76,24 +76,24 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
 
     @property
     def text(self) -> TextConfig | None:
-        """How the text was tokenised that the model was trained on, for `Embedder`."""
+        """How the model's training text was tokenised, for `Embedder`."""
         return self.beside.text
 
     @property
     def vocabulary(self) -> Vocabulary | Lexicon | None:
-        """What gives words their ids, for `Embedder`, where the model reads more than their bytes."""
+        """The words' ids, for `Embedder`, if the model reads more than bytes."""
         return self.beside.inputs
 
     def stored(self) -> Model:
-        """The whole of it, as every format of `elmo.formats` can save it."""
+        """The whole model, for any format of `elmo.formats` to save."""
         return replace(self.beside, weights={name: weight.detach() for name, weight in self.state_dict().items()})
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
-        """The model of a folder, or of a repository on the Hub, which the Hub's library keeps in its own cache.
+        """The model in a folder or a Hub repository, which the Hub's library keeps in its own cache.
 
-        `options` are the mixin's: `revision`, `token`, `cache_dir`, `force_download`, `local_files_only` (which
-        ELMO_OFFLINE sets). Raises InputError where there is no such model or its files do not fit together.
+        `options` are the mixin's: `revision`, `token`, `cache_dir`, `force_download`, `local_files_only` (set by
+        ELMO_OFFLINE). Raises InputError if there is no such model or its files do not fit together.
         """
         if is_offline():
             options["local_files_only"] = True
@@ -102,11 +102,11 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
             why = " ".join(str(error).split())
             raise InputError(
-                f"{pretrained_model_name_or_path}: no folder, and no model of the Hub that can be had from here ({why})"
+                f"{pretrained_model_name_or_path}: not a folder, and not available from the Hub ({why})"
             ) from error
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Uploads the files to a repository, which is made if need be; the address of the commit.
+        """Uploads the files to a repository, created if necessary; returns the commit's address.
 
         `options` are the mixin's: `token`, `private`, `branch`, `commit_message`, `create_pr` and others.
         """
@@ -125,11 +125,11 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         token: str | bool | None,
         **others: Any,
     ) -> Self:
-        # The mixin's reading of config.json, which is not strict, and what versions before 1.0 pass to a download.
+        # The mixin's own reading of config.json, which is not strict, and download options of versions before 1.0.
         for name in ("config", "proxies", "resume_download"):
             others.pop(name, None)
         if others:
-            raise InputError(f"{', '.join(others)}: no options of HubModel.from_pretrained; it is always strict")
+            raise InputError(f"{', '.join(others)}: not an option of HubModel.from_pretrained, which is always strict")
         folder = Path(model_id)
         if not folder.is_dir():
             fetched = snapshot_download(
@@ -144,18 +144,18 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
             folder = Path(fetched)
         if not native.recognizes(folder):
             raise InputError(
-                f"{model_id}: {native.CONFIG} of the format {native.FORMAT!r} is expected in it; models of other"
-                " formats are read from files: elmo.load, elmo convert"
+                f"{model_id}: has no {native.CONFIG} of the format {native.FORMAT!r}; other formats are read from"
+                " files: elmo.load, elmo convert"
             )
         model = native.load(folder)
         check_finite(model_id, model)
         return cls.of(model)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
-        """Writes a folder that `from_pretrained` and `elmo.load` open; a README that is there stays.
+        """Writes a folder that `from_pretrained` and `elmo.load` open; keeps an existing README.
 
-        `options` are the mixin's: `model_card_kwargs`, `push_to_hub` and what that takes. The files are written beside
-        the folder and moved into it when all are whole: the mixin itself would remove the old ones first.
+        `options` are the mixin's: `model_card_kwargs`, `push_to_hub` and its options. The files are written beside the
+        folder and moved into it when all are complete; the mixin itself would first remove the old ones.
         """
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         native.save(self.stored(), save_directory, overwrite=True)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
-        """The README: what can be said of the model without asking."""
+        """The README, from the model's own record."""
         lstm, beside = self.config.lstm, self.beside
         facts = [
             ("parameters", f"{sum(weight.numel() for weight in self.parameters()):,}"),
@@ -196,7 +196,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
 
 
 def _cell(value: Any) -> str:
-    """A plain value of the card in one cell of a table; a table of its own has no place there (it is in the config)."""
+    """A plain value of the card as a table cell; empty for a nested table (the config has it)."""
     if isinstance(value, dict):
         return ""
     text = ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if type(value) is int else str(value)
@@ -204,7 +204,7 @@ def _cell(value: Any) -> str:
 
 
 def _perplexity(card: dict[str, Any]) -> str:
-    """What `elmo train` measured; nothing where the card does not have it as that writes it."""
+    """The perplexities that `elmo train` wrote; empty if the card has none of this form."""
     measured = card.get("perplexity")
     policies = {"carry": "with carried state", "reset": "sentence by sentence"}
     means = {
@@ -216,25 +216,24 @@ def _perplexity(card: dict[str, Any]) -> str:
 
 
 def _spoken(text: TextConfig | None) -> str | None:
-    """The language that the text was tokenised as; tokens between white space may be of any."""
+    """The tokenizer's language; None for whitespace-separated tokens, which may be any language."""
     return text.language if text is not None and text.tokens == "spacy" else None
 
 
 def check_name(repository: str) -> None:
-    """Raises InputError where no repository of the Hub can have this name."""
+    """Raises InputError for a name that no Hub repository can have."""
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
         raise InputError(f"{repository!r}: {' '.join(str(error).split())}") from error
     if repository.count("/") != 1:
-        raise InputError(f"{repository!r} is no repository; user/name is expected")
+        raise InputError(f"{repository!r} is not a repository; user/name is expected")
 
 
 def prepare(path: str | Path, repository: str, folder: Path, license: str | None, language: str | None) -> None:
-    """Writes into `folder` what `push` sends: the files of the native format, those of a native folder as they are,
-    and the card.
+    """Writes to `folder` what `push` uploads: the native format's files, copied from a native folder, and the card.
 
-    A README.md beside the model is the text of the card; without a header it gets that of the model's record.
+    A README.md beside the model is the card's text; if it lacks a header, it gets one from the model's record.
     """
     found, model = formats.find(path), formats.load(path)
     given = {"license": license, "language": language}
@@ -258,14 +257,14 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
 
 
 def push(folder: Path, repository: str, private: bool = False, message: str | None = None) -> str:
-    """Uploads a folder that `prepare` wrote; the address of the commit. The repository is made if need be.
+    """Uploads a folder from `prepare`; returns the commit's address. The repository is created if necessary.
 
-    Raises InputError where there is no token, and where the Hub refuses or cannot be reached.
+    Raises InputError if there is no token, or if the Hub refuses or cannot be reached.
     """
     if is_offline():
-        raise InputError("ELMO_OFFLINE is set, and a push needs the network")
+        raise InputError("ELMO_OFFLINE is set, but a push needs the network")
     if get_token() is None:
-        raise InputError("no token of the Hugging Face Hub; run `hf auth login`, or set HF_TOKEN")
+        raise InputError("no token for the Hugging Face Hub; run `hf auth login`, or set HF_TOKEN")
     api = HfApi()
     try:
         made = api.create_repo(repository, private=private, exist_ok=True)
@@ -278,6 +277,6 @@ def push(folder: Path, repository: str, private: bool = False, message: str | No
 
 
 def _network_errors() -> tuple[type[Exception], ...]:
-    """Those of httpx or httpx2, by which newer versions of the Hub's library talk; those of requests are OSErrors."""
+    """Errors of httpx or httpx2, which newer versions of the Hub's library use; those of requests are OSErrors."""
     modules = (sys.modules.get(name) for name in ("httpx", "httpx2"))
     return tuple(module.HTTPError for module in modules if module is not None)

@@ -31,7 +31,7 @@ SOFTMAX, BIAS, TABLE = "softmax/W", "softmax/b", "embedding"
 LSTM = re.compile(r"(RNN_[01])/rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(kernel|bias|projection/kernel)")
 PARTS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 SLOTS = re.compile(r"/(Adagrad|Adam(_\d)?|Momentum|RMSProp(_\d)?|ExponentialMovingAverage)$")
-NO_WORDS = "left out: no vocab.txt beside the checkpoint"
+NO_WORDS = "omitted: no vocab.txt beside the checkpoint"
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,3 @@
-"""Other people's frameworks and the packages that this one stands in for; each file is a thin wrapper."""
+"""Thin wrappers for other frameworks, and stand-ins for older packages."""
 
 from elmo.integrations.shims import install_shims as install_shims

@@ -1,12 +1,12 @@
-"""The ELMo classes of AllenNLP 0.9, by their names and with their results, for programs that were written for them.
+"""The ELMo classes of AllenNLP 0.9, with the same names and results, for programs written for them.
 
-- `Elmo`, `batch_to_ids`: the piece of a task's network, biLM and learned mixes
+- `Elmo`, `batch_to_ids`: a module for a task's network, biLM and learned mixes
 - `ElmoEmbedder`: sentences -> arrays of all layers; `embed_file` writes AllenNLP's HDF5 layout
-- files may be given by the addresses that programs pass, where `elmo pull` has brought them into the cache
-- state dicts that were saved from AllenNLP's classes load; names inside are theirs where programs look for them
+- files may be given by their published addresses, once `elmo pull` has downloaded them
+- state dicts saved from AllenNLP's classes load; inner names that programs use are AllenNLP's
 
-AllenNLP's LSTMs remembered what they had read, so that a sentence had other vectors when it came a second time. Here
-every sentence starts from zero; `state="carry"` does what AllenNLP did.
+AllenNLP's LSTMs kept their state, so a repeated sentence got different vectors. Here every sentence starts from zero;
+`state="carry"` does what AllenNLP did.
 """
 
 import json
@@ -48,10 +48,10 @@ StatePolicy = Literal["reset", "carry"]
 class Elmo(nn.Module):
     """A biLM and `num_output_representations` learned mixes of its layers.
 
-    `options_file` and `weight_file` are those of the published models. `requires_grad` lets gradients reach the biLM;
-    the mixes are learned always, unless `scalar_mix_parameters` (before the softmax) fixes them. `vocab_to_cache` are
-    words that are encoded once, to be given by their place in this list. `module` is used in the place of the biLM:
-    with `num_layers`, and a `forward` that gives a dictionary of `activations` and `mask`.
+    `options_file` and `weight_file` are those of a published model. `requires_grad` also trains the biLM; the mixes are
+    always trained, unless `scalar_mix_parameters` (before the softmax) fixes them. `vocab_to_cache` lists words to
+    encode once; inputs then give their index in this list. `module` replaces the biLM: it has `num_layers`, and a
+    `forward` that returns a dictionary of `activations` and `mask`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Elmo(nn.Module):
         self._has_cached_vocab = vocab_to_cache is not None
         self._keep_sentence_boundaries = keep_sentence_boundaries
         self._dropout = nn.Dropout(dropout)
-        self._mixes: list[ScalarMix] = []  # registered by the names that AllenNLP's state dicts have
+        self._mixes: list[ScalarMix] = []  # registered under the names in AllenNLP's state dicts
         for k in range(num_output_representations):
             mix = _mix(self._elmo_lstm.num_layers, do_layer_norm, scalar_mix_parameters)
             self.add_module(f"scalar_mix_{k}", mix)
@@ -92,9 +92,9 @@ class Elmo(nn.Module):
     def forward(self, inputs: Tensor | None, word_inputs: Tensor | None = None) -> dict[str, Any]:
         """The mixes of a batch: `elmo_representations`, a list of (B, T, D), and `mask` (B, T), int64.
 
-        `inputs` is (B, T, 50) as from `batch_to_ids`, `word_inputs` (B, T), for `vocab_to_cache`; either may have more
-        axes between B and T, and the results then have them too. Padding is zero. With `keep_sentence_boundaries`,
-        T counts `<S>` and `</S>`.
+        `inputs` is (B, T, 50) as from `batch_to_ids`, `word_inputs` is (B, T), for `vocab_to_cache`; both may have more
+        axes between B and T, which the results keep. Padding is zero. With `keep_sentence_boundaries`, T includes `<S>`
+        and `</S>`.
         """
         if self._has_cached_vocab and word_inputs is None and inputs is not None and inputs.ndim == 2:
             inputs, word_inputs = None, inputs
@@ -109,7 +109,7 @@ class Elmo(nn.Module):
         mixed = [mix(layers, mask) * mask[:, :, None] for mix in self._mixes]
         if not self._keep_sentence_boundaries:
             mixed = [_without_boundaries(vectors, mask) for vectors in mixed]
-            mask = mask[:, 2:]  # as many tokens less: a mask is ones, then zeros
+            mask = mask[:, 2:]  # two tokens fewer: a mask is ones, then zeros
         mixed = [self._dropout(vectors) for vectors in mixed]
         return {
             "elmo_representations": [vectors.view(*outer, *vectors.shape[-2:]) for vectors in mixed],
@@ -118,7 +118,7 @@ class Elmo(nn.Module):
 
 
 class _ElmoBiLm(nn.Module):
-    """The biLM alone, boundaries added: all layers of a batch. AllenNLP's name, which programs import."""
+    """The biLM alone, which adds boundaries: all layers of a batch. AllenNLP's name, which programs import."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _ElmoBiLm(nn.Module):
     def forward(self, inputs: Tensor | None, word_inputs: Tensor | None = None) -> dict[str, Any]:
         """`activations`, a list of N tensors (B, T + 2, D), and `mask` (B, T + 2), int64; see `Elmo.forward`.
 
-        `word_inputs` is used where all of its words are known, else `inputs`.
+        `word_inputs` is used if all its words are cached, else `inputs`.
         """
         if word_inputs is not None and self._word_embedding is not None and self._all_known(word_inputs):
             tokens, lengths = self._word_embedding(word_inputs), (word_inputs > 0).sum(dim=1)
@@ -159,9 +159,7 @@ class _ElmoBiLm(nn.Module):
             tokens, lengths = _to_width(inputs, self._characters), (inputs > 0).any(dim=-1).sum(dim=1)
             begin, end = torch.from_numpy(encode_words([BOS, EOS], self._characters)).to(tokens)
         else:
-            raise InputError(
-                "word_inputs holds words that are not in vocab_to_cache; give inputs, their characters, too"
-            )
+            raise InputError("word_inputs has words that are not in vocab_to_cache; also give inputs, their characters")
         tokens, lengths = _with_boundaries(tokens, lengths, begin, end), lengths + 2
         state = self._elmo_lstm.before(self.bilm, len(tokens))
         if tokens.is_floating_point():
@@ -185,10 +183,10 @@ class _ElmoBiLm(nn.Module):
 
 
 class _Memory:
-    """What the LSTMs remember from call to call, where AllenNLP kept it: `elmo._elmo_lstm._elmo_lstm`.
+    """The LSTM state carried between calls, where AllenNLP kept it: `elmo._elmo_lstm._elmo_lstm`.
 
-    Row i of a batch goes on from row i of the batch before. More rows than ever before begin with nothing; fewer leave
-    the others as they are.
+    Row i of a batch continues from row i of the previous batch. Additional rows start from zero; rows that a smaller
+    batch lacks keep their state.
     """
 
     def __init__(self, state: StatePolicy) -> None:
@@ -198,11 +196,11 @@ class _Memory:
         self._states: tuple[Tensor, ...] = ()
 
     def reset_states(self) -> None:
-        """Forgets."""
+        """Forgets the state."""
         self._states = ()
 
     def before(self, bilm: BiLM, rows: int) -> LstmState | None:
-        """The state that a batch of so many rows begins with."""
+        """The initial state of a batch with `rows` rows."""
         if not self.stateful:
             return None
         kept = self._states[0].shape[2] if self._states else 0
@@ -213,16 +211,16 @@ class _Memory:
         return LstmState(*(part[:, :, :rows] for part in new))
 
     def after(self, state: LstmState) -> None:
-        """Keeps the state that a batch has left."""
+        """Keeps the state after a batch."""
         if self.stateful:
             for part, left in zip(self._states, state, strict=True):
                 part[:, :, : left.shape[2]] = left.detach()
 
 
 class ElmoEmbedder:
-    """Tokenised sentences -> arrays (N, T, D) of all layers, without gradients and without boundaries.
+    """Tokenised sentences -> arrays (N, T, D) of all layers, without gradients or boundaries.
 
-    `cuda_device` is the number of a GPU, or -1 for the CPU.
+    `cuda_device` is a GPU's number, or -1 for the CPU.
     """
 
     def __init__(
@@ -234,7 +232,7 @@ class ElmoEmbedder:
         state: StatePolicy = "reset",
     ) -> None:
         self.cuda_device = cuda_device
-        usable_device(self._device)  # or it is refused, before the weights are read
+        usable_device(self._device)  # refuse it before the weights are read
         self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state).to(self._device)
         self._embedder: Embedder | None = None
 
@@ -251,7 +249,7 @@ class ElmoEmbedder:
         return self.embed_batch([sentence])[0]
 
     def embed_batch(self, batch: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """All layers of every sentence, in order: (N, T, D); an empty sentence has T = 0."""
+        """All layers of each sentence, in order: (N, T, D); an empty sentence has T = 0."""
         check_tokens(batch)
         if self.elmo_bilm._elmo_lstm.stateful:
             vectors, mask = self.batch_to_embeddings(batch)
@@ -264,7 +262,7 @@ class ElmoEmbedder:
     def embed_sentences(
         self, sentences: Iterable[Sequence[str]], batch_size: int = DEFAULT_BATCH_SIZE
     ) -> Iterator[np.ndarray]:
-        """As `embed_batch`, one array at a time, for any number of sentences."""
+        """Like `embed_batch`, one array at a time, for any number of sentences."""
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; at least 1 is expected")
         waiting = iter(sentences)
@@ -282,12 +280,12 @@ class ElmoEmbedder:
         *,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Writes the vectors of every line (tokens between spaces) to an HDF5 file, which is replaced if it exists.
+        """Writes the vectors of every line (whitespace-separated tokens) to an HDF5 file; replaces an existing one.
 
-        `output_format` is "all", "top" or "average". A line's dataset is called by its number, or with
+        `output_format` is "all", "top" or "average". A line's dataset is named by its number, or with
         `use_sentence_keys` by the line itself; `sentence_to_index` maps lines to numbers, unless `forget_sentences`.
-        An empty line has an empty dataset. `progress` is told how many lines are written.
-        Raises InputError where two lines are the same and `use_sentence_keys` is asked for.
+        An empty line has an empty dataset. `progress` gets the number of lines written.
+        Raises InputError for repeated lines with `use_sentence_keys`.
         """
         if output_format not in ("all", "top", "average"):
             raise InputError(f"output_format is {output_format!r}; all, top or average is expected")
@@ -299,12 +297,12 @@ class ElmoEmbedder:
                 key = sentence if use_sentence_keys else str(number)
                 try:
                     if not key.strip("./ ") or "\0" in key or key in output.file:
-                        raise ValueError("it is empty, comes twice or holds the character 0")
+                        raise ValueError("it is empty, repeated or contains the character 0")
                     output.file.create_dataset(key, data=select(torch.from_numpy(array)).numpy())
-                except (TypeError, ValueError) as error:  # of HDF5, too: "and" has no place for "and/or"
+                except (TypeError, ValueError) as error:  # also from HDF5: a dataset "and" excludes "and/or"
                     raise InputError(
-                        f"{output_file_path}: line {number} ({key[:40]!r}) cannot be a key ({error}); use numbers of"
-                        " lines (without --use-sentence-keys)"
+                        f"{output_file_path}: line {number} ({key[:40]!r}) cannot be a key ({error}); use line numbers"
+                        " (without --use-sentence-keys)"
                     ) from error
                 output.check()
                 if progress is not None:
@@ -318,11 +316,11 @@ class ElmoEmbedder:
         return torch.device("cpu" if self.cuda_device < 0 else f"cuda:{self.cuda_device}")
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_embedder": None}  # weights that are packed for this processor are made anew
+        return self.__dict__ | {"_embedder": None}  # the copy packs weights for its own processor
 
 
 def _read_mixes(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Makes of AllenNLP's mixes, each of whose weights is a parameter of its own, ours."""
+    """Converts AllenNLP's mixes, which have one parameter per weight, to ours."""
     for mix in (f"{prefix}{name}." for name, _ in module.named_children() if name.startswith("scalar_mix_")):
         scalars = [name for name in state_dict if name.startswith(f"{mix}scalar_parameters.")]
         if scalars:
@@ -333,7 +331,7 @@ def _read_mixes(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: 
 
 
 def _read_weights(module: "_ElmoBiLm", state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Makes of the weights by AllenNLP's names ours."""
+    """Converts weights with AllenNLP's names to ours."""
     theirs = [name for name in state_dict if allennlp_state.is_foreign(name.removeprefix(prefix))]
     if not theirs:
         return
@@ -346,9 +344,9 @@ def _read_weights(module: "_ElmoBiLm", state_dict: dict[str, Any], prefix: str, 
 
 
 def _load(options_file: PathLike | None, weight_file: PathLike | None) -> Model:
-    """The model of two files; without options, whatever `elmo.load` opens."""
+    """The model in two files; without options, anything that `elmo.load` opens."""
     if weight_file is None:
-        raise InputError("weight_file is None; a weights file is expected, or a module in its place")
+        raise InputError("weight_file is None; a weights file or a module is expected")
     model = formats.load(weight_file) if options_file is None else formats.load(options_file, weight_file)
     if model.config.char_cnn is None:
         raise InputError(f"{weight_file}: its model reads {model.config.reads}; AllenNLP's classes read characters")
@@ -366,7 +364,7 @@ def _mix(n_layers: int, layer_norm: bool, fixed: Sequence[float | int] | None) -
 
 
 def _outer_shape(inputs: Tensor | None, word_inputs: Tensor | None) -> torch.Size:
-    """The axes before that of the tokens."""
+    """The axes before the token axis."""
     if word_inputs is not None:
         return word_inputs.shape[:-1]
     if inputs is None or inputs.ndim < 3:
@@ -399,5 +397,5 @@ def _with_boundaries(tokens: Tensor, lengths: Int[Tensor, " B"], begin: Tensor, 
 
 
 def _without_boundaries(vectors: Float[Tensor, "B T D"], mask: Tensor) -> Float[Tensor, "B t D"]:
-    """(B, T + 2, D) -> (B, T, D): the two boundaries of each row taken out, zeros after its tokens."""
+    """(B, T + 2, D) -> (B, T, D): without each row's two boundaries, zeros after its tokens."""
     return vectors[:, 1:-1] * mask[:, 2:, None]

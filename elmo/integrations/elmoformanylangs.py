@@ -1,7 +1,7 @@
-"""The `Embedder` of ELMoForManyLangs, for programs that were written for it.
+"""The `Embedder` of ELMoForManyLangs, for programs written for it.
 
-The original kept the LSTMs' state from batch to batch and shuffled the batches, so that its numbers changed from run to
-run; here every sentence starts from zero, as the first batch of a new `Embedder` did there.
+The original carried the LSTM state between batches and shuffled them, so its numbers changed from run to run. Here
+every sentence starts from zero, like the first batch of a new `Embedder` there.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from elmo.errors import InputError
 
 
 class Embedder:
-    """One model, on a GPU where there is one.
+    """One model, on a GPU if there is one.
 
-    `model_dir` is a folder of ELMoForManyLangs, or any other model that `elmo.load` opens. `batch_size` is kept for the
-    programs that give it: batches follow from the length of the sentences.
+    `model_dir` is a folder of ELMoForManyLangs, or any other model that `elmo.load` opens. `batch_size` is accepted but
+    has no effect: sentence lengths determine batches.
     """
 
     def __init__(self, model_dir: str | Path, batch_size: int = 64) -> None:
@@ -27,10 +27,10 @@ class Embedder:
         self._embedder = OurEmbedder.load(model_dir)
 
     def sents2elmo(self, sents: Sequence[Sequence[str]], output_layer: int = -1) -> list[np.ndarray]:
-        """One float32 array for every sentence, in order, without boundaries.
+        """One float32 array per sentence, in order, without boundaries.
 
-        `output_layer` is the number of a layer (0 is the word encoder): (T, D); -1, the average of all layers: (T, D);
-        or -2, all layers: (N, T, D). An empty sentence has T = 0.
+        `output_layer` is a layer's number (0 is the word encoder): (T, D); -1, the average of all layers: (T, D); or
+        -2, all layers: (N, T, D). An empty sentence has T = 0.
         """
         return self._embedder.embed(sents, self._layers(output_layer))
 

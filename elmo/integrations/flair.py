@@ -22,14 +22,14 @@ class ElmoEmbeddings(TokenEmbeddings):
     """The vectors of all tokens of Flair's sentences.
 
     Parameters:
-        model: the name or the folder of a model, as in `elmo.load`.
-        layers: "mix" is a mix of all layers that training learns (Peters et al. 2018, eq. 1); it begins with their
-            average. Other choices are fixed, as in `Embedder.embed`, except "all".
-        frozen: False trains the biLM, too; then its products are in float32.
+        model: a model's name or folder, as in `elmo.load`.
+        layers: "mix" is a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average. Other
+            choices are fixed, as in `Embedder.embed`, except "all".
+        frozen: False also trains the biLM, with float32 products.
         precision: "float32", "bfloat16" or "int8".
-        name: of these vectors at a token, where several kinds are stacked.
+        name: name of these vectors at a token, for stacked embeddings.
 
-    What Flair saves holds the biLM, too: a tagger loads where the model's folder is not.
+    Flair saves the biLM with a tagger, which then loads without the model's folder.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class ElmoEmbeddings(TokenEmbeddings):
     def _add_embeddings_internal(self, sentences: list[Sentence]) -> None:
         vectors = self.vectors([[token.text for token in sentence] for sentence in sentences])
         for sentence, rows in zip(sentences, vectors, strict=True):
-            for token, vector in zip(sentence, rows, strict=False):  # behind the end of a sentence is padding
+            for token, vector in zip(sentence, rows, strict=False):  # padding follows a sentence's end
                 token.set_embedding(self.name, vector)
 
     def to_params(self) -> dict[str, Any]:
-        """The settings, and the files of the model."""
+        """The settings and the model's files."""
         vectors = self.vectors
         settings = {"layers": vectors.layers, "frozen": vectors.bilm is None, "precision": vectors.precision}
         with tempfile.TemporaryDirectory() as folder:

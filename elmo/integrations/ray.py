@@ -3,7 +3,7 @@
     from elmo.integrations.ray import embed
     vectors = embed(ray.data.read_parquet("in/"), Settings(layers="top"))
 
-Models and inputs are found by the same names on all machines.
+Models and inputs must have the same names on all machines.
 """
 
 import json
@@ -22,24 +22,24 @@ from elmo.embedding.corpus_rows import Part
 from elmo.errors import InputError, in_one_line
 
 TASKS_OF_AN_ACTOR = 2
-"""The part that it writes, and the next."""
+"""The part being written, and the next."""
 
 
 def run(job: Job, parts: Sequence[Part], workers: int | None = None, threads: int = 1) -> Iterator[Receipt]:
     """An engine of `elmo.embedding.corpus`: parts go to a pool of actors, each with a model and `threads` processors.
 
-    The cluster is that of the variable RAY_ADDRESS, or this machine. By default there are as many `workers` as it has
-    room for; where it has GPUs, one for each of these. An actor that is lost is started again where there is room, and
-    a part of which the receipt was lost is looked at again.
+    The cluster is that of the variable RAY_ADDRESS, or this machine. By default there are as many `workers` as fit, or
+    one per GPU if there are GPUs. A lost actor is restarted where there is room, and a part whose receipt was lost is
+    checked again.
 
-    Raises InputError where the cluster has no room, and what a worker raises.
+    Raises InputError if the cluster has no room, and the errors of workers.
     """
     ray = _ray()
     _start(ray)
     pool, device = _pool(ray, workers, threads)
     context = ray.data.DataContext.get_current()
     shown, context.enable_progress_bars = context.enable_progress_bars, False
-    try:  # one block is one task: a receipt comes when its part is written
+    try:  # one block is one task: a receipt arrives when its part is written
         rows = ray.data.from_items([asdict(part) for part in parts], override_num_blocks=len(parts))
         done = rows.map_batches(
             PartWorker, fn_constructor_kwargs={"job": job, "device": device, "threads": threads}, batch_size=1, **pool
@@ -53,10 +53,10 @@ def run(job: Job, parts: Sequence[Part], workers: int | None = None, threads: in
 
 
 def embed(dataset: Any, settings: Settings | None = None, workers: int | None = None, threads: int = 1) -> Any:
-    """A Ray dataset with the columns `id`, `tokens`, `vectors`, `shape` and `error`, in which each row says why it has
-    no vectors; `dataset` has `id`, and `text` or `tokens`.
+    """A Ray dataset with the columns `id`, `tokens`, `vectors`, `shape` and `error` (why a row has no vectors);
+    `dataset` has `id`, and `text` or `tokens`.
 
-    `workers` and `threads` are those of `run`. Raises as `elmo.formats.load`, and InputError where there is no room.
+    `workers` and `threads` are those of `run`. Raises the errors of `elmo.formats.load`, and InputError without room.
     """
     ray = _ray()
     settings = settings or Settings()
@@ -66,8 +66,8 @@ def embed(dataset: Any, settings: Settings | None = None, workers: int | None = 
 
 
 class PartWorker:
-    """An actor that writes parts of a corpus. Ray would give the driver the text of an error and not the error: what a
-    user can mend is returned."""
+    """An actor that writes parts of a corpus. It returns errors that the user can fix, since Ray would pass only their
+    text to the driver."""
 
     def __init__(self, job: Job, device: str, threads: int) -> None:
         self._open = partial(open_worker, job, device, threads)
@@ -109,23 +109,23 @@ def _ray() -> Any:
 
 
 def _start(ray: Any) -> None:
-    """Unless the program has its own."""
+    """Starts Ray, unless the program has."""
     if not ray.is_initialized():
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what is lost and tried again is no error here
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # losses that are retried are no errors here
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
 
 
 def _pool(ray: Any, workers: int | None, threads: int) -> tuple[dict[str, Any], str]:
-    """Options of `map_batches` for so many actors, and their device. Ray gives an actor OMP_NUM_THREADS = num_cpus."""
+    """Options of `map_batches` for the actors, and their device. Ray sets an actor's OMP_NUM_THREADS to num_cpus."""
     has = ray.cluster_resources()
     cpus, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
     room = gpus or cpus // threads
     if not 0 < (workers or room) <= room:
         raise InputError(
             f"the cluster has {cpus} processors and {gpus} GPUs, room for {room} workers of {threads} processors each"
-            f" (or one a GPU), and {workers or 'some'} are asked for; give other --workers or --threads"
+            f" (or one per GPU), not for {workers or 'any'}; change --workers or --threads"
         )
     most = workers or room
     strategy = ray.data.ActorPoolStrategy(

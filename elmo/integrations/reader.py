@@ -1,4 +1,4 @@
-"""Reader: what the doors of other libraries share. A model, and the tokens of a text as the model knows them."""
+"""Reader: a model and its tokenizer, shared by the integrations."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ Text = str | Sequence[str]
 
 
 class Reader:
-    """A model in this process, and what splits text for it."""
+    """A model in this process, and its tokenizer."""
 
     def __init__(self, model: str) -> None:
         source = open_model(model)
@@ -27,23 +27,23 @@ class Reader:
         self._tokenizer: Tokenizer | None = None
 
     def embedder(self, precision: Any = "float32", device: Any = None, release: bool = False) -> Embedder:
-        """With `release`, the weights are given up here while they are packed there: half the memory."""
+        """An embedder. With `release`, frees this reader's weights while packing them, which halves the memory."""
         bilm, words = self.model.bilm(), self.model.inputs
         if release:
             self.model = replace(self.model, weights={}, lm_head=None)
         return Embedder(bilm, vocabulary=words, precision=precision, device=device, release=release)
 
     def tokens(self, text: Text) -> list[str]:
-        """The tokens of a text; those of a list are taken as they are."""
+        """The tokens of a text; a list of tokens is returned as it is."""
         if not isinstance(text, str):
             return list(text)
-        if self._tokenizer is None:  # spaCy is imported for those who give text
+        if self._tokenizer is None:  # imports spaCy, only if there is text
             self._tokenizer = Tokenizer(self._text)
         return self._tokenizer.tokens(text)
 
 
 def checked(texts: Iterable[Any]) -> list[Text]:
-    """The texts. Raises InputError, which is a ValueError, where they are none."""
+    """The texts as a list. Raises InputError, a ValueError, if they are not texts."""
     if isinstance(texts, str):
         raise InputError(f"{texts[:40]!r} is a string; a list of texts is expected: [text]")
     if getattr(texts, "ndim", 1) != 1:

@@ -18,17 +18,17 @@ except ImportError as error:  # pragma: no cover
 
 
 class Elmo(InputModule):
-    """The vectors of all tokens, for a module of pooling.
+    """The vectors of all tokens, for a pooling module.
 
     Parameters:
-        model: the name or the folder of a model, as in `elmo.load`.
-        layers: "mix" is a mix of all layers that training learns (Peters et al. 2018, eq. 1); it begins with their
-            average. Other choices are fixed, as in `Embedder.embed`, except "all".
-        frozen: False trains the biLM, too; then its products are in float32.
+        model: a model's name or folder, as in `elmo.load`.
+        layers: "mix" is a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average. Other
+            choices are fixed, as in `Embedder.embed`, except "all".
+        frozen: False also trains the biLM, with float32 products.
         precision: "float32", "bfloat16" or "int8".
 
-    A text is a string, which the model's own tokenizer splits, or a list of tokens. Prompts are ignored: the model has
-    read none.
+    A text is a string, which the model's own tokenizer splits, or a list of tokens. Prompts are ignored: the model was
+    trained without.
     """
 
     config_keys: list[str] = ["layers", "frozen", "precision"]  # noqa: RUF012  (as its base class has it)
@@ -43,27 +43,27 @@ class Elmo(InputModule):
         self.frozen = frozen
         self.precision = precision
         self._reader = Reader(str(model))
-        self.tokenizer: Any = self._reader  # the trainer asks for one
+        self.tokenizer: Any = self._reader  # the trainer needs one
         self.vectors = TokenVectors(self._reader, layers, frozen, precision)
 
     def get_embedding_dimension(self) -> int:
-        """Size of a token's vector (D), for the module of pooling."""
+        """Size of a token's vector (D), for the pooling module."""
         return self.vectors.dim
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """The tokens of texts. The mask is 1 at each; of a text without tokens it is 0 everywhere."""
+        """The tokens of texts. The mask is 1 at each token, so 0 everywhere for a text without tokens."""
         sentences = [self._reader.tokens(text) for text in checked(inputs)]
         lengths = torch.tensor([len(sentence) for sentence in sentences])
         mask = (torch.arange(int(lengths.max())) < lengths[:, None]).long()
         return {"tokens": sentences, "input_ids": mask, "attention_mask": mask}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Adds `token_embeddings` (B, T, D), zero where the attention mask is."""
+        """Adds `token_embeddings` (B, T, D), zero where the attention mask is zero."""
         features["token_embeddings"] = self.vectors(features["tokens"])
         return features
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """A native model with the settings beside it: `elmo.load` opens the folder, too."""
+        """Writes a native model and the settings to a folder, which `elmo.load` also opens."""
         native.save(self.vectors.model(), Path(output_path), overwrite=True)
         self.save_config(output_path)
 
@@ -84,7 +84,7 @@ class Elmo(InputModule):
         local_files_only: bool = False,
         **_: Any,
     ) -> Self:
-        """What `save` wrote, in a folder or on the Hub."""
+        """Loads what `save` wrote, from a folder or the Hub."""
         hub: dict[str, Any] = {"subfolder": subfolder, "token": token, "cache_folder": cache_folder}
         hub |= {"revision": revision, "local_files_only": local_files_only}
         settings = cls.load_config(model_name_or_path, **hub)

@@ -8,10 +8,10 @@ from typing import Any
 
 
 def install_shims() -> list[str]:
-    """Lets `import allennlp.commands.elmo` and the like find our stand-ins; the names that were registered.
+    """Lets `import allennlp.commands.elmo` and the like find our stand-ins; returns the registered names.
 
-    These are allennlp.commands.elmo, allennlp.modules.elmo, elmoformanylangs and simple_elmo. A package that is
-    installed is left alone, as a whole. Call it before the import that needs it; a second call changes nothing.
+    Names are allennlp.commands.elmo, allennlp.modules.elmo, elmoformanylangs and simple_elmo. An installed package is
+    not touched. Call it before the imports that need it; a second call changes nothing.
     """
     from elmo.integrations import allennlp, elmoformanylangs, simple_elmo
 
@@ -33,12 +33,12 @@ def install_shims() -> list[str]:
 
 
 def _is_there(package: str) -> bool:
-    """Whether a package is installed, or its name registered."""
+    """Whether a package is installed or registered."""
     return package in sys.modules or find_spec(package) is not None
 
 
 def _register(name: str, content: dict[str, Any]) -> None:
-    """Puts a module into `sys.modules`, with the packages around it."""
+    """Puts a module into `sys.modules`, with its parent packages."""
     parent, _, last = name.rpartition(".")
     module = sys.modules.get(name)
     if module is None:

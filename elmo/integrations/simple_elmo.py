@@ -1,7 +1,7 @@
-"""The `ElmoModel` of simple_elmo, for programs that were written for it; the behaviour that its README describes.
+"""The `ElmoModel` of simple_elmo, for programs written for it, with the behaviour that its README describes.
 
-Two errors of the original are not repeated: the average of all layers is taken over each layer's own vectors, and
-padding is never counted. Every sentence starts from zero; the original warmed up and carried the LSTMs' state on.
+Two errors of the original are corrected: the average of all layers uses each layer's own vectors, and padding is never
+counted. Every sentence starts from zero; the original warmed up and carried the LSTM state.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ class ElmoModel:
     def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False) -> None:
         """Opens a model: a folder of options and weights, a ZIP of the NLPL repository, or what `elmo.load` opens.
 
-        The other arguments are kept for the programs that give them: batches follow from the length of the sentences,
-        words are encoded once whatever the `limit`, and a model that has a softmax is loaded with it by `elmo.formats`.
+        The other arguments are accepted but have no effect: sentence lengths determine batches, words are encoded once
+        regardless of `limit`, and `elmo.formats` loads a model with its softmax.
         """
         self._embedder = Embedder.load(directory)
 
@@ -57,9 +57,9 @@ class ElmoModel:
         layers: str = "average",
         session: Any = None,
     ) -> np.ndarray:
-        """The mean of every sentence's vectors at length 1: (sentences, D); for layers "all", (sentences, N, D).
+        """The mean of a sentence's vectors, scaled to length 1: (sentences, D); for layers "all", (sentences, N, D).
 
-        Of all layers the whole matrix has length 1. Zero for an empty sentence. The arguments are those of
+        For "all", the whole matrix has length 1. Zero for an empty sentence. The arguments are those of
         `get_elmo_vectors`.
         """
         means = self._embed(texts, layers, "mean")

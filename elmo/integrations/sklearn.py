@@ -22,18 +22,18 @@ except ImportError as error:  # pragma: no cover
 
 
 class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """One vector for every text: the mean (maximum, sum) of its tokens' vectors.
+    """One vector per text: the mean (maximum, sum) of its tokens' vectors.
 
     Parameters:
-        model: the name or the folder of a model, as in `elmo.load`.
-        layers: as in `Embedder.embed`, except "all": a row of numbers has no layers; "concat" puts them side by side.
+        model: a model's name or folder, as in `elmo.load`.
+        layers: as in `Embedder.embed`, except "all", since a row has no layers; "concat" joins them.
         pool: "mean", "max" or "sum" over tokens.
         precision: "float32", "bfloat16" or "int8".
-        device: "cpu" or "cuda"; None for the GPU where there is one.
-        memory: a folder or a `joblib.Memory` that keeps what was computed. It holds every layer, so that a search over
-            `layers` reads each text once; only "max" over mixed layers is kept by its layers.
+        device: "cpu" or "cuda"; None for the GPU if there is one.
+        memory: a folder or a `joblib.Memory` that caches results. It stores every layer, so a search over `layers`
+            reads each text once; only "max" over mixed layers is stored per choice of layers.
 
-    A copy in another process, as grid searches with `n_jobs` make them, loads the model there.
+    A copy in another process, as in grid searches with `n_jobs`, loads the model there.
     """
 
     def __init__(
@@ -54,23 +54,23 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.memory = memory
 
     def fit(self, X: Iterable[Any], y: object = None) -> "ElmoVectorizer":
-        """Loads the model and checks the parameters; nothing is learned of X.
+        """Loads the model and checks the parameters; learns nothing from X.
 
-        Raises ValueError where the model has no such layers, and for a string in the place of a list of texts.
+        Raises ValueError if the model lacks the layers, and for a string instead of a list of texts.
         """
         checked(X)
         _, embedder = self._loaded()
         selection(self.layers, embedder.n_layers)
-        pool: Any = self.pool  # scikit-learn's parameters are checked here, not when they are given
+        pool: Any = self.pool  # scikit-learn checks parameters here, not in __init__
         shaping(self.layers, pool)
         if isinstance(self.layers, str) and self.layers == "all":
-            raise InputError("layers is 'all'; one vector a text is expected: try 'concat', layers side by side")
+            raise InputError("layers is 'all'; one vector per text is expected: try 'concat', which joins the layers")
         side_by_side = isinstance(self.layers, str) and self.layers == "concat"
         self.n_features_out_ = embedder.dim * (embedder.n_layers if side_by_side else 1)
         return self
 
     def transform(self, X: Iterable[Any]) -> Float[np.ndarray, "B _"]:
-        """One row of float32 numbers for every text; zeros for one without tokens."""
+        """One row of float32 numbers per text; zeros for a text without tokens."""
         check_is_fitted(self)
         reader, embedder = self._loaded()
         sentences = [reader.tokens(text) for text in checked(X)]
@@ -92,7 +92,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def __getstate__(self) -> Any:
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_held"}  # it is packed for its process
+        return {name: value for name, value in state.items() if name != "_held"}  # it cannot be pickled
 
     @property
     def _n_features_out(self) -> int:
@@ -112,7 +112,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 def _pooled(
     embedder: Embedder, sentences: list[list[str]], layers: Layers, pool: Pool, model: tuple[str, str]
 ) -> np.ndarray:
-    """(B, N, D) of all layers, else (B, D). `model` says whose vectors these are, where they are kept."""
+    """(B, N, D) for all layers, else (B, D). `model` is a key of the cache."""
     del model
     arrays = list(map(partial(pooled, pool=pool), embedder.embed_stream(sentences, layers)))
     shape = (embedder.n_layers, embedder.dim) if layers == "all" else (embedder.dim,)
@@ -120,7 +120,7 @@ def _pooled(
 
 
 def _mixed(vectors: Float[np.ndarray, "B N D"], layers: Layers) -> Float[np.ndarray, "B _"]:
-    """What `layers` names: mixing and the mean (sum) over tokens can be done in any order."""
+    """Selects `layers` after pooling: mixing and the mean (sum) over tokens commute."""
     if isinstance(layers, str):
         if layers == "concat":
             return vectors.reshape(len(vectors), -1)

@@ -1,7 +1,7 @@
 """ELMo in spaCy: the component `nlp.add_pipe("elmo")`, and `elmo.Tok2Vec.v1` for training configurations.
 
-spaCy finds both by entry points and imports this file for every pipeline: what it has not loaded itself is not imported
-at the top. Needs the extra `text`.
+spaCy finds both by entry points and imports this file for every pipeline, so the top imports only what spaCy has
+already loaded. Needs the extra `text`.
 """
 
 import os
@@ -29,25 +29,25 @@ except ImportError as error:  # pragma: no cover
 
 
 class Bilm:
-    """A biLM for documents; opened when it is first used, since a saved pipeline brings its own after it was made.
+    """A biLM for documents, opened at first use, since a saved pipeline supplies its model later.
 
-    Raises InputError where the model has no such layers, unless it is not here yet.
+    Raises InputError if the model exists and lacks the layers.
     """
 
     def __init__(self, model: str, layers: Any, precision: str) -> None:
         self.model, self.layers, self.precision = model, layers, precision
         self.n_layers: int | None = None
         self.dim: int | None = None
-        """Of a vector; like `n_layers` None where the model is not here yet."""
+        """Size of a vector; like `n_layers`, None while there is no model."""
         self._files: dict[str, bytes] | None = None
         self._embedder: Any = None
         self._process = os.getpid()
         self._check()
 
     def read(self, docs: Sequence[Doc], layers: Any = None) -> list[np.ndarray]:
-        """The vectors of all tokens: (T, D), for layers "all" (N, T, D). White space has zeros.
+        """The vectors of all tokens: (T, D), or (N, T, D) for layers "all". Whitespace has zeros.
 
-        Every sentence is read by itself where something before has found their ends; else the document is one.
+        Sentences are read separately if an earlier component has split them; otherwise the document is one sentence.
         """
         parts = [[[token for token in part if not token.is_space] for part in _sentences(doc)] for doc in docs]
         sentences = [[token.text for token in part] for doc in parts for part in doc]
@@ -73,12 +73,12 @@ class Bilm:
         return self._files
 
     def take(self, files: Any) -> None:
-        """Takes the model of these files for that which was named."""
+        """Replaces the named model by the one in these files."""
         self._files, self._embedder = files, None
         self._check()
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_embedder": None}  # it is packed for its process
+        return vars(self) | {"_embedder": None}  # it cannot be pickled
 
     def _check(self) -> None:
         from elmo import formats
@@ -90,7 +90,7 @@ class Bilm:
             return
         n_layers = self.n_layers = found.config.lstm.n_layers + 1
         if self.layers == "all":
-            raise InputError("layers is 'all'; one vector a token is expected: try 'average' or 'concat'")
+            raise InputError("layers is 'all'; one vector per token is expected: try 'average' or 'concat'")
         if self.layers != "mix":
             selection(self.layers, n_layers)
         self.dim = 2 * found.config.lstm.projection_dim * (n_layers if self.layers == "concat" else 1)
@@ -99,7 +99,7 @@ class Bilm:
         from elmo.embedding.embedder import Embedder
 
         if os.getpid() != self._process:
-            torch.set_num_threads(1)  # threads do not survive a fork, and processes share the cores anyway
+            torch.set_num_threads(1)  # threads do not survive a fork, and processes share the cores
             self._process = os.getpid()
         if self._embedder is None:
             self._embedder = self._from_files(lambda path: Embedder.load(path, precision=self.precision))
@@ -117,7 +117,7 @@ class Bilm:
 
 
 class ElmoVectors(Pipe):
-    """Sets `doc.tensor`, and by its hooks the vectors and similarities of tokens, spans and documents."""
+    """Sets `doc.tensor`, and hooks for vectors and similarities of tokens, spans and documents."""
 
     def __init__(self, name: str, bilm: Bilm) -> None:
         self.name = name
@@ -141,7 +141,7 @@ class ElmoVectors(Pipe):
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """A native folder: `elmo.load` opens it, too."""
+        """Writes a native folder, which `elmo.load` also opens."""
         from elmo.formats import native
         from elmo.formats.whole import whole
 
@@ -167,20 +167,20 @@ SETTINGS = {"model": "default", "layers": "average", "precision": "float32"}
 
 
 @Language.factory("elmo", assigns=["doc.tensor"], default_config=SETTINGS)
-@no_type_check  # by a wrapper of its own, as in the tests, spaCy would not see the names of the arguments
+@no_type_check  # the type checker's wrapper in the tests would hide argument names from spaCy
 def make_elmo(nlp: Language, name: str, model: str, layers: Any, precision: str) -> ElmoVectors:
     """The component; its settings are those of `Embedder.load` and `embed`, except the layers "all"."""
     if layers == "mix":
-        raise InputError("layers is 'mix', which is learned: elmo.Tok2Vec.v1 has one; here try 'average'")
+        raise InputError("layers is 'mix', which must be trained (elmo.Tok2Vec.v1); here try 'average'")
     return ElmoVectors(name, Bilm(model, layers, precision))
 
 
 @registry.architectures("elmo.Tok2Vec.v1")
 def tok2vec(model: str = "default", layers: Any = "mix", precision: str = "float32") -> Model[Any, Any]:
-    """A frozen biLM as the tok2vec of a component that is trained: documents -> one (T, D) each.
+    """A frozen biLM as the tok2vec of a trainable component: documents -> one (T, D) each.
 
-    `layers` is "mix", a mix of all layers that is learned (Peters et al. 2018, eq. 1) and begins with their average; or
-    a fixed choice. What spaCy saves holds the biLM, too.
+    `layers` is "mix", a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average, or a fixed
+    choice. spaCy saves the biLM with the pipeline.
     """
     bilm = Bilm(model, layers, precision)
     params: dict[str, Any] = {"scalars": None, "gamma": None} if layers == "mix" else {}
@@ -190,7 +190,7 @@ def tok2vec(model: str = "default", layers: Any = "mix", precision: str = "float
 def _begin(model: Any, X: Any = None, Y: Any = None) -> None:
     bilm: Bilm = model.attrs["bilm"]
     if bilm.dim is None or bilm.n_layers is None:
-        raise InputError(f"{bilm.model}: no such file or folder, nor the name of a model; see elmo models")
+        raise InputError(f"{bilm.model}: no such file, folder or model name; see elmo models")
     model.set_dim("nO", bilm.dim)
     if bilm.layers == "mix":
         model.set_param("scalars", model.ops.alloc1f(bilm.n_layers))
@@ -239,7 +239,7 @@ def _of_token(token: Token) -> np.ndarray:
 
 
 def _mean(part: Doc | Span) -> np.ndarray:
-    """Of all tokens that are not white space; zero where there are none."""
+    """The mean of all tokens except whitespace; zero without any."""
     tensor = part.doc.tensor
     rows = [token.i for token in part if not token.is_space]
     return tensor[rows].mean(axis=0) if rows else np.zeros(tensor.shape[-1], np.float32)

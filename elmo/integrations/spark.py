@@ -1,9 +1,9 @@
-"""Spark: vectors as a column, by `mapInArrow`::
+"""Spark: a column of vectors, by `mapInArrow`::
 
     from elmo.integrations.spark import embed
     vectors = embed(spark.read.parquet("in/"), Settings(layers="top"))
 
-elmo is installed where the executors run, and its model is found there by the same name.
+elmo must be installed where the executors run, and find its model there by the same name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,11 +21,11 @@ from elmo.text.tokenizer import Tokenizer
 
 
 def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device: str = "cpu") -> Any:
-    """A DataFrame with the columns `id`, `tokens`, `vectors` (all numbers of a row), `shape` and `error`, in which each
-    row says why it has no vectors; `frame` has `id`, and `text` or `tokens`.
+    """A DataFrame with the columns `id`, `tokens`, `vectors` (a row's numbers, flat), `shape` and `error` (why a row
+    has no vectors); `frame` has `id`, and `text` or `tokens`.
 
-    Every Python process of an executor loads the model once; it computes with `threads` threads, the setting
-    `spark.task.cpus`. Spark's numbers are float32. Raises as `elmo.formats.load`, and InputError.
+    Every Python process of an executor loads the model once and computes with `threads` threads, as set by
+    `spark.task.cpus`. Spark's numbers are float32. Raises the errors of `elmo.formats.load`, and InputError.
     """
     types = _types()
     settings = settings or Settings()
@@ -35,7 +35,7 @@ def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device
             f"the frame has the columns {', '.join(frame.columns)}; id, and text or tokens, are expected: rename them"
         )
     if settings.dtype != "float32":
-        raise InputError(f"dtype is {settings.dtype!r}, which Spark does not have; use float32")
+        raise InputError(f"dtype is {settings.dtype!r}, which Spark lacks; use float32")
     if not isinstance(settings.layers, str | int):
         settings = replace(settings, layers=tuple(settings.layers))
     array = types.ArrayType
@@ -68,6 +68,6 @@ def _embed(
 
 @lru_cache(maxsize=1)
 def _loaded(settings: Settings, sha256: str, threads: int, device: str) -> tuple[Embedder, Tokenizer]:
-    """In a process of an executor, which Spark uses again."""
+    """Cached per executor process, which Spark reuses."""
     torch.set_num_threads(threads)
     return load_embedder(settings, sha256, device)

@@ -1,4 +1,4 @@
-"""TokenVectors: the biLM as a part of another library's network. Tokens in, padded vectors out."""
+"""TokenVectors: the biLM as a module in another library's network. Tokens in, padded vectors out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,15 +22,15 @@ from elmo.text.batching import to_batch
 class TokenVectors(nn.Module):
     """The vectors of all tokens of a batch.
 
-    `layers` is "mix", a mix of all layers that is learned (Peters et al. 2018, eq. 1) and begins with their average; or
-    a fixed choice as in `Embedder.embed`, except "all". A frozen biLM runs as in an `Embedder` and is no part of the
-    state dict; one that is trained has its parameters here.
+    `layers` is "mix", a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average, or a fixed
+    choice as in `Embedder.embed`, except "all". A frozen biLM runs in an `Embedder` and is not in the state dict; a
+    trained one has its parameters here.
 
-    Raises InputError where the model has no such layers.
+    Raises InputError if the model lacks the layers.
     """
 
     _here: Tensor
-    """Empty; it is on the device that this module was moved to."""
+    """Empty; marks the module's device."""
 
     def __init__(self, reader: Reader, layers: Any = "mix", frozen: bool = True, precision: str = "float32") -> None:
         super().__init__()
@@ -39,9 +39,9 @@ class TokenVectors(nn.Module):
         if layers != "mix":
             selection(layers, n_layers)
         if layers == "all":
-            raise InputError("layers is 'all'; one vector a token is expected: try 'mix' or 'concat'")
+            raise InputError("layers is 'all'; one vector per token is expected: try 'mix' or 'concat'")
         if not frozen and precision != "float32":
-            raise InputError(f"precision is {precision!r}; a biLM that is trained needs float32")
+            raise InputError(f"precision is {precision!r}; training a biLM needs float32")
         self.layers: Layers = layers
         self.precision = precision
         self.dim = 2 * lstm.projection_dim * (n_layers if layers == "concat" else 1)
@@ -54,11 +54,11 @@ class TokenVectors(nn.Module):
 
     @property
     def learns(self) -> bool:
-        """Whether there is anything to be trained."""
+        """Whether there is anything to train."""
         return self.mix is not None or self.bilm is not None
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> Float[Tensor, "B T D"]:
-        """T is that of the longest sentence; behind the end of a shorter one there are zeros."""
+        """T is the longest sentence's; shorter ones are padded with zeros."""
         return self._read(sentences) if self.bilm is None else self._run(self.bilm, sentences)
 
     def model(self) -> Model:
@@ -69,7 +69,7 @@ class TokenVectors(nn.Module):
         return replace(self._reader.model, weights=weights)
 
     def _read(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """Through an `Embedder`: words that it knows are not computed again."""
+        """Reads with an `Embedder`, which caches words."""
         device = self._here.device
         if self._embedder is None or self._embedder.device != device:
             self._embedder = self._reader.embedder(self.precision, device)
@@ -83,7 +83,7 @@ class TokenVectors(nn.Module):
         return self.mix(every.permute(2, 0, 1, 3), mask)
 
     def _run(self, bilm: BiLM, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """As a network, boundaries left out."""
+        """Runs the trained biLM, and drops the boundaries."""
         config = bilm.config.char_cnn
         if config is None:
             batch = to_batch(sentences, vocabulary=self._reader.model.inputs)
@@ -100,5 +100,5 @@ class TokenVectors(nn.Module):
 
 
 def _padded(arrays: list[np.ndarray]) -> Tensor:
-    """Arrays of T_i rows as one tensor of B and the most rows, zero behind the end."""
+    """Arrays of T_i rows -> one tensor (B, T, ...), zero-padded."""
     return nn.utils.rnn.pad_sequence([torch.from_numpy(np.ascontiguousarray(array)) for array in arrays], True)

@@ -1,7 +1,7 @@
 """ELMo in transformers: `import elmo.integrations.transformers`, then `AutoModel`, `AutoTokenizer`, `pipeline`.
 
-A folder in the native format (`elmo convert`) is a folder of transformers, and one that transformers saved is opened by
-`elmo.load`. Needs the extra `transformers`.
+transformers opens a folder in the native format (`elmo convert`), and `elmo.load` opens one that transformers saved.
+Needs the extra `transformers`.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ except ImportError as error:  # pragma: no cover
 
 
 class ElmoConfig(PretrainedConfig):
-    """What is in the `config.json` of a native folder, and the settings of a network for tokens.
+    """The `config.json` of a native folder, and the settings of a token classifier.
 
-    `frozen` keeps the biLM's weights as they are; `dropout` is that of the mixed vectors.
+    `frozen` excludes the biLM from training; `dropout` is that of the mixed vectors.
     """
 
     model_type = native.MODEL_TYPE
-    has_no_defaults_at_init = True  # so that nothing is left out of the file
+    has_no_defaults_at_init = True  # so that the file has all settings
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class ElmoConfig(PretrainedConfig):
         self.mixes = list(mixes)
         self.frozen = frozen
         self.dropout = dropout
-        others.setdefault("dtype", "float32")  # a file of float16 is half as large, and is computed with in float32
+        others.setdefault("dtype", "float32")  # a float16 file is half as large, but computation is in float32
         super().__init__(**others)
 
     @property
     def bilm(self) -> BiLMConfig:
-        """The sizes of the network."""
+        """The network's configuration."""
         return from_dict(BiLMConfig, self.model)
 
     @property
@@ -83,14 +83,14 @@ class ElmoConfig(PretrainedConfig):
 class ElmoModel(PreTrainedModel):
     """The biLM. `last_hidden_state` (B, T, D) is its top layer; `hidden_states` are all, the token layer first.
 
-    `input_ids` (B, T, C) are those of `ElmoTokenizer`, the boundaries `<S>` and `</S>` first and last. Padding is what
-    is 0 in them, and its vectors are 0; `attention_mask` says the same, and is not read.
+    `input_ids` (B, T, C) are from `ElmoTokenizer`, with the boundaries `<S>` and `</S>` first and last. Their zeros are
+    padding, with zero vectors; `attention_mask` says the same and is not used.
     """
 
     config_class = ElmoConfig
     base_model_prefix = "elmo"
     main_input_name = "input_ids"
-    # A softmax, and what a network for tokens has above the biLM.
+    # A softmax, and a token classifier's layers above the biLM.
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^mix\.", r"^classifier\."]  # noqa: RUF012
 
     def __init__(self, config: ElmoConfig) -> None:
@@ -100,13 +100,13 @@ class ElmoModel(PreTrainedModel):
 
     @classmethod
     def of(cls, model: Model, **settings: Any) -> Self:
-        """A loaded model as one of transformers, in evaluation mode; `settings` are those of `ElmoConfig`."""
+        """Converts a loaded model, in evaluation mode; `settings` are those of `ElmoConfig`."""
         made = cls(ElmoConfig(**native.config_values(model), **settings))
         made.bilm.load_state_dict(model.weights)
         return made.eval()
 
     def stored(self) -> Model:
-        """The model as every format of `elmo.formats` can save it; without its softmax and vocabulary."""
+        """The model for any format of `elmo.formats` to save; without softmax and vocabulary."""
         config = self.config
         weights = {name: weight.detach().to("cpu", torch.float32) for name, weight in self.bilm.state_dict().items()}
         text = None if config.text is None else from_dict(TextConfig, config.text)
@@ -115,15 +115,15 @@ class ElmoModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any) -> Any:
-        """As in transformers. Raises InputError where weights of the biLM are missing; they would be random."""
+        """As in transformers. Raises InputError if weights of the biLM are missing, which would be random."""
         wants_info = options.pop("output_loading_info", False)
         options["output_loading_info"] = True
         load: Any = super().from_pretrained
         model, info = load(pretrained_model_name_or_path, *arguments, **options)
         missing = sorted(name for name in info["missing_keys"] if name.startswith("bilm."))
         if missing:
-            raise InputError(f"{pretrained_model_name_or_path}: {missing[0]} is missing in its weights; copy it again")
-        model.bilm.requires_grad_(not model.config.frozen)  # transformers 5 has made its parameters anew
+            raise InputError(f"{pretrained_model_name_or_path}: the weights lack {missing[0]}; copy it again")
+        model.bilm.requires_grad_(not model.config.frozen)  # transformers 5 creates new parameters
         return (model, info) if wants_info else model
 
     def forward(
@@ -139,18 +139,18 @@ class ElmoModel(PreTrainedModel):
         return output.to_tuple() if return_dict is False else output
 
     def _layers(self, input_ids: Tensor, as_tuple: bool | None) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """All layers (N, B, T, D), and once more as transformers wants them, if it does."""
+        """All layers (N, B, T, D), and again as a tuple for transformers, if requested."""
         size = self.config.bilm.ids_per_token
         if input_ids.ndim != 3 or input_ids.shape[-1] != size:
             raise InputError(
-                f"input_ids has shape {tuple(input_ids.shape)}; (B, T, {size}) is expected: take those of ElmoTokenizer"
+                f"input_ids has shape {tuple(input_ids.shape)}; (B, T, {size}) is expected, as from ElmoTokenizer"
             )
         layers = self.bilm(Batch(input_ids, (input_ids[:, :, 0] != 0).sum(dim=1))).layers
         wanted = self.config.output_hidden_states if as_tuple is None else as_tuple
         return layers, tuple(layers) if wanted else None
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Of what is new; the biLM begins as it was made."""
+        """Initializes new modules; the biLM initializes itself."""
         if isinstance(module, ScalarMix):
             nn.init.zeros_(module.scalars)
             nn.init.ones_(module.gamma)
@@ -171,7 +171,7 @@ class ElmoForTokenClassification(ElmoModel):
         self.post_init()
 
     def save_pretrained(self, save_directory: Any, *arguments: Any, **options: Any) -> Any:
-        """As in transformers; `elmo.load(folder).elmo()` has the mix, too."""
+        """As in transformers; `elmo.load(folder).elmo()` also has the mix."""
         mix = Mix("tokens", tuple(self.mix.scalars.tolist()), self.mix.gamma.item())
         self.config.mixes = [to_dict(mix)]
         return super().save_pretrained(save_directory, *arguments, **options)
@@ -185,7 +185,7 @@ class ElmoForTokenClassification(ElmoModel):
         return_dict: bool | None = None,
         **_: Any,
     ) -> TokenClassifierOutput | tuple[Any, ...]:
-        """`labels` (B, T) of -100 do not count in the loss."""
+        """The loss ignores `labels` (B, T) of -100."""
         layers, hidden_states = self._layers(input_ids, output_hidden_states)
         logits = self.classifier(self.dropout(self.mix(layers, input_ids[:, :, 0] != 0)))
         loss = None if labels is None else nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())

@@ -1,5 +1,6 @@
-"""The tokenizer of `elmo.integrations.transformers`: words as the ids of their characters. A file of its own, as in
-transformers: data are prepared where no network is.
+"""The tokenizer of `elmo.integrations.transformers`: words as the ids of their characters.
+
+As in transformers, it is separate from the model, to prepare data without one.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ IGNORED = {"verbose", "return_attention_mask"}
 
 @dataclass(frozen=True)
 class Encoding:
-    """What a `BatchEncoding` tells of one text: its tokens, and where they come from."""
+    """One text in a `BatchEncoding`: its tokens, and where they come from."""
 
     tokens: list[str]
     word_ids: list[int | None]
@@ -46,8 +47,8 @@ class Encoding:
 class ElmoTokenizer(PreTrainedTokenizer):
     """Text -> the ids of its words' characters, (B, T, C), between the boundaries `<S>` and `</S>`.
 
-    Words are those of the model's own tokenizer, or given (`is_split_into_words`). It is made of the `config.json` of a
-    model and, where that reads words, their list.
+    Words come from the model's own tokenizer, or are given (`is_split_into_words`). It needs the model's `config.json`
+    and, for a model that reads words, their list.
     """
 
     vocab_files_names = {  # noqa: RUF012  (as its base class has it)
@@ -84,9 +85,9 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return_special_tokens_mask: bool = False,
         **others: Any,
     ) -> BatchEncoding:
-        """As in transformers. Offsets are those in the text; of given words, those in the word.
+        """As in transformers. Offsets are in the text, or for given words, in the word.
 
-        Raises InputError for what an ELMo does not read: pairs, and sentences without their boundaries.
+        Raises InputError for what an ELMo cannot read: pairs, and sentences without boundaries.
         """
         refused = {"text_pair": text_pair is not None, "add_special_tokens=False": not add_special_tokens}
         refused |= {name: value for name, value in others.items() if name not in IGNORED}
@@ -120,7 +121,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return self._split(text)
 
     def get_vocab(self) -> dict[str, int]:
-        """Padding alone: every other token has the ids of its characters."""
+        """Only padding: every other token has the ids of its characters."""
         return {PAD: 0}
 
     @property
@@ -128,7 +129,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return 1
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
-        """Writes the files that it was made of; those of a model that are there already stay."""
+        """Writes the tokenizer's files; does not replace existing ones of a model."""
         files = {Path(save_directory) / name: content for name, content in self._files.items()}
         for file, content in files.items():
             if not file.exists():
@@ -139,15 +140,15 @@ class ElmoTokenizer(PreTrainedTokenizer):
         kinds: Any = (list, tuple) if is_split else str
         if not isinstance(text, kinds):
             raise InputError(
-                f"{str(text)[:40]!r} is given with is_split_into_words={is_split}; texts are strings with False, lists"
-                " of words with True"
+                f"{str(text)[:40]!r} is given with is_split_into_words={is_split}; expected are strings with False,"
+                " lists of words with True"
             )
         words = list(text) if is_split else self._split(text)
         check_tokens([words])
         words = words if limit is None else words[: max(0, limit - 2)]
         offsets, end = [], 0
         for word in words:
-            begin = 0 if is_split else text.index(word, end)  # between two words is white space alone
+            begin = 0 if is_split else text.index(word, end)  # only whitespace is between words
             end = begin + len(word)
             offsets.append((begin, end))
         return Encoding([BOS, *words, EOS], [None, *range(len(words)), None], [(0, 0), *offsets, (0, 0)])
@@ -157,7 +158,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return to_batch(sentences, self._max_characters, self._vocabulary).char_ids
 
     def _pad(self, encoded_inputs: Any, *arguments: Any, **options: Any) -> Any:
-        """As in transformers, with rows for padding where that has numbers."""
+        """As in transformers, but padding is rows of ids, not numbers."""
         padded = super()._pad(encoded_inputs, *arguments, **options)
         padded["input_ids"] = [row or [0] * self._size for row in padded["input_ids"]]
         return padded

@@ -1,7 +1,6 @@
 """A biLM or an Elmo as a program of torch.export: tensors in, tensors out, for any number of sentences and tokens.
 
-Elsewhere only torch is needed to run it. What these modules do differently while they are exported is where they do it:
-`torch.compiler.is_exporting`.
+Running it needs only torch. Modules that differ during export check `torch.compiler.is_exporting` themselves.
 """
 
 import torch
@@ -16,7 +15,7 @@ from elmo.types import Batch
 
 
 class _Plain(nn.Module):
-    """The network, with what goes in and comes out as tensors."""
+    """The network with tensors as inputs and outputs."""
 
     def __init__(self, network: BiLM | Elmo) -> None:
         super().__init__()
@@ -34,14 +33,14 @@ class _Plain(nn.Module):
 def exported(network: BiLM | Elmo) -> ExportedProgram:
     """The network in evaluation mode as a program, which shares its weights.
 
-    `program.module()(char_ids, lengths)` takes the parts of a `Batch` and begins at the zero state. Of a biLM it gives
-    `layers (N, B, T, D)` and `mask (B, T)`; of an Elmo its k mixes `(B, T, D)`, then the mask. Raises InputError where
+    `program.module()(char_ids, lengths)` takes the parts of a `Batch` and starts from the zero state. A biLM gives
+    `layers (N, B, T, D)` and `mask (B, T)`; an Elmo gives its k mixes `(B, T, D)`, then the mask. Raises InputError if
     the biLM is packed for embedding.
     """
     bilm = network.bilm if isinstance(network, Elmo) else network
     if bilm.packed_for is not None:
         raise InputError(
-            "the biLM is packed for embedding, which torch.export cannot follow: take elmo.formats.load(...)"
+            "the biLM is packed for embedding, which torch.export cannot trace; use elmo.formats.load(...)"
         )
     device = bilm.token_encoder.embedding.device
     char_ids = torch.ones(2, 3, bilm.config.ids_per_token, dtype=torch.long, device=device)
@@ -51,7 +50,7 @@ def exported(network: BiLM | Elmo) -> ExportedProgram:
     try:
         plain = _Plain(network).eval()
         shapes = {"char_ids": {0: sentences, 1: tokens}, "lengths": {0: sentences}}
-        with torch.no_grad():  # the program has gradients all the same
+        with torch.no_grad():  # the program has gradients anyway
             return torch.export.export(plain, (char_ids, lengths), dynamic_shapes=shapes)
     finally:
         for module, training in modes.items():

@@ -1,4 +1,4 @@
-"""What processes that train together agree on before they begin: the same settings, the same texts."""
+"""Processes that train together agree on settings and texts before they begin."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -11,7 +11,7 @@ from elmo.text import corpus
 from elmo.training.distributed import Fabric, gather
 
 OWN = ("train", "heldout", "output", "precision", "compiled", "accelerator", "prefetch")
-"""Settings that may differ: where a machine has its files, and what its processors do."""
+"""Settings that may differ between machines: where files are, and how the machine computes."""
 
 
 def agree(
@@ -21,10 +21,10 @@ def agree(
     heldout: Sequence[Path],
     problem: InputError | OSError | None,
 ) -> None:
-    """Returns when all processes have found nothing amiss and are about to do the same.
+    """Returns once all processes agree and none has a problem.
 
-    `problem` is what this one has found. Raises, in all of them, the first one's problem, or InputError where settings
-    or texts differ from those of the first.
+    `problem` is this process's own. All processes raise the first problem, or InputError if settings or texts differ
+    from those of the first process.
     """
     for rank, found in enumerate(gather(fabric, problem)):
         if found is not None:
@@ -37,6 +37,8 @@ def agree(
             if other[key] == value:
                 continue
             if key in texts:
-                raise InputError(f"process {rank} has other files for --{key} than process 0: give all the same text")
+                raise InputError(
+                    f"process {rank} has different files for --{key} than process 0; give all the same text"
+                )
             was, now = configs.difference(value, other[key])
-            raise InputError(f"{key} is {was!r} in process 0 and {now!r} in process {rank}: give all the same command")
+            raise InputError(f"{key} is {was!r} in process 0 and {now!r} in process {rank}; give all the same command")

@@ -1,10 +1,10 @@
 """LmReader: plain text files -> an endless or one-pass stream of training windows that can be stopped and resumed.
 
 - B parallel streams of documents; every window takes the next T positions of each
-- documents are dealt to streams by raw text alone, so ranks that own different streams agree without talking
-- tokenised lazily, paragraph by paragraph, by the rank that owns the stream
-- every batch carries the position after it: a reader given this position goes on bit for bit
-- `prefetch` runs the reader in a process of its own
+- documents are assigned to streams by raw text alone, so ranks with different streams agree without communicating
+- text is tokenised lazily, paragraph by paragraph, by the rank that owns the stream
+- every batch carries the position after it, from which a reader resumes bit for bit
+- `prefetch` runs the reader in another process
 """
 
 import heapq
@@ -32,8 +32,8 @@ from elmo.text.vocabulary import Vocabulary
 from elmo.training.sharding import own_range
 from elmo.types import LmBatch
 
-IGNORED = -1  # target of a position that holds no text
-_REMEDY = "resume with the files and settings of the first run, or begin a new one"
+IGNORED = -1  # target of a position without text
+_REMEDY = "resume with the files and settings of the first run, or start a new one"
 
 
 @dataclass(frozen=True)
@@ -41,26 +41,26 @@ class ReaderConfig:
     """How a corpus is cut into windows."""
 
     streams: int = 128
-    """Parallel streams of text, those of all ranks together."""
+    """Parallel streams of text, over all ranks."""
     window: int = 20
-    """Positions of a window, in each stream."""
+    """Positions per window and stream."""
     seed: int = 0
     shuffle: bool = True
-    """Documents in a new order every epoch; False: in the order of the files."""
+    """Reads documents in a new order every epoch; False: in file order."""
     epochs: int | None = None
-    """How often to read the corpus; None: for ever."""
+    """How often to read the corpus; None: endlessly."""
     max_characters: int = 50
-    """Of a word, marks included; what the model's character CNN was built for."""
+    """Per word, boundary marks included; given by the model's character CNN."""
     rank: int = 0
     world: int = 1
     document_characters: int = corpus.MAX_CHARACTERS
-    """A longer document is read as several."""
+    """Longer documents are split."""
     buffer_characters: int = corpus.BUFFER_CHARACTERS
-    """Text in memory from which the next document is drawn when shuffling."""
+    """Text in memory from which shuffling draws the next document."""
     shares: int = 1
-    """Parts of the corpus with streams of their own: see `shares`."""
+    """Parts of the corpus, each with its own streams: see `shares`."""
     reads_words: bool = False
-    """Whether the model reads words: their ids in the vocabulary then stand in the place of characters."""
+    """Whether the model reads words: their vocabulary ids then replace characters."""
 
     @property
     def own_streams(self) -> range:
@@ -69,20 +69,20 @@ class ReaderConfig:
 
 
 class Reference(NamedTuple):
-    """Names a document: number `ordinal` of the epoch's reading order."""
+    """Identifies a document: number `ordinal` in the epoch's reading order."""
 
     epoch: int
     ordinal: int
 
 
 class LmReader:
-    """Iterates over the windows of `paths`, as bilm-tf trains: see `LmBatch` for what is in a window.
+    """Iterates over the windows of `paths`, as bilm-tf trains; `LmBatch` describes a window.
 
-    With `epochs` given, a stream that has no more text is padded (targets -1, any word as input) until all streams
-    of this rank are at their end. Different ranks may then end after different numbers of windows.
+    With `epochs`, a stream without more text is padded (targets -1, any word as input) until all streams of this rank
+    end. Ranks may then end after different numbers of windows.
 
-    `position` is that of the last batch that was used. Raises InputError where the corpus holds no text, is not UTF-8,
-    or is not the one that `position` belongs to.
+    `position` is that of the last batch used. Raises InputError if the corpus has no text, is not UTF-8, or is not the
+    one that `position` belongs to.
     """
 
     def __init__(
@@ -120,12 +120,12 @@ class LmReader:
         return spans
 
     def position(self) -> dict[str, Any]:
-        """Where this reader stands: plain JSON values, a few kB.
+        """The reader's position: plain JSON values, a few kB.
 
-        - `epoch`, `ordinal`, `dealt`: the next document to be dealt, and the characters dealt to every stream so far
-        - `streams`: for each stream of this rank its documents, and the paragraph and place in the first of them; and
-          `received`, where another rank had dealt further: what comes before it the stream has had
-        - `tokens`: positions read so far by this rank in one direction, sentence ends among them
+        - `epoch`, `ordinal`, `dealt`: the next document to deal, and the characters dealt to every stream so far
+        - `streams`: for each stream of this rank its documents, and the paragraph and offset in the first of them; also
+          `received`, if another rank had dealt further: the stream has had all documents before it
+        - `tokens`: positions read so far by this rank in one direction, sentence ends included
         """
         return {
             "epoch": self._dealer.next.epoch,
@@ -165,7 +165,7 @@ class LmReader:
         return False
 
     def batch(self, spans: "list[_Span]", position: dict[str, Any]) -> LmBatch:
-        """Windows as tensors; raises StopIteration where there is nothing in them."""
+        """Windows as tensors. Raises StopIteration if all are empty."""
         real = np.array([span.real for span in spans])
         if not real.any():
             raise StopIteration
@@ -195,16 +195,14 @@ class LmReader:
         )
 
     def _resume(self, paths: Sequence[Path], position: dict[str, Any]) -> "_Dealer":
-        """Reads the raw text again up to `position`, and puts every stream where it was; tokenises almost nothing."""
+        """Rereads the raw text up to `position` and restores every stream; tokenises almost nothing."""
         config = self.config
         expected = {"corpus": self._corpus, "order": corpus.ORDER, "rank": config.rank, "world": config.world}
         for name, value in expected.items():
             if position.get(name) != value:  # older ones have no order
-                raise InputError(
-                    f"the place to resume from has {name} {position.get(name)!r}, this run {value!r}; {_REMEDY}"
-                )
+                raise InputError(f"the checkpoint has {name} {position.get(name)!r}, this run {value!r}; {_REMEDY}")
         if len(position["dealt"]) != config.streams:
-            raise InputError(f"resumed with {config.streams} streams, begun with {len(position['dealt'])}; {_REMEDY}")
+            raise InputError(f"resumed with {config.streams} streams, started with {len(position['dealt'])}; {_REMEDY}")
         end = Reference(position["epoch"], position["ordinal"])
         wanted = {Reference(*name) for place in position["streams"] for name in place["documents"]}
         found: dict[Reference, Document] = {}
@@ -216,7 +214,7 @@ class LmReader:
             for ordinal in range(stop):
                 document = next(documents, None)
                 if document is None:
-                    raise InputError(f"the corpus ends before document {ordinal}, where it was left; {_REMEDY}")
+                    raise InputError(f"the corpus ends before document {ordinal}, where the run stopped; {_REMEDY}")
                 if Reference(epoch, ordinal) in wanted:
                     found[Reference(epoch, ordinal)] = document
         for stream, place in zip(self._streams, position["streams"], strict=True):
@@ -224,7 +222,7 @@ class LmReader:
                 stream.append(Reference(*name), found[Reference(*name)])
             stream.seek(place["paragraph"], place["offset"])
             stream.received = Reference(*place.get("received", (0, 0)))
-        if any(reference >= end for reference in wanted):  # of a stream that another process had brought further
+        if any(reference >= end for reference in wanted):  # another process had dealt further
             documents = islice(_epoch(paths, config, end.epoch), end.ordinal, None)
         self._tokens = position["tokens"]
         return _Dealer(paths, config, position["dealt"], end, documents)
@@ -250,7 +248,7 @@ class _Span:
 
 
 class _Paragraph:
-    """The sentences of a paragraph laid end to end as both directions read them."""
+    """The sentences of a paragraph, concatenated as each direction reads them."""
 
     def __init__(self, sentences: list[list[str]]) -> None:
         self.forward = [word for sentence in sentences for word in (BOS, *sentence)]
@@ -261,20 +259,20 @@ class _Paragraph:
 
 
 class _Stream:
-    """Documents one after another, the first of the queue being read."""
+    """A queue of documents; the first is being read."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._documents: deque[tuple[Reference, Document]] = deque()
-        self.received = Reference(0, 0)  # documents dealt before this one it has had
+        self.received = Reference(0, 0)  # it has had all documents before this one
         self._lines: list[str] = []  # of the document being read
         self._number = 0  # of the paragraph being read
-        self._offset = 0  # positions of it that were read
+        self._offset = 0  # positions of it already read
         self._paragraph = _Paragraph([])
-        self._starts_document = False  # whether the state is to be reset at the next position
+        self._starts_document = False  # whether to reset the state at the next position
 
     def append(self, reference: Reference, document: Document) -> None:
-        """Puts a document at the end of the queue."""
+        """Adds a document to the queue."""
         self._documents.append((reference, document))
         if len(self._documents) == 1:
             self._starts_document = True
@@ -286,7 +284,7 @@ class _Stream:
             if self._number + 1 < len(self._lines):
                 self._open(self._number + 1)
             elif len(self._documents) > 1:
-                # A document that was read to its end stays in the queue until here: the next may go on with it.
+                # A finished document stays queued until here: the next one may continue it.
                 _, last = self._documents.popleft()
                 self._starts_document |= not self._documents[0][1].follows(last)
                 self._open(0)
@@ -320,13 +318,13 @@ class _Stream:
         return place | ({"received": list(self.received)} if self.received > following else {})
 
     def seek(self, paragraph: int, offset: int) -> None:
-        """Goes to a position of the first document of the queue."""
+        """Moves to a position in the first document of the queue."""
         if self._documents:
             self._open(paragraph)
             if offset > len(self._paragraph.starts):
                 raise InputError(
-                    f"the place to resume from is word {offset} of a paragraph of {len(self._paragraph.starts)}: the"
-                    " tokenizer has become another one; install the version of the first run, or begin a new one"
+                    f"the checkpoint is at word {offset} of a paragraph of {len(self._paragraph.starts)}: the tokenizer"
+                    " has changed; install the version of the first run, or start a new one"
                 )
             self._offset = offset
             self._starts_document = paragraph == 0 and offset == 0
@@ -340,10 +338,10 @@ class _Stream:
 
 
 class _Dealer:
-    """Deals the documents of the corpus, each to the stream that was given the fewest characters so far.
+    """Deals the documents of the corpus, each to the stream with the fewest characters so far.
 
-    Iterates over (stream, reference, document), for the streams of all ranks. `dealt` are the characters that every
-    stream was given, `next` names the document to come: the first of `documents`, which are what is left of its epoch.
+    Iterates over (stream, reference, document), for the streams of all ranks. `dealt` has the characters dealt to every
+    stream; `next` identifies the next document, the first of `documents`, which are the rest of its epoch.
     """
 
     def __init__(
@@ -371,7 +369,7 @@ class _Dealer:
             epoch, count = self.next
             if count == 0:
                 names = ", ".join(str(path) for path in self._paths[:3])
-                raise InputError(f"{names}: no text in the corpus; give files with words in them")
+                raise InputError(f"{names}: no text in the corpus; give files that contain words")
             if self._config.epochs is not None and epoch + 1 >= self._config.epochs:
                 raise StopIteration
             self.next = Reference(epoch + 1, 0)
@@ -395,15 +393,15 @@ def prefetch(
     depth: int = 8,
     reader: Callable[..., Iterator[LmBatch]] = LmReader,
 ) -> Iterator[LmBatch]:
-    """The batches of `reader`, read ahead by up to `depth` in another process; with 0 workers in this one.
+    """The batches of `reader`, read ahead by up to `depth` in another process; with 0 workers, in this one.
 
-    Errors of the user come out as they would without the other process.
+    InputError and OSError are raised here as they are.
     """
     if workers == 0:
         yield from reader(paths, vocabulary, text, config, position)
         return
     windows = _Windows(reader, paths, vocabulary, text, config, position)
-    # A generator of its own: DataLoader draws a number, which would be missing from the random numbers of a step.
+    # A separate generator: DataLoader draws a number, which would shift the random numbers of a step.
     own = torch.Generator()
     loader = DataLoader(
         windows, batch_size=None, num_workers=1, prefetch_factor=depth, generator=own, collate_fn=_unchanged
@@ -416,10 +414,10 @@ def prefetch(
 
 
 class _Windows(IterableDataset):
-    """The reader of the other process; an error of the user is its last item, since DataLoader would rewrite it.
+    """The reader in the other process; an error is its last item, since DataLoader would rewrite it.
 
-    Windows are sent as arrays. Tensors would be put into shared memory, of which containers have little, and whose
-    handing over complains where a run stops in the middle of it.
+    Windows are sent as arrays. Tensors would use shared memory, which is small in containers, and whose transfer warns
+    if a run stops in the middle of it.
     """
 
     def __init__(self, reader: Callable[..., Iterator[LmBatch]], *arguments: Any) -> None:
@@ -436,9 +434,9 @@ class _Windows(IterableDataset):
 
 
 def _end_with_parent() -> None:
-    """Ends this process when the one that started it is gone: a run that is killed leaves none behind.
+    """Ends this process when its parent is gone, so that a killed run leaves none behind.
 
-    DataLoader watches, too, but at its end waits for somebody to take the windows that it has sent.
+    DataLoader watches too, but finally waits for someone to take the windows that it has sent.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -465,4 +463,4 @@ def _check(config: ReaderConfig) -> None:
     if config.window < 1:
         raise InputError(f"window is {config.window}; at least 1 position is needed")
     if config.streams < 1 or config.streams % config.world:
-        raise InputError(f"streams is {config.streams}; a multiple of the {config.world} processes is needed")
+        raise InputError(f"streams is {config.streams}; a multiple of {config.world} processes is expected")

@@ -1,7 +1,7 @@
-"""What is counted before training: the corpus's words, from which come the vocabulary and the number of steps.
+"""Counts the corpus's words before training, for the vocabulary and the number of steps.
 
-The files are divided among the processes, and their tables added up by the first: exactly, unless there were too many
-words to keep. What took long is kept for the next run on the same text, in `counts/` of the cache.
+The files are divided among the processes; the first adds up the tables: exactly, unless there are too many words.
+Counts that took long are cached for the next run on the same text, in `counts/` of the cache.
 """
 
 import hashlib
@@ -27,19 +27,19 @@ from elmo.training.disk import write_whole
 from elmo.training.distributed import Fabric, gather, gather_to_first, patient
 
 Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
-"""The vocabulary, the corpus's counts and `initial.origin_of`, None where the run begins from no model."""
+"""The vocabulary, the corpus's counts and `initial.origin_of` (None without a model to start from)."""
 Words = tuple[Iterable[tuple[str, int]], Counts]
-"""Words with their counts, the commonest first, and what all of them are."""
+"""Words with their counts, the most frequent first, and the totals."""
 WORTH_KEEPING = 10.0
-"""Seconds of counting."""
+"""Seconds of counting from which counts are cached."""
 MOST_KEPT = 16
-"""Corpora in the cache."""
+"""Corpora in the cache, at most."""
 
 
 def count(fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool) -> Counted:
-    """The vocabulary, the corpus's counts and what the run began from: as the folder or the cache has them, or counted.
+    """The vocabulary, the corpus's counts and the origin of the run: from the folder or the cache, or counted now.
 
-    With `keep` the first process writes the record of the run. An error of one process is raised by all.
+    With `keep`, the first process writes the run's record. An error of one process is raised in all.
     """
     group = patient(fabric)
     kept = _cache_file(paths, config.text)
@@ -73,7 +73,7 @@ def count(fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConf
 
 
 def write_record(config: TrainConfig) -> None:
-    """Keeps the settings of the run in its folder."""
+    """Writes the run's settings to its folder."""
     write_whole(Path(config.output) / "train.json", configs.to_json(config).encode())
 
 
@@ -84,7 +84,7 @@ def _raise_first(problems: Iterable[Exception | None]) -> None:
 
 
 def _counted(words: Words, fingerprint: str, config: TrainConfig, keep: bool) -> Counted:
-    """What `count` says, by one process; writes the record of the run if it is to be kept."""
+    """`count` in one process; writes the run's record if `keep`."""
     folder = Path(config.output)
     record, file = folder / "corpus.json", folder / "vocab.txt"
     origin = None
@@ -93,10 +93,10 @@ def _counted(words: Words, fingerprint: str, config: TrainConfig, keep: bool) ->
             stored = json.loads(record.read_text(encoding="utf-8"))
             known, counts = stored["fingerprint"], Counts(**stored["counts"])
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{record}: damaged ({error}); remove it, and the words are counted again") from error
+            raise InputError(f"{record}: damaged ({error}); remove it to count the words again") from error
         origin = stored.get("init_from")  # not in records of before 2026-11-22
         if known != fingerprint:
-            raise InputError(f"{record}: the training files are not those that were counted; name another --output")
+            raise InputError(f"{record}: the training files differ from those counted; name another --output")
         vocabulary = Vocabulary.load(file)
     else:
         vocabulary, counts = _vocabulary(words, config)
@@ -105,7 +105,7 @@ def _counted(words: Words, fingerprint: str, config: TrainConfig, keep: bool) ->
         origin = origin_of(source, config.init_from, config.init_vocab, config.train, fingerprint, config.model)
     if keep:
         folder.mkdir(parents=True, exist_ok=True)
-        # In this order: a folder with a vocabulary and no configuration could not be gone on with.
+        # In this order: a folder with a vocabulary but no configuration could not be resumed.
         if not (folder / "train.json").exists():
             write_record(config)
         vocabulary.save(file)
@@ -119,7 +119,7 @@ def _vocabulary(words: Words, config: TrainConfig) -> tuple[Vocabulary, Counts]:
     own = None if config.init_from is None else describe_model(config.init_from).vocabulary
     vocabulary, counts = choose_words(*words, config.vocab_size, config.min_count)
     if counts.tokens == 0:
-        raise InputError(f"{', '.join(config.train)}: no words in it; give text, one paragraph a line")
+        raise InputError(f"{', '.join(config.train)}: contains no words; give text, one paragraph per line")
     counted = given is None and (own is None or config.init_vocab == "replace")
     if counted and counts.covered == 0:
         raise InputError(
@@ -129,7 +129,7 @@ def _vocabulary(words: Words, config: TrainConfig) -> tuple[Vocabulary, Counts]:
 
 
 def _cache_file(paths: list[Path], text: TextConfig) -> Path:
-    """Where the counts of this text are kept: its name is made of all files' places, sizes and times of change."""
+    """Where the counts of this text are cached: the name is a hash of all paths, sizes and modification times."""
     key = hashlib.sha256(configs.to_json(text).encode())
     for path in paths:
         found = path.stat()
@@ -140,7 +140,7 @@ def _cache_file(paths: list[Path], text: TextConfig) -> Path:
 def _keep(file: Path, words: Words) -> None:
     ranked, counts = words
     lines = chain([json.dumps(vars(counts))], (f"{count}\t{word}" for word, count in ranked))
-    with suppress(OSError):  # of a cache that cannot be written nothing is lost
+    with suppress(OSError):  # a cache that cannot be written does no harm
         make_folder(file.parent)
         write_whole(file, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
         for old in sorted(file.parent.glob("*.tsv"), key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
@@ -148,8 +148,8 @@ def _keep(file: Path, words: Words) -> None:
 
 
 def _read(file: Path) -> Words:
-    """What was kept, read as far as it is asked for."""
-    if not file.exists():  # the run's own folder has what was counted
+    """The cached words and counts; words are read lazily."""
+    if not file.exists():  # the run's own folder has the counts
         return [], Counts(0, 0, 0, 0)
 
     def ranked() -> Iterator[tuple[str, int]]:
@@ -163,4 +163,4 @@ def _read(file: Path) -> Words:
         with file.open(encoding="utf-8", newline="\n") as lines:
             return ranked(), Counts(**json.loads(next(lines)))
     except (ValueError, TypeError, StopIteration) as error:
-        raise InputError(f"{file}: damaged ({error}); remove it, and the words are counted again") from error
+        raise InputError(f"{file}: damaged ({error}); remove it to count the words again") from error

@@ -1,7 +1,7 @@
-"""A checkpoint of N processes, gone on with by M: their streams of text are divided anew.
+"""M processes resume a checkpoint of N: the streams of text are redistributed.
 
-Every stream goes on where it was, with its LSTM state: what the M processes read together at a step is what the N would
-have read. Random numbers depend on a process's number, and so are others.
+Every stream continues where it was, with its LSTM state: together, the M processes read at each step what the N would
+have read. Random numbers differ, since they depend on the process.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from elmo.training.sharding import own_range
 
 
 def divide(saved: Sequence[Saved], rank: int, world: int) -> Saved:
-    """What process `rank` of `world` goes on with; `saved` is what each of the old processes has kept, by number."""
+    """What process `rank` of `world` resumes; `saved` is what each old process saved, by rank."""
     wholes = [torch.cat(parts, dim=-2) for parts in zip(*(carried for carried, _ in saved), strict=True)]
     own = own_range(wholes[0].shape[-2], rank, world)
     last = saved[0][1]
@@ -30,7 +30,7 @@ def divide(saved: Sequence[Saved], rank: int, world: int) -> Saved:
 
 
 def _shared(positions: Sequence[dict[str, Any]], shares: int, streams: int, rank: int, world: int) -> dict[str, Any]:
-    """As `SharedReader.position` has it; a share has so many streams."""
+    """As from `SharedReader.position`; a share has `streams` streams."""
     places = []
     for share, part, parts in own_shares(rank, world, shares):
         before = [place for position in positions for place in position["shares"] if place["share"] == share]
@@ -39,7 +39,7 @@ def _shared(positions: Sequence[dict[str, Any]], shares: int, streams: int, rank
 
 
 def _position(positions: Sequence[dict[str, Any]], own: range, rank: int, world: int) -> dict[str, Any]:
-    """As `LmReader.position` has it. The old processes had dealt documents to different places: the earliest counts."""
+    """As from `LmReader.position`. The old processes dealt documents up to different places: the earliest counts."""
     dealt_to = [[position["epoch"], position["ordinal"]] for position in positions]
     streams = [
         place | {"received": max(place.get("received", reached), reached)}

@@ -1,12 +1,12 @@
-"""What a run that goes on from another model begins with: its settings, its vocabulary, its weights.
+"""Starting a run from another model: its settings, vocabulary and weights.
 
-The vocabulary is a choice, `init_vocab`:
+`init_vocab` chooses the vocabulary:
 
 - "keep": the model's own, with its softmax
-- "replace": that of the new text; a word that the model knows keeps its row of the softmax, the others begin anew
-- "extend": the model's own, and after it the words of the new text that are not in it
+- "replace": that of the new text; words that the model knows keep their rows of the softmax, other rows are new
+- "extend": the model's own, then the new words of the new text
 
-A run may have more cells or a wider projection than the model that it begins from (`growth`).
+A run may have more cells or a wider projection than the model (`growth`).
 """
 
 from collections.abc import Sequence
@@ -29,40 +29,40 @@ CHOICES: tuple[InitVocab, ...] = get_args(InitVocab)
 
 
 def settings_of(path: str | Path) -> dict[str, Any]:
-    """The settings of a run that are those of the model it begins from: `model` and, where it is known, `text`."""
+    """The settings that a run takes from the model it starts from: `model` and, if known, `text`."""
     found = formats.describe(path)
     values = {"model": configs.to_dict(found.config)}
     return values if found.text is None else values | {"text": configs.to_dict(found.text)}
 
 
 def check_source(path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: str | None) -> Description:
-    """The model to begin from, by its headers; raises InputError where a run of `config` cannot begin from it."""
+    """The model to start from, by its headers. Raises InputError if a run of `config` cannot start from it."""
     found = formats.describe(path)
     if not can_grow(found.config, config) and found.config != config:
         was, now = configs.difference(configs.to_dict(found.config), configs.to_dict(config))
         raise InputError(
-            f"{path}: its model has {was!r}, and model is set to {now!r}; only model.lstm.dim and"
-            " model.lstm.projection_dim may be larger: leave the others out"
+            f"{path}: its model has {was!r}, but model is set to {now!r}; only model.lstm.dim and"
+            " model.lstm.projection_dim may be larger: omit the others"
         )
     if init_vocab == "keep" and vocab is not None:
-        raise InputError(f"vocab is {vocab!r}, and init_vocab is keep; to use that file: --vocab replace, or extend")
+        raise InputError(f"vocab is {vocab!r}, but init_vocab is keep; to use that file: --vocab replace, or extend")
     if init_vocab != "replace" and (found.vocabulary is None or found.lm_head is None):
         raise InputError(f"{path}: has no softmax to {init_vocab}; give the new text's words one: --vocab replace")
     return found
 
 
 def names_of(patterns: Sequence[str]) -> list[str]:
-    """Files as a card has them: without folders."""
+    """File names for a card: without folders."""
     return [Path(pattern).name for pattern in patterns]
 
 
 def origin_of(
     found: Description, path: str, init_vocab: InitVocab, train: Sequence[str], fingerprint: str, config: BiLMConfig
 ) -> dict[str, Any]:
-    """What the card of a run's models says of the model that it began from; `fingerprint` is that of the run's files.
+    """What a model card says of the model that the run started from; `fingerprint` is that of the run's files.
 
-    `continues`: that one had read the same files and nothing else, so that this run goes on with its pretraining.
-    `grown_from`: its sizes, where this run's `config` is a wider one.
+    `continues`: that model had read the same files and nothing else, so this run continues its pretraining.
+    `grown_from`: its sizes, if this run's `config` is wider.
     """
     card = found.card
     words, before = card.get("words_read"), card.get("init_from")
@@ -82,7 +82,7 @@ def origin_of(
 
 
 def initial_vocabulary(own: Vocabulary | None, counted: Vocabulary, init_vocab: InitVocab) -> Vocabulary:
-    """The words of the run, from those of the model and those that were counted or given."""
+    """The run's words, from the model's and the counted or given ones."""
     if own is None or init_vocab == "replace":
         return counted
     if init_vocab == "keep":
@@ -92,11 +92,9 @@ def initial_vocabulary(own: Vocabulary | None, counted: Vocabulary, init_vocab: 
 
 @torch.no_grad()
 def begin_from(language_model: LanguageModel, vocabulary: Vocabulary, source: Model) -> int:
-    """Puts the weights of `source` into a new model, which may be wider.
+    """Copies the weights of `source` into a new model, which may be wider.
 
-    Returns how many rows of the softmax it had for `vocabulary`.
-
-    The rows of other words stay as they were drawn.
+    Returns how many softmax rows of `vocabulary` it had; the rows of other words stay random.
     """
     grow_into(language_model.bilm, source.weights)
     if source.lm_head is None or source.vocabulary is None:

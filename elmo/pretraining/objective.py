@@ -16,12 +16,12 @@ class ObjectiveConfig:
     """How the likelihood of both directions is maximised."""
 
     negatives: int = 4096
-    """Words that a target is compared with; 0 for the full softmax, which a smaller vocabulary gets anyway."""
+    """Sampled words that a target is compared with; 0, or a smaller vocabulary, means the full softmax."""
     dropout: float = 0.1
-    """Of every LSTM layer's input and of the softmax's."""
+    """Dropout of the inputs of every LSTM layer and of the softmax."""
     reset_probability: float = 0.5
-    """How often the LSTM state is set to zero before a sentence. Training must visit the zero state, or a sentence
-    that is read alone starts from a state that the model has never seen."""
+    """How often the LSTM state is set to zero before a sentence. Without it, a sentence read alone starts from a state
+    that the model has never seen."""
     loss_scale: float = 1.0
     """Multiplies the loss before the gradient is clipped; the published models used the window's length."""
 
@@ -29,7 +29,7 @@ class ObjectiveConfig:
 class LanguageModel(nn.Module):
     """A biLM and the softmax that both directions share.
 
-    `sparse` gives the weight of a sampled softmax a sparse gradient.
+    With `sparse`, the weight of a sampled softmax has a sparse gradient.
     """
 
     def __init__(self, model: BiLMConfig, n_words: int, objective: ObjectiveConfig, sparse: bool = False) -> None:
@@ -51,11 +51,11 @@ class LanguageModel(nn.Module):
     ) -> tuple[Float[Tensor, ""], LstmState]:
         """The scaled mean over both directions of `-log p(target)`, and the state after the window.
 
-        The tensors are those of `LmBatch`. `common` draws the negatives; torch's own generator where it is None.
+        The tensors are those of `LmBatch`. `common` draws the negatives; None means torch's own generator.
         """
         objective = self.objective
         if objective.reset_probability:
-            # The directions read the same sentences, so they begin one at the same places.
+            # Both directions read the same sentences, so sentences start at the same positions.
             reset = torch.rand(starts.shape[1:], device=starts.device) < objective.reset_probability
             keep = keep & ~(starts & reset)
         hidden, state = top_layer(self.bilm, char_ids, inputs, keep, state, objective.dropout)

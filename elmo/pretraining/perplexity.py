@@ -1,8 +1,8 @@
-"""Perplexity under the full softmax, forward and backward, with unknown words counted and left out.
+"""Perplexity under the full softmax, forward and backward, with and without unknown words.
 
-`exp(-mean log p(target))` over the words and the sentence ends of a text (forward `</S>`, backward `<S>`). The mean of
-both directions is what the paper reports (39.7, sec. 3.4). A small vocabulary flatters: compare only numbers that were
-taken with the same vocabulary file.
+`exp(-mean log p(target))` over the words and the sentence ends of a text (forward `</S>`, backward `<S>`). The paper
+reports the mean of both directions (39.7, sec. 3.4). A small vocabulary flatters: compare only numbers with the same
+vocabulary file.
 """
 
 import math
@@ -29,10 +29,10 @@ from elmo.types import LmBatch
 
 STREAMS = 16
 WINDOW = 50
-DOCUMENT_CHARACTERS = 16_384  # short pieces: the streams come to their ends together
+DOCUMENT_CHARACTERS = 16_384  # short pieces, so that all streams end together
 
 Policy = Literal["carry", "reset"]
-"""`carry`: the LSTM state goes on from sentence to sentence, as in the paper; `reset`: every sentence from zero."""
+"""`carry`: the LSTM state is carried between sentences, as in the paper; `reset`: every sentence starts from zero."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
@@ -44,17 +44,17 @@ class Perplexity:
     unknown: tuple[int, int]
     """Targets that are not in the vocabulary."""
     log_probability: tuple[float, float]
-    """Of all targets, an unknown word as `<UNK>`."""
+    """Of all targets; unknown words count as `<UNK>`."""
     log_probability_known: tuple[float, float]
-    """Of the targets in the vocabulary only."""
+    """Of targets in the vocabulary."""
 
     def perplexity(self, direction: int, known: bool = False) -> float:
-        """Of one direction; `known` leaves unknown words out."""
+        """Of one direction; `known` excludes unknown words."""
         tokens = self.tokens - self.unknown[direction] if known else self.tokens
         total = self.log_probability_known if known else self.log_probability
         try:
             return math.exp(-total[direction] / tokens) if tokens else math.nan
-        except OverflowError:  # of a network that has diverged
+        except OverflowError:  # the network has diverged
             return math.inf
 
     def summary(self) -> dict[str, Any]:
@@ -75,14 +75,14 @@ class Perplexity:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A text to be judged on, and how it is read."""
+    """A text to measure on, and how to read it."""
 
     paths: Sequence[Path]
     text: TextConfig
     vocabulary: Vocabulary
     max_characters: int = 50
     max_words: int | None = None
-    """Only as many windows as this holds, one at least: 16 streams read from the beginnings of the first pieces."""
+    """Reads about this many words, at least one window: 16 streams read the beginnings of the first pieces."""
     reads_words: bool = False
 
     def windows(self, rank: int = 0, world: int = 1) -> tuple[Iterator[LmBatch], int]:
@@ -114,8 +114,8 @@ def tally(
     world: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Tensor:
-    """The sums of `Perplexity` under every policy as one tensor (policies, 2, 4), so that those of several processes
-    can be added: of every direction targets, unknown ones, log-probability of all, log-probability of the known ones.
+    """The sums of `Perplexity` under every policy as one tensor (policies, 2, 4), to be added over processes: for each
+    direction the number of targets and of unknown ones, log-probability of all and of the known ones.
     """
     device = lm_head.bias.device
     on_cpu = device.type == "cpu"
@@ -125,7 +125,7 @@ def tally(
     state = bilm.initial_state(len(POLICIES) * streams)
     for batch in windows:
         batch = batch.to(device)
-        # Every stream is two rows, one for either policy: one pass reads the text and encodes its words.
+        # Every stream has two rows, one per policy, so one pass reads the text and encodes its words.
         keeps = [torch.ones_like(batch.keep) if policy == "carry" else ~batch.starts for policy in POLICIES]
         inputs = batch.inputs.repeat(1, len(POLICIES), 1)
         hidden, state = top_layer(bilm, batch.char_ids, inputs, torch.cat(keeps, 1), state)
@@ -138,7 +138,7 @@ def tally(
 def _window_sums(
     softmax: LmHead | PackedSoftmax, hidden: Float[Tensor, "2 T K P"], targets: Int[Tensor, "2 T B"], unknown: int
 ) -> Tensor:
-    """What a window adds to `tally`; K are the streams under the first policy, then under the second."""
+    """A window's part of `tally`; K are the streams under the first policy, then under the second."""
     sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64)
 
     def direction(d: int) -> None:
@@ -158,7 +158,7 @@ def _window_sums(
 
 
 def perplexities(sums: Tensor) -> dict[Policy, Perplexity]:
-    """The result of `tally`, read."""
+    """Turns the sums of `tally` into perplexities."""
     return {policy: _perplexity(own) for policy, own in zip(POLICIES, sums.tolist(), strict=True)}
 
 
@@ -168,12 +168,12 @@ def _perplexity(sums: list[list[float]]) -> Perplexity:
 
 
 def softmax_of(model: Model) -> tuple[Vocabulary, LmHead]:
-    """The vocabulary and the softmax of a stored model; raises InputError where it has none."""
+    """The vocabulary and the softmax of a stored model. Raises InputError if it has none."""
     if model.lm_head is None or model.vocabulary is None:
         reason = model.card.get("softmax", "its format has none")
         raise InputError(
-            f"the model has no softmax ({reason}), so it gives no word a probability; use one that `elmo train` made,"
-            " or a TensorFlow checkpoint with its vocab.txt"
+            f"the model has no softmax ({reason}), so it cannot predict words; use a model from `elmo train`, or a"
+            " TensorFlow checkpoint with its vocab.txt"
         )
     lm_head = LmHead(len(model.vocabulary), model.config.lstm.projection_dim)
     lm_head.load_state_dict(model.lm_head)

@@ -1,9 +1,9 @@
-"""What a language model with its softmax says about single tokens: how probable they are, and what could stand there.
+"""What a language model with its softmax says about single tokens: their probability, and likely substitutes.
 
 - `score`: `log p` of every token given the words before it (forward) and given those after it (backward)
 - `substitutes`: the most probable words at a position
 
-Every sentence is read by itself, from the zero state. Probabilities are those of the full softmax over the vocabulary.
+Every sentence starts from the zero state. Probabilities are those of the full softmax over the vocabulary.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,24 +26,24 @@ from elmo.text.characters import BOS, EOS
 Side = Literal["both", "forward", "backward"]
 """The words before the position, those after it, or the product of the two distributions."""
 BATCH_TOKENS = 2048
-"""Of the sentences that are read at once, the shorter ones as long as the longest."""
+"""Tokens of a batch, padding included."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The log-probabilities of one sentence, natural logarithms. An unknown word has those of `<UNK>`."""
+    """Natural log-probabilities of one sentence. An unknown word has those of `<UNK>`."""
 
     tokens: tuple[str, ...]
     forward: Float[np.ndarray, " T"]
-    """Of every token, given the tokens before it."""
+    """Log-probability of every token given the tokens before it."""
     backward: Float[np.ndarray, " T"]
-    """Of every token, given the tokens after it."""
+    """Log-probability of every token given the tokens after it."""
     known: Bool[np.ndarray, " T"]
     """Whether a token is in the vocabulary."""
     end: float
-    """That the sentence ends where it does, given all tokens (forward)."""
+    """Log-probability that the sentence ends here, given all tokens (forward)."""
     begin: float
-    """That it begins where it does, given all tokens (backward)."""
+    """Log-probability that it begins here, given all tokens (backward)."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,15 @@ class Substitute:
 
     word: str
     log_probability: float
-    """Under what was asked for; of both sides, the product of the two distributions, made to sum to 1 again."""
+    """Given the requested side; for both, the normalized product of the two distributions."""
     forward: float
     backward: float
 
 
 class Scorer:
-    """A model with its softmax, made ready to be asked.
+    """Scores tokens with a model and its softmax.
 
-    `packed` is the model's network, where it is packed already. Raises InputError where the model has no softmax or no
-    vocabulary.
+    `packed` is the model's network, if already packed. Raises InputError if the model has no softmax or vocabulary.
     """
 
     def __init__(self, model: Model, packed: BiLM | None = None) -> None:
@@ -74,7 +73,7 @@ class Scorer:
     def score(self, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
         """The scores of every sentence, in order, for any number of sentences.
 
-        Raises InputError where a string is given in the place of a list of tokens.
+        Raises InputError for a string instead of a list of tokens.
         """
         if isinstance(sentences, str):
             check_tokens(sentences)
@@ -92,10 +91,10 @@ class Scorer:
 
     @torch.inference_mode()
     def substitutes(self, sentence: Sequence[str], position: int, k: int = 10, side: Side = "both") -> list[Substitute]:
-        """The `k` most probable words in the place of token `position` (from 0), the best first.
+        """The `k` most probable words at token `position` (from 0), best first.
 
-        Boundaries and `<UNK>` are left out of the list, but not out of the probabilities.
-        Raises InputError where there is no such token.
+        The list omits boundaries and `<UNK>`; the probabilities include them.
+        Raises InputError if there is no such token.
         """
         if side not in get_args(Side):
             raise InputError(f"side is {side!r}; one of {', '.join(get_args(Side))} is expected")
@@ -133,12 +132,12 @@ class Scorer:
 
 
 def score(model: Model, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
-    """`Scorer.score` of a model that is asked once."""
+    """`Scorer.score` for a model that is used once."""
     return Scorer(model).score(sentences)
 
 
 def substitutes(
     model: Model, sentence: Sequence[str], position: int, k: int = 10, side: Side = "both"
 ) -> list[Substitute]:
-    """`Scorer.substitutes` of a model that is asked once."""
+    """`Scorer.substitutes` for a model that is used once."""
     return Scorer(model).substitutes(sentence, position, k, side)

@@ -1,4 +1,4 @@
-"""What `elmo train` is asked for: its settings, which of them mean nothing, and which a resumed run keeps."""
+"""The settings of `elmo train`: their checks, and which of them a resumed run keeps."""
 
 import json
 import math
@@ -28,17 +28,17 @@ SMALL = BiLMConfig(
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Everything about a run. Texts are files or patterns; `.gz` and `.xz` are read as they are."""
+    """Everything about a run. Texts are files or patterns; `.gz` and `.xz` are decompressed."""
 
     train: tuple[str, ...]
     output: str
     heldout: tuple[str, ...] = ()
     init_from: str | None = None
-    """A model whose weights the run begins with; `model` is then its configuration."""
+    """A model whose weights the run starts from; `model` is then its configuration."""
     init_vocab: InitVocab = "keep"
-    """Of a run with `init_from`: whether the model's vocabulary is kept, replaced or extended; see `initial`."""
+    """With `init_from`: whether the model's vocabulary is kept, replaced or extended; see `initial`."""
     vocab: str | None = None
-    """A vocabulary file to use; by default it is counted from the training text."""
+    """A vocabulary file; by default the vocabulary is counted from the training text."""
     vocab_size: int = 50_000
     min_count: int = 2
     text: TextConfig = field(default_factory=TextConfig)
@@ -49,30 +49,30 @@ class TrainConfig:
     streams: int = 64
     """Parallel streams of text, over all processes: the batch."""
     shares: int = 1
-    """Parts of the text, each with its own streams: a process opens the files of its shares only."""
+    """Parts of the text, each with its own streams: a process opens only the files of its shares."""
     window: int = 20
-    """Tokens through which the gradient goes back; the state goes on to the next window."""
+    """Tokens of backpropagation through time; the state is carried to the next window."""
     epochs: float = 1.0
     max_words: int | None = None
-    """Stops earlier than `epochs`, after this many words (sentence ends counted)."""
+    """Stops after this many words (including sentence ends) if that is before `epochs`."""
     evaluate_words: int | None = 20_000
-    """Of the held-out text, for the perplexities during training; null for all of it."""
+    """Held-out words for perplexities during training; null for all."""
     seed: int = 1
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     compiled: bool = True
-    """Whether to compile the LSTM's steps where there is a C compiler: faster on a CPU, other last bits of the numbers.
-    A run records what it did, and goes on with it."""
+    """Whether to compile the LSTM's steps, given a C compiler: faster on a CPU, with different last bits. A run records
+    what it did and keeps to it."""
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
     wait_minutes: float = 30.0
-    """How long a process waits for one that does not answer; for the count of the words it waits a day."""
+    """How long a process waits for another; a day while words are counted."""
     prefetch: bool = True
     """Prepare batches in another process."""
 
 
 MOST_EPOCHS = 1_000_000
-"""More is a slip, and numbers that are nearly infinite have no number of steps."""
+"""More is a mistake, and a nearly infinite number has no number of steps."""
 MAY_CHANGE = {
     "output",
     "train",
@@ -90,14 +90,14 @@ MAY_CHANGE = {
     "wait_minutes",
     "prefetch",
 }
-"""What a resumed run may set anew: nothing that the order of the data or what is in a checkpoint depends on.
+"""What a resumed run may change: nothing that affects the order of the data or the content of a checkpoint.
 
-The training files may have moved: that they are the same is seen by their fingerprint.
+The training files may have moved: their fingerprint shows that they are the same.
 """
 
 
 def check_numbers(config: TrainConfig) -> None:
-    """Refuses, before anything is counted or written, settings of the right kind that mean nothing."""
+    """Refuses settings of the right type but a senseless value, before anything is counted or written."""
     loop, optim, objective = config.loop, config.optim, config.objective
     characters = config.model.char_cnn
     if characters is None:
@@ -105,7 +105,7 @@ def check_numbers(config: TrainConfig) -> None:
     if characters.n_characters <= PADDING:
         raise InputError(
             f"model.char_cnn.n_characters is {characters.n_characters}; at least {PADDING + 1} are needed for bytes"
-            " and what marks the ends of words and sentences"
+            " and the marks of word and sentence boundaries"
         )
     given = [name for name in ("max_words", "evaluate_words") if getattr(config, name) is not None]
     configs.check_range(config, ("streams", "shares", "window", "devices", "nodes", *given), 1)
@@ -132,7 +132,7 @@ def check_numbers(config: TrainConfig) -> None:
             raise InputError(f"{name} is {number}; a number from 0 to 1 is expected")
     if config.streams % (config.devices * config.nodes):
         raise InputError(
-            f"streams is {config.streams}; a multiple of the {config.devices * config.nodes} processes is needed"
+            f"streams is {config.streams}; a multiple of {config.devices * config.nodes} processes is expected"
         )
 
 
@@ -145,6 +145,6 @@ def read_record(record: Path) -> TrainConfig:
 
 
 def fixed(config: TrainConfig) -> dict[str, Any]:
-    """The settings that a resumed run has from its beginning."""
+    """The settings that a resumed run must not change."""
     whole = {key: value for key, value in configs.to_dict(config).items() if key not in MAY_CHANGE}
     return whole | {"optim.name": config.optim.name, "loop.accumulate": config.loop.accumulate}

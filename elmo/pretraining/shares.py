@@ -1,7 +1,7 @@
-"""A corpus in shares: streams in as many groups, each with files of its own, so that a process opens its own only.
+"""A corpus in shares: as many groups of streams, each with its own files, so a process opens only its own.
 
 Which files a group reads depends on their sizes and the number of shares, not on the processes. With one share
-(`LmReader` alone) every process reads through all of the text, and tokenises its own.
+(`LmReader` alone), every process reads all of the text and tokenises its own part.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,28 +18,28 @@ from elmo.training.sharding import own_range
 from elmo.types import LmBatch
 
 UNEVEN = 1.1
-"""How many times larger than the smallest share the largest may be."""
+"""Largest allowed ratio of the largest share to the smallest."""
 
 
 def check_shares(paths: Sequence[Path], streams: int, shares: int, world: int) -> None:
-    """Raises InputError where streams or files cannot be divided so."""
+    """Raises InputError if streams or files cannot be divided into `shares`."""
     if shares == 1:
         return
     if streams % shares or (shares % world and world % shares):
         raise InputError(
-            f"shares is {shares}; streams ({streams}) are to be a multiple of it, and it a multiple or a divisor of"
-            f" {world}, the number of processes"
+            f"shares is {shares}; a divisor of streams ({streams}) is expected that is a multiple or a divisor of the"
+            f" number of processes ({world})"
         )
     sizes = [sum(path.stat().st_size for path in files) for files in corpus.deal(paths, shares)]
     if max(sizes) > UNEVEN * min(sizes):
         raise InputError(
-            f"shares is {shares}, and the {len(paths)} training files make shares of {min(sizes):,} to {max(sizes):,}"
-            " bytes; cut the largest into pieces (split -n l/64 FILE), or take fewer shares"
+            f"shares is {shares}, but the {len(paths)} training files make shares of {min(sizes):,} to {max(sizes):,}"
+            " bytes; split the largest file (split -n l/64 FILE), or use fewer shares"
         )
 
 
 def own_shares(rank: int, world: int, shares: int) -> list[tuple[int, int, int]]:
-    """What process `rank` of `world` reads: shares, each with the number of this process among those that read it."""
+    """The shares that process `rank` of `world` reads: (share, rank among its readers, number of readers)."""
     if shares >= world:
         return [(share, 0, 1) for share in own_range(shares, rank, world)]
     together = world // shares
@@ -47,7 +47,7 @@ def own_shares(rank: int, world: int, shares: int) -> list[tuple[int, int, int]]
 
 
 class SharedReader:
-    """As `LmReader`; `position` has those of its shares in `shares`."""
+    """Like `LmReader`; `position` has those of its shares in `shares`."""
 
     def __init__(
         self,
@@ -63,9 +63,7 @@ class SharedReader:
         self._own = own_shares(config.rank, config.world, config.shares)
         places = [None] * len(self._own) if position is None else position.get("shares", [])
         if [place["share"] for place in places if place] != [share for share, *_ in self._own if position]:
-            raise InputError(
-                "the place to resume from has other shares of the text; resume with the settings of the run"
-            )
+            raise InputError("the checkpoint has other shares of the text; resume with the settings of the run")
         self._readers = [
             LmReader(files[share], vocabulary, text, replace(part, rank=rank, world=world), place)
             for (share, rank, world), place in zip(self._own, places, strict=True)

@@ -45,24 +45,24 @@ from elmo.training.sharding import Shard
 from elmo.types import LmBatch, LstmState
 
 PIECES = 8
-"""Of a small corpus that every stream is given in an epoch, where its lines are short enough."""
+"""Per stream and epoch of a small corpus, if its lines are short enough."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do: counted, never asked for."""
+    """What a run will do: counted, not configured."""
 
     counts: Counts
     words: int
-    """Positions of an epoch: tokens and sentence ends."""
+    """Positions per epoch: tokens and sentence ends."""
     words_a_step: int
     steps: int
 
 
 def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet: bool = False) -> dict[str, Any]:
-    """Trains, or with `dry_run` says what that would take; returns the numbers to print.
+    """Trains, or with `dry_run` estimates the cost; returns the numbers to print.
 
-    Raises InputError where configuration or text cannot be used, or where the output holds another run.
+    Raises InputError if configuration or text cannot be used, or if the output holds another run.
     """
     devices, nodes = processes(config.devices, config.nodes)
     config = dataclasses.replace(config, devices=devices, nodes=nodes, precision=_usable_precision(config))
@@ -72,7 +72,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     try:
         paths, heldout = _checked(config, resume or dry_run)
     except (InputError, OSError) as error:
-        if not is_one_of_several():  # which are to hear of it
+        if not is_one_of_several():  # the others must learn of it
             raise
         problem = error
     fabric = launch(config.accelerator, devices, nodes, config.precision, config.wait_minutes)
@@ -83,7 +83,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
 
 
 def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Path]]:
-    """The training texts and the held-out ones, when all that can be seen beforehand is in order."""
+    """The training and held-out texts, after all checks that are possible beforehand."""
     check_numbers(config)
     paths, heldout = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
     check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
@@ -102,7 +102,7 @@ def _train(
     dry_run: bool,
     quiet: bool,
 ) -> dict[str, Any]:
-    """What `main` does when nothing is to be refused any more but what the text itself may show."""
+    """What `main` does after all checks but those of the text itself."""
     folder = Path(config.output)
     checkpoint = newest_checkpoint(folder / "checkpoints")
     fingerprint = corpus.fingerprint(paths)
@@ -122,7 +122,7 @@ def _train(
     shards = [Shard.of(tables[0], fabric.global_rank, fabric.world_size)] if in_parts else []
     rows = [shards[0].own, *tables[1:]] if shards else language_model.lm_head.parameters()
     bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows)
-    optimizer: Any = fabric.setup_optimizers(bare)  # which is an optimizer in all but its type
+    optimizer: Any = fabric.setup_optimizers(bare)  # an optimizer in all but type
     reader = _reader_config(config, fabric, counts)
     state = language_model.bilm.initial_state(len(reader.own_streams))
     begin = START
@@ -130,8 +130,8 @@ def _train(
         tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer, divide, shards)
         if begin.step > plan.steps:
             raise InputError(
-                f"{checkpoint}: was made after {begin.step:,} steps, and epochs and max_words ask for {plan.steps:,};"
-                " ask for more, or name another --output"
+                f"{checkpoint}: is at step {begin.step:,}, but epochs and max_words give only {plan.steps:,} steps;"
+                " raise them, or name another --output"
             )
         state = LstmState(*tensors)
     workers = 1 if config.prefetch else 0
@@ -151,9 +151,9 @@ def _train(
         }
 
     if fabric.is_global_zero:
-        write_record(config)  # of a resumed run with what it has anew, now that nothing is refused any more
+        write_record(config)  # a resumed run's changed settings, now that all checks have passed
     if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan, origin)):
-        evaluate(plan.steps)  # the end was moved to this step, or other text is to be measured
+        evaluate(plan.steps)  # the run now ends at this step, or measures other text
     fit(
         fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), evaluate, state, folder,
         config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, tables, shards, quiet,
@@ -163,7 +163,7 @@ def _train(
 
 
 def _usable_precision(config: TrainConfig) -> Literal["32-true", "bf16-mixed"]:
-    """The precision asked for, or float32 where the CPU has no bfloat16 instructions: several times faster there."""
+    """The precision asked for, or float32 on a CPU without bfloat16 instructions, where it is several times faster."""
     problem = ops.support("bfloat16").problem
     if config.precision == "32-true" or _on_gpu(config) or not problem:
         return config.precision
@@ -176,22 +176,21 @@ def _on_gpu(config: TrainConfig) -> bool:
 
 
 def _remark(plan: Plan, config: TrainConfig) -> dict[str, str]:
-    """What is amiss with a run of so few steps that its rate never comes to what was asked for."""
+    """A remark on a run too short for its learning rate to reach the peak."""
     warmup = config.optim.warmup_steps
     if plan.steps >= warmup:
         return {}
     return {
-        "remark": f"the rate rises for {warmup:,} steps, and there are {plan.steps:,}: take fewer streams, more epochs"
-        " or a smaller optim.warmup_steps"
+        "remark": f"the learning rate rises for {warmup:,} steps, but the run has {plan.steps:,}: use fewer streams,"
+        " more epochs or a smaller optim.warmup_steps"
     }
 
 
 @contextmanager
 def _alone(fabric: Fabric, config: TrainConfig, resume: bool) -> Iterator[None]:
-    """The block has the folder of the run, which is made, for itself.
+    """Creates the run's folder and locks it for the block.
 
-    Raises InputError, in all processes of this run, where another one is at work in it, or has been since the folder
-    was looked at.
+    Raises InputError, in all processes of this run, if another run uses the folder, or has since it was checked.
     """
     problem: InputError | OSError | None = None
     with ExitStack() as stack:
@@ -208,7 +207,7 @@ def _alone(fabric: Fabric, config: TrainConfig, resume: bool) -> Iterator[None]:
 
 
 def make_plan(config: TrainConfig, counts: Counts) -> Plan:
-    """How many steps there will be."""
+    """Computes the number of steps."""
     words = counts.tokens + counts.sentences
     a_step = config.streams * config.window * config.loop.accumulate
     wanted = min(config.epochs * words, config.max_words or math.inf)
@@ -225,7 +224,7 @@ def export(
     origin: dict[str, Any] | None,
     fingerprint: str,
 ) -> None:
-    """Writes `folder/model`, with a card that says how it was made; `origin` as `initial.origin_of` has it."""
+    """Writes `folder/model`, with a card that says how it was made; `origin` is from `initial.origin_of`."""
     card = {
         "made_by": "elmo train",
         "date": datetime.now(UTC).date().isoformat(),
@@ -243,12 +242,12 @@ def export(
 
 
 def _words_read(words: int, origin: dict[str, Any] | None) -> int:
-    """Those of this text, with what the first model had read of it where the run goes on with that."""
+    """Words of this text, plus what the first model has read of it if the run continues that."""
     return words + (origin["words_read"] if origin is not None and origin["continues"] else 0)
 
 
 def _is_exported(config: TrainConfig, plan: Plan, origin: dict[str, Any] | None) -> bool:
-    """Whether the folder's model is that of the last step, measured on this held-out text."""
+    """Whether the folder's model is from the last step and was measured on this held-out text."""
     path = Path(config.output) / "model"
     if not native.recognizes(path):
         return False
@@ -265,7 +264,7 @@ def _loss(
 
 
 def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Policy, Perplexity]:
-    """The full-softmax perplexities of both state policies, every process reading a part of the text."""
+    """The full-softmax perplexities of both state policies; every process reads a part of the text."""
     if not heldout.paths:
         return {}
     sums = tally(model.bilm, model.lm_head, heldout, fabric.global_rank, fabric.world_size)
@@ -281,9 +280,9 @@ def _reader_config(config: TrainConfig, fabric: Fabric, counts: Counts) -> Reade
 
 
 def piece_characters(counts: Counts, streams: int) -> int:
-    """How much of a document a stream is given at once: every stream is to have several pieces of an epoch.
+    """How much of a document a stream gets at once, so that every stream gets several pieces per epoch.
 
-    With fewer pieces than streams some streams would begin the text again while the rest of it is not read by any.
+    With fewer pieces than streams, some streams would start the text again before the rest of it is read.
     """
     if counts.characters is None:
         return corpus.MAX_CHARACTERS
@@ -291,57 +290,55 @@ def piece_characters(counts: Counts, streams: int) -> int:
 
 
 def _check_heldout(paths: list[Path]) -> None:
-    """Refuses, before hours of training, a text that the perplexities cannot be measured on; `lines` refuses others."""
+    """Refuses held-out text without words before hours of training; `lines` refuses other faults."""
     if paths and not sum(bool(line.strip()) for path in paths for line in corpus.lines(path)):  # to the last line
-        raise InputError(f"{', '.join(map(str, paths))}: no words in it; give held-out text, one paragraph a line")
+        raise InputError(f"{', '.join(map(str, paths))}: contains no words; give held-out text, one paragraph per line")
 
 
 def _check_source(config: TrainConfig, begun: bool) -> None:
-    """Refuses a model that the run cannot begin from; a run that has begun has its words and needs them no more."""
+    """Refuses a model that the run cannot start from. A run that has begun no longer needs it."""
     if config.init_from is None:
         if config.init_vocab != "keep":
             raise InputError(
-                f"init_vocab is {config.init_vocab!r}, and there is no model to begin from: --init-from MODEL"
+                f"init_vocab is {config.init_vocab!r}, but there is no model to start from; add --init-from MODEL"
             )
     elif not begun:
         check_source(config.init_from, config.init_vocab, config.model, config.vocab)
 
 
 def _check_output(config: TrainConfig, may_exist: bool) -> None:
-    """Refuses to overwrite a run, and to resume one under settings that would make it another."""
+    """Refuses to overwrite a run, or to resume one with settings that must not change."""
     folder = Path(config.output)
     record = folder / "train.json"
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; name another --output, the folder where the run is to be")
+        raise InputError(f"{folder}: is a file; name a folder for the run as --output")
     if not record.exists():
         if folder.exists() and any(path.suffix != ".part" for path in folder.iterdir()):
-            raise InputError(f"{folder}: the folder exists and holds no run; name another --output, or empty it")
+            raise InputError(f"{folder}: the folder exists but holds no run; name another --output, or empty it")
         return
     checkpoint = newest_checkpoint(folder / "checkpoints")
-    if checkpoint is None and native.recognizes(folder / "model"):  # which a run from the beginning would replace
+    if checkpoint is None and native.recognizes(folder / "model"):  # a new run would replace it
         raise InputError(
-            f"{config.output}: has a model and no checkpoint to go on from; begin with the model: --init-from"
+            f"{config.output}: holds a model but no checkpoint to resume; start from the model: --init-from"
             f" {config.output} and another --output"
         )
     if not may_exist:
         at = f"at {checkpoint.name}" if checkpoint else "without a checkpoint"
-        raise InputError(
-            f"{config.output}: holds a run ({at}); add --resume to go on with it, or name another --output"
-        )
+        raise InputError(f"{config.output}: holds a run ({at}); add --resume to continue it, or name another --output")
     old, new = fixed(read_record(record)), fixed(config)
     for key in new:
         if new[key] != old[key]:
             was, now = configs.difference(old[key], new[key])
             raise InputError(
-                f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps it: leave it out, or name"
-                " another --output"
+                f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps it: omit it, or name another"
+                " --output"
             )
 
 
 def _estimate(
     fabric: Fabric, model: nn.Module, batches: Iterator[LmBatch], carried: Carried, plan: Plan, config: TrainConfig
 ) -> dict[str, Any]:
-    """Times a few real steps (without an update) and says what the whole run would take."""
+    """Times a few real steps, without updates, and extrapolates to the whole run."""
     times = []
     for _ in range(4):
         batch = next(batches).to(fabric.device)
@@ -352,7 +349,7 @@ def _estimate(
         if fabric.device.type == "cuda":
             torch.cuda.synchronize(fabric.device)
         times.append(time.perf_counter() - began)
-    # The first step pays for memory that the others find; the update itself reads and writes four numbers a parameter.
+    # The first step allocates memory for the others; the update itself reads and writes four numbers per parameter.
     seconds = sorted(times[1:])[1] * config.loop.accumulate * plan.steps
     model_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" not in name)
     softmax_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" in name)
@@ -362,9 +359,9 @@ def _estimate(
     return {
         "parameters": model_size,
         "softmax parameters": softmax_size,
-        "words an epoch": plan.words,
+        "words per epoch": plan.words,
         "steps": plan.steps,
-        "words a step": plan.words_a_step,
+        "words per step": plan.words_a_step,
         "memory": f"{(peak + optimizer_bytes) / 2**30:.1f} GiB" if peak else "unknown",
         "hours": round(seconds / 3600, 2),
     } | _remark(plan, config)

@@ -1,4 +1,4 @@
-"""Results -> which claims of the paper hold here and which do not, each beside the numbers that decide it."""
+"""Results -> which claims of the paper hold here, each with the numbers that decide it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ NOTE = (
     " paper. Arms and layers are chosen on development data; an oracle is what is best on the test data itself."
 )
 PLACES = {"snli": "both", "squad": "both", "srl": "input"}
-"""Where ELMo stands best in the paper (Table 3)."""
+"""The best place for ELMo in the paper (Table 3)."""
 ABLATIONS = (
     ("layers", "lambda-0.001", "top", "All layers are better than the top layer alone", "Table 2"),
     ("layers", "lambda-0.001", "lambda-1", "A weak pull towards equal weights is better than a strong one", "Table 2"),
@@ -29,29 +29,29 @@ ABLATIONS = (
     ("types", "elmo", "layer-0", "The gain is of the context: all layers are better than layer 0", "Table 7"),
     ("types", "static-elmo", "elmo", "Static vectors beside ELMo help still", "Table 7"),
 )
-"""Of an analysis: the arm that is better in the paper, and the other one."""
+"""By analysis: the arm that is better in the paper, and the other one."""
 
 Row = tuple[str, ...]
-"""Claim, verdict, numbers, place in the paper; and in the table the name of the result that they are of."""
+"""Claim, verdict, numbers, place in the paper; the table also has the result's name."""
 
 Decide = Callable[[Probe], Iterator[Row]]
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number with what it is known from."""
+    """A number with its deviation and seeds."""
 
     value: float
     std: float = 0.0
     seeds: int = 0
-    """0 where chance has no part in it."""
+    """0 if it does not depend on chance."""
 
     def __str__(self) -> str:
         return f"{self.value:.2f}" + (f" ± {self.std:.2f}" if self.seeds > 1 else "")
 
 
 def section(results: Results) -> Iterator[Section]:
-    """One section, where any claim can be decided."""
+    """One section, if any claim can be decided."""
     rows = [
         *_tasks(results.comparisons),
         *_of("wsd", _senses, results, latest=True),
@@ -67,7 +67,7 @@ def section(results: Results) -> Iterator[Section]:
 
 
 def verdict(better: Score, worse: Score) -> str:
-    """Whether what should be better is; of one seed, by how much."""
+    """Whether the arm that should be better is; for one seed, by how much."""
     difference, spread = better.value - worse.value, better.std + worse.std
     if 1 in (better.seeds, worse.seeds):
         return f"one seed: {difference:+.2f}"
@@ -90,16 +90,16 @@ def _tasks(comparisons: Sequence[Comparison]) -> Iterator[Row]:
 
 
 def _of(kind: str, decide: Decide, results: Results, latest: bool = False) -> Iterator[Row]:
-    """The claims that the probes of a kind decide; `latest`: only those of the models that have read the most."""
+    """The claims that probes of a kind decide; `latest`: only for the models that have read the most."""
     probes = [probe for probe in results.probes if probe.probe == kind]
     for probe in _latest(probes) if latest else probes:
         yield from ((*row, probe.name) for row in decide(probe))
 
 
 def _latest(probes: Sequence[Probe]) -> Iterator[Probe]:
-    """For every state of the LSTMs, of the largest group the probe of the model that has read the most.
+    """For every state policy, the largest group's probe of the model that has read the most.
 
-    Fine-tuned models for want of others.
+    Fine-tuned models only if there are no others.
     """
     for state in dict.fromkeys(map(alike.state, probes)):
         asked = [probe for probe in probes if alike.state(probe) == state]
@@ -108,7 +108,7 @@ def _latest(probes: Sequence[Probe]) -> Iterator[Probe]:
 
 
 def _how(probe: Probe) -> str:
-    """The state of the LSTMs, where it is not the usual one."""
+    """The state policy, if it is not the usual one."""
     return "" if alike.state(probe) == alike.USUAL_STATE else f" (state {alike.state(probe)})"
 
 
@@ -136,7 +136,7 @@ def _tags(probe: Probe) -> Iterator[Row]:
 
 
 def _neighbors(probe: Probe) -> Iterator[Row]:
-    """Of the paper's own queries: whether what it found is the nearest here."""
+    """For the paper's own queries: whether its neighbours are the nearest here."""
     asked = (probe.record.get("config") or {}).get("queries")
     rows = [row for row in probe.rows if row["layer"].isdecimal()]
     if not rows or asked != configs.load_toml(RECIPES / "probes" / "neighbors.toml")["queries"]:
@@ -183,9 +183,9 @@ def _efficiency(probe: Probe) -> Iterator[Row]:
 
 
 def _sooner(row: Mapping[str, Any], seeds: int) -> str:
-    """Whether ELMo needs fewer updates, with every seed; `seeds` are those of a record that does not say how many.
+    """Whether ELMo needs fewer updates, with every seed; `seeds` is for records that do not give their number.
 
-    Such a record does not say either with how many of them the score was reached: with one, that is sure.
+    Such a record does not say either with how many seeds the score was reached, so only one seed is certain.
     """
     value, std = row["value"], row.get("std") or 0.0
     if (row.get("seeds") or seeds) == 1:
@@ -199,7 +199,7 @@ def _sooner(row: Mapping[str, Any], seeds: int) -> str:
 
 
 def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
-    """What ELMo adds, by the part of the data."""
+    """The gain from ELMo, by fraction of the data."""
     part = part_of(rows)
     arms: dict[float, dict[str, Mapping[str, Any]]] = {}
     for row in rows:

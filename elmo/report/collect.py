@@ -1,6 +1,6 @@
-"""Folders of results -> what is in them. Results are known by their content, not by where they lie.
+"""Folders -> the results in them, recognized by content, not by location.
 
-Names are those of the folders below what was given: no other part of a machine's paths gets into a report.
+Names are relative to the given folders: no other part of a machine's paths gets into a report.
 """
 
 import json
@@ -23,30 +23,30 @@ from elmo.tasks.trained import RESULT
 
 SKIPPED = {"tensorboard", "checkpoints", "__pycache__"}
 QUEUES = {"ablate", "efficiency"}
-"""Probes in whose folders there are the runs that they are made of."""
+"""Probes whose folders contain their runs."""
 LARGEST = 4_000_000
-"""Bytes of a JSON file that may be a result."""
+"""Most bytes of a JSON file that may be a result."""
 
 
 @dataclass(frozen=True)
 class TaskRun:
-    """A run of `elmo task train`, with the seeds that are done."""
+    """A run of `elmo task train`, with its finished seeds."""
 
     name: str
     folder: Path
     config: dict[str, Any]
     results: list[dict[str, Any]]
-    """What is in their `result.json`, by seed."""
+    """The content of `result.json`, by seed."""
     version: str
-    """Of the task; empty where it is not known."""
+    """The task's version; empty if unknown."""
     ensemble: dict[str, Any] | None = None
-    """The scores of its networks together, and how many they are (`members`)."""
+    """The scores of the ensemble of its networks, and their number (`members`)."""
     tried: tuple[tuple[str, float], ...] = ()
-    """Of an arm that was tuned every trial with its score on dev; the run is the best of them."""
+    """For a tuned arm, every trial with its score on dev; the run is the best of them."""
     wanted: int = 0
-    """Seeds that the run, or the queue that it is of, is to have."""
+    """Seeds that the run or its queue should have."""
     data: dict[str, str] = field(default_factory=dict)
-    """The sha256 of its files by the part of the data; empty where it is not known."""
+    """The sha256 of its files by part of the data; empty if unknown."""
 
     @property
     def task(self) -> str:
@@ -62,17 +62,17 @@ class TaskRun:
 
     @property
     def first(self) -> dict[str, Any]:
-        """The result of the seed that a queue judges its trials by."""
+        """The result of the seed by which a queue chooses a trial."""
         seeds = self.config.get("seeds") or ()
         return next((result for result in self.results if result["seed"] in seeds[:1]), self.results[0])
 
     @property
     def on_dev(self) -> float:
-        """The mean over the seeds by which one of several runs is chosen."""
+        """The mean score on dev, by which one of several runs is chosen."""
         return statistics.fmean(result["dev"][self.metric] for result in self.results)
 
     def score(self, part: str) -> tuple[float, float] | None:
-        """Mean and standard deviation over the seeds; None where that part of the data was not scored."""
+        """Mean and standard deviation over the seeds; None if that part of the data was not scored."""
         scores = [result[part][self.metric] for result in self.results if part in result]
         if len(scores) < len(self.results):
             return None
@@ -81,7 +81,7 @@ class TaskRun:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one task on the same data; the first is the baseline, where there is one."""
+    """Runs of one task on the same data; the first is the baseline, if there is one."""
 
     name: str
     title: str
@@ -90,17 +90,17 @@ class Comparison:
 
     @property
     def part(self) -> str:
-        """The data that all of them were scored on: test if they were, else dev."""
+        """The data that all runs were scored on: test if possible, else dev."""
         return "test" if all(run.score("test") is not None for run in self.runs) else "dev"
 
     def score(self, run: TaskRun) -> tuple[float, float]:
-        """Mean and standard deviation of one of the runs, on that data."""
+        """Mean and standard deviation of a run on that data."""
         score = run.score(self.part)
         assert score is not None, "every run is scored on dev"
         return score
 
     def best_with_elmo(self) -> tuple[TaskRun, TaskRun] | None:
-        """The baseline and the run with ELMo that is best on dev; None where there is no baseline without ELMo."""
+        """The baseline, and the run with ELMo that is best on dev; None if there is no baseline without ELMo."""
         baseline, *others = self.runs
         with_elmo = [run for run in others if run.elmo != "none"]
         if not self.has_baseline or baseline.elmo != "none" or not with_elmo:
@@ -125,15 +125,15 @@ class Pretraining:
     name: str
     config: dict[str, Any]
     card: dict[str, Any]
-    """Of its newest model; empty where there is none yet."""
+    """The card of its newest model; empty if there is none yet."""
     curve: list[dict[str, Any]]
-    """The perplexities on the held-out text, by the words that had been read."""
+    """The held-out perplexities, by words read."""
     words_a_second: float | None
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What `elmo perplexity --json` or `elmo task eval --json` printed, in a file."""
+    """A file with the output of `elmo perplexity --json` or `elmo task eval --json`."""
 
     name: str
     values: dict[str, Any]
@@ -141,30 +141,30 @@ class Scored:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that was found, in the order of the names."""
+    """All results, ordered by name."""
 
     comparisons: list[Comparison] = field(default_factory=list)
     runs: list[TaskRun] = field(default_factory=list)
-    """Those that are compared with nothing."""
+    """Runs without a comparison."""
     probes: list[Probe] = field(default_factory=list)
     pretrainings: list[Pretraining] = field(default_factory=list)
     perplexities: list[Scored] = field(default_factory=list)
     evaluations: list[Scored] = field(default_factory=list)
 
     def machines(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What every result was made on, where it says so, with the name of the result."""
+        """The machine of every result that names one, with the result's name."""
         for run in (*(run for each in self.comparisons for run in each.runs), *self.runs):
             yield from ((run.name, result["machine"]) for result in run.results if "machine" in result)
         yield from ((probe.name, probe.record["machine"]) for probe in self.probes if "machine" in probe.record)
 
 
 def part_of(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The data that rows of a probe are compared by: test if all were scored on it, else dev."""
+    """The data by which to compare a probe's rows: test if all were scored on it, else dev."""
     return "test" if all(row.get("test") is not None for row in rows) else "dev"
 
 
 def collect(paths: Sequence[Path]) -> Results:
-    """What is in the folders and files. Raises InputError where one is not there or damaged, or nothing is found."""
+    """The results in folders and files. Raises InputError if one is missing or damaged, or nothing is found."""
     results = Results()
     runs: list[TaskRun] = []
     seen: set[str] = set()
@@ -177,7 +177,7 @@ def collect(paths: Sequence[Path]) -> Results:
         for folder, inside, files in os.walk(root):
             inside[:] = sorted(each for each in inside if each not in SKIPPED and not each.startswith("."))
             if folder in seen:
-                inside.clear()  # it was walked wholly
+                inside.clear()  # it was fully searched
                 continue
             seen.add(folder)
             below = "/".join((name, *Path(folder).relative_to(root).parts))
@@ -190,7 +190,7 @@ def collect(paths: Sequence[Path]) -> Results:
 
 
 def _named(roots: Sequence[Path]) -> dict[Path, str]:
-    """What was given, by its own name; where several have the same, with as much of the path as tells them apart."""
+    """The given paths by name; equal names get as much of the path as distinguishes them."""
     found: dict[Path, str] = {}
     for root in dict.fromkeys(roots):
         others = [other for other in set(roots) if other != root]
@@ -203,7 +203,7 @@ def _named(roots: Sequence[Path]) -> dict[Path, str]:
 def _add_folder(
     results: Results, runs: list[TaskRun], folder: Path, name: str, files: set[str], inside: list[str]
 ) -> None:
-    """Adds what a folder is, and takes from `inside` what belongs to it."""
+    """Adds the result that a folder is, and removes its parts from `inside`."""
     if {record.RECORD, record.ROWS} <= files:
         probe = _probe(name, folder)
         results.probes.append(probe)
@@ -225,7 +225,7 @@ def _add_folder(
 
 
 def _probe(name: str, folder: Path) -> Probe:
-    """The probe. Accuracies that it has as fractions become percent, as all other scores are."""
+    """The probe; accuracies as fractions become percent, like all other scores."""
     values, rows = record.read(folder)
     shapes.check(values, shapes.PROBE, str(folder / record.RECORD))
     probe = values.get("probe", "")
@@ -241,7 +241,7 @@ def _percent(fractions: Mapping[str, float]) -> dict[str, float]:
 
 
 def _add_file(results: Results, path: Path, name: str) -> bool:
-    """Adds a file that a command's output was sent to; False of another, which is none of ours."""
+    """Adds a file with a command's output; returns False for any other file."""
     if path.suffix != ".json" or not path.is_file() or path.stat().st_size > LARGEST:
         return False
     try:
@@ -262,7 +262,7 @@ def _add_file(results: Results, path: Path, name: str) -> bool:
 
 
 def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
-    """The run; None where no seed is done, or it is no task's."""
+    """The run; None if no seed is finished, or it is not a task's."""
     config = shapes.read(folder / train.CONFIG, shapes.RUN)
     files = sorted((folder / seed / RESULT for seed in seeds), key=lambda file: (len(file.parent.name), str(file)))
     files = [file for file in files if file.is_file()]
@@ -281,7 +281,7 @@ def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
 
 
 def _completed(config: dict[str, Any]) -> dict[str, Any]:
-    """With what settings were by default that did not exist then; as it is where it is of a later version."""
+    """Adds the defaults of newer settings; unchanged if it is from a later version."""
     try:
         made = train.completed(configs.from_dict(train.TaskConfig, config))
     except InputError:
@@ -290,15 +290,15 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scored(shape: dict[str, Any], metric: str) -> dict[str, Any]:
-    """The shape of scores in which that number is."""
+    """The shape of scores that contain that number."""
     return shape | {part: {metric: float, "*": float} for part in ("dev", "test?")}
 
 
 def _tuned(runs: Sequence[TaskRun]) -> list[TaskRun]:
-    """The runs, those of an arm's trials (`arm/trial-1` ...) as one: that which is best on dev by its first seed."""
+    """The runs; of an arm's trials (`arm/trial-1` ...) only the best on dev by the first seed."""
     arms: dict[Path, list[TaskRun]] = {}
     for run in runs:
-        is_trial = TRIAL.fullmatch(run.folder.name) and "/" in run.name  # else it was given by itself
+        is_trial = TRIAL.fullmatch(run.folder.name) and "/" in run.name  # else it was given directly
         arms.setdefault(run.folder.parent if is_trial else run.folder, []).append(run)
     found = []
     for folder, trials in arms.items():
@@ -312,7 +312,7 @@ def _tuned(runs: Sequence[TaskRun]) -> list[TaskRun]:
 
 
 def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
-    """Puts the runs of a folder that are of one task and its data beside one another."""
+    """Groups a folder's runs by task and data."""
     groups: dict[tuple[Path, str, str], list[TaskRun]] = {}
     for run in runs:
         groups.setdefault((run.folder.parent, run.task, _data(run)), []).append(run)
@@ -336,18 +336,18 @@ def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
     titles = [each.title for each in found]
     named = [f"{each.title}, {each.name}" if titles.count(each.title) > 1 else each.title for each in found]
     for number, (each, title) in enumerate(zip(found, named, strict=True)):
-        earlier = named[:number].count(title)  # other data of the same name, or another version of the task
+        earlier = named[:number].count(title)  # data of the same name but other content, or another version of the task
         results.comparisons.append(replace(each, title=f"{title} ({earlier + 1})" if earlier else title))
 
 
 def _data(run: TaskRun) -> str:
-    """What tells whether runs of a task learned from the same examples and were scored on the same, by one version."""
+    """A key of runs that trained and were scored on the same examples, by one version of the task."""
     parts = [[run.config.get(part), run.data.get(part)] for part in ("train", "dev", "test")]
     return json.dumps([parts, run.config.get("max_train"), run.config.get("train_fraction", 1.0), run.version])
 
 
 def _said(run: TaskRun) -> str:
-    """The data that a run learned from."""
+    """A run's training data."""
     fraction, most = run.config.get("train_fraction", 1.0), run.config.get("max_train")
     limits = [f"{100 * fraction:g} %"] if fraction != 1 else []
     limits += [f"{most:,} examples"] if most is not None else []
@@ -359,14 +359,14 @@ def _place(arm: str, order: Sequence[str]) -> tuple[int]:
 
 
 def _table(folder: Path) -> dict[str, dict[str, Any]]:
-    """The arms of a row in their order, from the table of `elmo task compare`; none where there is no table."""
+    """The arms of a row in order, from the table of `elmo task compare`; none without a table."""
     file = folder.parent / f"{TABLE}.json"
     rows = shapes.read(file, shapes.TABLE) if file.is_file() else []
     return {row.get("arm", ""): row for row in rows if row.get("row") == folder.name}
 
 
 def _pretraining(name: str, folder: Path) -> Pretraining:
-    """The run; the lines of a metrics file that was being written are read as far as they go."""
+    """The run; unfinished lines of its metrics are skipped."""
     points = []
     speeds = []
     file = folder / "metrics.jsonl"

@@ -1,6 +1,6 @@
-"""The command that makes a result again, from the configuration that stands beside it.
+"""The command that reproduces a result, from its stored configuration.
 
-A configuration is said as the recipe of the package that is nearest to it, and the settings that differ.
+A command has the packaged recipe that is closest to the configuration, and the settings that differ.
 """
 
 import json
@@ -27,7 +27,7 @@ Settings = list[tuple[str, Any]]
 
 
 def of_task(values: Mapping[str, Any], seeds: Sequence[int], output: str) -> str | None:
-    """`elmo task train ...`; None where there is none."""
+    """`elmo task train ...`; None if there is none."""
     name = str(values.get("task"))
 
     def complete(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def of_task(values: Mapping[str, Any], seeds: Sequence[int], output: str) -> str
     if found is None:
         return None
     recipe, settings = found
-    if "train" in dict(settings):  # with which a recipe's other files are left out
+    if "train" in dict(settings):  # which drops the recipe's other files
         settings = [each for each in settings if each[0] not in ("dev", "test")]
         settings += [(part, values[part]) for part in ("dev", "test") if values.get(part) is not None]
     at_home = values.get("data") or not {key for key, _ in settings} & {"train", "dev"}
@@ -48,7 +48,7 @@ def of_task(values: Mapping[str, Any], seeds: Sequence[int], output: str) -> str
 
 
 def of_probe(name: str, values: Mapping[str, Any], output: str) -> str | None:
-    """`elmo probe ...` of a probe that has a recipe and a `Config`; None where it has none."""
+    """`elmo probe ...` for a probe with a recipe and a `Config`; otherwise None."""
     if not name.isidentifier() or find_spec(f"elmo.probes.{name}") is None:
         return None
     probe = import_module(f"elmo.probes.{name}")
@@ -64,13 +64,13 @@ def of_probe(name: str, values: Mapping[str, Any], output: str) -> str | None:
     settings, given = dict(found[1]), {key for key, _ in found[1]}
     for key, others in getattr(probe, "GOES_WITH", {}).items():
         if others <= given and values.get(key) is not None:
-            settings[key] = values[key]  # also where the recipe has the same, which it leaves out then
+            settings[key] = values[key]  # even if the recipe has the same, since the command then drops it
     words = ["elmo", "probe", name, *_words(list(settings.items()), {})]
     return shlex.join([*words, *(["--data", "DATA"] if "data" in values else []), "--output", output])
 
 
 def of_pretraining(values: Mapping[str, Any], output: str) -> str | None:
-    """`elmo train ...`; None where there is none."""
+    """`elmo train ...`; None if there is none."""
     found = _nearest(
         {"": {}, **_recipes("")},
         values,
@@ -85,19 +85,19 @@ def of_pretraining(values: Mapping[str, Any], output: str) -> str | None:
 
 
 def cached(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What results depend on of the settings of a cache: how its numbers are rounded."""
+    """The cache settings that affect results: how numbers are rounded."""
     dtype = (values.get("cache") or {}).get("dtype")
     return {} if dtype is None else {"cache": {"dtype": dtype}}
 
 
 def shown(value: Any) -> Any:
-    """A value without the folders of this machine: of absolute paths the last part."""
+    """A value without folders of this machine: absolute paths become their last part."""
     if isinstance(value, Mapping):
         return {key: shown(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [shown(each) for each in value]
     if isinstance(value, str):
-        for kind in (PurePosixPath, PureWindowsPath):  # the result may have come from another system
+        for kind in (PurePosixPath, PureWindowsPath):  # the result may come from another system
             if kind(value).is_absolute():
                 return kind(value).name
     return value
@@ -114,9 +114,9 @@ def _nearest(
     required: Sequence[str],
     left_out: set[str],
 ) -> tuple[str, Settings] | None:
-    """The recipe from which the fewest settings lead to `values`, and these; None where none does.
+    """The recipe that needs the fewest settings to give `values`, and these settings; None if none does.
 
-    `complete` fills in the defaults; what is `required` and a recipe does not have is always a setting.
+    `complete` fills in the defaults. `required` values that the recipe lacks are always settings.
     """
     found: list[tuple[str, Settings]] = []
     for name, recipe in recipes.items():
@@ -133,7 +133,7 @@ def _nearest(
 
 
 def _settings(base: Any, wanted: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """What differs, by its name."""
+    """The differences, by name."""
     for key, value in wanted.items():
         old = base.get(key) if isinstance(base, Mapping) else None
         if isinstance(value, Mapping) and value:
@@ -143,7 +143,7 @@ def _settings(base: Any, wanted: Mapping[str, Any], prefix: str = "") -> Iterato
 
 
 def _words(settings: Settings, flags: Mapping[str, str]) -> Iterator[str]:
-    """The settings as words of a command, then those that have flags."""
+    """The settings as words of a command, then those with flags."""
     for key, value in settings:
         if value is None:
             yield f"{key}=none"
@@ -155,7 +155,7 @@ def _words(settings: Settings, flags: Mapping[str, str]) -> Iterator[str]:
 
 
 def _spelled(value: Any) -> str:
-    """As an override has it: TOML, or text that is no TOML."""
+    """A value as in an override: TOML, or text that is not TOML."""
     if not isinstance(value, str):
         return _toml(value)
     try:
@@ -166,7 +166,7 @@ def _spelled(value: Any) -> str:
 
 
 def _toml(value: Any) -> str:
-    """A value of TOML, which has no null: the text "none" stands for it."""
+    """A value as TOML, which has no null: "none" instead."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}={_toml(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
@@ -175,5 +175,5 @@ def _toml(value: Any) -> str:
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As it comes back from a file: lists for tuples."""
+    """The value as read back from a file: lists for tuples."""
     return json.loads(json.dumps(values))

@@ -1,6 +1,6 @@
-"""What a report consists of, whatever it is written as: sections of texts, tables, figures, and what is folded away.
+"""The parts of a report, in any format: sections of texts, tables, figures and folded parts.
 
-Everything is plain text; whoever writes it as HTML or Markdown escapes it.
+Everything is plain text; the writers of HTML and Markdown escape it.
 """
 
 import re
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ABSENT = "-"
-"""In a table, where there is no number."""
+"""A table cell without a number."""
 PAPERS = "paper's"
-"""What the heads of columns with the paper's numbers begin with."""
+"""The prefix of the heads of columns with the paper's numbers."""
 NUMBER = re.compile(r"[+-]?[0-9][0-9,]*(\.[0-9]+)?( %)?( of [0-9]+)?")
 
 
@@ -24,59 +24,59 @@ class Text:
 
 @dataclass(frozen=True)
 class Heading:
-    """Of a part of a section."""
+    """A heading within a section."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Code:
-    """Commands or settings, as they are typed."""
+    """Commands or settings, as typed."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text, as many in every row as in the head."""
+    """Cells of text; every row has as many as the head."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     groups: bool = False
-    """The first column says the same in several rows, which belong together: it is shown once."""
+    """Rows with the same first column belong together: it is shown once."""
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.head) for row in self.rows), "a row of another length than the head"
 
     def is_numeric(self, column: int) -> bool:
-        """Whether a column holds numbers, with their signs and units, and nothing else."""
+        """Whether a column has only numbers, with signs and units."""
         cells = [row[column] for row in self.rows if row[column]]
         return bool(cells) and all(cell == ABSENT or NUMBER.fullmatch(cell) for cell in cells)
 
     def is_papers(self, column: int) -> bool:
-        """Whether a column holds the paper's numbers, not ours."""
+        """Whether a column has the paper's numbers, not ours."""
         return self.head[column].startswith(PAPERS)
 
     def starts_group(self, number: int) -> bool:
-        """Whether a row is the first of those that belong together."""
+        """Whether a row is the first of its group."""
         return not self.groups or number == 0 or self.rows[number][0] != self.rows[number - 1][0]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that is drawn when it is written."""
+    """A figure, drawn when it is written."""
 
     name: str
-    """For a file: lower-case letters, digits and hyphens; no other figure of the report has it."""
+    """The file's name: lower-case letters, digits and hyphens; unique in the report."""
     alt: str
-    """What it shows, for those who do not see it."""
+    """The alternative text."""
     draw: Callable[[bool], Any] = field(repr=False)
     """Whether the page is dark -> a figure of matplotlib."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures side by side, where there is room."""
+    """Figures side by side, if there is room."""
 
     figures: tuple[Figure, ...]
     caption: str
@@ -84,7 +84,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Details:
-    """What is folded away until it is asked for."""
+    """A part that is folded until opened."""
 
     summary: str
     blocks: tuple["Block", ...]
@@ -95,7 +95,7 @@ Block = Text | Heading | Code | Table | Figures | Details
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report with a heading of its own."""
+    """A part of the report with its own heading."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -110,7 +110,7 @@ class Document:
     sections: tuple[Section, ...]
 
     def anchors(self) -> list[str]:
-        """What links to the sections name: one of the same letters as another gets a number."""
+        """The anchors of the sections; repeated ones get a number."""
         found: list[str] = []
         for section in self.sections:
             name = anchor = slug(section.title) or "section"
@@ -143,6 +143,6 @@ def slug(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: bool = False) -> Table:
-    """A table without the columns in which nothing stands."""
+    """A table without empty columns."""
     kept = [place for place in range(len(head)) if any(row[place] for row in rows)]
     return Table(tuple(head[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows), groups)

@@ -1,4 +1,4 @@
-"""Probes of models that read different amounts of text -> which way their layers go."""
+"""Probes of models that have read different amounts of text -> how their layers' scores develop."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ class Point:
     """A model."""
 
     size: tuple[int, ...]
-    """As `alike.size` has it."""
+    """From `alike.size`."""
     words: int
     sha256: str
     scores: dict[str, float]
-    """Of its layers, their mix and the baselines."""
+    """Scores of its layers, their mix and the baselines."""
 
 
 def sections(probes: Sequence[Probe]) -> Iterator[Section]:
-    """One section, with a figure and a table for every kind of probe that was asked of two models of a size or more."""
+    """One section, with a figure and a table per kind of probe that at least two models of a size have."""
     blocks = []
     for kind, (_, what) in probing.BY_LAYER.items():
         known = alike.pretrained([probe for probe in probes if probe.probe == kind])
@@ -35,7 +35,7 @@ def sections(probes: Sequence[Probe]) -> Iterator[Section]:
 
 
 def _points(probes: Sequence[Probe], column: str) -> list[Point]:
-    """The models by size and words read, rising; of several probes of a model the last one's scores."""
+    """The models by size and words read, ascending; for repeated probes of a model, the last one's scores."""
     found: dict[tuple[tuple[int, ...], int, str], Point] = {}
     for probe in probes:
         scores = {str(row["layer"]): float(row[column]) for row in probe.rows if row.get(column) is not None}
@@ -46,13 +46,13 @@ def _points(probes: Sequence[Probe], column: str) -> list[Point]:
 
 
 def _curves(points: Sequence[Point]) -> list[list[Point]]:
-    """The models of every size of which there are such as have read different amounts."""
+    """The models of every size for which several amounts of text exist."""
     sizes = [[point for point in points if point.size == size] for size in dict.fromkeys(p.size for p in points)]
     return [models for models in sizes if len({point.words for point in models}) > 1]
 
 
 def _rows(points: Sequence[Point]) -> list[str]:
-    """Those that all of the models have."""
+    """The labels that all models have."""
     return [row for row in points[0].scores if all(row in point.scores for point in points)]
 
 

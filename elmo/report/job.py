@@ -1,4 +1,4 @@
-"""`elmo report`: folders of results -> one HTML page, or Markdown with its figures beside it, or both."""
+"""`elmo report`: folders of results -> an HTML page, or Markdown with its figures beside it, or both."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +20,11 @@ def write(
     title: str = "Results",
     overwrite: bool = False,
 ) -> list[Path]:
-    """Writes what is found in `paths`; returns the pages that were written.
+    """Writes the results in `paths`; returns the written pages.
 
     `output` is an HTML file, or a folder that gets an `index.html`. `markdown_file` gets a folder of figures beside it,
-    `NAME-figures`. The same results give the same bytes. Raises InputError where nothing is found or a result is
-    damaged, and OSError where an output exists and may not be replaced.
+    `NAME-figures`. The same results give the same bytes. Raises InputError if nothing is found or a result is damaged,
+    and OSError if an output exists and may not be replaced.
     """
     if output is None and markdown_file is None:
         raise InputError("neither --output nor --markdown is given; name an HTML file or folder, or a Markdown file")
@@ -49,7 +49,7 @@ def write(
 
 
 def _html_file(output: Path) -> Path:
-    """The page: the file, or that of the folder."""
+    """The page: the given file, or the folder's."""
     if output.suffix not in (".html", ".htm"):
         if output.is_file():
             raise InputError(f"{output}: is a file; name an .html file, or a folder")
@@ -60,7 +60,7 @@ def _html_file(output: Path) -> Path:
 
 
 def _write_markdown(document: Document, file: Path, folder: Path, overwrite: bool) -> None:
-    """The figures first, so that the page never names one that is not there."""
+    """Writes the figures first, so that the page never refers to a missing one."""
     text, drawn = markdown.render(document, folder.name)
     if drawn:
         with whole(folder, overwrite, FIGURES) as temporary:

@@ -1,4 +1,4 @@
-"""A `Document` -> Markdown, with its figures as files in a folder beside it."""
+"""A `Document` -> Markdown, with figures as files in a folder beside it."""
 
 import html
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from elmo import figures
 from elmo.report.document import Block, Code, Details, Document, Figure, Figures, Heading, Table, Text
 
 SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
-"""Letters that mean something in Markdown, or in the HTML that it may hold, wherever they stand."""
+"""Characters with a meaning anywhere in Markdown, or in HTML inside it."""
 
 
 def render(document: Document, folder: str) -> tuple[str, dict[str, bytes]]:
-    """The page, and the figures by the names of their files; `folder` is what links to them begin with."""
+    """The page, and the figures by file name; `folder` is the prefix of links to them."""
     drawn: dict[str, bytes] = {}
     lines = [f"# {escaped(document.title)}", "", *_blocks(document.intro, folder, drawn)]
     for section in document.sections:
@@ -22,7 +22,7 @@ def render(document: Document, folder: str) -> tuple[str, dict[str, bytes]]:
 
 
 def escaped(text: str) -> str:
-    """Text as it is meant, on one line."""
+    """Text escaped, on one line."""
     return "".join(f"\\{letter}" if letter in SPECIAL else letter for letter in " ".join(text.split()))
 
 
@@ -46,7 +46,7 @@ def _blocks(blocks: tuple[Block, ...], folder: str, drawn: dict[str, bytes]) -> 
 
 
 def _code(text: str) -> list[str]:
-    """In a fence that is longer than any in the text."""
+    """Code in a fence longer than any in it."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -65,7 +65,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def _image(figure: Figure, folder: str, drawn: dict[str, bytes]) -> str:
-    """The figure as a file of its own; one of the same name gets a number."""
+    """The figure as a file; repeated names get a number."""
     name, number = f"{figure.name}.svg", 1
     while name in drawn:
         number += 1

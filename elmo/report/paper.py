@@ -1,17 +1,17 @@
-"""The numbers of the paper (Peters et al. 2018, "Deep contextualized word representations") that ours stand beside."""
+"""The paper's numbers (Peters et al. 2018, "Deep contextualized word representations"), to show beside ours."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Published:
-    """A number, in percent but for the perplexity."""
+    """A number, in percent except for perplexity."""
 
     quantity: str
     task: str
-    """As `elmo task list` has it, or nothing."""
+    """The name in `elmo task list`, or empty."""
     arm: str
-    """As the results here call it, or nothing."""
+    """The name in the results here, or empty."""
     value: float
     source: str
 
@@ -48,12 +48,12 @@ the data: what the baseline needs to score what ELMo does with 1 %."""
 
 
 def published(quantity: str, task: str = "", arm: str = "") -> Published | None:
-    """The number of the paper; None where it has none."""
+    """The paper's number; None if it has none."""
     wanted = (quantity, task, arm)
     return next((each for each in PUBLISHED if (each.quantity, each.task, each.arm) == wanted), None)
 
 
 def cell(quantity: str, task: str = "", arm: str = "", form: str = "{:.1f}") -> str:
-    """The number as a cell of a table; empty where there is none."""
+    """The number as a table cell; empty if there is none."""
     found = published(quantity, task, arm)
     return "" if found is None else form.format(found.value)

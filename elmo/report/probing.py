@@ -1,4 +1,4 @@
-"""Probes -> sections of a report: those whose rows are known get their tables and figures, others a table of rows."""
+"""Probes -> sections of a report: known probes get tables and figures, others a table of rows."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ from elmo.report.document import (
 from elmo.tasks.table import counted
 
 MOST_ROWS = 100
-"""Of a table of rows as they are; what is more is in the probe's own file."""
+"""Most rows of a plain table; the probe's own file has all."""
 TITLES = {
     "ablate": "Ablations",
     "efficiency": "Sample efficiency",
@@ -61,7 +61,7 @@ ARMS = {
 }
 OTHER_DATA = "of its own data and networks: not comparable but in their order"
 BY_LAYER = {"wsd": ("all", "F1"), "pos": ("test", "accuracy"), "senses": ("accuracy", "accuracy")}
-"""Of probes with a row a layer: the column that is drawn, and what it is."""
+"""For probes with one row per layer: the column to draw, and its meaning."""
 NOTES = {
     "wsd": "The paper's numbers are its Table 5: trained on SemCor, scored on all test sets of Raganato et al. (2017),"
     " with its own biLM. The first sense of WordNet scores 65.9 there.",
@@ -73,14 +73,14 @@ NOTES = {
 
 
 def column_of(probes: Sequence[Probe]) -> str:
-    """The column that is drawn of probes of a kind with a row a layer; of `pos` the data that all were scored on."""
+    """The column to draw for a kind of probe with one row per layer; for `pos`, the data that all were scored on."""
     if probes[0].probe == "pos":
         return part_of(row for probe in probes for row in probe.rows)
     return BY_LAYER[probes[0].probe][0]
 
 
 def sections(probes: Sequence[Probe]) -> Iterator[Section]:
-    """A section a probe; where there are several of a kind, their titles have their folders."""
+    """One section per probe; titles include folders if there are several of a kind."""
     kinds = [probe.probe for probe in probes]
     for probe in probes:
         made = MADE.get(probe.probe, _rows)
@@ -103,7 +103,7 @@ def cell(value: Any) -> str:
 
 
 def lines(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Settings as `section.key = value`, the values as JSON, without the folders of this machine."""
+    """Settings as `section.key = value`, with JSON values, without folders of this machine."""
     found = []
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
@@ -114,7 +114,7 @@ def lines(values: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def _provenance(probe: Probe) -> Details:
-    """Command, settings, biLM and time."""
+    """Command, settings, biLM and duration."""
     config = probe.record.get("config") or {}
     command = commands.of_probe(probe.probe, config, probe.name)
     blocks: list[Block] = [Text("To make it again:"), Code(command)] if command else []
@@ -125,7 +125,7 @@ def _provenance(probe: Probe) -> Details:
 
 
 def _ablations(probe: Probe) -> Iterator[Block]:
-    """A table an analysis, the paper's numbers beside ours."""
+    """One table per analysis, the paper's numbers beside ours."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in probe.rows:
         found.setdefault(row["analysis"], []).append(row)
@@ -139,7 +139,7 @@ def _ablations(probe: Probe) -> Iterator[Block]:
 
 
 def _ablation(row: Mapping[str, Any], seeds: str) -> tuple[str, ...]:
-    """An arm as a row of its analysis' table."""
+    """An arm as a row of its analysis's table."""
     spread = [cell(row[f"{part}_std"]) if len(row["seeds"]) > 1 else "" for part in ("dev", "test")]
     numbers = [cell(row["dev"]), spread[0], signed(row["dev_difference"])]
     numbers += [] if row["test"] is None else [cell(row["test"]), spread[1], signed(row["test_difference"])]
@@ -153,12 +153,12 @@ def _seeds(probe: Probe, row: Mapping[str, Any]) -> str:
 
 
 def signed(value: float | None) -> str:
-    """A difference; empty of what is compared with nothing."""
+    """A difference; empty without a comparison."""
     return "" if value is None else f"{value:+.2f}"
 
 
 def ends(stopped: Sequence[str]) -> str:
-    """Why the trainings ended, each reason once."""
+    """Why training ended, each reason once."""
     return ", ".join("limit of time" if why == "minutes" else why for why in dict.fromkeys(stopped))
 
 
@@ -207,7 +207,7 @@ def _arm(name: str) -> str:
 
 
 def _by_data(probe: Probe, recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Scores against the part of the data, with the spread over the seeds."""
+    """Scores by fraction of the data, with the spread over seeds."""
     part = part_of(rows)
     fractions = sorted({row["fraction"] for row in rows})
     if len(fractions) < 2:
@@ -228,7 +228,7 @@ def _by_data(probe: Probe, recipe: str, rows: Sequence[Mapping[str, Any]]) -> Fi
 
 
 def _by_updates(probe: Probe, recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Scores after every epoch, a line a seed."""
+    """Scores after every epoch, one line per seed."""
     series = []
     for arm, seed in dict.fromkeys((row["arm"], row["seed"]) for row in rows):
         mine = sorted((row for row in rows if (row["arm"], row["seed"]) == (arm, seed)), key=lambda row: row["step"])
@@ -251,7 +251,7 @@ def _floats(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 
 def _weights(probe: Probe) -> Iterator[Block]:
-    """Figure 2: what the tasks learned to read, and the rows."""
+    """Figure 2: the layer weights that the tasks learned, and the rows."""
     if probe.rows:
         means = weights.means(weight_rows(probe))
         tasks = ", ".join(dict.fromkeys(f"{row['task']} at the {row['place']}" for row in probe.rows))
@@ -265,13 +265,13 @@ def _weights(probe: Probe) -> Iterator[Block]:
 
 
 def weight_rows(probe: Probe) -> list[weights.Row]:
-    """The rows of the probe `weights`; what another version adds is left out."""
+    """The rows of the probe `weights`, without additions of other versions."""
     names = [field.name for field in dataclasses.fields(weights.Row)]
     return [weights.Row(**{name: row[name] for name in names}) for row in probe.rows]
 
 
 def _neighbors(probe: Probe) -> Iterator[Block]:
-    """Table 4: every query, and its neighbours below it."""
+    """Table 4: every query, with its neighbours below."""
     for query in dict.fromkeys(row["query"] for row in probe.rows):
         mine = [row for row in probe.rows if row["query"] == query]
         yield Text(f"Nearest to: {query}")
@@ -289,7 +289,7 @@ def _neighbor(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _rows(probe: Probe) -> Iterator[Block]:
-    """Any probe: a figure where it has a row a layer, and its rows."""
+    """Any probe: a figure if it has one row per layer, and its rows."""
     drawn = _by_layer(probe)
     if drawn is not None:
         yield drawn
@@ -299,13 +299,13 @@ def _rows(probe: Probe) -> Iterator[Block]:
 
 
 def _table(probe: Probe) -> Iterator[Block]:
-    """The rows as they are; numbers by name become columns; the paper's beside those that it has."""
+    """The plain rows; numbers by name become columns, with the paper's beside them."""
     if not probe.rows:
         yield Text("No rows yet.")
         return
     flat = [_flat(row) for row in probe.rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
-    same = [name for name in names[1:] if _is_same(flat, name)]  # the first column tells the rows apart
+    same = [name for name in names[1:] if _is_same(flat, name)]  # the first column distinguishes the rows
     head = [name for name in names if name not in same]
     rows = [[cell(row[name]) if name in row else "" for name in head] for row in flat[:MOST_ROWS]]
     if probe.probe in ("wsd", "pos") and "layer" in head:
@@ -324,13 +324,13 @@ def _spoken(name: str) -> str:
 
 
 def _is_same(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
-    """Whether a column has one count or word in all of several rows, so that it may be said once."""
+    """Whether a column has the same count or word in several rows, so that it can be given once."""
     first, *others = (row.get(name) for row in rows)
     return bool(others) and isinstance(first, int | str) and bool(cell(first)) and all(each == first for each in others)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row whose numbers by name, such as those of test sets, are columns of their own."""
+    """A row with its numbers by name, such as those of test sets, as separate columns."""
     found: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
@@ -341,7 +341,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_layer(probe: Probe) -> Figures | None:
-    """The score of every layer as a line, that of a mix or a baseline as a dashed one; None where it is not known."""
+    """The scores of layers as a line, of mixes and baselines as dashed ones; None if unknown."""
     if probe.probe not in BY_LAYER:
         return None
     column, what = column_of([probe]), BY_LAYER[probe.probe][1]
@@ -372,4 +372,4 @@ MADE: dict[str, Callable[[Probe], Iterator[Block]]] = {
     "neighbors": _neighbors,
     "weights": _weights,
 }
-"""By the probe, what is not a table of its rows."""
+"""The sections, by probe, that are more than a table of rows."""

@@ -65,7 +65,7 @@ def _plural(what: str, number: int) -> str:
 
 
 def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
-    """One figure and one table: each task without ELMo, and with its best arm on dev."""
+    """One figure and one table: each task without ELMo, and with the best arm on dev."""
     pairs = [(each, pair) for each in comparisons if (pair := each.best_with_elmo()) is not None]
     if not pairs:
         return
@@ -162,7 +162,7 @@ def _runs(runs: Sequence[TaskRun]) -> Iterator[Section]:
 
 
 def _provenance(title: str, runs: Sequence[TaskRun]) -> Details:
-    """Everything that the numbers of these runs depend on."""
+    """Everything that these runs' numbers depend on."""
     blocks: list[Block] = [_by_seed(runs)]
     for run in runs:
         if run.tried:
@@ -179,7 +179,7 @@ def _provenance(title: str, runs: Sequence[TaskRun]) -> Details:
 
 
 def _by_seed(runs: Sequence[TaskRun]) -> Table:
-    """A row a seed: all scores, how the training went, which biLM, on what."""
+    """One row per seed: all scores, the course of training, the biLM, the machine."""
     names = list(dict.fromkeys(name for run in runs for result in run.results for name in result["dev"]))
     head = ["run", "seed"]
     head += [f"{part} {name}" for part in ("dev", "test") for name in names]
@@ -203,7 +203,7 @@ def _seed_numbers(run: TaskRun) -> list[int]:
 
 
 def settings(values: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Code:
-    """A configuration, or what differs from that of `base`, but for what says where something is."""
+    """A configuration, or its differences from that of `base`, without locations."""
     old = probing.lines(base or {})
     kept = {key: value for key, value in values.items() if key not in {"output", "cache", "seeds"}}
     kept |= commands.cached(values)
@@ -301,7 +301,7 @@ def _evaluations(found: Sequence[Scored]) -> Iterator[Section]:
 
 
 def _machines(results: Results) -> Iterator[Section]:
-    """What the results were made on: the same machine and versions in one row, with the first and the last day."""
+    """The machines of the results: one row per machine and versions, with the first and last date."""
     rows: dict[tuple[str, ...], list[str]] = {}
     made: dict[tuple[str, ...], list[str]] = {}
     keys = ("processor", "cores", "threads", "torch", "elmo")
@@ -324,7 +324,7 @@ def _number(value: Any) -> str:
 
 
 def _size(vocabulary: Any) -> str:
-    """Of a vocabulary, with what tells it from another of that size."""
+    """A vocabulary's size, and the start of its hash."""
     if not isinstance(vocabulary, Mapping):
         return ""
     return f"{vocabulary.get('size', 0):,} ({str(vocabulary.get('sha256', ''))[:8]})"

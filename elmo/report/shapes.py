@@ -1,8 +1,8 @@
-"""What the files of results must look like, so that whoever uses their values need not ask again.
+"""The expected shapes of result files, so that their values need no further checks.
 
-A shape is a kind (`str`; `float`, any number; `object`, anything), a value that must be there, a list with the shape of
-its members, an object with the shapes of its keys, or a tuple of shapes of which one must fit. A key with `?` may be
-missing, the key `*` stands for all that are not named; without it other keys may hold anything.
+A shape is a kind (`str`; `float`, any number; `object`, anything), a required value, a list with the shape of its
+members, an object with the shapes of its keys, or a tuple of shapes, one of which must fit. A key with `?` is optional;
+the key `*` stands for all others, which without it may hold anything.
 """
 
 import json
@@ -65,7 +65,7 @@ PROBED: Mapping[str, dict[str, Any]] = {
     },
     "wsd": {"layer": LAYER, "all": float, "instances?": float},
 }  # fmt: skip
-"""Of a row, by the probe; other probes' rows are shown as they are."""
+"""The shape of a row, by probe; other probes' rows are shown as they are."""
 EFFICIENCY: Mapping[str, dict[str, Any]] = {
     "score": {**MEASURED, "fraction": float, "examples": float},
     "point": {**ARM, "fraction": float, "seed": float, "step": float, "dev": float},
@@ -74,12 +74,12 @@ EFFICIENCY: Mapping[str, dict[str, Any]] = {
         "reached?": NUMBER, "seeds?": NUMBER,
     },
 }  # fmt: skip
-"""Of a row of the probe `efficiency`, by its kind."""
+"""The shape of a row of the probe `efficiency`, by its kind."""
 NAMES = {dict: "an object", list: "a list", str: "text", float: "a number", bool: "true or false"}
 
 
 def read(path: Path, shape: Any) -> Any:
-    """The values of a file of JSON. Raises InputError where it is none, or has another shape."""
+    """The values of a JSON file. Raises InputError if it is not JSON, or has another shape."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -89,7 +89,7 @@ def read(path: Path, shape: Any) -> Any:
 
 
 def check(value: Any, shape: Any, where: str) -> None:
-    """Raises InputError, which begins with `where`, for a value that has another shape."""
+    """Raises InputError, which starts with `where`, for a value of another shape."""
     found = wrong(value, shape)
     if found is not None:
         raise InputError(f"{where}: {found}; damaged, or of another version: remove it, or produce the result again")
@@ -102,7 +102,7 @@ def row_shape(probe: str, row: Mapping[str, Any]) -> Any:
 
 
 def wrong(value: Any, shape: Any, key: str = "") -> str | None:
-    """What does not fit, at which key; None where all fits."""
+    """What does not fit, and at which key; None if all fits."""
     shapes = shape if isinstance(shape, tuple) else (shape,)
     fitting = [each for each in shapes if _is(value, each)]
     if not fitting:
@@ -116,7 +116,7 @@ def wrong(value: Any, shape: Any, key: str = "") -> str | None:
 
 
 def _wrong_inside(values: dict[str, Any], shape: dict[str, Any], key: str) -> str | None:
-    """The same, of an object's keys."""
+    """The same for an object's keys."""
     prefix = f"{key}." if key else ""
     for name in shape:
         if name != "*" and not name.endswith("?") and name not in values:
@@ -130,7 +130,7 @@ def _wrong_inside(values: dict[str, Any], shape: dict[str, Any], key: str) -> st
 
 
 def _is(value: Any, shape: Any) -> bool:
-    """Whether a value is of the kind of a shape, whatever is in it."""
+    """Whether a value is of a shape's kind, whatever its content."""
     if isinstance(shape, dict | list):
         return isinstance(value, type(shape))
     if shape is float:

@@ -1,4 +1,4 @@
-"""Sentences -> what the network of a task reads: static vectors, character CNN, ELMo at `none | input | output | both`.
+"""Sentences -> the inputs of a task's network: static vectors, character CNN, ELMo at `none | input | output | both`.
 
 - `Collator`: sentences -> `Tokens`, the padded batch
 - `Inputs`: `Tokens` -> the network's input vectors, and ELMo's second mix for the network's output (sec. 3.3)
@@ -25,19 +25,19 @@ from elmo.text.characters import encode_words
 from elmo.types import Batch
 
 PADDING, UNKNOWN = 0, 1
-"""Rows of the static vectors that are no word's."""
+"""Special rows of the static vectors."""
 
 
 @dataclass(frozen=True)
 class CharactersConfig:
-    """The task's own character CNN; the defaults are those of the paper's NER model (supplement, sec. A.7)."""
+    """The task's own character CNN; defaults from the paper's NER model (supplement, sec. A.7)."""
 
     embedding_dim: int = 16
     filters: tuple[tuple[int, int], ...] = ((3, 128),)
-    """(width in characters, number of filters) of every convolution; none for no character CNN."""
+    """(width in characters, number of filters) of every convolution; empty for no character CNN."""
     n_highway: int = 0
     max_characters: int = 50
-    """Of a word, its two marks included; a longer word is cut."""
+    """Per word, its two marks included; longer words are cut."""
 
     def __post_init__(self) -> None:
         try:
@@ -46,7 +46,7 @@ class CharactersConfig:
             raise ConfigError(f"inputs.characters.{error}".replace("_per_token", "")) from error
 
     def cnn(self) -> CharCnnConfig | None:
-        """The same by the names of a biLM's; None where there is none."""
+        """The same as a biLM's configuration; None for no character CNN."""
         if not self.filters:
             return None
         return CharCnnConfig(
@@ -56,38 +56,38 @@ class CharactersConfig:
 
 @dataclass(frozen=True)
 class InputConfig:
-    """What a token is to the network of a task."""
+    """How a task's network represents a token."""
 
     static: bool = True
-    """Whether there are static vectors; without them the network reads its characters and ELMo alone (sec. 5.7)."""
+    """Whether there are static vectors; without them the network reads only characters and ELMo (sec. 5.7)."""
     vectors: str | None = None
-    """A file in GloVe's text format; without one the vectors are learned, for the words of the training examples."""
+    """A file in GloVe's text format; without one, vectors are learned for the words of the training examples."""
     vectors_dim: int = 100
-    """Size of vectors that are learned."""
+    """Size of learned vectors."""
     min_count: int = 2
-    """Of vectors that are learned: words that are rarer in the training examples are unknown, and train its vector."""
+    """For learned vectors: words that are rarer in the training examples are unknown, and train that vector."""
     all_vectors: bool = False
-    """Keep the vectors of all words of the file, not of those in the examples alone."""
+    """Keep the vectors of all words of the file, not only of those in the examples."""
     lowercase: bool = True
-    """Look words up in lower case (the characters and ELMo see them as they are)."""
+    """Look words up in lower case (characters and ELMo are case-sensitive)."""
     vectors_tuned: bool = True
     """Train the static vectors with the network."""
     characters: CharactersConfig | None = None
     elmo: Literal["none", "input", "output", "both"] = "none"
     model: str = "default"
-    """The biLM: a path or a name, as for `elmo embed`."""
+    """The biLM: a path or name, as for `elmo embed`."""
     layers: Literal["mix", "top", "average", "types"] = "mix"
-    """Which layers of the biLM: a learned mix, the top one, their mean, or the context-free one."""
+    """Layers of the biLM: a learned mix, the top one, their mean, or the context-free one."""
     tuned: bool = False
-    """Train the biLM with the network. Else its layers are computed once and kept."""
+    """Train the biLM with the network. Otherwise its layers are computed once and cached."""
     gamma: Literal["learned", "fixed"] = "learned"
     """The scale of eq. (1); fixed means 1."""
     output_gamma: float = 1.0
-    """Where a scale that is learned begins at the output."""
+    """The initial value of a learned scale at the output."""
     layer_norm: bool = False
-    """Normalise every layer of every token before it is weighted."""
+    """Normalise every layer of every token before weighting."""
     dropout: float = 0.5
-    """Of static vectors and characters."""
+    """For static vectors and characters."""
     elmo_dropout: float = 0.5
     penalty: float = 0.001
     """The lambda of `lambda * ||w||^2` over the weights of the mixes (sec. 3.3)."""
@@ -118,30 +118,30 @@ class InputConfig:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A padded batch of sentences without boundaries. T is at least 1, also where all sentences are empty."""
+    """A padded batch of sentences without boundaries. T is at least 1, even if all sentences are empty."""
 
     word_ids: Int[Tensor, "B T"]
     """Rows of the static vectors; 0 is padding, 1 unknown."""
     char_ids: Int[Tensor, "B T C"]
-    """As `elmo.text.characters` has them; 0 is padding, C is 0 where the network has no character CNN."""
+    """From `elmo.text.characters`; 0 is padding, C is 0 without a character CNN."""
     lengths: Int[Tensor, " B"]
     layers: Float[Tensor, "N B T D"] | None = None
-    """The layers of a frozen biLM that `InputConfig.layers` asks for; padding is zero."""
+    """The layers of a frozen biLM, selected by `InputConfig.layers`; padding is zero."""
     bilm_batch: Batch | None = None
-    """For a biLM that is trained with the network: the sentences with their boundaries."""
+    """For a biLM trained with the network: the sentences with their boundaries."""
 
     @property
     def mask(self) -> Bool[Tensor, "B T"]:
-        """True where there is a token."""
+        """True at tokens."""
         return tokens_mask(self.lengths, self.word_ids.shape[1])
 
     def rows(self, index: Sequence[int]) -> Self:
-        """Some of the sentences, without the padding that only the others needed."""
+        """Some of the sentences, without superfluous padding."""
         chosen = torch.tensor(index, dtype=torch.long, device=self.lengths.device)
         lengths = self.lengths[chosen]
         width = max(1, int(lengths.max())) if len(lengths) else 1
         layers, batch = self.layers, self.bilm_batch
-        if batch is not None:  # its boundaries are two more than there are tokens
+        if batch is not None:  # it has two boundaries besides the tokens
             batch = replace(batch, char_ids=batch.char_ids[chosen, : width + 2], lengths=batch.lengths[chosen])
         return replace(
             self,
@@ -159,7 +159,7 @@ class Tokens:
 
 
 LayersOf = Callable[[Sequence[Sequence[str]]], list[np.ndarray]]
-"""Sentences -> one array (N, T, D) each, boundaries dropped: a cache of a frozen biLM's layers, or the biLM itself."""
+"""Sentences -> one array (N, T, D) each, without boundaries: a cache of a frozen biLM's layers, or the biLM itself."""
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,11 @@ class Collator:
 
     config: InputConfig
     words: Sequence[str]
-    """That have static vectors, from row 2 on; in lower case where `config.lowercase`."""
+    """The words with static vectors, from row 2 on; in lower case with `config.lowercase`."""
     layers_of: LayersOf | None = field(default=None, repr=False)
-    """Needed where a frozen biLM is read."""
+    """Needed for a frozen biLM."""
     to_batch: Callable[[Sequence[Sequence[str]]], Batch] | None = field(default=None, repr=False)
-    """Needed where a biLM is trained with the network: `elmo.text.batching.to_batch` as the biLM wants it."""
+    """Needed for a biLM trained with the network: `elmo.text.batching.to_batch` with the biLM's arguments."""
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> Tokens:
         check_tokens(sentences)
@@ -224,15 +224,15 @@ Array = TypeVar("Array", np.ndarray, Tensor)
 
 
 def choose(layers: Array, which: Literal["mix", "top", "average", "types"]) -> Array:
-    """The layers that are read, (n, ...) of (N, ...): the mixes of one layer have nothing to weigh."""
+    """Selects the layers to read, (N, ...) -> (n, ...); a mix of one layer has nothing to weigh."""
     return {"top": layers[-1:], "types": layers[:1]}.get(which, layers)
 
 
 class Inputs(nn.Module):
     """The vectors of tokens: static [; characters] [; ELMo], each with its dropout; and ELMo's mix for the output.
 
-    `bilm` is the shape of the biLM, needed where `config.elmo` is not none. Where it is tuned, the network has a biLM
-    of its own, whose weights are the caller's to load.
+    `bilm` is the biLM's configuration, needed unless `config.elmo` is none. If it is tuned, the network has its own
+    biLM, whose weights the caller loads.
     """
 
     def __init__(self, config: InputConfig, vectors: Float[Tensor, "V E"], bilm: BiLMConfig | None = None) -> None:
@@ -256,12 +256,12 @@ class Inputs(nn.Module):
             self.output_mix = _mix(config, bilm, config.output_gamma) if config.at_output else None
         n_filters = 0 if self.characters is None else self.characters.config.n_filters
         self.dim: int = vectors.shape[1] + n_filters + (elmo_dim if config.at_input else 0)
-        """Size of what `forward` gives for the network's input (I)."""
+        """Size of the vectors for the network's input (I)."""
         self.output_dim: int = elmo_dim if config.at_output else 0
-        """Size of what `forward` gives for the network's output (D); 0 for nothing."""
+        """Size of the vectors for the network's output (D); 0 for none."""
 
     def forward(self, tokens: Tokens) -> tuple[Float[Tensor, "B T I"], Float[Tensor, "B T D"] | None]:
-        """The input vectors, zero at padding, and the vectors to be put beside the network's output, if any."""
+        """The input vectors, zero at padding, and the vectors to concatenate to the network's output, if any."""
         mask = tokens.mask
         parts = [self.vectors(tokens.word_ids)]
         if self.characters is not None:
@@ -281,12 +281,12 @@ class Inputs(nn.Module):
         return sum((mix.penalty(self.config.penalty) for mix in mixes), start=self.vectors.weight.new_zeros(()))
 
     def _layers(self, tokens: Tokens, mask: Bool[Tensor, "B T"]) -> Float[Tensor, "N B T D"] | None:
-        """The layers that are mixed, of the batch or of the network's own biLM."""
+        """The layers to mix, from the batch or the network's own biLM."""
         layers = tokens.layers
         if self.bilm is not None:
             assert tokens.bilm_batch is not None
             layers = self.bilm(tokens.bilm_batch).layers[:, :, 1:]  # without <S>
-            layers = layers[:, :, : mask.shape[1]] * mask[:, :, None]  # </S> stands where padding begins
+            layers = layers[:, :, : mask.shape[1]] * mask[:, :, None]  # </S> is where padding begins
             layers = choose(layers, self.config.layers)
         if layers is not None and self.config.layer_norm:
             layers = nn.functional.layer_norm(layers, layers.shape[-1:])
@@ -304,7 +304,7 @@ def _characters(config: CharactersConfig | None) -> CharCnn | None:
 
 
 def _mix(config: InputConfig, bilm: BiLMConfig, gamma: float = 1.0) -> ScalarMix:
-    """A mix of all layers, or of the only one; the layers are normalised before, a token at a time, not by the mix."""
+    """A mix of all layers, or of the only one; `Inputs` normalises layers, token by token, not the mix."""
     mix = ScalarMix(bilm.lstm.n_layers + 1 if config.layers in ("mix", "average") else 1)
     mix.scalars.requires_grad_(config.layers == "mix")
     if config.gamma == "learned":

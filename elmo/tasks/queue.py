@@ -152,16 +152,16 @@ def _chosen_works(row: Row, arm: str, output: Path, count: int) -> Iterator[Work
 
 
 def metric_of(folder: Path) -> str:
-    """The name of the number that chooses, of the task that is trained in a folder."""
+    """The name of the score by which a folder's task chooses."""
     return tasks.find(train.read_json(folder / train.CONFIG)["task"]).METRIC
 
 
 def on_dev(work: Work) -> float:
-    """The number that chooses, of something that is done."""
+    """The score on dev of finished work, by which trials are chosen."""
     return train.read_json(work.result)["dev"][metric_of(work.folder)]
 
 
 def results_of(folder: Path, seeds: Iterable[int]) -> list[dict[str, Any]]:
-    """What is in `result.json` of those of the seeds that are done, in their order."""
+    """The content of `result.json` of the finished seeds, in order."""
     files = [folder / f"seed-{seed}" / RESULT for seed in seeds]
     return [train.read_json(file) for file in files if file.is_file()]

@@ -1,8 +1,8 @@
-"""Readers and writers of labelled text: CoNLL columns, SNLI and semantic roles as JSON lines, and what readers share.
+"""Readers and writers of labelled text: CoNLL columns, SNLI and semantic roles as JSON lines, and shared helpers.
 
-Files are UTF-8, plain, `.gz` or `.xz`. Every record knows the line that it came from. What is malformed is refused by
-an `InputError` of one line that names the file, the line and the remedy. Other formats: `readers_trees.py` (sentiment),
-`readers_squad.py`, `readers_coref.py`.
+Files are UTF-8, plain, `.gz` or `.xz`. Every record has its line number. Malformed input is an `InputError` of one line
+that names the file, the line and the remedy. Other formats: `readers_trees.py` (sentiment), `readers_squad.py`,
+`readers_coref.py`.
 """
 
 import gzip
@@ -28,13 +28,13 @@ NO_AGREEMENT = "-"  # SNLI: the annotators did not agree on a label
 
 @dataclass(frozen=True)
 class Tagged:
-    """A sentence of a file of columns."""
+    """A sentence of a column file."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None
-    """BIO; None where no column of tags was asked for."""
+    """BIO; None if no tag column was requested."""
     lines: tuple[int, ...]
-    """Of every token, counted from 1."""
+    """The line of every token, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Pair:
     premise: str
     hypothesis: str
     label: str | None
-    """One of SNLI_LABELS; None where the file has none."""
+    """One of SNLI_LABELS; None if the file has none."""
     line: int
 
 
@@ -55,14 +55,14 @@ class Predicate:
     index: int
     """The predicate's token."""
     tags: tuple[str, ...] | None
-    """BIO, with V for the predicate itself; None where the file has none."""
+    """BIO, with V for the predicate itself; None if the file has none."""
     lemma: str = ""
     roleset: str = ""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """A sentence with its predicates, of which there may be none."""
+    """A sentence with its predicates, if any."""
 
     tokens: tuple[str, ...]
     predicates: tuple[Predicate, ...]
@@ -74,13 +74,13 @@ class Roles:
 
 
 def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -> list[Tagged]:
-    """The sentences of a file of columns, a token a line, an empty line between sentences.
+    """The sentences of a column file: one token per line, an empty line between sentences.
 
-    Columns stand apart by tabs, or by white space where the first token's line has no tab; all lines have equally
-    many. Left out are lines of `-DOCSTART-`, which end a sentence, and comments: lines that begin with `#` and are no
-    token's, since they have no tab, or another number of columns.
+    Columns are separated by tabs, or by whitespace if the first token's line has no tab; all lines have the same
+    number. Ignored are lines of `-DOCSTART-`, which end a sentence, and comments: lines that start with `#` and have no
+    tab or another number of columns.
 
-    Tags are given back as BIO, from the scheme that all tags of the file together show. A sequence that the scheme does
+    Tags are converted to BIO, from the scheme that all tags of the file show together. A sequence that the scheme does
     not allow, such as O I-PER in BIO, is refused.
     """
     sentences = list(_columns(path, token_column, tag_column))
@@ -97,9 +97,9 @@ def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -
 
 
 def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]], overwrite: bool = False) -> None:
-    """Writes sentences, each given as its columns (tokens, tags, ...), with tabs between them.
+    """Writes sentences, each given as its columns (tokens, tags, ...), separated by tabs.
 
-    With the columns tokens, gold, predicted it is what conlleval reads.
+    conlleval reads the columns tokens, gold, predicted.
     """
     with writing(path, overwrite) as file:
         for columns in sentences:
@@ -169,8 +169,8 @@ def _column(columns: list[str], index: int, path: Path, number: int) -> str:
 def read_snli(path: Path, undecided: bool = False) -> list[Pair]:
     """The pairs of a file of JSON lines with `sentence1`, `sentence2` and `gold_label`.
 
-    Pairs whose label is "-", on which the annotators did not agree, are left out, as in the paper; with `undecided`
-    they are there. Their label, and that of pairs without `gold_label`, is None.
+    Pairs with the label "-" (no agreement among annotators) are omitted, as in the paper, unless `undecided`. Their
+    label, and that of pairs without `gold_label`, is None.
     """
     pairs = []
     for number, record in json_lines(path):
@@ -182,7 +182,7 @@ def read_snli(path: Path, undecided: bool = False) -> list[Pair]:
             label = None
         if label is not None and label not in SNLI_LABELS:
             raise InputError(
-                f"{place} has the gold_label {label!r}; {', '.join(SNLI_LABELS)} or {NO_AGREEMENT!r} (left out) is"
+                f"{place} has the gold_label {label!r}; {', '.join(SNLI_LABELS)} or {NO_AGREEMENT!r} (omitted) is"
                 " expected: fix or remove the line"
             )
         pairs.append(
@@ -209,13 +209,13 @@ def write_snli(path: Path, pairs: Iterable[Pair], overwrite: bool = False) -> No
 
 def read_roles(path: Path) -> list[Roles]:
     """The sentences of a file of JSON lines: `tokens`, and `props`, a list of `pred` (the predicate's token, from 0),
-    `tags` (BIO, one a token; may be missing), `lemma` and `roleset`.
+    `tags` (BIO, one per token; optional), `lemma` and `roleset`.
     """
     return [_roles(record, number, f"{path}: line {number}") for number, record in json_lines(path)]
 
 
 def write_roles(path: Path, sentences: Iterable[Roles], overwrite: bool = False) -> None:
-    """Writes sentences as the JSON lines that `read_roles` reads."""
+    """Writes sentences as JSON lines for `read_roles`."""
     records = (
         ({"id": sentence.id} if sentence.id else {})
         | {"tokens": sentence.tokens, "props": [_prop(predicate) for predicate in sentence.predicates]}
@@ -249,7 +249,7 @@ def _predicate(prop: dict[str, Any], length: int, place: str) -> Predicate:
     if len(tags) != length:
         raise InputError(
             f"{place}: the predicate of token {index} has {count(len(tags), 'tag')} for {count(length, 'token')}; give"
-            " each token one"
+            " one per token"
         )
     for token, tag in enumerate(tags):
         if not is_tag(tag):
@@ -268,11 +268,11 @@ def _prop(predicate: Predicate) -> dict[str, Any]:
     return fields if predicate.tags is None else fields | {"tags": predicate.tags}
 
 
-# What all readers share
+# Shared by all readers
 
 
 def check_known(labels: Iterable[tuple[int, str]], known: Collection[str], path: Path, what: str = "tag") -> None:
-    """Raises InputError for the first of `labels`, each with its line, that is not among those of the training data."""
+    """Raises InputError for the first of `labels`, each with its line, that the training data lack."""
     for number, label in labels:
         if label not in known:
             listed = ", ".join(sorted(known)[:20]) + (", ..." if len(known) > 20 else "")
@@ -283,7 +283,7 @@ def check_known(labels: Iterable[tuple[int, str]], known: Collection[str], path:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file (.gz, .xz), without their ends, with their numbers, counted from 1."""
+    """The lines of a text file (.gz, .xz), without line ends, with their numbers, counted from 1."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name one file")
     return enumerate(corpus.lines(path, max_characters=sys.maxsize), 1)
@@ -291,7 +291,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def writing(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
-    """A text file that is there when the block ends well; compressed where its name is such as readers decompress."""
+    """A text file that appears only if the block succeeds; compressed if its suffix is `.gz` or `.xz`."""
     with (
         whole(path, overwrite) as temporary,
         temporary.open("wb") as raw,
@@ -301,7 +301,7 @@ def writing(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
 
 
 def _compressed(raw: BinaryIO, suffix: str) -> Any:
-    if suffix == ".gz":  # without a name and a time: the same text gives the same bytes
+    if suffix == ".gz":  # without name and time: same text, same bytes
         return gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
     if suffix == ".xz":
         return lzma.open(raw, "wb")
@@ -309,7 +309,7 @@ def _compressed(raw: BinaryIO, suffix: str) -> Any:
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file of JSON lines with the numbers of their lines; blank lines are left out."""
+    """The objects of a file of JSON lines, with their line numbers; skips blank lines."""
     for number, line in numbered_lines(path):
         if line.strip():
             record = parsed_json(line, f"{path}: line {number}")
@@ -319,7 +319,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def parsed_json(text: str, place: str) -> Any:
-    """What a JSON text says; strings that could not be written as UTF-8 are refused."""
+    """Parses JSON; refuses strings that cannot be written as UTF-8."""
     try:
         value = json.loads(text)
         if "\\u" in text:
@@ -331,13 +331,13 @@ def parsed_json(text: str, place: str) -> Any:
 
 
 def write_json_lines(path: Path, records: Iterable[dict[str, Any]], overwrite: bool = False) -> None:
-    """Writes objects, one a line."""
+    """Writes objects, one per line."""
     with writing(path, overwrite) as file:
         file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def text_field(record: dict[str, Any], key: str, place: str) -> str:
-    """A text of a JSON object; InputError where it is missing or something else."""
+    """A string of a JSON object. Raises InputError if it is missing or something else."""
     value = record.get(key)
     if not isinstance(value, str):
         found = f"{key!r} is {str(value)[:40]!r}" if key in record else f"{key!r} is missing"
@@ -346,7 +346,7 @@ def text_field(record: dict[str, Any], key: str, place: str) -> str:
 
 
 def strings_field(record: dict[str, Any], key: str, place: str) -> tuple[str, ...]:
-    """A list of texts of a JSON object, none of them empty; InputError where it is missing or something else."""
+    """A list of non-empty strings of a JSON object. Raises InputError if it is missing or something else."""
     value = record.get(key)
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         found = f"{key!r} is {str(value)[:40]!r}" if key in record else f"{key!r} is missing"
@@ -355,5 +355,5 @@ def strings_field(record: dict[str, Any], key: str, place: str) -> tuple[str, ..
 
 
 def count(number: int, what: str) -> str:
-    """The number with its noun, which takes an s in the plural."""
+    """The number with its noun, with an s in the plural."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

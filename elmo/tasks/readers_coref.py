@@ -1,6 +1,6 @@
-"""Readers and writers of coreference: the columns of CoNLL-2012, and JSON lines with lists of clusters.
+"""Readers and writers of coreference: CoNLL-2012 columns, and JSON lines with lists of clusters.
 
-Both hold a document's sentences, who speaks, and its clusters of mentions.
+Both hold a document's sentences, speakers and clusters of mentions.
 """
 
 import re
@@ -21,7 +21,7 @@ from elmo.tasks.readers import (
 )
 
 Mention = tuple[int, int]
-"""The first and the last token, counted from the document's first."""
+"""The first and last token, counted from the start of the document."""
 Cluster = tuple[Mention, ...]
 
 BEGIN = re.compile(r"#begin document (?P<name>.*?)(?:; part (?P<part>\d{1,9}))?\s*")
@@ -30,31 +30,31 @@ Row = tuple[int, list[str]]
 """A line's number and its columns."""
 NOTHING = ("-", "_", "*")
 WORD, SPEAKER = 3, 9  # columns
-COLUMNS = 12  # as written: without predicates, so the fewest there are
+COLUMNS = 12  # as written, without predicates: the fewest possible
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document. `clusters` is None where the file says nothing of them."""
+    """A document. `clusters` is None if the file has none."""
 
     name: str
     sentences: tuple[tuple[str, ...], ...]
     clusters: tuple[Cluster, ...] | None
-    """Mentions and clusters are in the order of the text."""
+    """Mentions and clusters are in text order."""
     speakers: tuple[tuple[str, ...], ...]
-    """Of every token; "" or "-" where nobody is named."""
+    """Of every token; "" or "-" if unknown."""
     genre: str = ""
     part: int = 0
     line: int = 0
 
 
 def read_coref(path: Path) -> list[Document]:
-    """The documents of a file of CoNLL-2012 columns, or of JSON lines, whichever it is.
+    """The documents of a file of CoNLL-2012 columns or JSON lines; recognizes which.
 
-    JSON: `doc_key`, `sentences`, `clusters` of `[first, last]` token, both included; may be missing: `speakers`, of
-    every sentence or every token, and `genre`. Clusters that share a mention are read as one.
+    JSON: `doc_key`, `sentences`, `clusters` of `[first, last]` token, both included; optional: `speakers`, one per
+    sentence or per token, and `genre`. Clusters that share a mention are merged.
 
-    Raises InputError where brackets are not balanced, or a mention is not within a sentence.
+    Raises InputError if brackets are not balanced, or a mention is not within a sentence.
     """
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if first.lstrip().startswith("{"):
@@ -63,9 +63,10 @@ def read_coref(path: Path) -> list[Document]:
 
 
 def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool = False) -> None:
-    """Writes documents as CoNLL-2012 columns, of which those for name, part, number, word, speaker and coreference are
-    filled. Mentions of one cluster that cross cannot be told apart in this format and are a ValueError. Raises
-    InputError where a token has a tab or a line's end in it.
+    """Writes documents as CoNLL-2012 columns; fills those for name, part, number, word, speaker and coreference.
+
+    Raises ValueError for crossing mentions of one cluster, which this format cannot distinguish, and InputError for a
+    token that contains a tab or line end.
     """
     with writing(path, overwrite) as file:
         for document in documents:
@@ -86,7 +87,7 @@ def write_coref_json(path: Path, documents: Iterable[Document], overwrite: bool 
 
 
 def joined(clusters: Iterable[Iterable[Mention]]) -> tuple[Cluster, ...]:
-    """The clusters in order, each mention once; those that share a mention become one."""
+    """The clusters in order, each mention once; clusters that share a mention are merged."""
     merged: list[set[Mention]] = []
     for cluster in clusters:
         mentions = set(cluster)
@@ -221,7 +222,7 @@ def _document(path: Path, begin: tuple[int, str, int], sentences: list[list[Row]
 
 
 def _mentions(path: Path, rows: list[Row]) -> Iterator[tuple[str, Mention]]:
-    """The mentions of a sentence with their clusters; of those of one cluster the last opened is closed first."""
+    """The mentions of a sentence with their clusters; within a cluster, the last opened is closed first."""
     is_open: dict[str, list[tuple[int, int]]] = {}  # cluster -> (line, token) of mentions that are still open
     for token, (number, columns) in enumerate(rows):
         cell = columns[-1].strip()
@@ -251,7 +252,7 @@ def _unbalanced(path: Path, number: int, bracket: str, problem: str) -> InputErr
 def _rows(document: Document) -> Iterator[str]:
     cells = _cells(document.clusters or ())
     name = "_".join(document.name.split()) or "-"
-    name = f"_{name}" if name.startswith("#") else name  # or every row would be a comment
+    name = f"_{name}" if name.startswith("#") else name  # else every row is a comment
     token = 0
     for tokens, speakers in zip(document.sentences, document.speakers, strict=True):
         for number, (word, speaker) in enumerate(zip(tokens, speakers, strict=True)):
@@ -267,7 +268,7 @@ def _rows(document: Document) -> Iterator[str]:
 
 
 def _cells(clusters: Sequence[Cluster]) -> dict[int, list[str]]:
-    """The brackets of every token that has some: closing ones before opening ones, so that neighbours stay apart."""
+    """The brackets of every token that has any: closing before opening ones, so that neighbours stay separate."""
     closing, opening, single = dict[int, list[str]](), dict[int, list[str]](), dict[int, list[str]]()
     for number, cluster in enumerate(clusters):
         if any(a < c < b < d for a, b in cluster for c, d in cluster):

@@ -1,4 +1,4 @@
-"""Reader of SQuAD 1.1, and writer of the predictions that its official script scores."""
+"""Reader of SQuAD 1.1, and writer of predictions for its official script."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -15,17 +15,17 @@ Tokenize = Callable[[str], list[str]]
 
 @dataclass(frozen=True)
 class Passage:
-    """A paragraph and its tokens; all of its questions share it."""
+    """A paragraph and its tokens, shared by all its questions."""
 
     text: str
     tokens: tuple[str, ...]
     offsets: tuple[Span, ...]
-    """Of every token the first character and that after the last."""
+    """The first character of every token, and the one after its last."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A text of the passage: the smallest run of tokens that covers it, both ends included."""
+    """A text of the passage, and the shortest span of tokens that covers it, both ends included."""
 
     text: str
     first: int
@@ -41,13 +41,13 @@ class Question:
     tokens: tuple[str, ...]
     passage: Passage
     answers: tuple[Answer, ...]
-    """In the order of the file, some of them equal; none where the file has none."""
+    """In file order, possibly repeated; none if the file has none."""
 
 
 def read_squad(path: Path, tokenize: Tokenize) -> list[Question]:
-    """The questions of a file of SQuAD 1.1; `tokenize` may leave out nothing but white space.
+    """The questions of a SQuAD 1.1 file; `tokenize` may drop only whitespace.
 
-    Raises InputError that names the question where an answer is not what the passage has at its `answer_start`.
+    Raises InputError, which names the question, if the passage does not have an answer at its `answer_start`.
     """
     text = "\n".join(line for _, line in numbered_lines(path))
     record = parsed_json(text, str(path))
@@ -61,14 +61,14 @@ def read_squad(path: Path, tokenize: Tokenize) -> list[Question]:
 
 
 def write_squad(path: Path, answers: Mapping[str, str], overwrite: bool = False) -> None:
-    """Writes the text predicted for every question's id, as the official script reads it."""
+    """Writes the predicted text by question id, for the official script."""
     with writing(path, overwrite) as file:
         json.dump(dict(answers), file, ensure_ascii=False, indent=1)
         file.write("\n")
 
 
 def passage_of(text: str, tokenize: Tokenize, place: str = "the passage") -> Passage:
-    """A passage with its tokens and where they stand."""
+    """A passage with its tokens and their offsets."""
     tokens = tokenize(text)
     spans = offsets(text, tokens)
     if spans is None:
@@ -79,7 +79,7 @@ def passage_of(text: str, tokenize: Tokenize, place: str = "the passage") -> Pas
 
 
 def covering(spans: Iterable[Span], begin: int, end: int) -> tuple[int, int] | None:
-    """The first and last of the tokens that have a character from `begin` to before `end`; None where none has."""
+    """The first and last token with a character from `begin` to `end` (exclusive); None if there is none."""
     inside = [token for token, (first, after) in enumerate(spans) if first < end and after > begin]
     return (inside[0], inside[-1]) if inside else None
 

@@ -1,4 +1,4 @@
-"""Reader and writer of sentiment trees, as the Stanford Sentiment Treebank has them: `(3 (2 Good) (2 film))`."""
+"""Reader and writer of sentiment trees in the Stanford Sentiment Treebank's format: `(3 (2 Good) (2 film))`."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from pathlib import Path
 from elmo.errors import InputError
 from elmo.tasks.readers import count, numbered_lines, writing
 
-BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # as the Penn Treebank writes them inside its own brackets
+BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # the Penn Treebank's escapes
 TREE_PART = re.compile(
     r"\([ \t]*(?P<label>\d{1,9})(?=[ \t()])(?:[ \t]+(?P<word>[^ \t()]+)[ \t]*\))?|(?P<close>\))|[^ \t()]+|\("
 )
@@ -17,7 +17,7 @@ TREE_PART = re.compile(
 
 @dataclass(frozen=True)
 class Node:
-    """A phrase of a sentiment tree: the tokens from `begin` to before `end`."""
+    """A phrase of a sentiment tree: the tokens from `begin` to `end` (exclusive)."""
 
     begin: int
     end: int
@@ -26,24 +26,24 @@ class Node:
 
 @dataclass(frozen=True)
 class Tree:
-    """A sentence with a sentiment on every phrase (Socher et al. 2013)."""
+    """A sentence with the sentiment of every phrase (Socher et al. 2013)."""
 
     tokens: tuple[str, ...]
     nodes: tuple[Node, ...]
-    """A phrase stands before its parts; the first is the sentence."""
+    """A phrase comes before its parts; the first is the sentence."""
     line: int
 
 
 def read_trees(path: Path, labels: int = 5) -> list[Tree]:
-    """The trees of a file, one a line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
+    """The trees of a file, one per line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
 
-    The Penn Treebank's escapes are undone: -LRB- and -RRB- are brackets, and a slash or star loses its backslash.
+    Undoes the Penn Treebank's escapes: -LRB- and -RRB- are brackets, and a slash or star loses its backslash.
     """
     return [_tree(path, number, line, labels) for number, line in numbered_lines(path) if line.strip()]
 
 
 def write_trees(path: Path, trees: Iterable[Tree], overwrite: bool = False) -> None:
-    """Writes trees, one a line."""
+    """Writes trees, one per line."""
     with writing(path, overwrite) as file:
         file.writelines(f"{_bracketed(tree)}\n" for tree in trees)
 
@@ -51,7 +51,7 @@ def write_trees(path: Path, trees: Iterable[Tree], overwrite: bool = False) -> N
 def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
     tokens: list[str] = []
     nodes: list[Node] = []
-    is_open: list[int] = []  # nodes whose closing bracket is still to come
+    is_open: list[int] = []  # nodes not yet closed
     for part in TREE_PART.finditer(line):
         label, word, close = part["label"], part["word"], part["close"]
         if nodes and not is_open:

@@ -1,9 +1,9 @@
 """Entailment between two sentences: the enhanced sequential inference model, ESIM (Chen et al. 2017, sec. 3).
 
-For SNLI (Bowman et al. 2015). A biLSTM encodes both sentences; every token is aligned with the other sentence by
-attention; what a token says is compared with what it is aligned with, `[a; a~; a - a~; a * a~]`, projected, read by a
-second biLSTM, and pooled by mean and maximum over each sentence. ELMo at the output is put beside the first biLSTM's
-vectors, before the attention (Peters et al. 2018, supplement).
+For SNLI (Bowman et al. 2015). A biLSTM encodes both sentences; attention aligns every token with the other sentence;
+each token is compared with its alignment, `[a; a~; a - a~; a * a~]`, projected, read by a second biLSTM, and pooled by
+mean and maximum over each sentence. ELMo at the output is concatenated to the first biLSTM's vectors, before the
+attention (Peters et al. 2018, supplement).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +35,9 @@ class Config:
     """Sizes and dropouts; the published size is 300."""
 
     hidden_dim: int = 150
-    """Of one direction of both LSTMs, of the projection between them and of the output network."""
+    """Size of both LSTMs per direction, of the projection between them and of the output network."""
     dropout: float = 0.5
-    """Variational before the second LSTM, and plain before the output network's two layers."""
+    """Variational before the second LSTM, plain before the output network's two layers."""
 
     def __post_init__(self) -> None:
         check_range(self, ("hidden_dim",), 1, where="model.")
@@ -46,16 +46,16 @@ class Config:
 
 @dataclass(frozen=True)
 class Example:
-    """Two sentences and what the first, if true, says about the second."""
+    """Two sentences, and what the first, if true, says about the second."""
 
     premise: tuple[str, ...]
     hypothesis: tuple[str, ...]
     label: str | None = None
-    """One of SNLI's three; None where it is not known."""
+    """One of SNLI's three; None if unknown."""
     texts: tuple[str, str] | None = None
-    """Both sentences as they were before they became tokens."""
+    """Both sentences, untokenised."""
     line: int = 0
-    """Of the file."""
+    """The line in the file."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +71,19 @@ class Prediction:
 
     label: str
     probabilities: tuple[float, ...]
-    """Of `SNLI_LABELS`, in their order."""
+    """In the order of `SNLI_LABELS`."""
 
 
 def read(path: Path) -> list[Example]:
-    """The pairs of a file of SNLI's JSON lines, split into tokens by spaCy's rules for English.
+    """The pairs of a file of SNLI's JSON lines, tokenised by spaCy's rules for English.
 
-    Pairs with the gold_label "-", on which the annotators did not agree, are left out: neither trained on nor scored.
+    Pairs with the gold_label "-" (no agreement among annotators) are omitted: neither trained on nor scored.
     """
     return _examples(read_snli(path))
 
 
 def read_all(path: Path) -> list[Example]:
-    """As `read`, and those pairs without a label."""
+    """Like `read`, but with pairs without a label."""
     return _examples(read_snli(path, undecided=True))
 
 
@@ -98,7 +98,7 @@ def _example(pair: Pair, tokens: Callable[[str], list[str]]) -> Example:
 
 
 def sentences(example: Example) -> list[list[str]]:
-    """Premise, hypothesis."""
+    """Premise and hypothesis."""
     return [list(example.premise), list(example.hypothesis)]
 
 
@@ -112,12 +112,12 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
 
 
 def labels_of(examples: Sequence[Example]) -> Labels:
-    """The three classes, whichever of them the examples show."""
+    """The three classes, whichever the examples have."""
     return Labels()
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError where a pair to train on or to score has no label."""
+    """Raises InputError if a pair for training or scoring has no label."""
     for example in examples:
         if example.label is None:
             raise InputError(
@@ -127,13 +127,13 @@ def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
 
 
 class Model(nn.Module):
-    """ESIM, its sequential form (without trees)."""
+    """ESIM in its sequential form (without trees)."""
 
     def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
         super().__init__()
         self.inputs = inputs
         size = config.hidden_dim
-        self.encoder = BiLstm(inputs.dim, size)  # whose dropout the inputs have had
+        self.encoder = BiLstm(inputs.dim, size)  # the inputs already have dropout
         self.projection = FeedForward(4 * (2 * size + inputs.output_dim), (size,))
         self.composition = BiLstm(size, size, dropout=config.dropout)
         self.head = nn.Sequential(
@@ -167,9 +167,9 @@ class Model(nn.Module):
 
 
 def align(encoded: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T I"]:
-    """For every token the mean of the vectors of its pair's other sentence, weighted by attention (eq. 11-13).
+    """For every token, the mean of the other sentence's vectors, weighted by attention (eq. 11-13).
 
-    The sentences of a pair stand in two rows, one after the other.
+    The sentences of a pair are in consecutive rows.
     """
     others, other_mask = swap(encoded), swap(mask)
     return attend(matrix_attention(encoded, others), others, other_mask)
@@ -186,7 +186,7 @@ def _prediction(probabilities: Sequence[float]) -> Prediction:
 
 
 def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Percent of the labelled pairs whose class is found."""
+    """The percentage of labelled pairs whose class is predicted."""
     gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
     return {"accuracy": accuracy(gold, found)}
 
@@ -198,7 +198,7 @@ def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
 
 
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """SNLI's JSON lines with the predictions as gold_label."""
+    """Writes SNLI's JSON lines with the predictions as gold_label."""
     pairs = []
     for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1):
         premise, hypothesis = example.texts or (" ".join(example.premise), " ".join(example.hypothesis))

@@ -30,10 +30,10 @@ class Source:
     """The hash of everything that its vectors depend on."""
 
     def card(self) -> dict[str, Any]:
-        """What a result says of the biLM that it was made with: plain JSON values.
+        """The description of the biLM in a result: plain JSON values.
 
-        `cells` are those of an LSTM in one direction, `projection_dim` is None where it has no projection: models of
-        other sizes are not to be compared by the words that they read.
+        `cells` are those of an LSTM in one direction, `projection_dim` is None without a projection: models of
+        different sizes must not be compared by the words that they have read.
         """
         said = {key: self.model.card[key] for key in ("date", "words_read", "init_from") if key in self.model.card}
         lstm = self.model.config.lstm
@@ -42,14 +42,14 @@ class Source:
 
 
 def open_source(config: InputConfig) -> Source | None:
-    """The biLM of these inputs; None where they have none. Raises as `elmo.formats.load` does."""
+    """The biLM of these inputs; None if they have none. Raises the errors of `elmo.formats.load`."""
     if config.elmo == "none":
         return None
     return open_model(config.model)
 
 
 def open_model(name: str) -> Source:
-    """The biLM at a path or of a name. Raises as `elmo.formats.load` does."""
+    """The biLM at a path or of a name. Raises the errors of `elmo.formats.load`."""
     model = formats.load(name)
     return Source(name, model, content_hash(model))
 
@@ -64,14 +64,14 @@ def collator(config: InputConfig, words: Sequence[str], source: Source | None, c
 
 
 def layer_cache(source: Source, config: CacheConfig) -> LayerCache:
-    """The layers of a frozen biLM: those on disk, and the model for the others."""
+    """The layers of a frozen biLM: from disk, and from the model for new sentences."""
     model = source.model
     embedder = Embedder(model.bilm(), vocabulary=model.inputs)
     return open_cache(config, source.sha256, embedder)
 
 
 def compute(collate: Collator, sentences: Sentences, config: CacheConfig, progress: Progress | None = None) -> int:
-    """Puts the layers of these sentences on disk where the collator reads from there; the tokens that were new."""
+    """Stores the layers of these sentences if the collator has a cache; returns the number of new tokens."""
     if not isinstance(collate.layers_of, LayerCache) or not config.enabled:
         return 0
     return collate.layers_of.add(sentences, limit_of(config), progress)

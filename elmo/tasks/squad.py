@@ -2,13 +2,12 @@
 
 Their model of one paragraph (sec. 3 there), the baseline of the paper's Table 1, on SQuAD 1.1 (Rajpurkar et al. 2016):
 
-- one bidirectional GRU encodes question and passage; ELMo at the output is put beside its vectors (supplement, A.4)
+- one bidirectional GRU encodes question and passage; ELMo at the output joins its vectors (supplement, A.4)
 - every token of the passage attends to the question, and the question to the passage (Seo et al. 2017)
 - the passage attends to itself, in a residual block
-- a GRU gives where the answer starts; a second one, which reads the first, gives where it ends
+- a GRU predicts where the answer starts; a second one, which reads the first, where it ends
 
-Where a question has several answers, the loss is that any of them is found: their probabilities are summed (sec. 3.2
-there, the summed objective).
+If a question has several answers, the loss sums their probabilities (sec. 3.2 there, the summed objective).
 """
 
 import math
@@ -40,13 +39,13 @@ class Config:
     """The network."""
 
     hidden_dim: int = 90
-    """Of every GRU, of one direction."""
+    """Size of every GRU, per direction."""
     dropout: float = 0.2
-    """Variational, of the input of the encoder and around the self-attention's block."""
+    """Variational, on the encoder's input and around the self-attention block."""
     max_answer: int = 17
-    """Tokens of the longest answer that is predicted."""
+    """Most tokens of a predicted answer."""
     n_best: int = 20
-    """Answers that a prediction lists."""
+    """Number of answers that a prediction lists."""
 
     def __post_init__(self) -> None:
         check_range(self, ("hidden_dim", "max_answer", "n_best"), 1, where="model.")
@@ -60,13 +59,13 @@ class Example:
     question: tuple[str, ...]
     passage: Passage
     answers: tuple[Answer, ...] = ()
-    """None where they are not known; some may be equal."""
+    """Empty if unknown; possibly repeated."""
     id: str = ""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Nothing: every span of a passage can be an answer."""
+    """Empty: every span of a passage can be an answer."""
 
 
 @dataclass(frozen=True)
@@ -74,36 +73,36 @@ class Candidate:
     """A span of the passage as an answer."""
 
     text: str
-    """As the passage has it."""
+    """As in the passage."""
     first: int
     last: int
     probability: float
-    """That the answer starts at `first`, times that it ends at `last`."""
+    """The probability to start at `first`, times that to end at `last`."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer, and others that were found, the most probable first."""
+    """The answer, and all candidates, the most probable first."""
 
     text: str
     candidates: tuple[Candidate, ...]
 
 
 class Bounds(NamedTuple):
-    """For every token of the passage the logarithm of its probability to be the answer's first, and its last."""
+    """For every token of the passage, the log-probability that the answer starts, or ends, there."""
 
     first: Float[Tensor, "B T"]
     last: Float[Tensor, "B T"]
 
 
 def read(path: Path) -> list[Example]:
-    """The questions of a file of SQuAD 1.1, split into tokens by spaCy's rules for English."""
+    """The questions of a SQuAD 1.1 file, tokenised by spaCy's rules for English."""
     found = read_squad(path, Tokenizer(TextConfig()).tokens)
     return [Example(question.tokens, question.passage, question.answers, question.id) for question in found]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
-    """An example of two token lists, question and passage; the passage's text has one blank between its tokens.
+    """An example from two token lists, question and passage; the passage's text is its tokens joined by spaces.
 
     Its line is its id.
     """
@@ -118,17 +117,17 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
 
 
 def sentences(example: Example) -> list[list[str]]:
-    """Question, passage."""
+    """Question and passage."""
     return [list(example.question), list(example.passage.tokens)]
 
 
 def labels_of(examples: Sequence[Example]) -> Labels:
-    """Nothing to be known."""
+    """Empty."""
     return Labels()
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError where a question has no answer to be learned from or scored by."""
+    """Raises InputError if a question for training or scoring has no answer."""
     for example in examples:
         if not example.answers:
             raise InputError(f"{path}: question {example.id!r} has no answers; give a file with answers (SQuAD 1.1)")
@@ -141,7 +140,7 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.inputs = inputs
-        size = 2 * config.hidden_dim  # of what a GRU of both directions gives
+        size = 2 * config.hidden_dim  # of a GRU's output, both directions
         self.encoder = BiGru(inputs.dim, config.hidden_dim, dropout=config.dropout)
         self.dropout = VariationalDropout(config.dropout)
         self.attention = BiAttention(size + inputs.output_dim)
@@ -155,7 +154,7 @@ class Model(nn.Module):
         self.last_score = nn.Linear(size, 1)
 
     def forward(self, tokens: Tokens) -> Bounds:
-        """The bounds of the answers to B questions, which alternate with their passages in the 2 B rows of `tokens`."""
+        """The bounds of the answers to B questions; questions and passages alternate in the 2 B rows of `tokens`."""
         question, passage = (tokens.rows(range(first, len(tokens.lengths), 2)) for first in (0, 1))
         mask, lengths = passage.mask, passage.lengths
         vectors = self.attention(self._encoded(passage), self._encoded(question), mask, question.mask)
@@ -169,7 +168,7 @@ class Model(nn.Module):
         return Bounds(*(_log_softmax(each.squeeze(-1), mask) for each in scores))
 
     def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
-        """The negative log-likelihood of the answers' first tokens, and of their last, a question."""
+        """The negative log-likelihood of the answers' first tokens plus that of their last, per question."""
         bounds = self(tokens)
         gold = torch.zeros(2, *bounds.first.shape, dtype=torch.bool)
         for row, example in enumerate(examples):
@@ -180,7 +179,7 @@ class Model(nn.Module):
         return -found.sum(dim=0).mean()
 
     def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
-        """The best spans of at most `max_answer` tokens; of an empty passage the empty text."""
+        """The best spans of at most `max_answer` tokens; an empty text for an empty passage."""
         bounds = self(tokens)
         return [
             _prediction(bounds.first[row], bounds.last[row], example.passage, self.config)
@@ -198,7 +197,7 @@ class Trilinear(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.left = nn.Linear(dim, 1, bias=False)  # a bias would be the same for all that is chosen from
+        self.left = nn.Linear(dim, 1, bias=False)  # a bias would be the same for all choices
         self.right = nn.Linear(dim, 1, bias=False)
         self.product = nn.Linear(dim, 1, bias=False)
         for part in (self.left, self.right, self.product):
@@ -212,8 +211,8 @@ class Trilinear(nn.Module):
 class BiAttention(nn.Module):
     """Attention of a passage to a question and back (Seo et al. 2017).
 
-    Gives `[p; q~; p * q~; p * p~]` for every token p of the passage: q~ is the question as the token sees it; p~, one
-    for the passage, is the mean of its tokens, weighted by how well the best of the question's fits each.
+    Gives `[p; q~; p * q~; p * p~]` for every token p of the passage. q~ is the question as attended by the token; p~ is
+    the mean of all the passage's tokens, each weighted by its best score with a token of the question.
     """
 
     def __init__(self, dim: int) -> None:
@@ -231,15 +230,15 @@ class BiAttention(nn.Module):
         seen = attend(scores, question, question_mask)
         lowest = torch.finfo(scores.dtype).min
         best = scores.masked_fill(~question_mask[:, None, :], lowest).amax(dim=2)
-        best = best.masked_fill(~question_mask.any(dim=1, keepdim=True), 0.0)  # all alike to an empty question
+        best = best.masked_fill(~question_mask.any(dim=1, keepdim=True), 0.0)  # an empty question weighs all equally
         whole = masked_softmax(best, passage_mask)[:, None, :] @ passage
         return torch.cat([passage, seen, passage * seen, passage * whole], dim=-1)
 
 
 class SelfAttention(nn.Module):
-    """Attention of a passage's tokens to the others, and to nothing, whose score is learned and whose vector is zero.
+    """Attention of a passage's tokens to the others, and to nothing: a zero vector with a learned score.
 
-    Gives `[p; p~; p * p~]` for every token p; p~ is the passage as the token sees it.
+    Gives `[p; p~; p * p~]` for every token p; p~ is the passage as attended by the token.
     """
 
     def __init__(self, dim: int) -> None:
@@ -257,18 +256,18 @@ class SelfAttention(nn.Module):
 
 
 def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Exact match and F1 of words, as SQuAD's script counts them."""
+    """Exact match and F1 of words, counted like SQuAD's script."""
     answers = [[answer.text for answer in example.answers] for example in examples]
     return squad_scores(answers, [prediction.text for prediction in predictions])
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
-    """Candidates by the mean of their probabilities; one that a member does not list has none with it."""
+    """Candidates by their mean probability, which is 0 from members that do not list them."""
     return [_mean(together) for together in zip(*members, strict=True)]
 
 
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """The predicted text of every question's id, as SQuAD's script reads it."""
+    """Writes the predicted text by question id, for SQuAD's script."""
     pairs = zip(examples, predictions, strict=True)
     write_squad(path, {example.id: prediction.text for example, prediction in pairs}, overwrite=True)
 
@@ -278,7 +277,7 @@ def _log_softmax(scores: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Flo
 
 
 def _prediction(first: Tensor, last: Tensor, passage: Passage, config: Config) -> Prediction:
-    """The best spans, given the bounds of one passage and its padding."""
+    """The best spans, from the bounds of one passage with its padding."""
     length = len(passage.tokens)
     if not length:
         return Prediction("", ())

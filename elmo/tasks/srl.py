@@ -1,8 +1,8 @@
-"""Semantic role labelling: who did what to whom, for a predicate that is given (He et al. 2017).
+"""Semantic role labelling: who did what to whom, for a given predicate (He et al. 2017).
 
-- input: the token's vectors and an embedding of whether it is the predicate
+- input: the token's vectors, and an embedding that marks the predicate
 - encoder: interleaved LSTMs with highways and variational dropout
-- output: a softmax over BIO tags at every token; decoding by Viterbi's search keeps the rules of BIO, and no more
+- output: a softmax over BIO tags at every token; Viterbi decoding applies the rules of BIO, and no others
 - score: span F1 as in CoNLL-2005; the predicate itself is not scored
 """
 
@@ -29,19 +29,19 @@ VERSION = "1"
 METRIC = "f1"
 
 IGNORED = -100
-"""In the place of a tag where there is no token."""
+"""The tag at padding."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """The network. The paper has 300 hidden units; with 8 layers of them an epoch takes a CPU three times as long."""
+    """The network. The paper has 300 hidden units, with which an epoch takes three times as long on a CPU."""
 
     n_layers: int = 8
     hidden_size: int = 128
     predicate_dim: int = 100
-    """Of the embedding that marks the predicate."""
+    """Size of the embedding that marks the predicate."""
     dropout: float = 0.1
-    """Variational, of the states of every layer."""
+    """Variational, on the states of every layer."""
 
     def __post_init__(self) -> None:
         check_range(self, ("n_layers", "hidden_size", "predicate_dim"), 1, where="model.")
@@ -54,37 +54,37 @@ class Example:
 
     tokens: tuple[str, ...]
     predicate: int | None
-    """The predicate's token; None for a sentence that is to be read without one."""
+    """The predicate's token; None for a sentence without one."""
     tags: tuple[str, ...] | None = None
     """BIO; V is the predicate itself."""
     id: str = ""
     lemma: str = ""
     roleset: str = ""
     line: int = 0
-    """Of the sentence in its file, from 1; examples of one sentence have the same, and are written as one line."""
+    """The sentence's line, from 1; examples of one sentence share it, and are written as one line."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What the network must know from the training data."""
+    """What the network needs from the training data."""
 
     tags: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The best tags of an example that break no rule of BIO."""
+    """The best tags of an example that BIO allows."""
 
     tags: tuple[str, ...]
 
 
 def read(path: Path) -> list[Example]:
-    """The predicates of a file of JSON lines; a sentence without one gives no example."""
+    """The predicates of a file of JSON lines; sentences without one give no example."""
     return [example for example in read_all(path) if example.predicate is not None]
 
 
 def read_all(path: Path) -> list[Example]:
-    """As `read`, and one example of every sentence without a predicate."""
+    """Like `read`, plus one example per sentence without a predicate."""
     return [example for sentence in readers.read_roles(path) for example in _examples(sentence)]
 
 
@@ -98,14 +98,14 @@ def _examples(sentence: readers.Roles) -> list[Example]:
 
 
 def sentences(example: Example) -> list[list[str]]:
-    """The one sentence."""
+    """The sentence."""
     return [list(example.tokens)]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
-    """A sentence and, as a second one, the number of its predicate's token, from 0.
+    """An example from a sentence and a second one with the index of its predicate's token, from 0.
 
-    Its line is left out: neighbours that are one sentence with several predicates are written together.
+    The example has no line, so that consecutive predicates of one sentence are written together.
     """
     check_tokens(sentences)
     tokens, *rest = map(tuple, sentences) if sentences else ((),)
@@ -117,22 +117,22 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
 
 
 def labels_of(examples: Sequence[Example]) -> Labels:
-    """O, and both tags of every role of the examples."""
+    """O, and both tags of every role in the examples."""
     roles = {tag[2:] for example in examples for tag in example.tags or () if tag != "O"}
     return Labels(bio_tags(roles))
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError where a predicate has no tags, or the file a role that the training data never had.
+    """Raises InputError if a predicate has no tags, or a role is not in the training data.
 
-    A reference to a known role or a further piece of it (R-, C-) is let through, though it cannot be predicted where
-    it is new: the official test sets have such rarities.
+    A new reference to a known role, or a new continuation of it (R-, C-), is allowed, though it cannot be predicted:
+    the official test sets have a few.
     """
     for example in examples:
         if example.tags is None:
             raise InputError(
-                f"{path}: line {example.line}: the predicate of token {example.predicate} has no 'tags'; give every"
-                " token one, or remove the predicate"
+                f"{path}: line {example.line}: the predicate of token {example.predicate} has no 'tags'; give one per"
+                " token, or remove the predicate"
             )
     roles = ((each.line, _plain(tag)) for each in examples for tag in each.tags or () if tag != "O")
     readers.check_known(roles, {_plain(tag) for tag in labels.tags if tag != "O"}, path, "role")
@@ -143,7 +143,7 @@ def _plain(tag: str) -> str:
 
 
 class Model(nn.Module):
-    """Words and the predicate's mark -> scores of tags."""
+    """Words and the mark of the predicate -> scores of tags."""
 
     def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class Model(nn.Module):
         return self.output(states if elmo is None else torch.cat([states, elmo], dim=-1))
 
     def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
-        """Minus the log-likelihood of the tags of a sentence, on average over the examples."""
+        """The negative log-likelihood of a sentence's tags, averaged over the examples."""
         logits = self(tokens, examples)
         gold = torch.full(logits.shape[:2], IGNORED)
         for row, example in enumerate(examples):
@@ -199,7 +199,7 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
-    """The tags that most members chose, of those sequences that keep the rules of BIO; ties go to the first member."""
+    """The tags that most members chose, among sequences that BIO allows; ties go to the first member."""
     return [_vote([prediction.tags for prediction in votes]) for votes in zip(*members, strict=True)]
 
 
@@ -216,7 +216,7 @@ def _vote(votes: Sequence[tuple[str, ...]]) -> Prediction:
 
 
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """JSON lines as they are read, one a sentence, with the predicted tags."""
+    """Writes JSON lines, one per sentence, with the predicted tags."""
     each = zip(examples, predictions, strict=True)
     groups = groupby(each, key=lambda pair: (pair[0].line, pair[0].id, pair[0].tokens))
     records = [
@@ -227,7 +227,7 @@ def write(path: Path, examples: Sequence[Example], predictions: Sequence[Predict
 
 
 def _roles(example: Example, prediction: Prediction) -> list[readers.Predicate]:
-    """One, or none of a sentence without a predicate."""
+    """One predicate, or none for a sentence without."""
     if example.predicate is None:
         return []
     return [readers.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)]

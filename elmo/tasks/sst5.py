@@ -2,9 +2,9 @@
 
 For the Stanford Sentiment Treebank (Socher et al. 2013), as the ELMo paper uses it.
 
-A feed-forward layer, a biLSTM encoder, the attention of the sentence to itself, a biLSTM that integrates both, four
-pools (largest, smallest, mean, self-attentive), an output network. McCann et al. normalise the output network by the
-batch; nothing here does, because a prediction must not depend on what else is in its batch.
+A feed-forward layer, a biLSTM encoder, self-attention over the sentence, a biLSTM that integrates both, four pools
+(maximum, minimum, mean, self-attentive), an output network. McCann et al. use batch normalisation in the output
+network; we do not, because a prediction must not depend on the rest of its batch.
 """
 
 from collections.abc import Sequence
@@ -41,28 +41,28 @@ NAME = "sst5"
 VERSION = "2"
 METRIC = "accuracy"
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
-"""What the numbers of the trees mean."""
+"""The meaning of the labels in trees."""
 NEUTRAL = 2
 
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes and dropouts; the published ones are those of a `hidden_dim` of 300."""
+    """Sizes and dropouts; the published `hidden_dim` is 300."""
 
     hidden_dim: int = 150
-    """Of the feed-forward layer and of one direction of both LSTMs (H)."""
+    """Size of the feed-forward layer and of both LSTMs per direction (H)."""
     head: Literal["maxout", "relu"] = "maxout"
     """The output network: maxout layers of 4 H, 2 H and 5 (McCann et al.), or rectified ones (the ELMo paper)."""
     pieces: int = 4
-    """Of a maxout layer."""
+    """Affine maps per maxout layer."""
     feed_forward_dropout: float = 0.25
     integrator_dropout: float = 0.1
     """Before and after the integrator."""
     head_dropout: tuple[float, float] = (0.2, 0.3)
     """After the first and the second layer of the output network."""
     phrase_tokens: int = 0
-    """Phrases of so many tokens and more are examples of their own in training, as in the ELMo paper, with 4; 0: none.
-    A phrase is read alone: its ELMo vectors know nothing of the sentence that it is from."""
+    """Phrases of at least this many tokens are separate training examples (4 in the ELMo paper); 0: none. A phrase is
+    read alone, so its ELMo vectors know nothing of its sentence."""
 
     def __post_init__(self) -> None:
         check_range(self, ("hidden_dim", "pieces"), 1, where="model.")
@@ -76,7 +76,7 @@ class Example:
 
     tokens: tuple[str, ...]
     label: int | None = None
-    """From 0 (very negative) to 4; None where it is not known."""
+    """From 0 (very negative) to 4; None if unknown."""
     phrases: tuple[Node, ...] = ()
     """The labelled nodes of its tree, the sentence first; none for text without a tree."""
 
@@ -94,11 +94,11 @@ class Prediction:
 
     label: int
     probabilities: tuple[float, ...]
-    """Of every class."""
+    """One per class."""
 
 
 def read(path: Path) -> list[Example]:
-    """The trees of a file such as the treebank's `train.txt`, one a line. Raises InputError for a broken tree."""
+    """The trees of a file such as the treebank's `train.txt`, one per line. Raises InputError for a broken tree."""
     return [Example(tree.tokens, tree.nodes[0].label, tree.nodes) for tree in read_trees(path, len(CLASSES))]
 
 
@@ -108,7 +108,7 @@ def sentences(example: Example) -> list[list[str]]:
 
 
 def training(examples: Sequence[Example], config: Config) -> list[Example]:
-    """The sentences and, where they are asked for, their phrases."""
+    """The sentences and, if configured, their phrases."""
     return [each for example in examples for each in (example, *_phrases(example, config.phrase_tokens))]
 
 
@@ -118,7 +118,7 @@ def _phrases(example: Example, at_least: int) -> list[Example]:
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
-    """An example of one sentence, without its sentiment."""
+    """An unlabelled example of one sentence."""
     check_tokens(sentences)
     if len(sentences) != 1:
         raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
@@ -126,7 +126,7 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
 
 
 def labels_of(examples: Sequence[Example]) -> Labels:
-    """The five classes, whichever of them the examples show."""
+    """The five classes, whichever the examples have."""
     return Labels()
 
 
@@ -199,7 +199,7 @@ def _prediction(probabilities: Sequence[float]) -> Prediction:
 
 
 def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Percent of the labelled sentences whose class is found."""
+    """The percentage of labelled sentences whose class is predicted."""
     gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
     return {"accuracy": accuracy(gold, found)}
 
@@ -211,7 +211,7 @@ def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
 
 
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """The trees with the predictions at their roots. Text without a tree gets a flat one, whose words are neutral."""
+    """Writes trees with the predictions at their roots. Text without a tree gets a flat one of neutral words."""
     trees = [
         Tree(example.tokens, (Node(0, len(example.tokens), prediction.label), *_below(example)), line)
         for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1)
@@ -220,7 +220,7 @@ def write(path: Path, examples: Sequence[Example], predictions: Sequence[Predict
 
 
 def _below(example: Example) -> tuple[Node, ...]:
-    """What stands below the root of a sentence's tree."""
+    """The nodes below the root of a sentence's tree."""
     if example.phrases or len(example.tokens) == 1:
         return example.phrases[1:]
     return tuple(Node(place, place + 1, NEUTRAL) for place in range(len(example.tokens)))

@@ -1,4 +1,4 @@
-"""The table of a queue: every arm's scores beside those of the first one, as in Table 1 of the paper."""
+"""The table of a queue: every arm's scores beside the first one's, as in Table 1 of the paper."""
 
 import json
 import statistics
@@ -15,10 +15,10 @@ TABLE = "table"
 
 
 def write_tables(queue: Queue, output: Path) -> str:
-    """Writes `table.json` and `table.md` of what is done, and returns the latter.
+    """Writes `table.json` and `table.md` of the finished work, and returns the latter.
 
-    Another queue may have rows in the folder's table: these are kept, after those of this queue, as long as their runs
-    are there. A row of the same name is this queue's, with such arms as only the other has after its own.
+    Rows of other queues in the folder's table are kept, after this queue's, as long as their runs exist. Rows of the
+    same name are merged: this queue's arms first, then arms that only the other has.
     """
     earlier = _earlier(output)
     rows: list[dict[str, Any]] = []
@@ -36,7 +36,7 @@ def write_tables(queue: Queue, output: Path) -> str:
 
 
 def _earlier(output: Path) -> list[dict[str, Any]]:
-    """The rows of the folder's table whose runs are there; none where it is damaged, for it is made anew."""
+    """The rows of the folder's table whose runs exist; none if it is damaged, since it is rewritten."""
     try:
         rows = json.loads((output / f"{TABLE}.json").read_text(encoding="utf-8"))
         return [row for row in rows if (output / row["row"] / row["arm"]).is_dir()]
@@ -45,7 +45,7 @@ def _earlier(output: Path) -> list[dict[str, Any]]:
 
 
 def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:
-    """The arms of a row, each with what it adds to the first one where that is there."""
+    """The arms of a row, each with its gain over the first one, if that has a score."""
     baseline = next((row["mean"] for row in rows if row["arm"] == first), None)
     if baseline is None:
         return rows
@@ -57,19 +57,19 @@ def _gains(mean: float, baseline: float) -> dict[str, float | None]:
 
 
 def error_reduction(score: float, baseline: float) -> float | None:
-    """The difference in percent of what the baseline leaves to 100, as in the paper's Table 1; None where that is 0."""
+    """The difference in percent of the baseline's distance to 100, as in the paper's Table 1; None if that is 0."""
     return None if baseline >= 100 else 100 * (score - baseline) / (100 - baseline)
 
 
 def percent(number: float | None) -> str:
-    """With its sign; empty where there is none."""
+    """The number with its sign; empty for None."""
     return "" if number is None else f"{number:+.1f} %"
 
 
 def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
-    """The score of an arm over the seeds that are done, of the trial that is best on dev; None where there is none.
+    """The score of an arm over its finished seeds, from the trial that is best on dev; None if there is none.
 
-    Beside that of an ensemble, which may be of other seeds, is the mean of its own members.
+    An ensemble may have other seeds, so its members' mean is included.
     """
     tried = [work for work in trials(row, arm, output) if work.done]
     if not tried:
@@ -106,12 +106,12 @@ def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
 
 
 def scores_of(result: Mapping[str, Any]) -> dict[str, float]:
-    """Those on test, or on dev where there was no test."""
+    """The scores on test, or on dev if there is no test."""
     return result["test" if "test" in result else "dev"]
 
 
 def counted(done: int, wanted: int) -> str:
-    """How many seeds are done, of how many where some are not."""
+    """The number of finished seeds, and of all if some are missing."""
     return f"{done} of {wanted}" if done < wanted else str(done)
 
 

@@ -130,7 +130,7 @@ def main(
 
 
 def _done(config: TaskConfig) -> list[int]:
-    """The seeds of an earlier run in this folder that are done: what is added to them is one run with them."""
+    """The finished seeds of an earlier run in this folder, which new seeds extend."""
     record = Path(config.output) / CONFIG
     seeds = read_config(record).seeds if record.is_file() else ()
     return [seed for seed in seeds if (seed_folder(config, seed) / RESULT).is_file()]
@@ -142,12 +142,12 @@ def seed_folder(config: TaskConfig, seed: int) -> Path:
 
 
 def version_of(folder: Path) -> str:
-    """The version of the task that the networks of a run were trained and scored by."""
+    """The version of the task that trained and scored a run's networks."""
     return read_json(next(_records(folder)))["version"]
 
 
 def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Mean and standard deviation (of the sample; 0 of one) of every number over the seeds, by part of the data."""
+    """Mean and sample standard deviation (0 for one seed) of every number over the seeds, by part of the data."""
     parts = [part for part in ("dev", "test") if all(part in result for result in results)]
     return {
         part: {
@@ -162,7 +162,7 @@ def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str
 
 
 def completed(config: TaskConfig) -> TaskConfig:
-    """With all settings of the network, the defaults where none is given. Raises ConfigError for an unknown one."""
+    """Adds default settings of the network. Raises ConfigError for an unknown one."""
     model = configs.from_dict(tasks.find(config.task).Config, config.model, "model.")
     return dataclasses.replace(config, model=configs.to_dict(model))
 
@@ -175,7 +175,7 @@ def _prepare(
     named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
     files = {part: find_file(path, config.data) for part, path in named.items()}
     examples = {part: tasks.read_examples(task, path) for part, path in files.items()}
-    labels = task.labels_of(examples["train"])  # of all: what may be said does not depend on how much is learned from
+    labels = task.labels_of(examples["train"])  # of all, so labels do not depend on the subset
     for part, path in files.items():
         tasks.check(task, examples[part], labels, path)
     examples["train"] = _subset(examples["train"], config)
@@ -192,7 +192,7 @@ def _prepare(
     origin = _origin(task, found, files | read)
     _check_origin(config, origin, beside)
     collate = source.collator(inputs, words.words, found, config.cache)
-    build(task, inputs, model_config, labels, words, found, load_bilm=False)  # refuses, before hours of reading
+    build(task, inputs, model_config, labels, words, found, load_bilm=False)  # checks it before hours of reading
     source.compute(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
     return _Job(task, config, model_config, examples, labels, words, found, collate, origin)
 
@@ -231,7 +231,7 @@ def _records(folder: Path) -> Iterator[Path]:
 
 
 def _comparable(record: dict[str, Any]) -> dict[str, str]:
-    """What `origin.json`, or a seed's record, says of where the results come from, by the name of the thing."""
+    """The origins in `origin.json` or a seed's record, by name."""
     bilm = {BILM: record["bilm"]["sha256"]} if record.get("bilm") else {}
     data = {FILE.format(part): sha256 for part, sha256 in record.get("data", {}).items()}
     return {TASK: record["version"]} | bilm | data
@@ -244,7 +244,7 @@ def _names(config: TaskConfig) -> dict[str, str | None]:
 
 
 def _subset(examples: list[Any], config: TaskConfig) -> list[Any]:
-    """Those to train on, in the file's order: the first of an order by chance, so that fewer are some of the more."""
+    """The examples to train on, in file order: the first of a random order, so smaller subsets are parts of larger."""
     most = min(config.max_train or len(examples), max(1, round(config.train_fraction * len(examples))))
     if most >= len(examples):
         return examples
@@ -259,7 +259,7 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     folder = seed_folder(config, seed)
     seed_step(seed, -1, 0)
     model = build(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
-    # Only now, so that settings from which no network can be built leave no run behind.
+    # Only now, so that settings that cannot build a network leave no run behind.
     write_whole(folder.parent / CONFIG, configs.to_json(config).encode())
     write_whole(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
     folder.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
 """Static word vectors: read from a file in GloVe's text format, or learned with the network.
 
-Row 0 is padding (zero), row 1 is that of unknown words, the mean of the others; the words follow.
+Row 0 is padding (zero), row 1 is for unknown words (the mean of the others); the words follow.
 """
 
 import hashlib
@@ -25,32 +25,31 @@ LEARNED_SCALE = 0.1
 
 @dataclass(frozen=True)
 class StaticVectors:
-    """Words, and the table of their vectors: row `i + 2` is that of `words[i]`."""
+    """Words and the table of their vectors: row `i + 2` is that of `words[i]`."""
 
     words: tuple[str, ...]
     table: Float[Tensor, "V E"]
     file: Path | None = None
-    """Where vectors of more words are; None where there are none: learned vectors, or all of a file's words."""
+    """A file with vectors of more words; None for learned vectors, or if all words of a file are read."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The file that a network's static vectors were read from, before it was trained."""
+    """The file that a network's static vectors were read from."""
 
     file: Path
     words: tuple[str, ...]
-    """That were read from it."""
+    """The words read from it."""
     dim: int
     sha256: str | None = None
-    """Of what was read (`content_hash`); None for a network that was trained before it was kept."""
+    """The `content_hash` of what was read; None for networks of older versions."""
 
 
 def make(config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[str], seed: int = 0) -> StaticVectors:
-    """The vectors that `config` asks for, of the tokens of the training sentences and of all `other` ones.
+    """The vectors for `config`, of the words of the training sentences and all `other` tokens.
 
-    How often a word comes (`min_count`) is counted over distinct sentences: examples repeat those of others. Without
-    static vectors they have no numbers: (2, 0). Raises InputError where the file of vectors is damaged or has none of
-    the words.
+    Words (`min_count`) are counted over distinct sentences, since examples share sentences. Without static vectors, the
+    table is (2, 0). Raises InputError if the file of vectors is damaged or has none of the words.
     """
     if not config.static:
         return StaticVectors((), torch.zeros(2, 0))
@@ -64,7 +63,7 @@ def make(config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[st
 
 
 def learned(words: Iterable[str], dim: int, seed: int = 0) -> StaticVectors:
-    """Random vectors, to be trained; of the words in alphabetical order."""
+    """Random vectors to train, for the words in alphabetical order."""
     ordered = tuple(sorted(words))
     draw = torch.Generator().manual_seed(seed)
     table = torch.randn(2 + len(ordered), dim, generator=draw) * LEARNED_SCALE
@@ -73,11 +72,11 @@ def learned(words: Iterable[str], dim: int, seed: int = 0) -> StaticVectors:
 
 
 def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
-    """The vectors of the `wanted` words (None: of all) in a text file: a word and its numbers a line, between spaces.
+    """The vectors of the `wanted` words (None: all) in a text file: per line a word and its numbers, space-separated.
 
-    A first line of two numbers (word2vec's) is skipped. A word may hold spaces; of a word that comes twice the first
-    line counts. Raises InputError that names file and line where a line has another number of numbers than the first,
-    or what should be a number is none; and where no wanted word is there.
+    Skips a first line of two numbers (word2vec's). A word may contain spaces; the first line of a repeated word counts.
+    Raises InputError, which names file and line, if a line has more or fewer numbers than the first, or something else
+    than numbers; also if the file has no wanted word.
     """
     rows: dict[str, np.ndarray] = {}
     for word, vector in entries(path, wanted):
@@ -93,9 +92,9 @@ def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
 
 
 def more(origin: Origin, wanted: Collection[str]) -> StaticVectors:
-    """The vectors of those of the `wanted` words that the file has, whose table has no rows but theirs.
+    """The vectors of the `wanted` words that the file has; the table has no other rows.
 
-    Raises InputError where the file is not there, or is not the one that the network's vectors were read from.
+    Raises InputError if the file is missing, or is not the one that the network's vectors were read from.
     """
     rows: dict[str, np.ndarray] = {}
     for word, vector in entries(origin.file, {*origin.words, *wanted}):
@@ -103,13 +102,13 @@ def more(origin: Origin, wanted: Collection[str]) -> StaticVectors:
     known = [rows.pop(word) for word in origin.words if word in rows]
     is_same = len(known) == len(origin.words) and all(len(vector) == origin.dim for vector in known)
     if not is_same or origin.sha256 not in (None, content_hash(origin.words, np.array(known))):
-        raise InputError(f"{origin.file}: these are not the word vectors that the network was trained with; give those")
+        raise InputError(f"{origin.file}: not the word vectors that the network was trained with; give those")
     table = np.array(list(rows.values()), np.float32).reshape(len(rows), origin.dim)
     return StaticVectors(tuple(rows), torch.from_numpy(table))
 
 
 def extend(inputs: Inputs, found: StaticVectors) -> None:
-    """Gives a trained network the rows of more words, after those that it has."""
+    """Adds the rows of more words to a trained network."""
     weight = inputs.vectors.weight.detach()
     table = torch.cat([weight, found.table.to(weight)])
     inputs.vectors = nn.Embedding.from_pretrained(table, padding_idx=PADDING)
@@ -123,7 +122,7 @@ def content_hash(words: Iterable[str], rows: Float[np.ndarray, "W E"]) -> str:
 
 
 def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Float[np.ndarray, " E"]]]:
-    """The `wanted` words (None: all) of such a file and their vectors, one at a time, in order; raises as `read`."""
+    """The `wanted` words (None: all) of such a file and their vectors, one at a time, in order. Raises like `read`."""
     if not path.is_file():
         raise InputError(f"{path}: no such file; word vectors in GloVe's text format are expected")
     dim = 0
@@ -140,12 +139,12 @@ def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple
 
 
 def spelled(tokens: Iterable[str], lowercase: bool) -> Iterator[str]:
-    """The tokens as they are looked up."""
+    """The tokens as looked up."""
     return (token.lower() for token in tokens) if lowercase else iter(tokens)
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that hold vectors, and their numbers, from 1."""
+    """The lines with vectors, and their numbers, from 1."""
     for number, line in enumerate(corpus.lines(path, LONGEST_LINE), 1):
         line = line.rstrip()
         if number == 1 and len(parts := line.split()) == 2 and all(part.isdigit() for part in parts):
@@ -155,7 +154,7 @@ def _numbered(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _dim(path: Path, number: int, line: str) -> int:
-    """How many numbers end the first line: all fields but the first, which is a word whatever it looks like."""
+    """The number of numbers in the first line: all fields but the first, which counts as a word."""
     dim = len(line.split(" ")) - 1
     if dim < 2:
         raise InputError(

@@ -67,7 +67,7 @@ class Vocabulary:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the bytes that `save` writes: shows whether two perplexities are over the same words."""
+        """The sha256 of what `save` writes: shows whether two perplexities are over the same words."""
         return hashlib.sha256(self._bytes()).hexdigest()
 
     def save(self, path: Path) -> None:
@@ -143,7 +143,7 @@ class Counts:
     covered: int
     """Tokens that are in the vocabulary counted from it."""
     characters: int | None = None
-    """Of all tokens, a lower bound like `types`; None in the record of a run that did not count them."""
+    """Characters of all tokens, a lower bound like `types`; None in older records."""
 
 
 @dataclass(frozen=True)
@@ -151,16 +151,16 @@ class WordTable:
     """How often every word occurs in a text."""
 
     words: Counter[str]
-    """Without the rarest, where there were too many words to keep."""
+    """Without the rarest, if there were too many words to keep."""
     tokens: int
     sentences: int
 
     def ranked(self) -> list[tuple[str, int]]:
-        """Words and counts, the commonest first."""
+        """Words and counts, the most frequent first."""
         return sorted(self.words.items(), key=lambda item: (-item[1], item[0]))
 
     def counts(self) -> Counts:
-        """Of these words; none of them covered."""
+        """The totals of these words; none is covered yet."""
         characters = sum(len(word) * count for word, count in self.words.items())
         return Counts(self.tokens, self.sentences, len(self.words), 0, characters)
 
@@ -191,7 +191,7 @@ def count_words(
 
 
 def merge_tables(tables: Iterable[WordTable], max_types: int = 4_000_000) -> WordTable:
-    """The table of the texts of all `tables` together; exact where none of them was pruned."""
+    """The merged table of all texts; exact if none of `tables` was pruned."""
     words: Counter[str] = Counter()
     tokens = n_sentences = 0
     for table in tables:

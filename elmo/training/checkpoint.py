@@ -1,14 +1,14 @@
-"""Checkpoints: everything that a run needs to go on exactly, without pickling.
+"""Checkpoints: everything that a run needs to resume exactly, without pickling.
 
 A checkpoint is a folder `step-000001200/`:
 
 - `model.safetensors`, `optimizer.safetensors`: the same on every rank, written by rank 0
-- `table-R.safetensors`: where the optimizer is sharded, what rank R keeps of its part of the tables
-- `rank-R.safetensors`: the state carried from batch to batch (for a biLM its LSTM state)
-- `rank-R.json`: how far the rank is (`Progress`)
+- `table-R.safetensors`: with a sharded optimizer, its state for rank R's part of the tables
+- `rank-R.safetensors`: the state carried between batches (for a biLM, its LSTM state)
+- `rank-R.json`: the rank's `Progress`
 
-It is written under a temporary name and renamed when whole; random numbers are a function of seed, step and rank, so
-there is no random state to keep.
+It is written under a temporary name and renamed when complete. Random numbers are a function of seed, step and rank, so
+no random state is stored.
 """
 
 import dataclasses
@@ -34,19 +34,19 @@ KEPT = 2
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a process is. Plain JSON values."""
+    """A process's progress. Plain JSON values."""
 
     step: int = 0
     """Steps done."""
     position: dict[str, Any] | None = None
     """The last batch's position in the data; None before the first."""
     losses: Sequence[float] = ()
-    """Of the steps since the last record in the metrics."""
+    """Losses of the steps since the last line of metrics."""
 
 
 START = Progress()
 Saved = tuple[list[Tensor], Progress]
-"""What a process has kept for itself: the carried tensors, and how far it was."""
+"""What a process saves for itself: the carried tensors and its progress."""
 
 
 def save_checkpoint(
@@ -63,7 +63,7 @@ def save_checkpoint(
     temporary = folder / f".{target.name}.part"
     whole, sharded = _optimizer_tensors(optimizer, shards)
     if fabric.is_global_zero:
-        for left_over in folder.glob(".step-*.part"):  # by a run that was killed here
+        for left_over in folder.glob(".step-*.part"):  # from a run that was killed here
             shutil.rmtree(left_over)
         temporary.mkdir(parents=True)
         write(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
@@ -99,8 +99,8 @@ def load_checkpoint(
 ) -> Saved:
     """Fills model and optimizer; returns the carried tensors and the progress of this rank.
 
-    Where there were more processes than now, or fewer, `divide(what each of them has kept, rank, world)` says what this
-    one has of it. Raises InputError where a file is missing or damaged, or belongs to another network.
+    If the number of processes has changed, `divide(what each of them saved, rank, world)` gives this rank's part.
+    Raises InputError if a file is missing or damaged, or belongs to another network.
     """
     rank, world = fabric.global_rank, fabric.world_size
     try:
@@ -112,7 +112,7 @@ def load_checkpoint(
         return divide([_kept(checkpoint, other, str(fabric.device)) for other in range(before)], rank, world)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"{checkpoint}: cannot be gone on from ({error}); remove this folder to go on from the checkpoint before it"
+            f"{checkpoint}: cannot be resumed ({error}); remove this folder to resume from the previous checkpoint"
         ) from error
 
 
@@ -123,7 +123,7 @@ def _kept(checkpoint: Path, rank: int, device: str) -> Saved:
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What is read is the file's own memory: while it is kept the file takes room, and Windows does not remove it."""
+    """Copies of memory-mapped tensors: while they are kept, the file takes space, and Windows cannot remove it."""
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
@@ -134,7 +134,7 @@ def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _optimizer_tensors(
     optimizer: torch.optim.Optimizer, shards: Sequence[Shard]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What is the same on every rank, and what is of this one's shards."""
+    """The optimizer state that is the same on every rank, and that of this rank's shards."""
     sharded = _numbers_of(optimizer, shards)
     state = optimizer.state_dict()["state"]
     parts: tuple[dict[str, Tensor], dict[str, Tensor]] = {}, {}
@@ -146,7 +146,7 @@ def _optimizer_tensors(
 def _optimizer_state(
     checkpoint: Path, optimizer: torch.optim.Optimizer, shards: Sequence[Shard], rank: int, world: int
 ) -> dict[str, Tensor]:
-    """As `optimizer` keeps it now, however many ranks have written it, each its shards or one the whole."""
+    """The state in this rank's division, from any number of ranks, sharded or whole."""
     tensors = _copies(load_file(checkpoint / "optimizer.safetensors"))
     files = [checkpoint / f"table-{other}.safetensors" for other in range(len(list(checkpoint.glob("table-*"))))]
     parts = [load_file(file) for file in files]
@@ -159,7 +159,7 @@ def _optimizer_state(
 
 
 def _numbers_of(optimizer: torch.optim.Optimizer, shards: Sequence[Shard]) -> set[int]:
-    """The shards' places among the optimizer's parameters."""
+    """The shards' indices among the optimizer's parameters."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     return {i for i, parameter in enumerate(parameters) if any(parameter is shard.own for shard in shards)}
 

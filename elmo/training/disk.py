@@ -1,4 +1,4 @@
-"""Writing what a run keeps: errors say which file they are about and how to go on."""
+"""Writes a run's files; errors name the file and say how to resume."""
 
 import os
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from elmo.errors import InputError
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Gives an OSError of the block, such as that of a full disk, the name of the file and the remedy."""
+    """Adds the file's name and the remedy to an OSError of the block, such as a full disk."""
     try:
         yield
     except OSError as error:
-        problem = f"{error.strerror}; when that is mended go on with --resume"
+        problem = f"{error.strerror}; fix this, then continue with --resume"
         raise OSError(error.errno, problem, str(path)) from error
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes a file that is on the disk when this returns."""
+    """Writes a file and syncs it to disk."""
     with naming(path), path.open("wb") as file:
         file.write(content)
         file.flush()
@@ -28,7 +28,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file under a temporary name, then moves it to its place: a reader finds the old one or the new one."""
+    """Writes a file under a temporary name, then moves it into place: a reader finds the old file or the new one."""
     temporary = path.with_name(f"{path.name}.part")
     write(temporary, content)
     with naming(path):
@@ -37,7 +37,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextmanager
 def locked(path: Path, wait: bool = False) -> Iterator[bool]:
-    """`elmo.locks.locked`, where the folder that a file for the lock is in is made; an error says how to go on."""
+    """`elmo.locks.locked`, but creates the lock file's folder; an error says how to resume."""
     with ExitStack() as stack:
         with naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,14 +47,14 @@ def locked(path: Path, wait: bool = False) -> Iterator[bool]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """The block has the folder of a run, which is made, for itself; where it leaves it empty, none is left.
+    """Creates a run's folder and locks it for the block; removes it if it is empty afterwards.
 
-    Raises InputError where another process is at work in it.
+    Raises InputError if another process uses it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as mine:
         if not mine:
-            raise InputError(f"{folder}: another process trains here; wait for its end, or name another --output")
+            raise InputError(f"{folder}: another process trains here; wait until it ends, or name another --output")
         try:
             yield
         finally:
@@ -63,7 +63,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 class Appended:
-    """A file to which whole records are added, each written at once."""
+    """A file to append whole records to, each written at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -76,7 +76,7 @@ class Appended:
                 record = record[self._file.write(record) :]
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: there is no buffer."""
 
     def close(self) -> None:
         self._file.close()

@@ -27,16 +27,16 @@ except ImportError as error:  # pragma: no cover
 
 
 BEAT, ROLL_CALL = 0.5, 4.0
-"""Seconds between two signs of life, and how long they are looked for when a connection has broken."""
+"""Seconds between signs of life, and how long to look for them after a connection breaks."""
 
 LONGEST_WAIT = timedelta(days=1)
-"""What a process waits for the others while they count the words of a large corpus."""
+"""How long a process waits while others count the words of a large corpus."""
 
 T = TypeVar("T")
 
 
 class LostProcess(RuntimeError):
-    """One of several processes does not answer any more; `speaks` is the one that says so."""
+    """A process no longer answers; `speaks` is true in the process that reports it."""
 
     def __init__(self, message: str, speaks: bool) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class LostProcess(RuntimeError):
 
 
 def processes(devices: int, nodes: int) -> tuple[int, int]:
-    """Devices of a node and nodes: as given, but under `torchrun` what it has started."""
+    """Devices per node, and nodes: as given, or as started by `torchrun`."""
     if not torch.distributed.is_torchelastic_launched():
         return devices, nodes
     local = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -52,21 +52,21 @@ def processes(devices: int, nodes: int) -> tuple[int, int]:
 
 
 def is_one_of_several() -> bool:
-    """Whether `torchrun` has started this process with others, which wait for it in `launch`."""
+    """Whether `torchrun` started this process with others, which wait for it in `launch`."""
     return distributed.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def launch(
     accelerator: str, devices: int, nodes: int, precision: Literal["32-true", "bf16-mixed"], wait_minutes: float = 30.0
 ) -> Fabric:
-    """A Fabric that runs; one process a device, gradients averaged; of `torchrun` or started here.
+    """A launched Fabric: one process per device, gradients averaged; processes come from `torchrun` or start here.
 
-    A process that waits for another one longer than `wait_minutes` raises RuntimeError: see `naming_lost`.
+    A process that waits for another longer than `wait_minutes` raises RuntimeError: see `naming_lost`.
     """
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     keep_freed_memory()
     strategy = DDPStrategy(timeout=timedelta(minutes=wait_minutes)) if devices * nodes > 1 else "auto"
-    if accelerator == "auto":  # Fabric's own would take an Apple GPU, which has no float64 and no sparse gradients
+    if accelerator == "auto":  # Fabric would choose an Apple GPU, which lacks float64 and sparse gradients
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         with warnings.catch_warnings():
@@ -77,12 +77,12 @@ def launch(
     except (ValueError, RuntimeError, MisconfigurationException) as error:
         why = " ".join(str(error).split())
         raise InputError(f"accelerator {accelerator!r} with {devices} devices: {why}") from error
-    # Of a filter of width 1, whose gradient has the same numbers in the same order whichever stride it names.
+    # From a filter of width 1, whose gradient has the same layout with either stride.
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
-    # Of torch's own Adagrad, which makes sparse tensors out of those that it was given.
+    # From torch's own Adagrad, which makes new sparse tensors from those it gets.
     warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    if attempt:  # torchrun's store still has the addresses of the processes that are gone: these would be waited for
+    if attempt:  # torchrun's store still has the addresses of lost processes, which would be waited for
         wait = timedelta(minutes=wait_minutes)
         store, rank, world = next(rendezvous("env://", timeout=wait))
         kind = "nccl" if accelerator == "cuda" else "gloo"
@@ -99,9 +99,9 @@ def launch(
 
 @contextmanager
 def naming_lost(fabric: Fabric) -> Iterator[None]:
-    """Raises LostProcess with the numbers of the processes that are gone, where the block fails because of them.
+    """Raises LostProcess with the ranks of lost processes if the block fails because of them.
 
-    A connection to a process that was killed breaks at once; one that hangs is waited for as `launch` was told.
+    A connection to a killed process breaks at once; one that hangs times out as set in `launch`.
     """
     store = _show_life(fabric) if fabric.world_size > 1 else None
     try:
@@ -114,13 +114,13 @@ def naming_lost(fabric: Fabric) -> Iterator[None]:
         one = len(lost) == 1
         message = (
             f"process{'' if one else 'es'} {', '.join(map(str, lost))} of {fabric.world_size} (the first is 0)"
-            f" {'does' if one else 'do'} not answer any more; go on from the last checkpoint with --resume"
+            f" no longer answer{'s' if one else ''}; continue from the last checkpoint with --resume"
         )
         raise LostProcess(message, fabric.global_rank == min(present)) from error
 
 
 def _lost(fabric: Fabric, store: Any) -> list[int]:
-    """The processes that give no sign of life."""
+    """The ranks that show no sign of life."""
     names = [_sign(rank) for rank in range(fabric.world_size)]
     try:
         before, missing = store.multi_get(names), set(range(fabric.world_size))
@@ -129,14 +129,14 @@ def _lost(fabric: Fabric, store: Any) -> list[int]:
             time.sleep(BEAT / 2)
             missing -= {rank for rank, now in enumerate(store.multi_get(names)) if now != before[rank]}
         return sorted(missing)
-    except RuntimeError:  # the store itself is with the first process
+    except RuntimeError:  # the first process holds the store
         return [0]
 
 
 def _show_life(fabric: Fabric) -> Any:
-    """Changes this process's sign in the store again and again, whatever the process waits for.
+    """Keeps updating this process's sign in the store from a thread.
 
-    Returns a connection to the store: when the store is gone a new one would be tried for long.
+    Returns a connection to the store: if the store is gone, opening a new one would take long to fail.
     """
     whole: Any = distributed.distributed_c10d._get_default_store()
     store, name = whole.clone(), _sign(fabric.global_rank)
@@ -148,7 +148,7 @@ def _show_life(fabric: Fabric) -> Any:
                 time.sleep(BEAT)
 
     threading.Thread(target=beat, daemon=True).start()
-    # By another connection: one that waits is not free for the thread.
+    # On another connection: the thread cannot use one that waits.
     whole.wait([_sign(rank) for rank in range(fabric.world_size)])
     return whole.clone()
 
@@ -158,7 +158,7 @@ def _sign(rank: int) -> str:
 
 
 def gather(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
-    """The values of all processes, by their number."""
+    """The values of all processes, by rank."""
     if fabric.world_size == 1:
         return [value]
     values: list[Any] = [None] * fabric.world_size
@@ -167,7 +167,7 @@ def gather(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = No
 
 
 def gather_to_first(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
-    """The values of all processes in the first one; none in the others."""
+    """The values of all processes in the first process; an empty list in the others."""
     if fabric.world_size == 1:
         return [value]
     values: list[Any] | None = [None] * fabric.world_size if fabric.is_global_zero else None
@@ -176,7 +176,7 @@ def gather_to_first(fabric: Fabric, value: T, group: distributed.ProcessGroup | 
 
 
 def patient(fabric: Fabric) -> distributed.ProcessGroup | None:
-    """All processes, waiting for one another as long as one may read a large corpus."""
+    """A group of all processes with a timeout long enough to read a large corpus."""
     if fabric.world_size == 1:
         return None
     group = distributed.new_group(timeout=LONGEST_WAIT, backend="gloo")
@@ -185,25 +185,24 @@ def patient(fabric: Fabric) -> distributed.ProcessGroup | None:
 
 
 def leave_out(module: nn.Module, tables: Sequence[nn.Parameter]) -> None:
-    """`fabric.setup` of the module leaves averaging the gradients of `tables` to `average_rows`."""
+    """Makes `fabric.setup` of the module leave the gradients of `tables` to `average_rows`."""
     names = [name for name, parameter in module.named_parameters() if any(parameter is table for table in tables)]
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
 
 
 def average_rows(tables: Sequence[nn.Parameter]) -> None:
-    """Averages the gradients of `tables` over all processes: the rows that any of them has touched, and no others.
+    """Averages the gradients of `tables` over all processes: only the rows that any process has touched.
 
-    The first table has a sparse gradient. The others have a number for each of its rows, and dense gradients, which are
-    zero elsewhere. The result is the same in all processes, bit for bit.
+    The first table has a sparse gradient. The others have one number per row of it, and dense gradients that are zero
+    elsewhere. The result is the same in all processes, bit for bit.
     """
     first, *others = tables
     gradient, world = first.grad, distributed.get_world_size()
     assert gradient is not None
     assert gradient.is_sparse
     own = gradient._indices()[0]
-    touched = own.new_zeros(
-        len(first), dtype=torch.uint8
-    )  # a byte a row: less than the rows' numbers of many processes
+    # A byte per row is less to send than the row numbers of many processes.
+    touched = own.new_zeros(len(first), dtype=torch.uint8)
     touched[own] = 1
     distributed.all_reduce(touched, distributed.ReduceOp.MAX)
     rows = touched.nonzero().squeeze(1)

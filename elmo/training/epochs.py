@@ -1,8 +1,8 @@
 """`fit_epochs`: training by epochs, with a score after each; early stopping, decay on a plateau, exact resume.
 
-- which batches an epoch has, and all random numbers of a step, are functions of the seed and the epoch or step, so that
-  a resumed run does what it would have done
-- the rate falls where the score does not rise, or to zero over all epochs; the weights of the best epoch are kept
+- an epoch's batches and a step's random numbers are functions of the seed and the epoch or step, so a resumed run does
+  the same
+- the learning rate falls when the score stops rising, or to zero over all epochs; the best epoch's weights are kept
 """
 
 import dataclasses
@@ -25,21 +25,21 @@ from elmo.training.loop import TrainingError, seed_step
 from elmo.training.monitor import Monitor
 
 BEST = "model.safetensors"
-"""The weights of the best epoch, in the folder of a run."""
+"""The best epoch's weights, in the run's folder."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class EpochConfig:
-    """How long to train, and with what."""
+    """Length of training, optimizer and schedule."""
 
     epochs: int = 50
     """At most."""
     patience: int = 10
-    """Epochs without a better score after which training stops; 0 never stops."""
+    """Stops after this many epochs without a better score; 0 never stops."""
     minutes: float | None = None
-    """A limit of time, over all parts of a run that was resumed. The epoch is then cut, and scored."""
+    """Time limit, over all parts of a resumed run. The current epoch is then cut short and scored."""
     optimizer: Literal["adam", "adamw", "adadelta", "adagrad"] = "adam"
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
@@ -50,11 +50,11 @@ class EpochConfig:
     clip_norm: float = 5.0
     """Largest global norm of the gradient; 0 for no limit."""
     schedule: Literal["plateau", "linear"] = "plateau"
-    """The rate falls by `decay`, or evenly from step to step, to zero at the end of the last epoch."""
+    """The learning rate falls by `decay`, or linearly to zero at the end of the last epoch."""
     decay: float = 0.5
-    """What the rate is multiplied by where the score has not risen for `decay_patience` epochs."""
+    """Factor for the learning rate when the score has not risen for `decay_patience` epochs."""
     decay_patience: int = 0
-    """0 keeps the rate."""
+    """0 means no decay."""
     checkpoint_minutes: float = 2.0
 
     def __post_init__(self) -> None:
@@ -69,24 +69,24 @@ class EpochConfig:
 
 @dataclass(frozen=True)
 class State:
-    """How far a run is. Plain JSON values."""
+    """A run's progress. Plain JSON values."""
 
     rate: float
     epoch: int = 0
     """Epochs done."""
     batch: int = 0
-    """Batches done of the one that is running."""
+    """Batches done of the current epoch."""
     step: int = 0
     loss: float = 0.0
-    """Summed over the batches of the epoch that is running."""
+    """Sum over the batches of the current epoch."""
     best: float = -math.inf
     best_epoch: int = 0
     since_decay: int = 0
     """Epochs since the score rose or the rate fell."""
     seconds: float = 0.0
-    """Spent, evaluation included."""
+    """Including evaluation."""
     train_seconds: float = 0.0
-    """Spent on steps."""
+    """Of training steps."""
     stopped: str = ""
     """Why training ended."""
 
@@ -104,16 +104,16 @@ def fit_epochs(
     quiet: bool = False,
     label: str = "",
 ) -> State:
-    """Trains `model`, which is on the fabric's device, from where `folder` has a checkpoint or from the beginning.
+    """Trains `model`, which is on the fabric's device, from the checkpoint in `folder` or from the beginning.
 
-    `batches_of(epoch)` says what an epoch consists of; `evaluate()` is called after each with the model in evaluation
-    mode, and `metric` names the score that is to rise. The weights of the best epoch go to `folder/model.safetensors`.
+    `batches_of(epoch)` gives an epoch's batches; `evaluate()` is called after each epoch in evaluation mode, and
+    `metric` names the score to maximize. The best epoch's weights go to `folder/model.safetensors`.
     """
     optimizer = _optimizer([p for p in model.parameters() if p.requires_grad], config)
     state = _begin(fabric, model, optimizer, folder, config)
     saver = _Saver(fabric, model, optimizer, folder / "checkpoints", config.checkpoint_minutes)
     total = config.epochs * len(batches_of(0))
-    # The line of an epoch that was not over is written again, also where all its steps were done.
+    # The line of an unfinished epoch is written again, even if all its steps were done.
     with Monitor(folder, total, state.step, quiet, state.step - state.batch, label) as monitor:
         while not state.stopped:
             for batch in batches_of(state.epoch)[state.batch :]:
@@ -169,7 +169,7 @@ def _step(
     norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
     if not (torch.isfinite(loss) and torch.isfinite(norm)):
         raise TrainingError(
-            f"step {state.step + 1}: the loss is {float(loss):.4g} and the norm of its gradient {float(norm):.4g}; try"
+            f"step {state.step + 1}: the loss is {float(loss):.4g} and its gradient norm {float(norm):.4g}; try"
             f" a smaller training.lr (now {state.rate:.3g}) or training.clip_norm"
         )
     optimizer.step()
@@ -189,7 +189,7 @@ def _step(
 
 
 def _after_epoch(state: State, score: float, config: EpochConfig) -> State:
-    """The state at the beginning of the next epoch, or at the end."""
+    """The state at the start of the next epoch, or at the end."""
     epoch = state.epoch + 1
     is_best = score > state.best
     since_decay = 0 if is_best else state.since_decay + 1
@@ -214,7 +214,7 @@ def _after_epoch(state: State, score: float, config: EpochConfig) -> State:
 
 
 class _Saver:
-    """Writes a checkpoint where some minutes have gone by since the last one."""
+    """Writes a checkpoint every few minutes."""
 
     def __init__(
         self, fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, minutes: float

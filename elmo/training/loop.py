@@ -1,7 +1,7 @@
 """`fit`: the training loop. Steps, accumulation, clipping, schedule, evaluation, checkpoints, exact resume.
 
-- The batch carries the position to resume from; the state carried from batch to batch is passed in and out.
-- Random numbers of a step are a function of seed, step and rank, so a resumed run draws what it would have drawn.
+- The batch carries the position to resume from; the state carried between batches is passed in and out.
+- Random numbers are a function of seed, step and rank, so a resumed run draws the same ones.
 """
 
 import time
@@ -21,7 +21,7 @@ from elmo.training.sharding import Shard
 
 
 class Positioned(Protocol):
-    """A batch that knows where its reader stands after it."""
+    """A batch that knows the reader's position after it."""
 
     @property
     def position(self) -> dict[str, Any]: ...
@@ -29,25 +29,25 @@ class Positioned(Protocol):
 
 B = TypeVar("B", bound=Positioned)
 Carried = Sequence[Tensor]
-"""What a model hands from one batch to the next."""
+"""State that a model passes from one batch to the next."""
 LossOf = Callable[[nn.Module, B, Carried, torch.Generator | None], tuple[Tensor, Carried]]
 
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """How often things happen."""
+    """Intervals of logging, evaluation and checkpoints."""
 
     accumulate: int = 1
-    """Batches of a step."""
+    """Batches per step."""
     log_steps: int = 50
     evaluate_steps: int = 1000
     checkpoint_steps: int = 1000
     checkpoint_minutes: float = 10.0
-    """A checkpoint is written at whichever of the two comes first."""
+    """A checkpoint is written when either interval has passed."""
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on; the message says at which step, where, and what to try."""
+    """Training failed; the message names the step, the place and a remedy."""
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
@@ -78,11 +78,11 @@ def fit(
     shards: Sequence[Shard] = (),
     quiet: bool = False,
 ) -> Carried:
-    """Trains up to `total_steps`, from where `begin` is; `model` and `optimizer` are set up by `fabric`.
+    """Trains from `begin` to `total_steps`; `model` and `optimizer` are set up by `fabric`.
 
-    `loss_of(model, batch, carried, common)` returns the mean loss of the batch and what to carry on, a named tuple of
-    tensors; `common` draws the same numbers in all processes, None where there is one. `evaluate(step)` returns numbers
-    to log. `tables` are what `average_rows` says, `shards` those that `optimizer` has parts of. Checkpoints go to
+    `loss_of(model, batch, carried, common)` returns the batch's mean loss and the state to carry, a named tuple of
+    tensors; `common` draws the same numbers in all processes (None with one process). `evaluate(step)` returns numbers
+    to log. `tables` are as in `average_rows`; `shards` are those that `optimizer` updates in parts. Checkpoints go to
     `folder/checkpoints`, the last one when training ends.
     """
     saved_at, saved_step = time.monotonic(), begin.step
@@ -173,7 +173,7 @@ def _step(
 
 
 def _numbers(parameter: nn.Parameter) -> Tensor:
-    """The numbers of the gradient; a sparse one is left with every row once."""
+    """The gradient's values; a sparse gradient is coalesced."""
     assert parameter.grad is not None
     if not parameter.grad.is_sparse:
         return parameter.grad
@@ -192,6 +192,6 @@ def _explain(model: nn.Module, step: int, loss: Tensor) -> str:
         more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
         where += f"; {what} are not finite in {', '.join(bad[:3])}{more}" if bad else ""
     return (
-        f"step {step + 1}: the loss is {float(loss)}{where}; nothing of this step was kept: go on from the last"
+        f"step {step + 1}: the loss is {float(loss)}{where}; this step was discarded; continue from the last"
         " checkpoint with --resume and a lower optim.lr or a smaller optim.clip_norm"
     )

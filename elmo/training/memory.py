@@ -1,4 +1,4 @@
-"""Memory of a process that trains: what is kept between steps, and what is not."""
+"""Memory of a training process: what it keeps between steps."""
 
 import ctypes
 import os
@@ -8,11 +8,11 @@ GIBIBYTE = 2**30
 
 
 def keep_freed_memory() -> None:
-    """Tells glibc to keep large freed blocks for the next step instead of giving them back to the system.
+    """Tells glibc to keep large freed blocks for the next step instead of returning them to the system.
 
-    A block that comes back from the system is cleared page by page: a tenth of a training step's time, and half of
-    it on some virtual machines. All threads share one arena: those of other threads cannot hold large blocks. Where the
-    C library is another one, nothing happens.
+    The system clears every new block page by page, which takes a tenth of a training step, or half on some virtual
+    machines. All threads share one arena, since other threads' arenas cannot hold large blocks. Does nothing with
+    another C library.
     """
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
@@ -24,9 +24,9 @@ def keep_freed_memory() -> None:
 
 
 def keep_few_programs() -> None:
-    """Tells oneDNN to keep the programs of 64 products, not of 1,024; it hears before its first product only.
+    """Tells oneDNN to cache the programs of 64 products, not 1,024; must be called before its first product.
 
-    For batches whose numbers of rows hardly come again: a program is of one shape, and holds up to some MB. A user's
-    own ONEDNN_PRIMITIVE_CACHE_CAPACITY stands.
+    For batches whose numbers of rows rarely recur: a program is for one shape and takes up to some MB. A user's own
+    ONEDNN_PRIMITIVE_CACHE_CAPACITY takes precedence.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")

@@ -1,4 +1,4 @@
-"""What a run shows and keeps of its progress: a bar on the terminal, JSON lines, TensorBoard."""
+"""Shows and records a run's progress: a bar on the terminal, JSON lines, TensorBoard."""
 
 import json
 import os
@@ -17,9 +17,8 @@ from elmo.training.disk import Appended, write_whole
 class Monitor:
     """Writes `metrics.jsonl` and TensorBoard events in `folder` and shows a progress bar; a context manager.
 
-    Of an interrupted run that goes on from `first_step`, metrics of later steps are dropped first: of those after
-    `kept_step` where that is given. `label` says whose progress is shown. Without a folder it does nothing: of several
-    processes one has it.
+    When an interrupted run resumes from `first_step`, metrics of later steps (or those after `kept_step`, if given) are
+    dropped first. `label` names the progress bar. Without a folder it does nothing: only one process has it.
     """
 
     def __init__(
@@ -61,11 +60,11 @@ class Monitor:
             self._events.close()
 
     def advance(self, step: int) -> None:
-        """A step is done."""
+        """Moves the bar to a finished step."""
         self._bar.update(self._task, completed=step)
 
     def record(self, step: int, metrics: dict[str, Any]) -> None:
-        """Keeps the metrics of a step and shows them."""
+        """Writes and shows the metrics of a step."""
         line = {"step": step, **metrics, "time": round(time.time(), 1)}
         if self._lines is not None:
             self._lines.write(json.dumps(line).encode() + b"\n")
@@ -83,7 +82,7 @@ class Monitor:
 
 
 def _lines_after(path: Path, step: int) -> Appended:
-    """The file, open to add to what it has up to `step`."""
+    """Opens the file to append, after dropping lines of steps after `step`."""
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []:
         try:
@@ -96,7 +95,7 @@ def _lines_after(path: Path, step: int) -> Appended:
 
 
 class _Events:
-    """A file for TensorBoard. Its own writer has a thread, whose errors nobody can catch."""
+    """A file for TensorBoard, whose own writer has a thread with errors that nobody can catch."""
 
     def __init__(self, folder: Path, first_step: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # type: ignore[attr-defined]
@@ -107,19 +106,19 @@ class _Events:
         self._event, self._summary = Event, Summary
         self._writer = RecordWriter(Appended(folder / f"events.out.tfevents.{time.time():.6f}.{os.getpid()}"))
         self._write(file_version="brain.Event:2")
-        # What an interrupted run wrote after the step from which this one goes on is not shown.
+        # Hides what an interrupted run wrote after the step from which this one resumes.
         self._write(step=first_step + 1, session_log=SessionLog(status=SessionLog.START))
 
     @classmethod
     def open(cls, folder: Path, first_step: int) -> "_Events | None":
-        """None where tensorboard is not installed."""
+        """None if tensorboard is not installed."""
         try:
             return cls(folder, first_step)
         except ImportError:
             return None
 
     def add(self, step: int, numbers: Mapping[str, int | float]) -> None:
-        """The numbers of a step, each by its name."""
+        """Adds the numbers of a step, by name."""
         values = [self._summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
         self._write(step=step, summary=self._summary(value=values))
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class OptimConfig:
-    """AdamW, or Adagrad as the published models were trained with."""
+    """AdamW, or Adagrad, which trained the published models."""
 
     name: Literal["adamw", "adagrad"] = "adamw"
     lr: float = 4e-3
@@ -21,19 +21,19 @@ class OptimConfig:
     initial_accumulator: float = 1.0
     """Adagrad's sum of squares before the first step."""
     warmup_steps: int = 100
-    """Steps of linear increase from zero."""
+    """Steps of linear warm-up from zero."""
     decay: float = 0.4
-    """The last part of all steps, over which the rate falls linearly to a hundredth; 0 keeps it."""
+    """Final fraction of steps over which the learning rate falls linearly to a hundredth; 0 keeps it."""
     clip_norm: float = 1.0
     """Largest global norm of the gradient; 0 for no limit."""
     sharded: bool = False
-    """Of several processes each keeps the optimizer's numbers of its part of the sampled softmax's rows only."""
+    """Each process keeps the optimizer state of only its part of the sampled softmax's rows."""
 
 
 def build_optimizer(
     parameters: Iterable[nn.Parameter], config: OptimConfig, tables: Iterable[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
-    """`tables` are parameters of which a step touches some rows only, such as a sampled softmax."""
+    """`tables` are parameters of which a step touches only some rows, such as a sampled softmax."""
     groups = [{"params": list(parameters)}, {"params": list(tables)}]
     if config.name == "adagrad":  # a row without a gradient stays as it is
         return torch.optim.Adagrad(groups, config.lr, initial_accumulator_value=config.initial_accumulator, eps=1e-10)
@@ -41,10 +41,10 @@ def build_optimizer(
 
 
 class TableAdamW(torch.optim.AdamW):
-    """AdamW; in its last group of parameters, rows that have no gradient at a step are left alone.
+    """AdamW that, in its last parameter group, does not change rows without a gradient.
 
-    Plain AdamW goes on moving such a row by its momentum and forgets how large its gradients are, so that the next one,
-    however small, moves it by several times the learning rate: noise for every word that is not sampled often.
+    Plain AdamW keeps moving such a row by its momentum and forgets how large its gradients are, so the next one,
+    however small, moves it by several times the learning rate: noise for every rarely sampled word.
     """
 
     @torch.no_grad()
@@ -79,7 +79,7 @@ class TableAdamW(torch.optim.AdamW):
 
 
 def _touched(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows that have a gradient, and it."""
+    """The rows with a gradient, and their gradients."""
     if gradient.is_sparse:
         gradient = gradient.coalesce()
         return gradient.indices()[0], gradient.values()
@@ -89,9 +89,9 @@ def _touched(gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
-    """Warm-up, a plateau, a linear fall at the end; `step` counts from 0.
+    """Warm-up, plateau, linear decay at the end; `step` counts from 0.
 
-    The plateau does not depend on `total_steps`: a run can be made longer before its fall begins.
+    The plateau does not depend on `total_steps`: a run can be extended before its decay begins.
     """
     rate = config.lr * min(1.0, (step + 1) / max(1, config.warmup_steps))
     falling = config.decay * total_steps

@@ -1,7 +1,7 @@
-"""Tables whose rows are divided among the processes for the optimizer: each keeps its numbers of its own rows only.
+"""Sharded optimizer state: each process keeps the state of only its own rows of a table.
 
-Adam keeps two numbers a weight, Adagrad one. Of a softmax over many words they are most of a run's memory. The weights
-themselves are everywhere: after a step each process sends those of its rows that have changed.
+Adam keeps two numbers per weight, Adagrad one; for a softmax over many words, that is most of a run's memory. Every
+process has all weights: after a step, each sends those of its rows that have changed.
 """
 
 from collections.abc import Iterable
@@ -18,17 +18,17 @@ class Shard:
 
     table: nn.Parameter
     own: nn.Parameter
-    """What the optimizer has in the table's place; the same memory."""
+    """What the optimizer gets instead of the table; the same memory."""
     first: int
 
     @classmethod
     def of(cls, table: nn.Parameter, rank: int, world: int) -> Self:
-        """The part of process `rank`; the table has its place in memory and is not moved any more."""
+        """The part of process `rank`; the table must not be moved in memory afterwards."""
         rows = own_range(len(table), rank, world)
         return cls(table, nn.Parameter(table.detach()[rows.start : rows.stop]), rows.start)
 
     def take_gradient(self) -> None:
-        """From the table, whose gradient is sparse and the same in all processes."""
+        """Takes it from the table, whose gradient is sparse and the same in all processes."""
         assert self.table.grad is not None
         gradient = self.table.grad.coalesce()
         rows = gradient.indices()[0] - self.first
@@ -38,7 +38,7 @@ class Shard:
         )
 
     def send_rows(self) -> None:
-        """After the optimizer's step: all processes get the rows that have a gradient from those that have them."""
+        """After the optimizer's step, sends the rows with a gradient to all processes."""
         assert self.table.grad is not None
         rows = self.table.grad.coalesce().indices()[0]
         mine = (rows >= self.first) & (rows < self.first + len(self.own))
@@ -50,12 +50,12 @@ class Shard:
 
 
 def own_range(count: int, rank: int, world: int) -> range:
-    """Which of `count` things are those of one process; those of all follow one another."""
+    """The contiguous range of `count` things that belongs to one process."""
     return range(rank * count // world, (rank + 1) * count // world)
 
 
 def part(whole: Tensor, rank: int, world: int) -> Tensor:
-    """Of what the optimizer keeps of a whole table; a single number is everybody's."""
+    """One process's part of the optimizer state of a whole table; scalars belong to all."""
     if not whole.dim():
         return whole
     rows = own_range(len(whole), rank, world)
@@ -63,6 +63,6 @@ def part(whole: Tensor, rank: int, world: int) -> Tensor:
 
 
 def joined(parts: Iterable[Tensor]) -> Tensor:
-    """What `part` has taken apart, by the order of the processes."""
+    """The inverse of `part`, from the parts by rank."""
     parts = list(parts)
     return torch.cat(parts) if parts[0].dim() else parts[0]
