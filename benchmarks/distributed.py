@@ -2,6 +2,7 @@
 
     python benchmarks/distributed.py                    # 1,024/128, 50,000 words, 64 x 20 tokens, 1, 2, 4 processes
     python benchmarks/distributed.py --size base --processes 2
+    python benchmarks/distributed.py --rate 1gbit       # over a loopback device of 1 Gbit/s, which all processes share
 
 Every row is the step of `elmo train` in processes of its own that divide the 64 streams. `rows` sends the rows of the
 softmax that some process has touched, as `elmo train` does; `dense` all of them, as it did before. Bytes are those that
@@ -134,7 +135,8 @@ def started(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     is_root = sys.platform == "linux" and os.geteuid() == 0
-    alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if is_root else []
+    slow = f" && tc qdisc add dev lo root tbf rate {arguments.rate} burst 256kb latency 20ms" if arguments.rate else ""
+    alone = ["unshare", "--net", "sh", "-c", f'ip link set lo up{slow} && exec "$@"', "sh"] if is_root else []
     variables = os.environ | {
         "OMP_NUM_THREADS": str(arguments.threads),
         "GLOO_SOCKET_IFNAME": "lo",
@@ -170,6 +172,8 @@ def main() -> None:
         return
     if arguments.row:
         together(arguments)
+    if arguments.rate and (sys.platform != "linux" or os.geteuid() != 0):
+        sys.exit("--rate needs a network namespace: run it on Linux as root")
     machine = limits(MODELS[arguments.size].lstm)
     print(f"{machine.processor}, {os.cpu_count()} processors; size {arguments.size}, {arguments.words:,} words")
     print(f"{'processes':>9}  {'softmax':8}{'MB a step':>10}{'ms a step':>11}{'CPU ms':>8}{'words/s':>9}")
@@ -200,6 +204,7 @@ def add_numbers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of every process")
+    parser.add_argument("--rate", help="limit of the loopback device, as tc writes it (1gbit); Linux, root, iproute2")
 
 
 def parse() -> argparse.Namespace:
