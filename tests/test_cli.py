@@ -366,7 +366,7 @@ def test_train_refuses_outputs(tmp_path):
     file.write_text("mine", encoding="utf-8")
     before = files(tmp_path)
     refused(run("train", *given, *TINY, "--output", full), full, "holds no run", "another --output")
-    refused(run("train", *given, *TINY, "--output", file), file, "is a file", "another --output")
+    refused(run("train", *given, *TINY, "--output", file), file, "is a file", "name a folder")
     refused(run("train", *given, *TINY), "--output is missing", "for example")
     refused(run("train", *given, *TINY, "--resume"), "--resume needs --output")
     refused(run("train", "--output", full), "--train is missing")
