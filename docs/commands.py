@@ -12,6 +12,7 @@ COMMANDS = (
     ("perplexity",),
     ("score",),
     ("substitutes",),
+    ("cove",),
     ("embed",),
     ("allennlp",),
     ("types",),

@@ -14,7 +14,19 @@ from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import elmo
-from elmo.cli import completion, embedding, looking, models, neighbors, pretraining, probes, report, serving, tasks
+from elmo.cli import (
+    completion,
+    cove,
+    embedding,
+    looking,
+    models,
+    neighbors,
+    pretraining,
+    probes,
+    report,
+    serving,
+    tasks,
+)
 from elmo.cli.arguments import is_first_process
 from elmo.errors import InputError, in_one_line
 
@@ -95,6 +107,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for part in (pretraining, embedding, models, neighbors, looking, probes, tasks, report, serving, completion):
+    for part in (pretraining, cove, embedding, models, neighbors, looking, probes, tasks, report, serving, completion):
         part.add_verbs(verbs)
     return parser
