@@ -37,7 +37,7 @@ from elmo.pretraining.shares import SharedReader, check_shares
 from elmo.text import corpus
 from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
-from elmo.training.disk import alone
+from elmo.training.disk import alone, holds_run
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
 from elmo.training.loop import Carried, fit, seed_step
 from elmo.training.optim import build_optimizer
@@ -310,11 +310,7 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
     """Refuses to overwrite a run, or to resume one with settings that must not change."""
     folder = Path(config.output)
     record = folder / "train.json"
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; name a folder for the run as --output")
-    if not record.exists():
-        if folder.exists() and any(path.suffix != ".part" for path in folder.iterdir()):
-            raise InputError(f"{folder}: the folder exists but holds no run; name another --output, or empty it")
+    if not holds_run(record):
         return
     checkpoint = newest_checkpoint(folder / "checkpoints")
     if checkpoint is None and native.recognizes(folder / "model"):  # a new run would replace it

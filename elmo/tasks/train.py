@@ -32,7 +32,7 @@ from elmo.tasks.source import Source
 from elmo.tasks.task import Task, TaskModel
 from elmo.tasks.trained import RECORD, RESULT, WEIGHTS, build, predict, sizes, tokens_of, write_record
 from elmo.tasks.vectors import StaticVectors
-from elmo.training.disk import alone, write_whole
+from elmo.training.disk import alone, holds_run, write_whole
 from elmo.training.distributed import Fabric, launch
 from elmo.training.epochs import EpochConfig, State, fit_epochs
 from elmo.training.loop import seed_step
@@ -333,18 +333,11 @@ def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
 
 def check_output(config: TaskConfig, resume: bool) -> None:
     """Refuses to overwrite a run, and to continue one with settings that would change its results."""
-    folder = Path(config.output)
-    record = folder / CONFIG
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; name a folder as --output")
-    # Checked before the record, a run's first file, since another job of the queue may start the run meanwhile.
-    used = folder.exists() and any(path.suffix != ".part" for path in folder.iterdir())
-    if not record.exists():
-        if used:
-            raise InputError(f"{folder}: the folder exists but holds no run; name another --output, or empty it")
+    record = Path(config.output) / CONFIG
+    if not holds_run(record):
         return
     if not resume:
-        raise InputError(f"{folder}: holds a run; add --resume to continue it, or name another --output")
+        raise InputError(f"{record.parent}: holds a run; add --resume to continue it, or name another --output")
     old, new = (_kept(each) for each in (read_config(record), config))
     changed = [key for key in new if new[key] != old[key]]
     if changed:

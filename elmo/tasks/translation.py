@@ -31,10 +31,11 @@ from elmo.text import corpus
 from elmo.text.batching import to_batch
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import SPECIAL, Vocabulary, count_vocabulary
-from elmo.training.disk import alone, write_whole
+from elmo.training.disk import alone, holds_run, write_whole
 from elmo.training.distributed import launch
 from elmo.training.epochs import BEST, EpochConfig, State, fit_epochs
 from elmo.training.loop import seed_step
+from elmo.training.memory import keep_few_programs
 
 RECORD = "cove.json"
 FILES = ("source", "target", "heldout_source", "heldout_target", "vectors")
@@ -93,6 +94,7 @@ def main(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[
     check_output(folder, record, resume)
     with alone(folder):
         check_output(folder, record, resume)  # again: another process may have worked here until now
+        keep_few_programs()
         pairs = read_pairs(config, config.source, config.target)
         heldout = read_pairs(config, config.heldout_source, config.heldout_target)
         words, table = source_words(config, (source for source, _ in pairs))
@@ -131,12 +133,8 @@ def read_record(folder: Path) -> CoveConfig:
 
 def check_output(folder: Path, record: dict[str, Any], resume: bool) -> None:
     """Refuses to overwrite a run, or to continue one with other settings or files."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; name a folder for the run as --output")
-    if not folder.exists() or all(path.suffix == ".part" for path in folder.iterdir()):
+    if not holds_run(folder / RECORD):
         return
-    if not (folder / RECORD).is_file():
-        raise InputError(f"{folder}: the folder exists but holds no run; name another --output, or empty it")
     if native.recognizes(folder / TRAINED):
         raise InputError(f"{folder}: the run is finished, and its model is {folder / TRAINED}; name another --output")
     if not resume:

@@ -62,6 +62,23 @@ def alone(folder: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
+def holds_run(record: Path) -> bool:
+    """Whether the folder of `record`, a run's first file, holds a run; False if there is none yet, or it is empty.
+
+    Raises InputError if the folder is a file or holds anything else; unfinished `.part` files do not count.
+    """
+    folder = record.parent
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name a folder for the run as --output")
+    # Checked before the record, since another job of the queue may start the run meanwhile.
+    used = folder.exists() and any(path.suffix != ".part" for path in folder.iterdir())
+    if record.exists():
+        return True
+    if used:
+        raise InputError(f"{folder}: the folder exists but holds no run; name another --output, or empty it")
+    return False
+
+
 class Appended:
     """A file to append whole records to, each written at once."""
 
