@@ -14,6 +14,7 @@ import pytest
 from browser import Browser
 from command import run
 from small_results import (
+    BILM,
     LayerRow,
     NoConfig,
     plant,
@@ -24,6 +25,7 @@ from small_results import (
     plant_probe,
     plant_senses,
     recipe_of,
+    write,
 )
 
 from elmo import config as configs
@@ -154,6 +156,39 @@ def test_tables_have_the_planted_numbers(page: Path) -> None:
     ]
     machines = next(rows for head, rows in by_head.items() if head[0] == "processor")
     assert machines[0] == ["Abacus 8", "2", "1", "2.9.0", "0.1.0", "2026-11-20", "6"]
+
+
+def test_other_test_data_of_compared_networks_are_beside_their_own(tmp_path: Path) -> None:
+    """As `elmo task eval --json` in the folder of every seed; what one arm lacks is not shown."""
+    plant_comparisons(tmp_path / "table")
+    ner = tmp_path / "table" / "ner-wnut17"
+    evaluation = {"task": "ner", "version": "1", "examples": 1287, "members": 1}
+    for arm, first in (("none", 30.0), ("input", 44.0)):
+        for seed in (1, 2):
+            write(ner / arm / f"seed-{seed}" / "tweets.json", evaluation | {"f1": first + seed})
+    write(ner / "none" / "seed-1" / "web.json", evaluation | {"f1": 12.0})
+    found = next(table for table in written(tmp_path, tmp_path).tables if table[0][1] == "scored on")
+    assert found[1] == ["NER, WNUT-17", "test, its own", "none", "f1", "40.00", "1.41", "2", "", ""]
+    assert found[2][-7:] == ["input", "f1", "46.00", "1.41", "2", "+6.00", "+10.0 %"]
+    assert found[3][-8:] == ["tweets", "none", "f1", "31.50", "0.71", "2", "", ""]
+    assert found[4][-7:] == ["input", "f1", "45.50", "0.71", "2", "+14.00", "+20.4 %"]
+    assert len(found) == 5
+    write(ner / "none" / "seed-1" / "tweets.json", evaluation)
+    with pytest.raises(InputError, match=r"tweets\.json: f1 is missing"):
+        collect([tmp_path])
+
+
+def test_vectors_of_a_translation_model_are_compared_but_are_not_elmo(tmp_path: Path) -> None:
+    """The best arm on dev is CoVe; the first table and the claim are of ELMo all the same."""
+    plant(tmp_path / "none", "sst5", 40.0, 41.0)
+    plant(tmp_path / "elmo", "sst5", 42.0, 43.0, settings=["inputs.elmo=input"])
+    translator = BILM | {"translation": {"pairs": 29000}}
+    plant(tmp_path / "cove", "sst5", 44.0, 45.0, settings=["inputs.elmo=input"], bilm=translator)
+    glance, claimed, arms, *_ = written(tmp_path, tmp_path).tables
+    assert glance[1][2:4] == ["41.0", "43.0"]
+    assert "elmo 43.00, none 41.00" in claimed[1][2]
+    cove = next(row for row in arms if "cove" in row)
+    assert cove[-4:] == ["+4.00", "+6.8 %", "", "1.5"]
 
 
 def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_path: Path) -> None:

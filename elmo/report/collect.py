@@ -47,6 +47,8 @@ class TaskRun:
     """Seeds that the run or its queue should have."""
     data: dict[str, str] = field(default_factory=dict)
     """The sha256 of its files by part of the data; empty if unknown."""
+    elsewhere: dict[str, list[float]] = field(default_factory=dict)
+    """The scores of its seeds on other test data, by the name of the file (`seed-N/NAME.json`)."""
 
     @property
     def task(self) -> str:
@@ -61,6 +63,11 @@ class TaskRun:
         return self.config["inputs"].get("elmo", "none")
 
     @property
+    def has_elmo(self) -> bool:
+        """Whether its network reads a biLM; the encoder of a translation model (CoVe) is not one."""
+        return self.elmo != "none" and not any("translation" in (each.get("bilm") or {}) for each in self.results)
+
+    @property
     def first(self) -> dict[str, Any]:
         """The result of the seed by which a queue chooses a trial."""
         seeds = self.config.get("seeds") or ()
@@ -71,9 +78,13 @@ class TaskRun:
         """The mean score on dev, by which one of several runs is chosen."""
         return statistics.fmean(result["dev"][self.metric] for result in self.results)
 
+    def scores(self, part: str) -> list[float]:
+        """Of the seeds that were scored on that part of the data."""
+        return [result[part][self.metric] for result in self.results if part in result]
+
     def score(self, part: str) -> tuple[float, float] | None:
         """Mean and standard deviation over the seeds; None if that part of the data was not scored."""
-        scores = [result[part][self.metric] for result in self.results if part in result]
+        scores = self.scores(part)
         if len(scores) < len(self.results):
             return None
         return statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else 0.0
@@ -102,7 +113,7 @@ class Comparison:
     def best_with_elmo(self) -> tuple[TaskRun, TaskRun] | None:
         """The baseline, and the run with ELMo that is best on dev; None if there is no baseline without ELMo."""
         baseline, *others = self.runs
-        with_elmo = [run for run in others if run.elmo != "none"]
+        with_elmo = [run for run in others if run.has_elmo]
         if not self.has_baseline or baseline.elmo != "none" or not with_elmo:
             return None
         return baseline, max(with_elmo, key=lambda run: run.on_dev)
@@ -242,23 +253,35 @@ def _percent(fractions: Mapping[str, float]) -> dict[str, float]:
 
 def _add_file(results: Results, path: Path, name: str) -> bool:
     """Adds a file with a command's output; returns False for any other file."""
-    if path.suffix != ".json" or not path.is_file() or path.stat().st_size > LARGEST:
-        return False
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(values, dict):
-        return False
+    values = _object(path)
     if {"text", "vocabulary", "perplexity"} <= set(values):
         shapes.check(values, shapes.PERPLEXITY, str(path))
         results.perplexities.append(Scored(name, values))
-    elif {"task", "version", "examples", "members"} <= set(values):
-        shapes.check(values, shapes.EVALUATION, str(path))
+    elif (values := _evaluation(path)) is not None:
         results.evaluations.append(Scored(name, values))
     else:
         return False
     return True
+
+
+def _evaluation(path: Path) -> dict[str, Any] | None:
+    """The output of `elmo task eval --json`; None for any other file."""
+    values = _object(path)
+    if not {"task", "version", "examples", "members"} <= set(values):
+        return None
+    shapes.check(values, shapes.EVALUATION, str(path))
+    return values
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; empty if it is something else, or too large to be a result."""
+    if path.suffix != ".json" or not path.is_file() or path.stat().st_size > LARGEST:
+        return {}
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
@@ -277,7 +300,19 @@ def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
     joined = shapes.read(folder / ENSEMBLE, _scored(shapes.ENSEMBLE, metric)) if (folder / ENSEMBLE).is_file() else None
     wanted = len(config.get("seeds") or ())
     version = origin.get("version") or summary.get("version", "")
-    return TaskRun(name, folder, config, results, version, joined, wanted=wanted, data=origin.get("data", {}))
+    data, elsewhere = origin.get("data", {}), _elsewhere([file.parent for file in files], metric)
+    return TaskRun(name, folder, config, results, version, joined, wanted=wanted, data=data, elsewhere=elsewhere)
+
+
+def _elsewhere(seeds: Sequence[Path], metric: str) -> dict[str, list[float]]:
+    """The scores of `elmo task eval --json` in the networks' folders, by the name of the file."""
+    found: dict[str, list[float]] = {}
+    for file in sorted(file for seed in seeds for file in seed.glob("*.json")):
+        values = _evaluation(file)
+        if values is not None:
+            shapes.check(values, {metric: float}, str(file))
+            found.setdefault(file.stem, []).append(values[metric])
+    return found
 
 
 def _completed(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Results -> the sections of a report: tasks, pretraining, perplexities, ensembles, machines; `probing` has probes."""
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ def document(results: Results, title: str) -> Document:
     """The whole report."""
     found = [
         *_comparisons(results.comparisons),
+        *_elsewhere(results.comparisons),
         *_runs(results.runs),
         *probing.sections(results.probes),
         *growth.sections(results.probes),
@@ -117,21 +119,46 @@ def _comparisons(comparisons: Sequence[Comparison]) -> Iterator[Section]:
 def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     """The rows of a comparison."""
     part = comparison.part
-    baseline = comparison.score(comparison.runs[0]) if comparison.has_baseline else None
+    baseline = comparison.score(comparison.runs[0])[0] if comparison.has_baseline else None
     for run in comparison.runs:
         score = comparison.score(run)
-        gain = reduction = published = ""
-        if baseline is not None and run is not comparison.runs[0]:
-            gain = f"{score[0] - baseline[0]:+.2f}"
-            reduction = percent(error_reduction(score[0], baseline[0]))
-            published = paper.cell("error reduction", run.task, form="{:+.1f} %") if run.elmo != "none" else ""
+        is_compared = comparison.has_baseline and run is not comparison.runs[0]
+        gain = _gain(score[0], baseline if is_compared else None)
+        is_published = is_compared and run.has_elmo
+        published = paper.cell("error reduction", run.task, form="{:+.1f} %") if is_published else ""
         yield (
             comparison.title, run.folder.name, f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run),
-            _seeds(run), gain, reduction, published, f"{_minutes(run):.1f}",
+            _seeds(run), *gain, published, f"{_minutes(run):.1f}",
         )  # fmt: skip
         if run.ensemble is not None and part in run.ensemble:
             what = f"{run.folder.name}, {run.ensemble['members']} joined", f"{part} {run.metric}"
             yield (comparison.title, *what, f"{run.ensemble[part][run.metric]:.2f}", *[""] * 6)
+
+
+def _elsewhere(comparisons: Sequence[Comparison]) -> Iterator[Section]:
+    """The same networks on other test data, beside their own."""
+    rows: list[tuple[str, ...]] = []
+    for each in comparisons:
+        names = [name for name in each.runs[0].elsewhere if all(name in run.elsewhere for run in each.runs)]
+        for name in ("", *names) if names else ():
+            found = [(run, run.elsewhere[name] if name else run.scores(each.part)) for run in each.runs]
+            baseline = statistics.fmean(found[0][1]) if each.has_baseline else None
+            for run, scores in found:
+                mean, std = statistics.fmean(scores), f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else ABSENT
+                gain = _gain(mean, baseline if run is not each.runs[0] else None)
+                on = name or f"{each.part}, its own"
+                rows.append((each.title, on, run.folder.name, run.metric, f"{mean:.2f}", std, str(len(scores)), *gain))
+    if rows:
+        head = ("task", "scored on", "arm", "score", "mean", "std", "seeds", "difference", "error reduction")
+        note = "The networks of the table above, chosen on their own dev, on test data of other domains."
+        yield Section("Other test data", (table(head, rows, groups=True), Text(note)))
+
+
+def _gain(score: float, baseline: float | None) -> tuple[str, str]:
+    """Difference and error reduction; empty without a baseline."""
+    if baseline is None:
+        return "", ""
+    return f"{score - baseline:+.2f}", percent(error_reduction(score, baseline))
 
 
 def _std(std: float, run: TaskRun) -> str:

@@ -35,7 +35,8 @@ class Source:
         `cells` are those of an LSTM in one direction, `projection_dim` is None without a projection: models of
         different sizes must not be compared by the words that they have read.
         """
-        said = {key: self.model.card[key] for key in ("date", "words_read", "init_from") if key in self.model.card}
+        kept = ("date", "words_read", "init_from", "translation")
+        said = {key: self.model.card[key] for key in kept if key in self.model.card}
         lstm = self.model.config.lstm
         size = {"cells": lstm.dim, "projection_dim": lstm.projection_dim if lstm.has_projection else None}
         return {"model": self.name, "sha256": self.sha256, **said, **size}
