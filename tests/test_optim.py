@@ -1,10 +1,10 @@
-"""AdamW on tables whose rows are not all touched: against torch's AdamW and SparseAdam."""
+"""AdamW on tables whose rows are not all touched, against torch's AdamW and SparseAdam; Muon, against torch's."""
 
 import pytest
 import torch
 from torch import nn
 
-from elmo.training.optim import OptimConfig, build_optimizer
+from elmo.training.optim import OptimConfig, build_optimizer, orthogonalized
 
 
 def pair(rows: int = 6) -> tuple[nn.Parameter, nn.Parameter]:
@@ -53,3 +53,40 @@ def test_a_bias_is_a_table_of_single_numbers() -> None:
     bias.grad = torch.tensor([0.0, 2.0, 0.0, 0.0, -1.0])
     optimizer.step()
     assert (bias != 1).tolist() == [False, True, False, False, True]
+
+
+@pytest.mark.parametrize("shape", [(24, 6), (6, 24), (8, 8)])
+def test_muon_is_torchs_for_every_matrix_of_a_stack(shape: tuple[int, int]) -> None:
+    """torch iterates in bfloat16, and here the small Gram matrix is, in float32: hence the tolerance."""
+    config = OptimConfig(name="muon", lr=0.1)
+    stack = nn.Parameter(torch.randn(2, *shape))
+    twins = [nn.Parameter(matrix.clone()) for matrix in stack.detach()]
+    table, bias = nn.Parameter(torch.randn(5, 3)), nn.Parameter(torch.randn(4))
+    same_bias = nn.Parameter(bias.detach().clone())
+    ours = build_optimizer([bias, stack], config, [table], [stack])
+    theirs = torch.optim.Muon(twins, config.lr, config.weight_decay, adjust_lr_fn="match_rms_adamw")
+    adam = torch.optim.AdamW([same_bias], config.lr, config.betas, weight_decay=config.weight_decay)
+    before, table_before = stack.detach().clone(), table.detach().clone()
+    for _ in range(4):
+        stack.grad, bias.grad = torch.randn_like(stack), torch.randn_like(bias)
+        same_bias.grad = bias.grad.clone()
+        for twin, gradient in zip(twins, stack.grad, strict=True):
+            twin.grad = gradient.clone()
+        for optimizer in (ours, theirs, adam):
+            optimizer.step()
+    moved, expected = stack.detach() - before, torch.stack([twin.detach() for twin in twins]) - before
+    assert float((moved - expected).norm() / expected.norm()) < 0.02
+    torch.testing.assert_close(bias, same_bias)
+    assert torch.equal(table, table_before), "without a gradient"
+
+
+@pytest.mark.parametrize("rank", [1, 5, 16])
+def test_steps_of_muon_are_orthogonal_where_there_is_a_gradient(rank: int) -> None:
+    """As that of a grown model, whose new rows have none."""
+    left, right = torch.randn(16, rank), torch.randn(rank, 64)
+    matrix = left @ right
+    values = torch.linalg.svdvals(orthogonalized(matrix))
+    assert values[:rank].min() > 0.6
+    assert values[:rank].max() < 1.3
+    assert bool((values[rank:] < 0.05).all())
+    assert torch.equal(orthogonalized(torch.zeros(3, 4)), torch.zeros(3, 4))

@@ -121,7 +121,8 @@ def _train(
     in_parts = config.optim.sharded and tables and fabric.world_size > 1
     shards = [Shard.of(tables[0], fabric.global_rank, fabric.world_size)] if in_parts else []
     rows = [shards[0].own, *tables[1:]] if shards else language_model.lm_head.parameters()
-    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows)
+    matrices = [weight for weight in language_model.bilm.layers.parameters() if weight.dim() == 3]
+    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows, matrices)
     optimizer: Any = fabric.setup_optimizers(bare)  # an optimizer in all but type
     reader = _reader_config(config, fabric, counts)
     state = language_model.bilm.initial_state(len(reader.own_streams))
