@@ -76,6 +76,16 @@ def test_run_killed_several_times_is_the_run_that_was_not(whole, tmp_path, prefe
     check_same(whole, output)
 
 
+def test_a_killed_run_keeps_the_averages_of_muon(tmp_path):
+    arguments = (*texts(tmp_path), *SETTINGS, "optim.name=muon")
+    whole = run("train", *arguments, "--output", tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    assert killed((*arguments, "--output", tmp_path / "cut"), tmp_path / "cut", 10, 0) == -signal.SIGKILL
+    done = run("train", "--resume", "--output", tmp_path / "cut")
+    assert done.returncode == 0, done.stderr
+    check_same(tmp_path / "whole", tmp_path / "cut")
+
+
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks Linux for the processes")
 def test_killed_run_leaves_no_process_behind(whole, tmp_path):
     """Also where the windows that nobody takes any more are larger than a pipe."""

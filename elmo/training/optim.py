@@ -114,8 +114,8 @@ class Muon(TableAdamW):
         for matrix, gradient in matrices:
             matrix.grad = gradient
             state = self.state[matrix]
-            if not state:
-                state["exp_avg"] = torch.zeros_like(matrix)
+            if not state:  # AdamW, which loads it, expects a step
+                state |= {"step": torch.zeros(()), "exp_avg": torch.zeros_like(matrix)}
             average = state["exp_avg"].lerp_(gradient, 1 - MOMENTUM)
             step = orthogonalized(gradient.lerp(average, MOMENTUM))
             lr, scale = group["lr"], 0.2 * max(matrix.shape[-2:]) ** 0.5
