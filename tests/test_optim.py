@@ -4,6 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.pretraining.objective import matrices
 from elmo.training.optim import OptimConfig, build_optimizer, orthogonalized
 
 
@@ -63,7 +67,7 @@ def test_muon_is_torchs_for_every_matrix_of_a_stack(shape: tuple[int, int]) -> N
     twins = [nn.Parameter(matrix.clone()) for matrix in stack.detach()]
     table, bias = nn.Parameter(torch.randn(5, 3)), nn.Parameter(torch.randn(4))
     same_bias = nn.Parameter(bias.detach().clone())
-    ours = build_optimizer([bias, stack], config, [table], [stack])
+    ours = build_optimizer([bias, stack], config, [table], {stack: tuple(stack.shape)})
     theirs = torch.optim.Muon(twins, config.lr, config.weight_decay, adjust_lr_fn="match_rms_adamw")
     adam = torch.optim.AdamW([same_bias], config.lr, config.betas, weight_decay=config.weight_decay)
     before, table_before = stack.detach().clone(), table.detach().clone()
@@ -90,3 +94,19 @@ def test_steps_of_muon_are_orthogonal_where_there_is_a_gradient(rank: int) -> No
     assert values[:rank].max() < 1.3
     assert bool((values[rank:] < 0.05).all())
     assert torch.equal(orthogonalized(torch.zeros(3, 4)), torch.zeros(3, 4))
+
+
+def test_muon_steps_on_all_weights_of_a_bilm_but_tables_and_biases() -> None:
+    config = BiLMConfig(LstmConfig(dim=8, projection_dim=6), CharCnnConfig(5, ((1, 4), (3, 8)), 1))
+    bilm = BiLM(config)
+    names = {parameter: name for name, parameter in bilm.named_parameters()}
+    found = {names[parameter]: shape for parameter, shape in matrices(bilm).items()}
+    layer = {"weight_input": (2, 32, 6), "weight_state": (2, 32, 6), "weight_projection": (2, 6, 8)}
+    assert found == {
+        "token_encoder.convolutions.0.weight": (4, 5),
+        "token_encoder.convolutions.1.weight": (8, 15),
+        "token_encoder.highways.0.transform.weight": (4, 3, 12),
+        "token_encoder.highways.0.carry.weight": (4, 3, 12),
+        "token_encoder.projection.weight": (6, 12),
+        **{f"layers.{depth}.{name}": shape for depth in (0, 1) for name, shape in layer.items()},
+    }

@@ -81,3 +81,20 @@ def top_layer(
     vectors = nn.functional.embedding(inputs.transpose(1, 2), words)
     outputs, state = bilm.read(vectors, state, keep=keep.transpose(1, 2), dropout=dropout)
     return outputs[-1], state
+
+
+def matrices(bilm: BiLM) -> dict[nn.Parameter, tuple[int, ...]]:
+    """The weights that Muon steps on, each with the shape `(..., M, N)` of its matrices: all but tables and biases.
+
+    A character filter is a row. A highway is cut into four blocks of rows: the cost grows with the cube of the shorter
+    side.
+    """
+    found: dict[nn.Parameter, tuple[int, ...]] = {}
+    for name, weight in bilm.named_parameters():
+        if "convolutions" in name and weight.dim() == 3:
+            found[weight] = (len(weight), weight[0].numel())
+        elif "highways" in name and weight.dim() == 2 and len(weight) % 4 == 0:
+            found[weight] = (4, len(weight) // 4, weight.shape[1])
+        elif "weight" in name and weight.dim() > 1:
+            found[weight] = tuple(weight.shape)
+    return found

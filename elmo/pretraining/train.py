@@ -30,7 +30,7 @@ from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
 from elmo.pretraining.counting import count, write_record
 from elmo.pretraining.division import divide
 from elmo.pretraining.initial import begin_from, check_source, names_of
-from elmo.pretraining.objective import LanguageModel
+from elmo.pretraining.objective import LanguageModel, matrices
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
 from elmo.pretraining.settings import TrainConfig, check_numbers, fixed, read_record
 from elmo.pretraining.shares import SharedReader, check_shares
@@ -121,8 +121,7 @@ def _train(
     in_parts = config.optim.sharded and tables and fabric.world_size > 1
     shards = [Shard.of(tables[0], fabric.global_rank, fabric.world_size)] if in_parts else []
     rows = [shards[0].own, *tables[1:]] if shards else language_model.lm_head.parameters()
-    matrices = [weight for weight in language_model.bilm.layers.parameters() if weight.dim() == 3]
-    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows, matrices)
+    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows, matrices(language_model.bilm))
     optimizer: Any = fabric.setup_optimizers(bare)  # an optimizer in all but type
     reader = _reader_config(config, fabric, counts)
     state = language_model.bilm.initial_state(len(reader.own_streams))

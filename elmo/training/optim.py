@@ -1,6 +1,6 @@
 """Optimizers and the learning rate of a step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ NEWTON_SCHULZ = 3.4445, -4.7750, 2.0315
 
 @dataclass(frozen=True)
 class OptimConfig:
-    """AdamW; Muon for the LSTMs' matrices and AdamW for the rest; or Adagrad, which trained the published models."""
+    """AdamW; Muon for matrices and AdamW for the rest; or Adagrad, which trained the published models."""
 
     name: Literal["adamw", "muon", "adagrad"] = "adamw"
     lr: float = 4e-3
@@ -40,19 +40,20 @@ def build_optimizer(
     parameters: Iterable[nn.Parameter],
     config: OptimConfig,
     tables: Iterable[nn.Parameter] = (),
-    matrices: Sequence[nn.Parameter] = (),
+    matrices: Mapping[nn.Parameter, tuple[int, ...]] | None = None,
 ) -> torch.optim.Optimizer:
     """`tables` are parameters of which a step touches only some rows, such as a sampled softmax.
 
-    `matrices` are those of `parameters` that Muon updates: `(..., M, N)`, one matrix or a stack.
+    `matrices` are those of `parameters` that Muon updates, each with its shape for that: `(..., M, N)`, one matrix or a
+    stack.
     """
     groups = [{"params": list(parameters)}, {"params": list(tables)}]
     if config.name == "adagrad":  # a row without a gradient stays as it is
         return torch.optim.Adagrad(groups, config.lr, initial_accumulator_value=config.initial_accumulator, eps=1e-10)
     if config.name == "muon":
-        own = {id(matrix) for matrix in matrices}
-        groups[0]["params"] = [parameter for parameter in groups[0]["params"] if id(parameter) not in own]
-        groups.insert(0, {"params": list(matrices)})
+        matrices = matrices or {}
+        groups[0]["params"] = [parameter for parameter in groups[0]["params"] if parameter not in matrices]
+        groups.insert(0, {"params": list(matrices), "shapes": list(matrices.values())})
     kind = Muon if config.name == "muon" else TableAdamW
     return kind(groups, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)
 
@@ -107,19 +108,22 @@ class Muon(TableAdamW):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update."""
         group = self.param_groups[0]
-        matrices = [(matrix, matrix.grad) for matrix in group["params"] if matrix.grad is not None]
-        for matrix, _ in matrices:
+        lr = group["lr"]
+        gradients = [matrix.grad for matrix in group["params"]]
+        for matrix in group["params"]:
             matrix.grad = None
         super().step()
-        for matrix, gradient in matrices:
+        for matrix, shape, gradient in zip(group["params"], group["shapes"], gradients, strict=True):
             matrix.grad = gradient
+            if gradient is None:
+                continue
             state = self.state[matrix]
             if not state:  # AdamW, which loads it, expects a step
                 state |= {"step": torch.zeros(()), "exp_avg": torch.zeros_like(matrix)}
             average = state["exp_avg"].lerp_(gradient, 1 - MOMENTUM)
-            step = orthogonalized(gradient.lerp(average, MOMENTUM))
-            lr, scale = group["lr"], 0.2 * max(matrix.shape[-2:]) ** 0.5
-            matrix.mul_(1 - lr * group["weight_decay"]).add_(step, alpha=-lr * scale)
+            step = orthogonalized(gradient.lerp(average, MOMENTUM).view(shape))
+            scale = 0.2 * max(step.shape[-2:]) ** 0.5
+            matrix.mul_(1 - lr * group["weight_decay"]).add_(step.reshape(matrix.shape), alpha=-lr * scale)
 
 
 def orthogonalized(matrix: Tensor) -> Tensor:
