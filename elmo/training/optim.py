@@ -47,7 +47,7 @@ def build_optimizer(
     `matrices` are those of `parameters` that Muon updates, each with its shape for that: `(..., M, N)`, one matrix or a
     stack.
     """
-    groups = [{"params": list(parameters)}, {"params": list(tables)}]
+    groups: list[dict[str, Any]] = [{"params": list(parameters)}, {"params": list(tables)}]
     if config.name == "adagrad":  # a row without a gradient stays as it is
         return torch.optim.Adagrad(groups, config.lr, initial_accumulator_value=config.initial_accumulator, eps=1e-10)
     if config.name == "muon":
