@@ -100,7 +100,9 @@ def test_two_processes_have_the_loss_curve_of_one_also_killed_and_resumed(corpus
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 4])
-@pytest.mark.parametrize("more", [(), ("loop.accumulate=2", "optim.name=adagrad", "optim.lr=0.1")])
+@pytest.mark.parametrize(
+    "more", [(), ("optim.name=muon",), ("loop.accumulate=2", "optim.name=adagrad", "optim.lr=0.1")]
+)
 def test_rows_of_a_sampled_softmax_are_averaged_as_one_process_has_them(corpus, tmp_path, processes, more):
     """All processes draw the same negatives, those of one process; only rows that one of them touched are sent."""
     arguments = (*corpus, *SETTINGS, *SAMPLED, *more)
