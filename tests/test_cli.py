@@ -313,7 +313,7 @@ def test_senses(models, tmp_path):
         (("streams=many",), ("streams", "'many'", "int")),
         (("stream=4",), ("unknown key 'stream'", "streams")),
         (("optim.rate=1",), ("unknown key 'optim.rate'", "lr")),
-        (("optim.name=sgd",), ("optim.name", "'sgd'", "'adamw', 'adagrad'")),
+        (("optim.name=sgd",), ("optim.name", "'sgd'", "'adamw', 'muon', 'adagrad'")),
         (("streams=0",), ("streams", "0", "at least 1")),
         (("loop.log_steps=0",), ("loop.log_steps", "0", "at least 1")),
         (("objective.dropout=1.5",), ("objective.dropout", "1.5", "from 0 to 1")),
