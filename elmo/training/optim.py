@@ -121,7 +121,7 @@ class Muon(TableAdamW):
             if not state:  # AdamW, which loads it, expects a step
                 state |= {"step": torch.zeros(()), "exp_avg": torch.zeros_like(matrix)}
             average = state["exp_avg"].lerp_(gradient, 1 - MOMENTUM)
-            step = orthogonalized(gradient.lerp(average, MOMENTUM).view(shape))
+            step = orthogonalized(gradient.lerp(average, MOMENTUM).reshape(shape))
             scale = 0.2 * max(step.shape[-2:]) ** 0.5
             matrix.mul_(1 - lr * group["weight_decay"]).add_(step.reshape(matrix.shape), alpha=-lr * scale)
 
