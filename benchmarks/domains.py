@@ -83,11 +83,14 @@ def lines(file: Path) -> Iterator[str]:
     with lzma.open(file, "rt", encoding="utf-8") as text:
         for line in text:
             columns = line.rstrip("\n").split("\t")
-            if len(columns) == 1:
-                if not columns[0].strip():
-                    yield ""
+            if not line.strip():
+                yield ""
+                continue
+            if len(columns) == 1:  # a comment
                 continue
             token, tag = columns[1:3] if columns[0].isdecimal() and len(columns) > 2 else columns[:2]
+            if not token.strip():  # a tweet has a lone blank as a token
+                continue
             kind = NAMES.get(tag.partition("-")[2])
             yield f"{token}\t{tag[0]}-{kind}" if kind else f"{token}\tO"
     yield ""
