@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from elmo import config as configs
 from elmo import ops
@@ -79,7 +79,10 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     with naming_lost(fabric):
         agree(fabric, config, paths, heldout, problem)
         with nullcontext() if dry_run else _alone(fabric, config, resume):
-            return _train(fabric, config, paths, heldout, resume, dry_run, quiet)
+            done = _train(fabric, config, paths, heldout, resume, dry_run, quiet)
+    if distributed.is_initialized():  # a process that ends with its group may abort (pytorch/pytorch#190489)
+        distributed.destroy_process_group()
+    return done
 
 
 def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Path]]:
