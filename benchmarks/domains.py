@@ -12,10 +12,10 @@ stopped, and is shown by `elmo report domains/`.
 import argparse
 import json
 import lzma
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from fine_tuning import elmo
 
 NAMES = {
     "person": "PER", "PER": "PER",
@@ -94,13 +94,6 @@ def lines(file: Path) -> Iterator[str]:
             kind = NAMES.get(tag.partition("-")[2])
             yield f"{token}\t{tag[0]}-{kind}" if kind else f"{token}\tO"
     yield ""
-
-
-def elmo(*arguments: object, keep: bool = False) -> str:
-    """Runs a command; what it prints, where that is to be kept."""
-    command = [sys.executable, "-m", "elmo", *map(str, arguments)]
-    done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE if keep else None)
-    return done.stdout or ""
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class TaskRun:
         scores = self.scores(part)
         if len(scores) < len(self.results):
             return None
-        return statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else 0.0
+        return spread(scores)
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,11 @@ class Results:
         for run in (*(run for each in self.comparisons for run in each.runs), *self.runs):
             yield from ((run.name, result["machine"]) for result in run.results if "machine" in result)
         yield from ((probe.name, probe.record["machine"]) for probe in self.probes if "machine" in probe.record)
+
+
+def spread(scores: Sequence[float]) -> tuple[float, float]:
+    """Mean and (sample) standard deviation; the latter is 0 for one score."""
+    return statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else 0.0
 
 
 def part_of(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -1,12 +1,11 @@
 """Results -> the sections of a report: tasks, pretraining, perplexities, ensembles, machines; `probing` has probes."""
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elmo import figures
 from elmo.report import claims, commands, growth, paper, probing
-from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun
+from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun, spread
 from elmo.report.document import (
     ABSENT,
     Block,
@@ -127,7 +126,7 @@ def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
         is_published = is_compared and run.has_elmo
         published = paper.cell("error reduction", run.task, form="{:+.1f} %") if is_published else ""
         yield (
-            comparison.title, run.folder.name, f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run),
+            comparison.title, run.folder.name, f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run.results),
             _seeds(run), *gain, published, f"{_minutes(run):.1f}",
         )  # fmt: skip
         if run.ensemble is not None and part in run.ensemble:
@@ -142,12 +141,12 @@ def _elsewhere(comparisons: Sequence[Comparison]) -> Iterator[Section]:
         names = [name for name in each.runs[0].elsewhere if all(name in run.elsewhere for run in each.runs)]
         for name in ("", *names) if names else ():
             found = [(run, run.elsewhere[name] if name else run.scores(each.part)) for run in each.runs]
-            baseline = statistics.fmean(found[0][1]) if each.has_baseline else None
+            baseline = spread(found[0][1])[0] if each.has_baseline else None
             for run, scores in found:
-                mean, std = statistics.fmean(scores), f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else ABSENT
+                mean, std = spread(scores)
                 gain = _gain(mean, baseline if run is not each.runs[0] else None)
-                on = name or f"{each.part}, its own"
-                rows.append((each.title, on, run.folder.name, run.metric, f"{mean:.2f}", std, str(len(scores)), *gain))
+                what = (each.title, name or f"{each.part}, its own", run.folder.name, run.metric)
+                rows.append((*what, f"{mean:.2f}", _std(std, scores), str(len(scores)), *gain))
     if rows:
         head = ("task", "scored on", "arm", "score", "mean", "std", "seeds", "difference", "error reduction")
         note = "The networks of the table above, chosen on their own dev, on test data of other domains."
@@ -161,8 +160,8 @@ def _gain(score: float, baseline: float | None) -> tuple[str, str]:
     return f"{score - baseline:+.2f}", percent(error_reduction(score, baseline))
 
 
-def _std(std: float, run: TaskRun) -> str:
-    return f"{std:.2f}" if len(run.results) > 1 else ABSENT
+def _std(std: float, seeds: Sequence[Any]) -> str:
+    return f"{std:.2f}" if len(seeds) > 1 else ABSENT
 
 
 def _seeds(run: TaskRun) -> str:
@@ -181,7 +180,7 @@ def _runs(runs: Sequence[TaskRun]) -> Iterator[Section]:
         for part in ("dev", "test"):
             score = run.score(part)
             if score is not None:
-                numbers = (f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run), _seeds(run))
+                numbers = (f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run.results), _seeds(run))
                 rows.append((run.name, run.task, run.elmo, *numbers, f"{_minutes(run):.1f}"))
     head = ("run", "task", "ELMo at", "score", "mean", "std", "seeds", "minutes a seed")
     blocks = [table(head, rows, groups=True), *(_provenance(run.name, [run]) for run in runs)]
