@@ -5,6 +5,7 @@ Nothing is lost or half-written then. Every verb also does its work once, on a t
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -420,11 +421,14 @@ def test_train_on_a_full_disk_at_a_checkpoint(tmp_path):
     assert not list((tmp_path / "run" / "checkpoints").glob("step-*"))
 
 
-def test_interrupt_is_one_line(tmp_path):
+def test_interrupted_training_says_what_it_does(tmp_path):
     command = Command("train", *texts(tmp_path), *TINY, "epochs=10000", "--quiet", "--output", tmp_path / "run")
     metrics = tmp_path / "run" / "metrics.jsonl"
     while not metrics.exists() or not metrics.read_text():
         command.process.join(0.05)
     command.interrupt()
     done = command.wait()
-    assert (done.returncode, done.stderr) == (130, "elmo: error: interrupted\n")
+    notice, error = done.stderr.strip().split("\n")
+    assert done.returncode == 130
+    assert notice == "stopping with a checkpoint after this step; again to stop at once"
+    assert re.fullmatch(r"elmo: error: stopped after step \d+ of \d+, with a checkpoint; continue with --resume", error)

@@ -1,6 +1,7 @@
 """`elmo train` killed at any moment and resumed is the run that was never interrupted, bit for bit."""
 
 import json
+import os
 import random
 import re
 import shutil
@@ -74,6 +75,27 @@ def test_run_killed_several_times_is_the_run_that_was_not(whole, tmp_path, prefe
     assert steps == [*range(3, STEPS, 3), STEPS]
     assert len(losses(output)) == len(steps)
     check_same(whole, output)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("prefetch", ["true", "false"])
+def test_a_run_asked_to_stop_writes_a_checkpoint_first(whole, tmp_path, prefetch, how):
+    arguments = (*flags(whole), "loop.checkpoint_steps=1000", f"prefetch={prefetch}", "--output", tmp_path / "run")
+    command = Command("train", *arguments)
+    while steps_done(tmp_path / "run") < 10 and command.process.is_alive():
+        time.sleep(0.002)
+    os.kill(command.process.pid or 0, how)
+    stopped = command.wait()
+    assert stopped.returncode == 130
+    step = re.search(
+        r"elmo: error: stopped after step (\d+) of 80, with a checkpoint; continue with --resume", stopped.stderr
+    )
+    assert step is not None, stopped.stderr
+    assert [each.name for each in (tmp_path / "run" / "checkpoints").iterdir()] == [f"step-{int(step[1]):09}"]
+    done = run("train", "--resume", "--output", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert metrics(tmp_path / "run") == metrics(whole)
+    assert model_bytes(tmp_path / "run") == model_bytes(whole)
 
 
 def test_a_killed_run_keeps_the_averages_of_muon(tmp_path):

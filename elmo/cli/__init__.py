@@ -46,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         _fail(error, 2, is_one_of_several and not isinstance(error, OSError))
-    except KeyboardInterrupt:
-        _fail("interrupted", 130, is_one_of_several)
+    except KeyboardInterrupt as error:
+        _fail(str(error) or "interrupted", 130, is_one_of_several)
     except RuntimeError as error:
         if type(error).__name__ not in ("TrainingError", "LostProcess"):
             raise

@@ -434,7 +434,7 @@ class _Windows(IterableDataset):
 
 
 def _end_with_parent() -> None:
-    """Ends this process when its parent is gone, so that a killed run leaves none behind.
+    """Ends this process when its parent is gone, and not before it, so that a killed run leaves none behind.
 
     DataLoader watches too, but finally waits for someone to take the windows that it has sent.
     """
@@ -446,6 +446,7 @@ def _end_with_parent() -> None:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C asks all processes of a terminal; the parent ends this one
     threading.Thread(target=watch, daemon=True).start()
 
 

@@ -6,6 +6,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -18,6 +19,7 @@ from elmo.training.distributed import Fabric, average_rows
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, learning_rate
 from elmo.training.sharding import Shard
+from elmo.training.stopping import Stopped, requests_to_stop
 
 
 class Positioned(Protocol):
@@ -83,11 +85,15 @@ def fit(
     `loss_of(model, batch, carried, common)` returns the batch's mean loss and the state to carry, a named tuple of
     tensors; `common` draws the same numbers in all processes (None with one process). `evaluate(step)` returns numbers
     to log. `tables` are as in `average_rows`; `shards` are those that `optimizer` updates in parts. Checkpoints go to
-    `folder/checkpoints`, the last one when training ends.
+    `folder/checkpoints`, the last one when training ends. Raises Stopped after a checkpoint if a signal asked to stop;
+    one of several processes ends at once instead.
     """
     saved_at, saved_step = time.monotonic(), begin.step
     losses = [torch.tensor(loss, device=fabric.device) for loss in begin.losses]
-    with Monitor(folder if fabric.is_global_zero else None, total_steps, begin.step, quiet) as monitor:
+    with (
+        Monitor(folder if fabric.is_global_zero else None, total_steps, begin.step, quiet) as monitor,
+        requests_to_stop() if fabric.world_size == 1 else nullcontext(lambda: False) as must_stop,
+    ):
         since, since_step = time.monotonic(), begin.step
         for step in range(begin.step, total_steps):
             seed_step(seed, step, fabric.global_rank)
@@ -119,10 +125,13 @@ def fit(
                 model.train()
             due = done - saved_step >= config.checkpoint_steps or done == total_steps
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
-            if fabric.broadcast(due or late):
+            stops = must_stop()
+            if fabric.broadcast(due or late or stops):
                 progress = Progress(done, position, [float(loss) for loss in losses])
                 save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress, shards)
                 saved_at, saved_step = time.monotonic(), done
+            if stops and done < total_steps:
+                raise Stopped(f"stopped after step {done} of {total_steps}, with a checkpoint; continue with --resume")
             if not losses:
                 since, since_step = time.monotonic(), done
     return carried
