@@ -1,12 +1,13 @@
 """What fine-tuning the biLM on a domain's text gives (Peters et al. 2018, sec. 3.4 and supplement A.1).
 
     python benchmarks/fine_tuning.py --data DATA --vectors vectors.txt --output tuning/
+    python benchmarks/fine_tuning.py speeches snli sst5 ner-gum --data DATA --vectors vectors.txt --output tuning/
 
-Two domains: speeches (`lm/un.train`, the last twentieth of the documents held out) and the sentences of SNLI (labels
-ignored, those of dev that are not in training held out). Of each the full-softmax perplexity of the held-out text
-before and after, under the model's own vocabulary; then SNLI without ELMo and with both models, three seeds. Everything
-is done by commands of elmo, goes on where it was stopped, and is shown by `elmo report tuning/`. What is given as
-`section.key=value` goes to `elmo train`.
+Domains: `speeches` (`lm/un.train`, the last twentieth of the documents held out), and the sentences of a task, by the
+name of its recipe (labels ignored, those of dev that are not in training held out). Of each the full-softmax perplexity
+of the held-out text before and after, under the model's own vocabulary; then the tasks without ELMo and with both
+models, with the seeds and rates of the packaged queue. Everything is done by commands of elmo, goes on where it was
+stopped, and is shown by `elmo report tuning/`. `--set section.key=value` goes to `elmo train`.
 """
 
 import argparse
@@ -14,53 +15,82 @@ import json
 import lzma
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
+
+from elmo.cli.arguments import RECIPES
 
 SETTINGS = ("streams=32", "optim.lr=1e-3", "optim.warmup_steps=50", "optim.decay=0.9")
 """Of fine-tuning: the rate falls nearly from the beginning."""
-DOMAINS = {"speeches": ["epochs=1"], "snli": ["epochs=3", "--pretokenized"]}
-"""Millions of words are read once, hundreds of thousands three times; SNLI's are tokens between spaces."""
+SPEECHES = "speeches"
 HELD_OUT = 0.05
-QUEUE = """
+ROW = """
 [[rows]]
-name = "snli"
-title = "SNLI, biLM fine-tuned"
-recipe = "snli"
-seeds = [1, 2, 3]
+name = "{name}"
+title = "{title}, biLM fine-tuned"
+recipe = "{name}"
+seeds = {seeds}
+tuning = {tuning}
 
 [rows.arms]
-none = ["inputs.elmo=none"]
-as-it-is = ["inputs.elmo=both", "inputs.model={model}"]
-fine-tuned = ["inputs.elmo=both", "inputs.model={tuned}"]
+none = {none}
+as-it-is = {as_it_is}
+fine-tuned = {tuned}
 """
 
 
 def main() -> None:
+    queue = {row["name"]: row for row in packaged("queue")["rows"]}
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("domains", nargs="*", default=[SPEECHES, "snli"], choices=[SPEECHES, *queue])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--vectors", required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--model", default="default")
-    parser.add_argument("--jobs", default="1", help="of the training of SNLI")
-    parser.add_argument("settings", nargs="*", default=SETTINGS, metavar="section.key=value")
+    parser.add_argument("--jobs", default="1", help="of the training of the tasks")
+    parser.add_argument("--set", nargs="+", default=SETTINGS, metavar="section.key=value", help="of the fine-tuning")
     arguments = parser.parse_args()
-    output = arguments.output
-    for domain in DOMAINS:
-        (output / domain).mkdir(parents=True, exist_ok=True)
-    split_speeches(arguments.data / "lm" / "un.train.00.txt.xz", output / "speeches")
+    output, rows = arguments.output, ""
+    for domain in arguments.domains:
+        folder = output / domain
+        folder.mkdir(parents=True, exist_ok=True)
+        if domain == SPEECHES:  # millions of words are read once, hundreds of thousands three times
+            split_speeches(arguments.data / "lm" / "un.train.00.txt.xz", folder)
+            tune(folder, arguments.model, ["epochs=1"], arguments.set)
+        else:
+            split_sentences(domain, arguments.data, folder)
+            tune(folder, arguments.model, ["epochs=3", "--pretokenized"], arguments.set)
+            rows += row_of(queue[domain], arguments.model, folder / "run")
+    if rows:
+        (output / "queue.toml").write_text(rows, encoding="utf-8")
+        common = ("--data", arguments.data, "--vectors", arguments.vectors, "--jobs", arguments.jobs)
+        elmo("task", "compare", output / "queue.toml", "--output", output / "tasks", *common)
+
+
+def packaged(name: str) -> dict[str, Any]:
+    """A packaged recipe of a task, or queue."""
+    return tomllib.loads((RECIPES / "tasks" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def row_of(row: dict[str, Any], model: str, tuned: Path) -> str:
+    """The queue's row, with ELMo where its last arm has it: of the model as it is, and fine-tuned."""
+    *_, where = row["arms"].values()
+    arms = {"none": row["arms"]["none"], "as_it_is": [*where, f"inputs.model={model}"]}
+    arms["tuned"] = [*where, f"inputs.model={tuned}"]
+    lists = {"seeds": row["seeds"], "tuning": row.get("tuning", [[]])} | arms
+    return ROW.format(name=row["name"], title=row["title"], **{key: json.dumps(each) for key, each in lists.items()})
+
+
+def split_sentences(recipe: str, data: Path, folder: Path) -> None:
+    """Writes the sentences of a task's training and development examples, and those held out."""
+    settings = packaged(recipe)
     for part in ("train", "dev"):
-        source, text = arguments.data / "snli" / f"{part}.jsonl.xz", output / "snli" / f"{part}.txt"
-        if not text.exists():
-            elmo("task", "sentences", "snli", source, text)
-    leave_out_known(output / "snli")
-    for domain, own in DOMAINS.items():
-        tune(output / domain, arguments.model, own, arguments.settings)
-    queue = output / "queue.toml"
-    queue.write_text(QUEUE.format(model=arguments.model, tuned=output / "snli" / "run"), encoding="utf-8")
-    common = ("--data", arguments.data, "--vectors", arguments.vectors, "--jobs", arguments.jobs)
-    elmo("task", "compare", queue, "--output", output / "tasks", *common)
+        if not (folder / f"{part}.txt").exists():
+            elmo("task", "sentences", settings["task"], data / settings[part], folder / f"{part}.txt")
+    leave_out_known(folder)
 
 
 def split_speeches(source: Path, folder: Path) -> None:

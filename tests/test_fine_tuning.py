@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from elmo.text.characters import encode_words
 from elmo.text.vocabulary import SPECIAL, Vocabulary
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts, no package
-from fine_tuning import leave_out_known
+from fine_tuning import leave_out_known, packaged, row_of
 
 DATA = Path(__file__).parent / "data"
 OTHER_TEXT = "the quince and the elm\nan old quince grows\n" * 60
@@ -313,3 +314,15 @@ def test_lines_of_training_are_not_held_out(tmp_path):
     (tmp_path / "dev.txt").write_text("an ash grows\nan oak grows\n", encoding="utf-8")
     leave_out_known(tmp_path)
     assert (tmp_path / "heldout.txt").read_text(encoding="utf-8") == "an ash grows\n"
+
+
+def test_a_fine_tuned_row_is_that_of_the_queue_with_two_models(tmp_path):
+    for row in packaged("queue")["rows"]:
+        (made,) = tomllib.loads(row_of(row, "default", tmp_path / "run"))["rows"]
+        *_, where = row["arms"].values()
+        assert made["arms"] == {
+            "none": row["arms"]["none"],
+            "as-it-is": [*where, "inputs.model=default"],
+            "fine-tuned": [*where, f"inputs.model={tmp_path / 'run'}"],
+        }
+        assert (made["recipe"], made["seeds"]) == (row["recipe"], row["seeds"])

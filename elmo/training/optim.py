@@ -1,6 +1,7 @@
 """Optimizers and the learning rate of a step."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -69,12 +70,9 @@ class TableAdamW(torch.optim.AdamW):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update."""
         group = self.param_groups[-1]
-        tables = [(table, table.grad) for table in group["params"] if table.grad is not None]
-        for table, _ in tables:
-            table.grad = None
-        super().step()
-        for table, gradient in tables:
-            table.grad = gradient
+        with _withheld(group["params"]) as gradients:
+            super().step()
+        for table, gradient in gradients.items():
             self._update_rows(table, gradient, group)
 
     def _update_rows(self, table: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
@@ -108,22 +106,28 @@ class Muon(TableAdamW):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update."""
         group = self.param_groups[0]
-        lr = group["lr"]
-        gradients = [matrix.grad for matrix in group["params"]]
-        for matrix in group["params"]:
-            matrix.grad = None
-        super().step()
-        for matrix, shape, gradient in zip(group["params"], group["shapes"], gradients, strict=True):
-            matrix.grad = gradient
-            if gradient is None:
-                continue
+        lr, shapes = group["lr"], dict(zip(group["params"], group["shapes"], strict=True))
+        with _withheld(group["params"]) as gradients:
+            super().step()
+        for matrix, gradient in gradients.items():
             state = self.state[matrix]
             if not state:  # AdamW, which loads it, expects a step
                 state |= {"step": torch.zeros(()), "exp_avg": torch.zeros_like(matrix)}
             average = state["exp_avg"].lerp_(gradient, 1 - MOMENTUM)
-            step = orthogonalized(gradient.lerp(average, MOMENTUM).reshape(shape))
+            step = orthogonalized(gradient.lerp(average, MOMENTUM).reshape(shapes[matrix]))
             scale = 0.2 * max(step.shape[-2:]) ** 0.5
             matrix.mul_(1 - lr * group["weight_decay"]).add_(step.reshape(matrix.shape), alpha=-lr * scale)
+
+
+@contextmanager
+def _withheld(parameters: Iterable[nn.Parameter]) -> Iterator[dict[nn.Parameter, Tensor]]:
+    """Yields the gradients of `parameters`, which have none until the end: AdamW leaves them as they are."""
+    gradients = {parameter: parameter.grad for parameter in parameters if parameter.grad is not None}
+    for parameter in gradients:
+        parameter.grad = None
+    yield gradients
+    for parameter, gradient in gradients.items():
+        parameter.grad = gradient
 
 
 def orthogonalized(matrix: Tensor) -> Tensor:
