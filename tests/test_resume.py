@@ -84,7 +84,8 @@ def test_a_run_asked_to_stop_writes_a_checkpoint_first(whole, tmp_path, prefetch
     command = Command("train", *arguments)
     while steps_done(tmp_path / "run") < 10 and command.process.is_alive():
         time.sleep(0.002)
-    os.kill(command.process.pid or 0, how)
+    for process in (command.process.pid, *children(command)):  # as a terminal and pkill do
+        os.kill(process, how)
     stopped = command.wait()
     assert stopped.returncode == 130
     step = re.search(
@@ -116,9 +117,7 @@ def test_killed_run_leaves_no_process_behind(whole, tmp_path):
     deadline = time.monotonic() + 60
     while not steps_done(tmp_path / "run") and time.monotonic() < deadline:
         time.sleep(0.01)
-    (child,) = (
-        Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children").read_text(encoding="utf-8").split()
-    )
+    (child,) = children(command)
     command.kill()
     deadline = time.monotonic() + 10
     while is_running(child) and time.monotonic() < deadline:
@@ -126,7 +125,13 @@ def test_killed_run_leaves_no_process_behind(whole, tmp_path):
     assert not is_running(child)
 
 
-def is_running(pid: str) -> bool:
+def children(command: Command) -> list[int]:
+    """Where Linux tells them."""
+    file = Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children")
+    return [int(pid) for pid in file.read_text(encoding="utf-8").split()] if file.exists() else []
+
+
+def is_running(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -392,8 +392,9 @@ def prefetch(
     workers: int = 1,
     depth: int = 8,
     reader: Callable[..., Iterator[LmBatch]] = LmReader,
-) -> Iterator[LmBatch]:
-    """The batches of `reader`, read ahead by up to `depth` in another process; with 0 workers, in this one.
+) -> Generator[LmBatch, None, None]:
+    """The batches of `reader`, read ahead by up to `depth` in another process, which `close` ends; with 0 workers, in
+    this one.
 
     InputError and OSError are raised here as they are.
     """
@@ -444,9 +445,11 @@ def _end_with_parent() -> None:
 
     def watch() -> None:
         parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
+        os._exit(0)
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C asks all processes of a terminal; the parent ends this one
+    # Whoever stops a run may signal all its processes; the parent, which first writes a checkpoint, then ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     threading.Thread(target=watch, daemon=True).start()
 
 

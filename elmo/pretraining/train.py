@@ -9,7 +9,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -141,7 +141,8 @@ def _train(
     kind = LmReader if config.shares == 1 else SharedReader
     batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers, reader=kind)
     if dry_run:
-        return _estimate(fabric, model, batches, state, plan, config)
+        with closing(batches):
+            return _estimate(fabric, model, batches, state, plan, config)
 
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
@@ -157,10 +158,11 @@ def _train(
         write_record(config)  # a resumed run's changed settings, now that all checks have passed
     if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan, origin)):
         evaluate(plan.steps)  # the run now ends at this step, or measures other text
-    fit(
-        fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), evaluate, state, folder,
-        config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, tables, shards, quiet,
-    )  # fmt: skip
+    with closing(batches):
+        fit(
+            fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), evaluate, state, folder,
+            config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, tables, shards, quiet,
+        )  # fmt: skip
     done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
     return done | _remark(plan, config)
 
