@@ -91,6 +91,24 @@ def test_a_lost_process_is_named(corpus, tmp_path, victim, how):
     assert "--resume" in last
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("asked", [0, 1])
+def test_all_stop_with_a_checkpoint_when_one_is_asked_to(corpus, tmp_path, asked, how):
+    arguments = (*corpus, *SETTINGS, *SAMPLED, "max_words=4000", "loop.checkpoint_steps=1000", "--output")
+    code, _, errors = finish(by_count(2, *arguments, tmp_path / "unharmed"))
+    assert code == 0, errors
+    processes = by_hand([(*arguments, tmp_path / "run")] * 2)
+    wait_for_step(tmp_path / "run", 5)
+    processes[asked].send_signal(how)
+    ended = [finish(process) for process in processes]
+    assert [code for code, _, _ in ended] == [130, 130], ended
+    assert ["elmo: error: stopped after step" in errors for _, _, errors in ended] == [True, False]
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
+    code, _, errors = finish(by_count(2, "--resume", "--output", tmp_path / "run"))
+    assert code == 0, errors
+    check_curve(tmp_path / "run", tmp_path / "unharmed")
+
+
 def by_hand(commands: list[tuple]) -> list["subprocess.Popen[str]"]:
     """`elmo train` with other arguments in every process, set up as torchrun does it."""
     with socket.socket() as free:

@@ -42,6 +42,7 @@ from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_o
 from elmo.training.loop import Carried, fit, seed_step
 from elmo.training.optim import build_optimizer
 from elmo.training.sharding import Shard
+from elmo.training.stopping import Stopped
 from elmo.types import LmBatch, LstmState
 
 PIECES = 8
@@ -79,10 +80,19 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
     with naming_lost(fabric):
         agree(fabric, config, paths, heldout, problem)
         with nullcontext() if dry_run else _alone(fabric, config, resume):
-            done = _train(fabric, config, paths, heldout, resume, dry_run, quiet)
-    if distributed.is_initialized():  # a process that ends with its group may abort (pytorch/pytorch#190489)
-        distributed.destroy_process_group()
+            try:
+                done = _train(fabric, config, paths, heldout, resume, dry_run, quiet)
+            except Stopped:
+                _leave_group()
+                raise
+    _leave_group()
     return done
+
+
+def _leave_group() -> None:
+    """A process that ends with its group may abort (pytorch/pytorch#190489)."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Path]]:

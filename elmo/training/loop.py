@@ -6,7 +6,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -85,14 +84,14 @@ def fit(
     `loss_of(model, batch, carried, common)` returns the batch's mean loss and the state to carry, a named tuple of
     tensors; `common` draws the same numbers in all processes (None with one process). `evaluate(step)` returns numbers
     to log. `tables` are as in `average_rows`; `shards` are those that `optimizer` updates in parts. Checkpoints go to
-    `folder/checkpoints`, the last one when training ends. Raises Stopped after a checkpoint if a signal asked to stop;
-    one of several processes ends at once instead.
+    `folder/checkpoints`, the last one when training ends. Raises Stopped after a checkpoint if a signal asked any
+    process to stop.
     """
     saved_at, saved_step = time.monotonic(), begin.step
     losses = [torch.tensor(loss, device=fabric.device) for loss in begin.losses]
     with (
         Monitor(folder if fabric.is_global_zero else None, total_steps, begin.step, quiet) as monitor,
-        requests_to_stop() if fabric.world_size == 1 else nullcontext(lambda: False) as must_stop,
+        requests_to_stop(fabric.is_global_zero) as must_stop,
     ):
         since, since_step = time.monotonic(), begin.step
         for step in range(begin.step, total_steps):
@@ -125,12 +124,14 @@ def fit(
                 model.train()
             due = done - saved_step >= config.checkpoint_steps or done == total_steps
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
-            stops = must_stop()
-            if fabric.broadcast(due or late or stops):
+            # All processes do what any of them asks for: 1 is a checkpoint, 2 is to stop after it.
+            asked = torch.tensor(2 if must_stop() else int(due or late), device=fabric.device)
+            asked = int(fabric.all_reduce(asked, reduce_op="max"))  # type: ignore[arg-type]
+            if asked:
                 progress = Progress(done, position, [float(loss) for loss in losses])
                 save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress, shards)
                 saved_at, saved_step = time.monotonic(), done
-            if stops and done < total_steps:
+            if asked == 2 and done < total_steps:
                 raise Stopped(f"stopped after step {done} of {total_steps}, with a checkpoint; continue with --resume")
             if not losses:
                 since, since_step = time.monotonic(), done
