@@ -91,13 +91,20 @@ def test_a_lost_process_is_named(corpus, tmp_path, victim, how):
     assert "--resume" in last
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("asked", [0, 1])
-def test_all_stop_with_a_checkpoint_when_one_is_asked_to(corpus, tmp_path, asked, how):
-    arguments = (*corpus, *SETTINGS, *SAMPLED, "max_words=4000", "loop.checkpoint_steps=1000", "--output")
-    code, _, errors = finish(by_count(2, *arguments, tmp_path / "unharmed"))
+LONG = (*SETTINGS, *SAMPLED, "max_words=4000", "loop.checkpoint_steps=1000", "--output")
+
+
+@pytest.fixture(scope="module")
+def unharmed(corpus, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("unharmed") / "run"
+    code, _, errors = finish(by_count(2, *corpus, *LONG, output))
     assert code == 0, errors
-    processes = by_hand([(*arguments, tmp_path / "run")] * 2)
+    return output
+
+
+@pytest.mark.parametrize(("asked", "how"), [(0, signal.SIGINT), (1, signal.SIGTERM)])
+def test_all_stop_with_a_checkpoint_when_one_is_asked_to(corpus, unharmed, tmp_path, asked, how):
+    processes = by_hand([(*corpus, *LONG, tmp_path / "run")] * 2)
     wait_for_step(tmp_path / "run", 5)
     processes[asked].send_signal(how)
     ended = [finish(process) for process in processes]
@@ -106,7 +113,7 @@ def test_all_stop_with_a_checkpoint_when_one_is_asked_to(corpus, tmp_path, asked
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
     code, _, errors = finish(by_count(2, "--resume", "--output", tmp_path / "run"))
     assert code == 0, errors
-    check_curve(tmp_path / "run", tmp_path / "unharmed")
+    check_curve(tmp_path / "run", unharmed)
 
 
 def by_hand(commands: list[tuple]) -> list["subprocess.Popen[str]"]:
