@@ -109,7 +109,7 @@ picture: $(SETUP)
 results: $(SETUP)
 	$(BIN)/elmo report docs/runs --markdown docs/results.md --overwrite
 	$(BIN)/elmo report docs/variants docs/runs/wsd docs/runs/pos --markdown docs/results-variants.md \
-	  --title "Results: editions and states" --overwrite
+	  --title "Results: editions, states, other domains and CoVe" --overwrite
 
 # All of a release but the upload, which docs/releasing.md has: nothing is published from here.
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' elmo/__init__.py)

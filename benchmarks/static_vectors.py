@@ -5,8 +5,9 @@
     python benchmarks/static_vectors.py 'lm/wiki.train.*' 'lm/books.train.*' --output vectors.100.txt
 
 Skip-gram with negative sampling (Mikolov et al. 2013), gensim's. The text is tokenised as the biLM's was, once, into a
-file beside the output, and a finished one is used again. With one worker and a seed the numbers repeat, and where
-OpenBLAS is told for which processor to compute they should not depend on it: 15 minutes for 59M words.
+file beside the output, and a finished one is used again. With one worker and a seed the numbers repeat on one machine;
+on another they were others (docs/log.md), although OpenBLAS was told for which processor to compute. 15 minutes for
+59M words.
 """
 
 import argparse

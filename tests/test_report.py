@@ -113,7 +113,7 @@ def written(folder: Path, *paths: Path) -> Page:
     ("page", "title", "folders"),
     [
         ("results", "Results", ["runs"]),
-        ("results-variants", "Results: editions and states", ["variants", "runs/wsd", "runs/pos"]),
+        ("results-variants", "Results: editions, states, other domains and CoVe", ["variants", "runs/wsd", "runs/pos"]),
     ],
 )
 def test_the_documented_results_are_those_of_the_runs_that_are_kept(page, title, folders, tmp_path: Path) -> None:
