@@ -445,7 +445,7 @@ def _end_with_parent() -> None:
 
     def watch() -> None:
         parent.join()
-        os._exit(0)
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows ends it by either
 
     # Whoever stops a run may signal all its processes; the parent, which first writes a checkpoint, then ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
