@@ -47,13 +47,19 @@ def steps_done(folder: Path) -> int:
     return json.loads(lines[-2])["step"] if len(lines) > 1 else 0
 
 
-def killed(arguments: tuple[object, ...], output: Path, at_step: int, delay: float) -> int:
-    """Starts a run, waits until it is at `at_step` and a little longer, and kills it; its exit code."""
+def begun(arguments: tuple[object, ...], output: Path, at_step: int) -> Command:
+    """A run that is at `at_step`, or has ended."""
     command = Command("train", *arguments)
     deadline = time.monotonic() + 120
     while steps_done(output) < at_step and command.process.is_alive():
         assert time.monotonic() < deadline
         time.sleep(0.002)
+    return command
+
+
+def killed(arguments: tuple[object, ...], output: Path, at_step: int, delay: float) -> int:
+    """Starts a run, waits until it is at `at_step` and a little longer, and kills it; its exit code."""
+    command = begun(arguments, output, at_step)
     time.sleep(delay)
     return command.kill().returncode
 
@@ -81,9 +87,7 @@ def test_run_killed_several_times_is_the_run_that_was_not(whole, tmp_path, prefe
 @pytest.mark.parametrize("prefetch", ["true", "false"])
 def test_a_run_asked_to_stop_writes_a_checkpoint_first(whole, tmp_path, prefetch, how):
     arguments = (*flags(whole), "loop.checkpoint_steps=1000", f"prefetch={prefetch}", "--output", tmp_path / "run")
-    command = Command("train", *arguments)
-    while steps_done(tmp_path / "run") < 10 and command.process.is_alive():
-        time.sleep(0.002)
+    command = begun(arguments, tmp_path / "run", 10)
     for process in (command.process.pid, *children(command)):  # as a terminal and pkill do
         os.kill(process, how)
     stopped = command.wait()
@@ -113,10 +117,7 @@ def test_a_killed_run_keeps_the_averages_of_muon(tmp_path):
 def test_killed_run_leaves_no_process_behind(whole, tmp_path):
     """Also where the windows that nobody takes any more are larger than a pipe."""
     large = ("streams=64", "window=50", "epochs=10000", "max_words=100_000_000")
-    command = Command("train", *flags(whole), *large, "--output", tmp_path / "run")
-    deadline = time.monotonic() + 60
-    while not steps_done(tmp_path / "run") and time.monotonic() < deadline:
-        time.sleep(0.01)
+    command = begun((*flags(whole), *large, "--output", tmp_path / "run"), tmp_path / "run", 1)
     (child,) = children(command)
     command.kill()
     deadline = time.monotonic() + 10

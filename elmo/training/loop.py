@@ -125,8 +125,8 @@ def fit(
             due = done - saved_step >= config.checkpoint_steps or done == total_steps
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
             # All processes do what any of them asks for: 1 is a checkpoint, 2 is to stop after it.
-            asked = torch.tensor(2 if must_stop() else int(due or late), device=fabric.device)
-            asked = int(fabric.all_reduce(asked, reduce_op="max"))  # type: ignore[arg-type]
+            wish = torch.tensor(2 if must_stop() else int(due or late), device=fabric.device)
+            asked = int(fabric.all_reduce(wish, reduce_op="max"))  # type: ignore[arg-type]
             if asked:
                 progress = Progress(done, position, [float(loss) for loss in losses])
                 save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress, shards)

@@ -13,7 +13,7 @@ class Stopped(KeyboardInterrupt):
 
 
 @contextmanager
-def requests_to_stop(speaks: bool = True) -> Iterator[Callable[[], bool]]:
+def requests_to_stop(speaks: bool) -> Iterator[Callable[[], bool]]:
     """Yields a function that says whether a signal has asked to stop; a second signal does what it did before.
 
     The first signal is answered on stderr if this process `speaks`. Signals can be handled in the main thread only: in
@@ -27,7 +27,8 @@ def requests_to_stop(speaks: bool = True) -> Iterator[Callable[[], bool]]:
     def request(number: int, frame: FrameType | None) -> None:
         requested.set()
         restore()
-        if speaks:  # print may not be called where a signal came in
+        if speaks:
+            # print may not be called where a signal came in.
             os.write(2, b"\nstopping with a checkpoint after this step; again to stop at once\n")
 
     def restore() -> None:
