@@ -82,7 +82,7 @@ def test_a_lost_process_is_named(corpus, tmp_path, victim, how):
     ended = {rank: finish(process) for rank, process in enumerate(processes) if rank != victim}
     kill(processes[victim])
     processes[victim].communicate()
-    assert {code for code, _, _ in ended.values()} == {1}
+    assert {code for code, _, _ in ended.values()} == {1}, ended
     assert [rank for rank, (_, _, errors) in ended.items() if "elmo: error" in errors] == [min(ended)]
     (last,) = (line for line in ended[min(ended)][2].splitlines() if line.startswith("elmo: error"))
     assert re.match(rf"elmo: error: process(es)? .*\b{victim}\b.* of 3 \(the first is 0\) no longer answers?", last), (

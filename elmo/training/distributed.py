@@ -103,20 +103,23 @@ def naming_lost(fabric: Fabric) -> Iterator[None]:
 
     A connection to a killed process breaks at once; one that hangs times out as set in `launch`.
     """
-    store = _show_life(fabric) if fabric.world_size > 1 else None
-    try:
+    if fabric.world_size == 1:
         yield
-    except RuntimeError as error:
-        lost = [] if store is None else _lost(fabric, store)
-        if not lost:
-            raise
-        present = [rank for rank in range(fabric.world_size) if rank not in lost]
-        one = len(lost) == 1
-        message = (
-            f"process{'' if one else 'es'} {', '.join(map(str, lost))} of {fabric.world_size} (the first is 0)"
-            f" no longer answer{'s' if one else ''}; continue from the last checkpoint with --resume"
-        )
-        raise LostProcess(message, fabric.global_rank == min(present)) from error
+        return
+    with _showing_life(fabric) as store:
+        try:
+            yield
+        except RuntimeError as error:
+            lost = _lost(fabric, store)
+            if not lost:
+                raise
+            present = [rank for rank in range(fabric.world_size) if rank not in lost]
+            one = len(lost) == 1
+            message = (
+                f"process{'' if one else 'es'} {', '.join(map(str, lost))} of {fabric.world_size} (the first is 0)"
+                f" no longer answer{'s' if one else ''}; continue from the last checkpoint with --resume"
+            )
+            raise LostProcess(message, fabric.global_rank == min(present)) from error
 
 
 def _lost(fabric: Fabric, store: Any) -> list[int]:
@@ -133,24 +136,32 @@ def _lost(fabric: Fabric, store: Any) -> list[int]:
         return [0]
 
 
-def _show_life(fabric: Fabric) -> Any:
+@contextmanager
+def _showing_life(fabric: Fabric) -> Iterator[Any]:
     """Keeps updating this process's sign in the store from a thread.
 
-    Returns a connection to the store: if the store is gone, opening a new one would take long to fail.
+    Yields a connection to the store: if the store is gone, opening a new one would take long to fail.
     """
     whole: Any = distributed.distributed_c10d._get_default_store()
     store, name = whole.clone(), _sign(fabric.global_rank)
+    ended = threading.Event()
 
     def beat() -> None:
         with suppress(RuntimeError):  # until the store is gone
             while True:
                 store.set(name, str(time.monotonic()))
-                time.sleep(BEAT)
+                if ended.wait(BEAT):
+                    return
 
-    threading.Thread(target=beat, daemon=True).start()
-    # On another connection: the thread cannot use one that waits.
-    whole.wait([_sign(rank) for rank in range(fabric.world_size)])
-    return whole.clone()
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        # On another connection: the thread cannot use one that waits.
+        whole.wait([_sign(rank) for rank in range(fabric.world_size)])
+        yield whole.clone()
+    finally:
+        ended.set()
+        thread.join(ROLL_CALL)  # a process that ends while its thread is inside `set` aborts
 
 
 def _sign(rank: int) -> str:
