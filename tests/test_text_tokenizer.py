@@ -1,7 +1,6 @@
 """Tokens and sentences."""
 
 import sys
-import time
 
 import pytest
 from hypothesis import given
@@ -103,11 +102,11 @@ def test_a_new_vocabulary_of_spacy_changes_nothing(monkeypatch):
     assert used._spacy is not old
 
 
-@pytest.mark.parametrize("word", ["x" * 10_000, "(" * 10_000, "'s" * 30_000])
-def test_a_very_long_word_is_one_token_and_takes_no_time(english, word):
-    began = time.perf_counter()
+@pytest.mark.parametrize("part", ["x", "(", "'s"])
+def test_a_very_long_word_is_one_token(english, part):
+    """So long that this would not end, if the time rose with the square of the length."""
+    word = part * 1_000_000
     assert english.tokens(f"A {word} (end).") == ["A", word, "(", "end", ")", "."]
-    assert time.perf_counter() - began < 1
 
 
 @pytest.mark.parametrize(("treebank", "floor"), [("en_ewt-ud-dev", 0.93), ("en_gum-open-dev", 0.97)])
