@@ -30,7 +30,7 @@ HELD_OUT = 0.05
 ROW = """
 [[rows]]
 name = "{name}"
-title = "{title}, biLM fine-tuned"
+title = "{title}, biLM fine-tuned or not"
 recipe = "{name}"
 seeds = {seeds}
 tuning = {tuning}
