@@ -161,7 +161,8 @@ def _showing_life(fabric: Fabric) -> Iterator[Any]:
         yield whole.clone()
     finally:
         ended.set()
-        thread.join(ROLL_CALL)  # a process that ends while its thread is inside `set` aborts
+        # A process aborts if it ends while its thread is inside `set`; but that waits for a store that hangs.
+        thread.join(ROLL_CALL)
 
 
 def _sign(rank: int) -> str:
