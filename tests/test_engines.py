@@ -147,6 +147,7 @@ def test_ray_refuses_what_it_has_no_room_for_and_another_model(folder, cluster, 
     write_tiny(tmp_path / "other", seed=1)
     variables = {"RAY_ADDRESS": cluster.address}
     common = ["--engine", "ray", *OPTIONS]
+    cluster.wait_for_nodes(timeout=60)  # the lost raylet has room until Ray has missed enough of its signs of life
     asked = run("embed", tmp_path / "a.txt", tmp_path / "out", *common, "--workers", 3, variables=variables)
     assert asked.returncode == 2
     assert "the cluster has 2 processors and 0 GPUs, room for 2 workers of 1 processors each" in asked.stderr
