@@ -8,7 +8,7 @@ import dataclasses
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.disk import alone, holds_run
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
-from elmo.training.loop import Carried, fit, seed_step
+from elmo.training.loop import Carried, fit, seed_step, train_step
 from elmo.training.optim import build_optimizer
 from elmo.training.sharding import Shard
 from elmo.training.stopping import Stopped
@@ -152,7 +152,7 @@ def _train(
     batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers, reader=kind)
     if dry_run:
         with closing(batches):
-            return _estimate(fabric, model, batches, state, plan, config)
+            return _estimate(fabric, model, optimizer, batches, state, plan, config, tables, shards)
 
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
@@ -347,24 +347,30 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
 
 
 def _estimate(
-    fabric: Fabric, model: nn.Module, batches: Iterator[LmBatch], carried: Carried, plan: Plan, config: TrainConfig
+    fabric: Fabric,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Iterator[LmBatch],
+    carried: Carried,
+    plan: Plan,
+    config: TrainConfig,
+    tables: Sequence[nn.Parameter],
+    shards: Sequence[Shard],
 ) -> dict[str, Any]:
-    """Times a few real steps, without updates, and extrapolates to the whole run."""
+    """Times a few real steps, at a rate of zero, and extrapolates to the whole run, without its evaluations."""
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
     times = []
-    for _ in range(4):
-        batch = next(batches).to(fabric.device)
+    for step in range(4):
         began = time.perf_counter()
-        loss, carried = _loss(model, batch, carried, None, config.compiled)
-        fabric.backward(loss)
-        carried = LstmState(*(tensor.detach() for tensor in carried))
-        if fabric.device.type == "cuda":
-            torch.cuda.synchronize(fabric.device)
+        _, _, carried, _ = train_step(
+            fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), carried, config.loop,
+            config.optim, config.seed, step, tables, shards,
+        )  # fmt: skip
         times.append(time.perf_counter() - began)
-    # The first step allocates memory for the others; the update itself reads and writes four numbers per parameter.
-    seconds = sorted(times[1:])[1] * config.loop.accumulate * plan.steps
+    seconds = sorted(times[1:])[1] * plan.steps  # the first step allocates memory for the others
     model_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" not in name)
     softmax_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" in name)
-    optimizer_bytes = (8 if config.optim.name == "adamw" else 4) * (model_size + softmax_size)
     on_gpu = fabric.device.type == "cuda"
     peak = torch.cuda.max_memory_allocated(fabric.device) if on_gpu else peak_memory()
     return {
@@ -373,6 +379,6 @@ def _estimate(
         "words per epoch": plan.words,
         "steps": plan.steps,
         "words per step": plan.words_a_step,
-        "memory": f"{(peak + optimizer_bytes) / 2**30:.1f} GiB" if peak else "unknown",
+        "memory": f"{peak / 2**30:.1f} GiB" if peak else "unknown",
         "hours": round(seconds / 3600, 2),
     } | _remark(plan, config)

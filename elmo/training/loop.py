@@ -95,13 +95,11 @@ def fit(
     ):
         since, since_step = time.monotonic(), begin.step
         for step in range(begin.step, total_steps):
-            seed_step(seed, step, fabric.global_rank)
             rate = learning_rate(optim, step, total_steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            common = torch.Generator().manual_seed(_seed_of(seed, step)) if fabric.world_size > 1 else None
-            loss, norm, carried, position = _step(
-                fabric, model, optimizer, batches, loss_of, carried, common, config, optim, step, tables, shards
+            loss, norm, carried, position = train_step(
+                fabric, model, optimizer, batches, loss_of, carried, config, optim, seed, step, tables, shards
             )
             losses.append(loss)
             done = step + 1
@@ -138,21 +136,25 @@ def fit(
     return carried
 
 
-def _step(
+def train_step(
     fabric: Fabric,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Iterator[B],
     loss_of: LossOf[B],
     carried: Carried,
-    common: torch.Generator | None,
     config: LoopConfig,
     optim: OptimConfig,
+    seed: int,
     step: int,
-    tables: Sequence[nn.Parameter],
+    tables: Sequence[nn.Parameter] = (),
     shards: Sequence[Shard] = (),
 ) -> tuple[Tensor, float, Carried, dict[str, Any]]:
-    """One update from `config.accumulate` batches."""
+    """One update from `config.accumulate` batches: the loss, the gradient's norm before clipping, the state to carry
+    and the position in the data. The other arguments are those of `fit`. Raises TrainingError if the loss or the
+    gradient is not finite."""
+    seed_step(seed, step, fabric.global_rank)
+    common = torch.Generator().manual_seed(_seed_of(seed, step)) if fabric.world_size > 1 else None
     total = torch.zeros((), device=fabric.device)
     position: dict[str, Any] = {}
     for part in range(config.accumulate):
