@@ -32,7 +32,7 @@ from elmo.model.bilm import BiLMConfig
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.settings import SMALL
 from elmo.training.distributed import launch, leave_out
-from elmo.training.loop import Carried, LoopConfig, _step, seed_step
+from elmo.training.loop import Carried, LoopConfig, seed_step, train_step
 from elmo.training.optim import OptimConfig, build_optimizer
 from elmo.types import LmBatch
 
@@ -86,12 +86,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         if step == 5:
             fabric.barrier()
             sent, cpu = bytes_sent(), time.process_time()
-        seed_step(1, step, fabric.global_rank)
-        common = torch.Generator().manual_seed(step) if world > 1 else None
         began = time.perf_counter()
         following = iter(batches[step % len(batches) :])
-        _, _, state, _ = _step(
-            fabric, model, optimizer, following, loss_of, state, common, LoopConfig(), optim, step, tables
+        _, _, state, _ = train_step(
+            fabric, model, optimizer, following, loss_of, state, LoopConfig(), optim, 1, step, tables
         )
         times.append(time.perf_counter() - began)
     cpu = time.process_time() - cpu
