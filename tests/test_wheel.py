@@ -115,7 +115,7 @@ def test_sdist_holds_what_a_builder_needs(built: Path) -> None:
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "constraints.txt"} <= names
     assert {"elmo/py.typed", "tests/test_wheel.py", "docs/design.md", "docs/releasing.md"} <= names
     assert {name.partition("/")[0] for name in names if "/" in name} == {"elmo", "tests", "docs", "benchmarks"}
-    assert path.stat().st_size < 60_000_000  # 38 MB are the model
+    assert path.stat().st_size < 100_000_000  # most that PyPI takes; 86 MB are the models
 
 
 @pytest.mark.parametrize("version", OTHERS)
