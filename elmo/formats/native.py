@@ -74,7 +74,7 @@ def load(path: Path) -> Model:
     """Reads a model; raises InputError or ConfigError if its files do not match."""
     found = describe(path)
     names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
-    bilm, lm_head = _parts({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
+    bilm, lm_head = parts_of({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
     mixes = _read_config(_folder(path) / CONFIG).mixes
     lexicon = None if found.config.word_cnn is None else _read_lexicon(_folder(path) / LEXICON, found.config.word_cnn)
     return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, mixes, lexicon)
@@ -201,10 +201,11 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
         raise InputError(
             f"{file}: damaged or incomplete safetensors file ({size:,} bytes: {error}); copy it again"
         ) from error
-    return *_parts(shapes), dtypes
+    return *parts_of(shapes), dtypes
 
 
-def _parts(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def parts_of(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What belongs to the biLM and to the softmax, if there is one, by the names of the file of weights."""
     bilm = {name.removeprefix("bilm."): value for name, value in named.items() if name.startswith("bilm.")}
     lm_head = {name.removeprefix("lm_head."): value for name, value in named.items() if name.startswith("lm_head.")}
     return bilm, lm_head or None
