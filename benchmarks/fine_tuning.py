@@ -5,9 +5,10 @@
 
 Domains: `speeches` (`lm/un.train`, the last twentieth of the documents held out), and the sentences of a task, by the
 name of its recipe (labels ignored, those of dev that are not in training held out). Of each the full-softmax perplexity
-of the held-out text before and after, under the model's own vocabulary; then the tasks without ELMo and with both
-models, with the seeds and rates of the packaged queue. Everything is done by commands of elmo, goes on where it was
-stopped, and is shown by `elmo report tuning/`. `--set section.key=value` goes to `elmo train`.
+of the held-out text before and after, under the model's own vocabulary; then the task's row of the packaged queue, with
+the arm `fine-tuned` beside its own. Everything is done by commands of elmo, goes on where it was stopped, and is shown
+by `elmo report tuning/`. `tuning/tasks` may be the folder of `elmo task compare queue`: its arms are not trained again.
+`--set section.key=value` goes to `elmo train`.
 """
 
 import argparse
@@ -30,15 +31,13 @@ HELD_OUT = 0.05
 ROW = """
 [[rows]]
 name = "{name}"
-title = "{title}, biLM fine-tuned or not"
-recipe = "{name}"
+title = "{title}"
+recipe = "{recipe}"
 seeds = {seeds}
 tuning = {tuning}
 
 [rows.arms]
-none = {none}
-as-it-is = {as_it_is}
-fine-tuned = {tuned}
+{arms}
 """
 
 
@@ -63,10 +62,11 @@ def main() -> None:
         else:
             split_sentences(domain, arguments.data, folder)
             tune(folder, arguments.model, ["epochs=3", "--pretokenized"], arguments.set)
-            rows += row_of(queue[domain], arguments.model, folder / "run")
+            rows += row_of(queue[domain], folder / "run")
     if rows:
         (output / "queue.toml").write_text(rows, encoding="utf-8")
         common = ("--data", arguments.data, "--vectors", arguments.vectors, "--jobs", arguments.jobs)
+        common += ("--model", arguments.model)
         elmo("task", "compare", output / "queue.toml", "--output", output / "tasks", *common)
 
 
@@ -75,13 +75,13 @@ def packaged(name: str) -> dict[str, Any]:
     return tomllib.loads((RECIPES / "tasks" / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def row_of(row: dict[str, Any], model: str, tuned: Path) -> str:
-    """The queue's row, with ELMo where its last arm has it: of the model as it is, and fine-tuned."""
+def row_of(row: dict[str, Any], tuned: Path) -> str:
+    """The queue's row, and an arm that has the fine-tuned biLM where the last one has ELMo."""
     *_, where = row["arms"].values()
-    arms = {"none": row["arms"]["none"], "as_it_is": [*where, f"inputs.model={model}"]}
-    arms["tuned"] = [*where, f"inputs.model={tuned}"]
-    lists = {"seeds": row["seeds"], "tuning": row.get("tuning", [[]])} | arms
-    return ROW.format(name=row["name"], title=row["title"], **{key: json.dumps(each) for key, each in lists.items()})
+    arms = row["arms"] | {"fine-tuned": [*where, f"inputs.model={tuned}"]}
+    lists = {"seeds": json.dumps(row["seeds"]), "tuning": json.dumps(row.get("tuning", [[]]))}
+    lists["arms"] = "\n".join(f"{arm} = {json.dumps(settings)}" for arm, settings in arms.items())
+    return ROW.format(name=row["name"], title=row["title"], recipe=row["recipe"], **lists)
 
 
 def split_sentences(recipe: str, data: Path, folder: Path) -> None:

@@ -87,11 +87,19 @@ class Series:
 
 @dataclass(frozen=True)
 class Gain:
-    """A task's scores without and with ELMo."""
+    """A task's scores; None where there is no such run."""
 
     name: str
     before: float
-    after: float
+    """Without ELMo."""
+    after: float | None
+    """With ELMo."""
+    tuned: float | None = None
+    """With a biLM fine-tuned on the task's text."""
+
+    @property
+    def scores(self) -> list[float]:
+        return [score for score in (self.before, self.after, self.tuned) if score is not None]
 
 
 def svg(figure: "Figure", transparent: bool = True) -> bytes:
@@ -155,13 +163,20 @@ def lines(
 def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
     """One line per task, from its score without ELMo to that with it; the first task is at the top."""
     style = style_of(dark)
-    before, after = style.note, style.lines[0]
+    points = {
+        "without ELMo": (style.note, "o", [row.before for row in rows]),
+        "with ELMo": (style.lines[0], "o", [row.after for row in rows]),
+        "fine-tuned biLM": (style.lines[1], "D", [row.tuned for row in rows]),
+    }
     with _drawing():
         figure, axes = _canvas(style, height=0.9 + 0.42 * len(rows))
         for place, row in enumerate(rows):
-            axes.plot([row.before, row.after], [place, place], color=after, linewidth=2, solid_capstyle="butt")
-            axes.plot([row.before], [place], "o", color=before, markersize=6, label="" if place else "without ELMo")
-            axes.plot([row.after], [place], "o", color=after, markersize=6, label="" if place else "with ELMo")
+            ends = [min(row.scores), max(row.scores)]
+            axes.plot(ends, [place, place], color=style.lines[0], linewidth=2, solid_capstyle="butt")
+        for name, (colour, marker, scores) in points.items():
+            found = [(score, place) for place, score in enumerate(scores) if score is not None]
+            if found:
+                axes.plot(*zip(*found, strict=True), marker, color=colour, markersize=6, label=name)
         axes.set_yticks(range(len(rows)), [row.name for row in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.margins(x=0.08)

@@ -316,13 +316,9 @@ def test_lines_of_training_are_not_held_out(tmp_path):
     assert (tmp_path / "heldout.txt").read_text(encoding="utf-8") == "an ash grows\n"
 
 
-def test_a_fine_tuned_row_is_that_of_the_queue_with_two_models(tmp_path):
+def test_a_fine_tuned_row_is_that_of_the_queue_with_an_arm_more(tmp_path):
     for row in packaged("queue")["rows"]:
-        (made,) = tomllib.loads(row_of(row, "default", tmp_path / "run"))["rows"]
+        (made,) = tomllib.loads(row_of(row, tmp_path / "run"))["rows"]
         *_, where = row["arms"].values()
-        assert made["arms"] == {
-            "none": row["arms"]["none"],
-            "as-it-is": [*where, "inputs.model=default"],
-            "fine-tuned": [*where, f"inputs.model={tmp_path / 'run'}"],
-        }
-        assert (made["recipe"], made["seeds"]) == (row["recipe"], row["seeds"])
+        assert made.pop("arms") == row["arms"] | {"fine-tuned": [*where, f"inputs.model={tmp_path / 'run'}"]}
+        assert made == {"tuning": [[]]} | {key: value for key, value in row.items() if key != "arms"}

@@ -191,6 +191,23 @@ def test_vectors_of_a_translation_model_are_compared_but_are_not_elmo(tmp_path: 
     assert cove[-4:] == ["+4.00", "+6.8 %", "", "1.5"]
 
 
+def test_a_fine_tuned_bilm_has_columns_of_its_own(tmp_path: Path) -> None:
+    """Beside that of the model as it is, which may be missing; a model that went on with its own text is not one."""
+    origins = {"given": {"model": "small", "continues": True}, "tuned": {"model": "small", "continues": False}}
+    for task, arms in (("snli", ("given", "tuned")), ("sst5", ("tuned",)), ("srl", ("given",))):
+        plant(tmp_path / task / "none", task, 70.0, 60.0)
+        for arm in arms:
+            better, bilm = 4.0 if arm == "tuned" else 2.0, BILM | {"init_from": origins[arm]}
+            plant(tmp_path / task / arm, task, 70.0 + better, 60.0 + better, settings=["inputs.elmo=input"], bilm=bilm)
+    head, *rows = written(tmp_path, tmp_path).tables[0]
+    assert head[3:7] == ["with ELMo", "error reduction", "fine-tuned biLM", "error reduction"]
+    assert {row[0].rsplit("/", 1)[-1]: row[3:7] for row in rows} == {
+        "snli": ["62.0", "+5.0 %", "64.0", "+10.0 %"],
+        "sst5": ["", "", "64.0", "+10.0 %"],
+        "srl": ["62.0", "+5.0 %", "", ""],
+    }
+
+
 def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_path: Path) -> None:
     """As runs of `elmo task train` lie in a folder; the baseline is that without ELMo, whatever its name."""
     plant(tmp_path / "a", "snli", 71.0, None, settings=["inputs.elmo=input"])
@@ -428,7 +445,12 @@ def test_figures_draw_what_they_are_given() -> None:
     axes = figures.lines(lines, "x", "y", x_ticks={1.0: "1 %", 10.0: "10 %"}, x_scale="log").axes[0]
     assert axes.lines[0].get_xydata().tolist() == [[1.0, 3.0], [10.0, 4.0]]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1 %", "10 %"]
-    assert figures.png(figures.gains([figures.Gain("ner", 1.0, 2.0)], "f1", dark=True)).startswith(b"\x89PNG")
+    scores = [figures.Gain("ner", 1.0, 2.0), figures.Gain("snli", 3.0, None, 5.0)]
+    *spans, before, after, tuned = figures.gains(scores, "f1", dark=True).axes[0].lines
+    assert [line.get_xydata().tolist() for line in spans] == [[[1.0, 0.0], [2.0, 0.0]], [[3.0, 1.0], [5.0, 1.0]]]
+    points = [line.get_xydata().tolist() for line in (before, after, tuned)]
+    assert points == [[[1.0, 0.0], [3.0, 1.0]], [[2.0, 0.0]], [[5.0, 1.0]]]
+    assert figures.png(figures.gains(scores, "f1", dark=True)).startswith(b"\x89PNG")
 
 
 # The paper's numbers

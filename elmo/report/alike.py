@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any
 
 from elmo.probes import pos, wsd
-from elmo.report.collect import Probe
+from elmo.report.collect import Probe, is_fine_tuned
 
 NOT_ASKED = {"model", "cache", "checkpoint_minutes"}
 """Settings that do not change the question."""
@@ -24,7 +24,7 @@ def groups(probes: Sequence[Probe]) -> list[list[Probe]]:
 
 def pretrained(probes: Sequence[Probe]) -> list[Probe]:
     """Probes of models whose words of training are known; of a fine-tuned model only the last ones are."""
-    return [probe for probe in probes if words_read(probe) and not _fine_tuned(probe)]
+    return [probe for probe in probes if words_read(probe) and not is_fine_tuned(_bilm(probe))]
 
 
 def words_read(probe: Probe) -> int:
@@ -40,12 +40,6 @@ def state(probe: Probe) -> str:
 def size(probe: Probe) -> tuple[int, ...]:
     """Cells and projection of the probe's model; without the latter if it has none, empty if unknown."""
     return tuple(each for key in ("cells", "projection_dim") if (each := _bilm(probe).get(key)) is not None)
-
-
-def _fine_tuned(probe: Probe) -> bool:
-    """Whether its model started from one that had read another text."""
-    origin = _bilm(probe).get("init_from")
-    return bool(origin) and not origin.get("continues")
 
 
 def _bilm(probe: Probe) -> dict[str, Any]:

@@ -68,6 +68,11 @@ class TaskRun:
         return self.elmo != "none" and not any("translation" in (each.get("bilm") or {}) for each in self.results)
 
     @property
+    def is_fine_tuned(self) -> bool:
+        """Whether that biLM was fine-tuned on another text than its first."""
+        return any(is_fine_tuned(each.get("bilm") or {}) for each in self.results)
+
+    @property
     def first(self) -> dict[str, Any]:
         """The result of the seed by which a queue chooses a trial."""
         seeds = self.config.get("seeds") or ()
@@ -110,13 +115,28 @@ class Comparison:
         assert score is not None, "every run is scored on dev"
         return score
 
+    def with_elmo(self) -> list[TaskRun]:
+        """The runs with ELMo; empty if there is no baseline without it."""
+        baseline, *others = self.runs
+        if not self.has_baseline or baseline.elmo != "none":
+            return []
+        return [run for run in others if run.has_elmo]
+
     def best_with_elmo(self) -> tuple[TaskRun, TaskRun] | None:
         """The baseline, and the run with ELMo that is best on dev; None if there is no baseline without ELMo."""
-        baseline, *others = self.runs
-        with_elmo = [run for run in others if run.has_elmo]
-        if not self.has_baseline or baseline.elmo != "none" or not with_elmo:
-            return None
-        return baseline, max(with_elmo, key=lambda run: run.on_dev)
+        best = best_on_dev(self.with_elmo())
+        return None if best is None else (self.runs[0], best)
+
+
+def best_on_dev(runs: Sequence[TaskRun]) -> TaskRun | None:
+    """The run with the highest score on dev; None if there are no runs."""
+    return max(runs, key=lambda run: run.on_dev, default=None)
+
+
+def is_fine_tuned(bilm: Mapping[str, Any]) -> bool:
+    """Whether a biLM, as a result describes it, started from one that had read another text."""
+    origin = bilm.get("init_from")
+    return bool(origin) and not origin.get("continues")
 
 
 @dataclass(frozen=True)

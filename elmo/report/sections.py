@@ -5,7 +5,7 @@ from typing import Any
 
 from elmo import figures
 from elmo.report import claims, commands, growth, paper, probing
-from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun, spread
+from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun, best_on_dev, spread
 from elmo.report.document import (
     ABSENT,
     Block,
@@ -66,25 +66,39 @@ def _plural(what: str, number: int) -> str:
 
 
 def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
-    """One figure and one table: each task without ELMo, and with the best arm on dev."""
-    pairs = [(each, pair) for each in comparisons if (pair := each.best_with_elmo()) is not None]
-    if not pairs:
+    """One figure and one table: each task without ELMo, with it and, where there is one, with a fine-tuned biLM."""
+    shown = [each for each in comparisons if each.with_elmo()]
+    if not shown:
         return
-    gains = [figures.Gain(each.title, *(each.score(run)[0] for run in pair)) for each, pair in pairs]
+    rows, gains = [], []
+    is_tuned = any(run.is_fine_tuned for each in shown for run in each.with_elmo())
+    for each in shown:
+        baseline, runs = each.runs[0], each.with_elmo()
+        given = best_on_dev([run for run in runs if not run.is_fine_tuned])
+        tuned = best_on_dev([run for run in runs if run.is_fine_tuned])
+        cells = [*_gained(each, given), *(_gained(each, tuned) if is_tuned else ())]
+        published = paper.cell("error reduction", baseline.task, form="{:+.1f} %")
+        rows.append((each.title, f"{each.part} {baseline.metric}", _glanced(each, baseline), *cells, published))
+        means = [each.score(run)[0] if run else None for run in (given, tuned)]
+        gains.append(figures.Gain(each.title, each.score(baseline)[0], *means))
     drawing = Figure(
         "tasks",
-        "Scores without and with ELMo: " + "; ".join(f"{g.name} {g.before:.1f}, {g.after:.1f}" for g in gains),
+        f"Scores without and with ELMo{', and with a fine-tuned biLM' if is_tuned else ''}: "
+        + "; ".join(" ".join([gain.name, ", ".join(f"{score:.1f}" for score in gain.scores)]) for gain in gains),
         lambda dark: figures.gains(gains, "score, percent", dark),
     )
-    rows = []
-    for gain, (each, (before, after)) in zip(gains, pairs, strict=True):
-        reduction = percent(error_reduction(gain.after, gain.before))
-        published = paper.cell("error reduction", after.task, form="{:+.1f} %")
-        scores = _glanced(each, before), _glanced(each, after)
-        rows.append((gain.name, f"{each.part} {after.metric}", *scores, reduction, published))
-    head = ("task", "score", "without ELMo", "with ELMo", "error reduction", "paper's")
+    head = ("task", "score", "without ELMo", "with ELMo", "error reduction")
+    head += ("fine-tuned biLM", "error reduction") if is_tuned else ()
     figure = Figures((drawing,), "Each task without ELMo and with it.")
-    yield Section("At a glance", (figure, table(head, rows), Text(TASKS_NOTE)))
+    yield Section("At a glance", (figure, table((*head, "paper's"), rows), Text(TASKS_NOTE)))
+
+
+def _gained(comparison: Comparison, run: TaskRun | None) -> tuple[str, str]:
+    """The score with ELMo and its error reduction; empty without a run."""
+    if run is None:
+        return "", ""
+    before, after = (comparison.score(each)[0] for each in (comparison.runs[0], run))
+    return _glanced(comparison, run), percent(error_reduction(after, before))
 
 
 def _glanced(comparison: Comparison, run: TaskRun) -> str:
