@@ -32,7 +32,7 @@ from elmo.model.bilm import BiLMConfig
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.settings import SMALL
 from elmo.training.distributed import launch, leave_out
-from elmo.training.loop import Carried, LoopConfig, seed_step, train_step
+from elmo.training.loop import Carried, LoopConfig, Training, seed_step, train_step
 from elmo.training.optim import OptimConfig, build_optimizer
 from elmo.types import LmBatch
 
@@ -82,15 +82,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         with ops.compiled_steps(ops.can_compile()):
             return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)
 
+    training = Training(fabric, model, optimizer, loss_of, LoopConfig(), optim, 1, tables)
     for step in range(arguments.steps + 5):
         if step == 5:
             fabric.barrier()
             sent, cpu = bytes_sent(), time.process_time()
         began = time.perf_counter()
         following = iter(batches[step % len(batches) :])
-        _, _, state, _ = train_step(
-            fabric, model, optimizer, following, loss_of, state, LoopConfig(), optim, 1, step, tables
-        )
+        _, _, state, _ = train_step(training, following, state, step)
         times.append(time.perf_counter() - began)
     cpu = time.process_time() - cpu
     fabric.barrier()

@@ -19,7 +19,7 @@ from elmo.errors import InputError
 from elmo.training import checkpoint, disk, distributed, loop
 from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import launch
-from elmo.training.loop import LoopConfig, TrainingError, fit, seed_step
+from elmo.training.loop import LoopConfig, Training, TrainingError, fit, seed_step
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, build_optimizer, learning_rate
 
@@ -86,20 +86,23 @@ class Run:
             tensors, begin = load_checkpoint(newest, self.fabric, self.network, self.optimizer)
             carried = Carry(*tensors)
         first = begin.position["next"] if begin.position else 0
-        fit(
+        training = Training(
             fabric=self.fabric,
             model=self.model,
             optimizer=self.optimizer,
-            batches=map(rows, count(first)) if batches is None else iter(batches),
             loss_of=lambda model, batch, carried, _: self.loss(model, batch, carried),
+            config=self.config,
+            optim=self.optim,
+            seed=5,
+        )
+        fit(
+            training,
+            batches=map(rows, count(first)) if batches is None else iter(batches),
             evaluate=self.evaluate,
             carried=carried,
             folder=self.folder,
-            config=self.config,
-            optim=self.optim,
             total_steps=steps,
             tokens_a_step=10,
-            seed=5,
             begin=begin,
             quiet=True,
         )

@@ -8,7 +8,7 @@ import dataclasses
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.disk import alone, holds_run
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
-from elmo.training.loop import Carried, fit, seed_step, train_step
+from elmo.training.loop import Carried, Training, fit, seed_step, train_step
 from elmo.training.optim import build_optimizer
 from elmo.training.sharding import Shard
 from elmo.training.stopping import Stopped
@@ -150,9 +150,11 @@ def _train(
     workers = 1 if config.prefetch else 0
     kind = LmReader if config.shares == 1 else SharedReader
     batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers, reader=kind)
+    loss = partial(_loss, compiled=config.compiled)
+    training = Training(fabric, model, optimizer, loss, config.loop, config.optim, config.seed, tables, shards)
     if dry_run:
         with closing(batches):
-            return _estimate(fabric, model, optimizer, batches, state, plan, config, tables, shards)
+            return _estimate(training, batches, state, plan) | _remark(plan, config)
 
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
@@ -169,10 +171,7 @@ def _train(
     if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan, origin)):
         evaluate(plan.steps)  # the run now ends at this step, or measures other text
     with closing(batches):
-        fit(
-            fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), evaluate, state, folder,
-            config.loop, config.optim, plan.steps, plan.words_a_step, config.seed, begin, tables, shards, quiet,
-        )  # fmt: skip
+        fit(training, batches, evaluate, state, folder, plan.steps, plan.words_a_step, begin, quiet)
     done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
     return done | _remark(plan, config)
 
@@ -346,39 +345,26 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
             )
 
 
-def _estimate(
-    fabric: Fabric,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batches: Iterator[LmBatch],
-    carried: Carried,
-    plan: Plan,
-    config: TrainConfig,
-    tables: Sequence[nn.Parameter],
-    shards: Sequence[Shard],
-) -> dict[str, Any]:
+def _estimate(training: Training[LmBatch], batches: Iterator[LmBatch], carried: Carried, plan: Plan) -> dict[str, Any]:
     """Times a few real steps, at a rate of zero, and extrapolates to the whole run, without its evaluations."""
-    for group in optimizer.param_groups:
+    for group in training.optimizer.param_groups:
         group["lr"] = 0.0
     times = []
     for step in range(4):
         began = time.perf_counter()
-        _, _, carried, _ = train_step(
-            fabric, model, optimizer, batches, partial(_loss, compiled=config.compiled), carried, config.loop,
-            config.optim, config.seed, step, tables, shards,
-        )  # fmt: skip
+        _, _, carried, _ = train_step(training, batches, carried, step)
         times.append(time.perf_counter() - began)
     seconds = sorted(times[1:])[1] * plan.steps  # the first step allocates memory for the others
-    model_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" not in name)
-    softmax_size = sum(p.numel() for name, p in model.named_parameters() if "lm_head" in name)
-    on_gpu = fabric.device.type == "cuda"
-    peak = torch.cuda.max_memory_allocated(fabric.device) if on_gpu else peak_memory()
+    sizes = {name: parameter.numel() for name, parameter in training.model.named_parameters()}
+    softmax_size = sum(size for name, size in sizes.items() if "lm_head" in name)
+    device = training.fabric.device
+    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
     return {
-        "parameters": model_size,
+        "parameters": sum(sizes.values()) - softmax_size,
         "softmax parameters": softmax_size,
         "words per epoch": plan.words,
         "steps": plan.steps,
         "words per step": plan.words_a_step,
         "memory": f"{peak / 2**30:.1f} GiB" if peak else "unknown",
         "hours": round(seconds / 3600, 2),
-    } | _remark(plan, config)
+    }

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -60,33 +60,43 @@ def _seed_of(seed: int, step: int) -> int:
     return (seed * 1_000_003 + step) * 1_009
 
 
+@dataclass(frozen=True)
+class Training(Generic[B]):
+    """What all steps of a run share."""
+
+    fabric: Fabric
+    model: nn.Module
+    """Set up by `fabric`, as the optimizer is."""
+    optimizer: torch.optim.Optimizer
+    loss_of: LossOf[B]
+    """`loss_of(model, batch, carried, common)` returns the batch's mean loss and the state to carry, a named tuple of
+    tensors; `common` draws the same numbers in all processes (None with one process)."""
+    config: LoopConfig
+    optim: OptimConfig
+    seed: int
+    tables: Sequence[nn.Parameter] = ()
+    """As in `average_rows`."""
+    shards: Sequence[Shard] = ()
+    """Those that `optimizer` updates in parts."""
+
+
 def fit(
-    fabric: Fabric,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    training: Training[B],
     batches: Iterator[B],
-    loss_of: LossOf[B],
     evaluate: Callable[[int], dict[str, Any]],
     carried: Carried,
     folder: Path,
-    config: LoopConfig,
-    optim: OptimConfig,
     total_steps: int,
     tokens_a_step: int,
-    seed: int,
     begin: Progress = START,
-    tables: Sequence[nn.Parameter] = (),
-    shards: Sequence[Shard] = (),
     quiet: bool = False,
 ) -> Carried:
-    """Trains from `begin` to `total_steps`; `model` and `optimizer` are set up by `fabric`.
+    """Trains from `begin` to `total_steps`.
 
-    `loss_of(model, batch, carried, common)` returns the batch's mean loss and the state to carry, a named tuple of
-    tensors; `common` draws the same numbers in all processes (None with one process). `evaluate(step)` returns numbers
-    to log. `tables` are as in `average_rows`; `shards` are those that `optimizer` updates in parts. Checkpoints go to
-    `folder/checkpoints`, the last one when training ends. Raises Stopped after a checkpoint if a signal asked any
-    process to stop.
+    `evaluate(step)` returns numbers to log. Checkpoints go to `folder/checkpoints`, the last one when training ends.
+    Raises Stopped after a checkpoint if a signal asked any process to stop.
     """
+    fabric, model, optimizer, config = training.fabric, training.model, training.optimizer, training.config
     saved_at, saved_step = time.monotonic(), begin.step
     losses = [torch.tensor(loss, device=fabric.device) for loss in begin.losses]
     with (
@@ -95,12 +105,10 @@ def fit(
     ):
         since, since_step = time.monotonic(), begin.step
         for step in range(begin.step, total_steps):
-            rate = learning_rate(optim, step, total_steps)
+            rate = learning_rate(training.optim, step, total_steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            loss, norm, carried, position = train_step(
-                fabric, model, optimizer, batches, loss_of, carried, config, optim, seed, step, tables, shards
-            )
+            loss, norm, carried, position = train_step(training, batches, carried, step)
             losses.append(loss)
             done = step + 1
             monitor.advance(done)
@@ -127,7 +135,7 @@ def fit(
             asked = int(fabric.all_reduce(wish, reduce_op="max"))  # type: ignore[arg-type]
             if asked:
                 progress = Progress(done, position, [float(loss) for loss in losses])
-                save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress, shards)
+                save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress, training.shards)
                 saved_at, saved_step = time.monotonic(), done
             if asked == 2 and done < total_steps:
                 raise Stopped(f"stopped after step {done} of {total_steps}, with a checkpoint; continue with --resume")
@@ -137,50 +145,40 @@ def fit(
 
 
 def train_step(
-    fabric: Fabric,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batches: Iterator[B],
-    loss_of: LossOf[B],
-    carried: Carried,
-    config: LoopConfig,
-    optim: OptimConfig,
-    seed: int,
-    step: int,
-    tables: Sequence[nn.Parameter] = (),
-    shards: Sequence[Shard] = (),
+    training: Training[B], batches: Iterator[B], carried: Carried, step: int
 ) -> tuple[Tensor, float, Carried, dict[str, Any]]:
     """One update from `config.accumulate` batches: the loss, the gradient's norm before clipping, the state to carry
-    and the position in the data. The other arguments are those of `fit`. Raises TrainingError if the loss or the
-    gradient is not finite."""
-    seed_step(seed, step, fabric.global_rank)
-    common = torch.Generator().manual_seed(_seed_of(seed, step)) if fabric.world_size > 1 else None
+    and the position in the data. Raises TrainingError if the loss or the gradient is not finite."""
+    fabric, model, accumulate = training.fabric, training.model, training.config.accumulate
+    seed_step(training.seed, step, fabric.global_rank)
+    common = torch.Generator().manual_seed(_seed_of(training.seed, step)) if fabric.world_size > 1 else None
     total = torch.zeros((), device=fabric.device)
     position: dict[str, Any] = {}
-    for part in range(config.accumulate):
+    for part in range(accumulate):
         batch = fabric.to_device(next(batches))
         position = batch.position
-        with fabric.no_backward_sync(model, enabled=part < config.accumulate - 1):  # type: ignore[arg-type]
-            loss, carried = loss_of(model, batch, carried, common)
-            fabric.backward(loss / config.accumulate)
+        with fabric.no_backward_sync(model, enabled=part < accumulate - 1):  # type: ignore[arg-type]
+            loss, carried = training.loss_of(model, batch, carried, common)
+            fabric.backward(loss / accumulate)
         carried = type(carried)(*(tensor.detach() for tensor in carried))
-        total += loss.detach() / config.accumulate
-    if tables and fabric.world_size > 1:
-        average_rows(tables)
+        total += loss.detach() / accumulate
+    if training.tables and fabric.world_size > 1:
+        average_rows(training.tables)
     learned = [parameter for parameter in model.parameters() if parameter.grad is not None]
     gradients = [_numbers(parameter) for parameter in learned]
     norm = nn.utils.get_total_norm(gradients)
     if not (torch.isfinite(total) and torch.isfinite(norm)):
         raise TrainingError(_explain(model, step, total))
-    if optim.clip_norm and norm > optim.clip_norm:
+    limit = training.optim.clip_norm
+    if limit and norm > limit:
         for gradient in gradients:
-            gradient.mul_(optim.clip_norm / norm)
-    for shard in shards:
+            gradient.mul_(limit / norm)
+    for shard in training.shards:
         shard.take_gradient()
-    optimizer.step()
-    for shard in shards:
+    training.optimizer.step()
+    for shard in training.shards:
         shard.send_rows()
-    optimizer.zero_grad()
+    training.optimizer.zero_grad()
     return total, float(norm), carried, position
 
 
