@@ -1,10 +1,12 @@
 """`elmo task`: every verb does its work on a small file, and what goes wrong is one line."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
-from command import run
+from command import Command, run
 from small_tasks import write_small
 from tiny import write_tiny
 
@@ -137,16 +139,39 @@ def test_predict_files_and_text(trained: Path) -> None:
     assert [line.split("\t")[0] for line in lines] == ["Nora", "sings", "in", "Oslo", "", "Rain", ""]
 
 
+def write_queue(folder: Path, epochs: int, seeds: list[int]) -> Path:
+    """Two arms of a small network."""
+    data = write_small(folder, "ner")
+    recipe = f'task = "ner"\ntrain = "{data}"\ndev = "{data}"\n[model]\nhidden_dims = [4]\n'
+    recipe += f"[training]\nepochs = {epochs}\npatience = 0\n"
+    (folder / "recipe.toml").write_text(recipe, encoding="utf-8")
+    row = f'[[rows]]\nname = "x"\nrecipe = "recipe.toml"\nseeds = {seeds}\n'
+    (folder / "queue.toml").write_text(f'{row}arms = {{ a = [], b = ["training.lr=0.1"] }}\n', encoding="utf-8")
+    return folder / "queue.toml"
+
+
 def test_jobs_share_the_work_of_a_queue(tmp_path: Path) -> None:
-    data = write_small(tmp_path, "ner")
-    recipe = f'task = "ner"\ntrain = "{data}"\ndev = "{data}"\n[model]\nhidden_dims = [4]\n[training]\nepochs = 1\n'
-    (tmp_path / "recipe.toml").write_text(recipe, encoding="utf-8")
-    row = '[[rows]]\nname = "x"\nrecipe = "recipe.toml"\nseeds = [1, 2]\narms = { a = [], b = ["training.lr=0.1"] }\n'
-    (tmp_path / "queue.toml").write_text(row.replace("recipe.toml", str(tmp_path / "recipe.toml")), encoding="utf-8")
-    done = run("task", "compare", tmp_path / "queue.toml", "--output", tmp_path / "out", "--jobs", 2)
+    queue = write_queue(tmp_path, 1, [1, 2])
+    done = run("task", "compare", queue, "--output", tmp_path / "out", "--jobs", 2)
     assert done.returncode == 0, done.stderr
     assert "| x | ner 1 | dev f1 | b |" in done.stdout
     assert sorted(path.parent.parent.name for path in (tmp_path / "out").rglob("result.json")) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_jobs_that_are_asked_to_stop_write_their_checkpoints(tmp_path: Path) -> None:
+    queue = write_queue(tmp_path, 1_000_000, [1])
+    command = Command("task", "compare", queue, "--output", tmp_path / "out", "--jobs", 2)
+    scored: list[Path] = []
+    while len(scored) < 2 and command.process.is_alive():
+        time.sleep(0.01)
+        scored = [path for path in (tmp_path / "out").rglob("metrics.jsonl") if path.stat().st_size]
+    command.interrupt()
+    stopped = command.wait()
+    assert stopped.returncode == 130, stopped.stderr
+    assert stopped.stderr.count("with a checkpoint; to continue, run the command again") == 2
+    checkpoints = [path.parent.parent.parent.name for path in (tmp_path / "out").rglob("checkpoints/step-*")]
+    assert sorted(checkpoints) == ["a", "b"]
 
 
 @pytest.mark.parametrize("name", [name for name in tasks.available() if name != "ner"])

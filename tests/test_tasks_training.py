@@ -23,6 +23,7 @@ from elmo.tasks.batches import BatchConfig
 from elmo.tasks.trained import TrainedTask
 from elmo.training.disk import locked
 from elmo.training.epochs import EpochConfig, State, _after_epoch
+from elmo.training.stopping import Stopped
 
 
 def weights(folder: Path) -> dict[str, bytes]:
@@ -84,6 +85,33 @@ def test_an_epoch_that_was_cut_after_its_scores_has_one_line(tmp_path: Path, mon
     assert [line["epoch"] for line in scores(folder)] == [1]
     train.main(config, resume=True, quiet=True)
     assert [line["epoch"] for line in scores(folder)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("at", "call"), [("_step", 2), ("_after_epoch", 1), ("_after_epoch", 4)])
+def test_a_run_that_is_asked_to_stop_writes_a_checkpoint_first(
+    tmp_path: Path, at: str, call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an epoch, between two, and after the last one, when there is no result yet."""
+    from elmo.training import epochs
+
+    training = {"checkpoint_minutes": 60}
+    whole, cut = (run_config(tmp_path, name, training=training) for name in ("run", "cut"))
+    train.main(whole, quiet=True)
+    real, calls = getattr(epochs, at), itertools.count(1)
+
+    def interrupted(*arguments: object) -> State:
+        if next(calls) == call:
+            signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(epochs, at, interrupted)
+        with pytest.raises(Stopped, match=r"seed-1: stopped after step \d+, with a checkpoint"):
+            train.main(cut, quiet=True)
+    assert not (tmp_path / "cut" / "seed-1" / "result.json").exists()
+    train.main(cut, resume=True, quiet=True)
+    assert weights(tmp_path / "cut" / "seed-1") == weights(tmp_path / "run" / "seed-1")
+    assert scores(tmp_path / "cut" / "seed-1") == scores(tmp_path / "run" / "seed-1")
 
 
 def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from elmo.errors import InputError
@@ -93,10 +95,25 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def run_in(jobs: int) -> None:
-    """Runs this command in `jobs` processes, which share the work; returns when all is done."""
+    """Runs this command in `jobs` processes, which share the work; returns when all is done.
+
+    They hear of a signal from here alone: a terminal's Ctrl-C would reach them a second time, which ends them at once.
+    """
     again = [sys.executable, "-m", "elmo", *sys.argv[1:], "--jobs", "1"]
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
-    running = [subprocess.Popen(again, env=os.environ | threads, stdout=subprocess.DEVNULL) for _ in range(jobs)]
+    running = [
+        subprocess.Popen(again, env=os.environ | threads, stdout=subprocess.DEVNULL, start_new_session=True)
+        for _ in range(jobs)
+    ]
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        for process in running:
+            process.send_signal(number)
+
+    if os.name == "posix":  # a console of Windows asks all processes itself
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, pass_on)
     try:
         codes = [process.wait() for process in running]
     finally:

@@ -23,6 +23,7 @@ from elmo.training.disk import write_whole
 from elmo.training.distributed import Fabric
 from elmo.training.loop import TrainingError, seed_step
 from elmo.training.monitor import Monitor
+from elmo.training.stopping import Stopped, requests_to_stop
 
 BEST = "model.safetensors"
 """The best epoch's weights, in the run's folder."""
@@ -107,21 +108,25 @@ def fit_epochs(
     """Trains `model`, which is on the fabric's device, from the checkpoint in `folder` or from the beginning.
 
     `batches_of(epoch)` gives an epoch's batches; `evaluate()` is called after each epoch in evaluation mode, and
-    `metric` names the score to maximize. The best epoch's weights go to `folder/model.safetensors`.
+    `metric` names the score to maximize. The best epoch's weights go to `folder/model.safetensors`. Raises Stopped
+    after a checkpoint if a signal asked to stop.
     """
     optimizer = _optimizer([p for p in model.parameters() if p.requires_grad], config)
     state = _begin(fabric, model, optimizer, folder, config)
     saver = _Saver(fabric, model, optimizer, folder / "checkpoints", config.checkpoint_minutes)
     total = config.epochs * len(batches_of(0))
     # The line of an unfinished epoch is written again, even if all its steps were done.
-    with Monitor(folder, total, state.step, quiet, state.step - state.batch, label) as monitor:
+    with (
+        Monitor(folder, total, state.step, quiet, state.step - state.batch, label) as monitor,
+        requests_to_stop(speaks=True) as must_stop,
+    ):
         while not state.stopped:
             for batch in batches_of(state.epoch)[state.batch :]:
                 if config.schedule == "linear":
                     state = replace(state, rate=config.lr * max(0.0, 1 - state.step / total))
                 state = _step(model, optimizer, loss_of, batch, config, seed, state)
                 monitor.advance(state.step)
-                saver.save_if_due(state)
+                saver.save_if_due(state, must_stop() and not state.stopped)  # an ended run is scored first
                 if state.stopped:
                     break
             began = time.monotonic()
@@ -135,7 +140,7 @@ def fit_epochs(
                 weights = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
                 write_whole(folder / BEST, save(weights))
             state = replace(state, seconds=state.seconds + time.monotonic() - began)
-            saver.save_if_due(state)
+            saver.save_if_due(state, must_stop())
     return state
 
 
@@ -222,12 +227,19 @@ class _Saver:
         self._fabric, self._model, self._optimizer, self._folder = fabric, model, optimizer, folder
         self._interval, self._saved = 60 * minutes, time.monotonic()
 
-    def save_if_due(self, state: State) -> None:
-        if state.stopped or time.monotonic() - self._saved < self._interval:
+    def save_if_due(self, state: State, must_stop: bool) -> None:
+        """Raises Stopped after a checkpoint if the run must stop; of an ended one, too, which has no result yet."""
+        is_due = not state.stopped and time.monotonic() - self._saved >= self._interval
+        if not (is_due or must_stop):
             return
         progress = Progress(state.step, dataclasses.asdict(state))
         save_checkpoint(self._folder, self._fabric, self._model, self._optimizer, (), progress)
         self._saved = time.monotonic()
+        if must_stop:
+            raise Stopped(
+                f"{self._folder.parent}: stopped after step {state.step}, with a checkpoint; to continue, run the"
+                " command again, with --resume if it has that"
+            )
 
 
 def _optimizer(parameters: list[nn.Parameter], config: EpochConfig) -> torch.optim.Optimizer:
