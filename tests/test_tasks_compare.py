@@ -105,6 +105,24 @@ def test_arms_of_other_data_of_the_same_name_are_not_compared(tmp_path: Path, re
     assert not (tmp_path / "out" / "small" / "other").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("test=gone.conll", "gone.conll: no such file"), ("inputs.vectors=gone.txt", "gone.txt: no such file"),
+     ("inputs.model=gone", "gone: no such file or folder")],
+)  # fmt: skip
+def test_what_a_later_arm_lacks_is_said_before_the_first_one_is_trained(
+    tmp_path: Path, recipe: Path, setting: str, said: str
+) -> None:
+    """Unless it is done, and reads nothing any more."""
+    shown: list[str] = []
+    with pytest.raises((InputError, FileNotFoundError), match=said):
+        compared(tmp_path, recipe, QUEUE.replace("input = []", f'input = ["{setting}"]'), shown.append)
+    assert (shown, (tmp_path / "out").exists()) == ([], False)
+    compared(tmp_path, recipe, QUEUE)
+    (tmp_path / "small.conll").unlink()
+    compared(tmp_path, recipe, QUEUE)
+
+
 def test_a_damaged_table_is_made_anew(tmp_path: Path, recipe: Path) -> None:
     rows = compared(tmp_path, recipe, QUEUE.replace("[1, 2]", "[1]"))
     for seeds, damaged in enumerate(('{"a": 1}', "[3]", '[{"row": "x"}]', "{"), start=2):

@@ -59,11 +59,16 @@ def work_off(
     """Does the remaining work, and yields each piece when it is done.
 
     `given` are settings for all runs; they override the recipes, and arms override them. Raises InputError if an
-    existing run has other settings, or used other data, word vectors or biLM of the same name.
+    existing run has other settings, or used other data, word vectors or biLM of the same name, or if a file of an
+    unfinished row is missing.
     """
     first = [trial for row in queue.rows for arm in row.arms for trial in trials(row, arm, output)]
+    rows = {work.row.name for work in pending(queue, output)}
     for work in first:
-        train.check_output(_config(work, find_recipe, given), resume=True)
+        config = _config(work, find_recipe, given)
+        train.check_output(config, resume=True)
+        if work.row.name in rows:
+            train.files_of(config)  # before hours of other rows
     folders = [work.folder for work in first]
     while works := list(pending(queue, output)):
         for work in works:

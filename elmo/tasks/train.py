@@ -18,7 +18,7 @@ from typing import Any, cast
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from elmo import __version__, machine
+from elmo import __version__, formats, machine
 from elmo import config as configs
 from elmo.errors import InputError
 from elmo.formats.download import sha256_of
@@ -167,13 +167,25 @@ def completed(config: TaskConfig) -> TaskConfig:
     return dataclasses.replace(config, model=configs.to_dict(model))
 
 
+def files_of(config: TaskConfig) -> dict[str, Path]:
+    """The files of examples, by part. Raises InputError if one of them or the word vectors are missing, and
+    FileNotFoundError if the biLM is."""
+    named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
+    files = {part: find_file(path, config.data) for part, path in named.items()}
+    inputs = config.inputs
+    if inputs.static and inputs.vectors is not None:
+        find_file(inputs.vectors, config.data)
+    if inputs.elmo != "none":
+        formats.find(inputs.model)
+    return files
+
+
 def _prepare(
     task: Task, config: TaskConfig, progress: Callable[[int, int], object] | None, beside: Sequence[Path]
 ) -> _Job:
     """Reads everything, and computes the missing layers of the biLM."""
     model_config = configs.from_dict(task.Config, config.model, "model.")
-    named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
-    files = {part: find_file(path, config.data) for part, path in named.items()}
+    files = files_of(config)
     examples = {part: tasks.read_examples(task, path) for part, path in files.items()}
     labels = task.labels_of(examples["train"])  # of all, so labels do not depend on the subset
     for part, path in files.items():
