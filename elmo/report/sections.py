@@ -84,7 +84,7 @@ def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
     drawing = Figure(
         "tasks",
         f"Scores without and with ELMo{', and with a fine-tuned biLM' if is_tuned else ''}: "
-        + "; ".join(" ".join([gain.name, ", ".join(f"{score:.1f}" for score in gain.scores)]) for gain in gains),
+        + "; ".join(f"{gain.name} {', '.join(f'{score:.1f}' for score in gain.scores)}" for gain in gains),
         lambda dark: figures.gains(gains, "score, percent", dark),
     )
     head = ("task", "score", "without ELMo", "with ELMo", "error reduction")
