@@ -199,10 +199,14 @@ def test_span_representation() -> None:
     words, states = words[tokens.mask], states[tokens.mask]
     found = spans.candidates([5, 4], SMALL.max_width)
     attention = model.attention(states).squeeze(1)
-    for row, (first, last) in zip(model._represent(found, words, states), found.pairs(), strict=True):
+    described = model._describe(found, words, states)
+    for row, (first, last) in zip(described.vectors(), found.pairs(), strict=True):
         head = attention[first : last + 1].softmax(0) @ words[first : last + 1]
         expected = torch.cat([states[first], states[last], head, model.widths.weight[last - first]])
         torch.testing.assert_close(row, expected)
+    torch.testing.assert_close(model._mention_scores(described), model.mention(described.vectors()).squeeze(1))
+    kept = torch.tensor([2, 5])
+    assert torch.equal(described.at(kept).vectors(), described.vectors()[kept])
 
 
 def test_speakers_and_genre_are_seen() -> None:

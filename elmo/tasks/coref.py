@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,9 +26,9 @@ from elmo.errors import InputError
 from elmo.tasks import coref_spans as spans
 from elmo.tasks import readers_coref as readers
 from elmo.tasks.coref_scores import coref_scores
-from elmo.tasks.coref_spans import Span, Spans
+from elmo.tasks.coref_spans import Span, Spans, SpanVectors
 from elmo.tasks.inputs import Inputs, Tokens
-from elmo.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
+from elmo.tasks.layers import Affine, BiLstm, FeedForward, VariationalDropout, masked_softmax
 from elmo.text.batching import check_tokens
 
 NAME = "coref"
@@ -214,15 +214,12 @@ class Model(nn.Module):
 
     def _rank(self, part: Part, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> Ranking:
         found = spans.candidates(part.lengths, self.config.max_width).to(words.device)
-        vectors = self._represent(found, words, states)
-        mention_scores = self.mention(vectors).squeeze(1)
+        described = self._describe(found, words, states)
+        mention_scores = self._mention_scores(described)
         limit = max(1, int(self.config.spans_per_token * len(words)))
         kept = spans.prune(found, mention_scores, limit).to(words.device)
-        found, vectors, mention_scores = (
-            found.at(kept),
-            vectors.index_select(0, kept),
-            mention_scores.index_select(0, kept),
-        )
+        found, mention_scores = found.at(kept), mention_scores.index_select(0, kept)
+        vectors = described.at(kept).vectors()
         rows, mask = (part.to(words.device) for part in spans.antecedents(len(kept), self.config.max_antecedents))
         span, place = mask.nonzero(as_tuple=True)
         before = rows[span, place]
@@ -233,18 +230,21 @@ class Model(nn.Module):
         scores = pairs.new_zeros(mask.shape).index_put((span, place), pairs)
         return Ranking(Spans(found.first + part.offset, found.last + part.offset), scores, rows, mask)
 
-    def _represent(
-        self, found: Spans, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]
-    ) -> Float[Tensor, "M G"]:
+    def _describe(self, found: Spans, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> SpanVectors:
         """Eq. 2-6 of the paper: both ends, the attended words, the width."""
         places = found.first[:, None] + torch.arange(self.config.max_width, device=words.device)
         inside = places <= found.last[:, None]
         places = places.clamp(max=max(0, len(words) - 1))
         weights = masked_softmax(self.attention(states).squeeze(1)[places], inside)
-        head = nn.functional.embedding_bag(places, words, per_sample_weights=weights, mode="sum")
-        width = self.dropout(self.widths(found.last - found.first))
-        ends = states.index_select(0, found.first), states.index_select(0, found.last)
-        return torch.cat([*ends, head, width], dim=1)
+        widths = self.dropout(self.widths(found.last - found.first))
+        return SpanVectors(found, states, words, places, weights, widths)
+
+    def _mention_scores(self, described: SpanVectors) -> Float[Tensor, " M"]:
+        """Eq. 8, without building the vectors of all candidates, of which few are kept."""
+        feed_forward, score = self.mention
+        first, *others = cast(FeedForward, feed_forward)
+        first = cast(Affine, first)
+        return score(nn.Sequential(*others)(described.times(first.weight, first.bias))).squeeze(1)
 
     def _speakers(self, part: Part, found: Spans, span: Tensor, before: Tensor) -> Int[Tensor, " pairs"]:
         """0 if either speaker is unknown, 1 if they differ, 2 if they are the same."""

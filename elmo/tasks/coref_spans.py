@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 Span = tuple[int, int]
 
@@ -35,6 +36,43 @@ class Spans(NamedTuple):
     def pairs(self) -> list[Span]:
         """The spans as Python numbers."""
         return list(zip(self.first.tolist(), self.last.tolist(), strict=True))
+
+
+class SpanVectors(NamedTuple):
+    """What the spans' vectors are made of (eq. 2-6): the states at both ends, a weighted sum of words, and the width.
+
+    G is the size of a span's vector, `2 * D + I + F`; L is the number of tokens in the longest span.
+    """
+
+    spans: Spans
+    states: Float[Tensor, "T D"]
+    words: Float[Tensor, "T I"]
+    places: Int[Tensor, "M L"]
+    """The tokens of each span, and others after them."""
+    weights: Float[Tensor, "M L"]
+    """Of each token in the sum of words; 0 for a token that is not in the span."""
+    widths: Float[Tensor, "M F"]
+
+    def at(self, rows: Tensor) -> "SpanVectors":
+        """A selection of the spans."""
+        own = self.spans.at(rows), self.places[rows], self.weights[rows], self.widths[rows]
+        return SpanVectors(own[0], self.states, self.words, *own[1:])
+
+    def vectors(self) -> Float[Tensor, "M G"]:
+        """The parts joined."""
+        return torch.cat([*self._parts(self.states, self.states, self.words), self.widths], dim=1)
+
+    def times(self, weight: Float[Tensor, "N G"], bias: Float[Tensor, " N"]) -> Float[Tensor, "M N"]:
+        """`vectors() weight^T + bias`: each token's parts are multiplied once, not once per span."""
+        sizes = [self.states.shape[1], self.states.shape[1], self.words.shape[1], self.widths.shape[1]]
+        of_first, of_last, of_words, of_width = (part.T for part in weight.split(sizes, dim=1))
+        parts = self._parts(self.states @ of_first + bias, self.states @ of_last, self.words @ of_words)
+        return sum(parts, start=self.widths @ of_width)
+
+    def _parts(self, first: Tensor, last: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows of three tables of tokens for each span: at its first token, at its last, and the weighted sum."""
+        head = functional.embedding_bag(self.places, words, per_sample_weights=self.weights, mode="sum")
+        return first.index_select(0, self.spans.first), last.index_select(0, self.spans.last), head
 
 
 def candidates(lengths: Sequence[int], max_width: int) -> Spans:
