@@ -68,7 +68,7 @@ def work_off(
         config = _config(work, find_recipe, given)
         train.check_output(config, resume=True)
         if work.row.name in rows:
-            train.files_of(config)  # before hours of other rows
+            train.check_files(config)  # before hours of other rows
     folders = [work.folder for work in first]
     while works := list(pending(queue, output)):
         for work in works:
