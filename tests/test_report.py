@@ -199,7 +199,10 @@ def test_a_fine_tuned_bilm_has_columns_of_its_own(tmp_path: Path) -> None:
         for arm in arms:
             better, bilm = 4.0 if arm == "tuned" else 2.0, BILM | {"init_from": origins[arm]}
             plant(tmp_path / task / arm, task, 70.0 + better, 60.0 + better, settings=["inputs.elmo=input"], bilm=bilm)
-    head, *rows = written(tmp_path, tmp_path).tables[0]
+    (head, *rows), claimed, *_ = written(tmp_path, tmp_path).tables
+    (claim,) = (row for row in claimed if "Fine-tuning" in row[0])
+    assert claim[0].endswith("/snli")
+    assert claim[1:4] == ["one seed: +2.00", "tuned 64.00, given 62.00, seeds: 1", "section 3.4"]
     assert head[3:7] == ["with ELMo", "error reduction", "fine-tuned biLM", "error reduction"]
     assert {row[0].rsplit("/", 1)[-1]: row[3:7] for row in rows} == {
         "snli": ["62.0", "+5.0 %", "64.0", "+10.0 %"],

@@ -8,7 +8,7 @@ from elmo import config as configs
 from elmo.probes import weights
 from elmo.probes.wsd import BASELINE
 from elmo.report import alike, probing
-from elmo.report.collect import Comparison, Probe, Results, part_of
+from elmo.report.collect import Comparison, Probe, Results, TaskRun, part_of
 from elmo.report.commands import RECIPES
 from elmo.report.document import Section, Text, table
 
@@ -83,10 +83,18 @@ def _row(claim: str, source: str, better: tuple[str, Score], worse: tuple[str, S
 
 def _tasks(comparisons: Sequence[Comparison]) -> Iterator[Row]:
     for each in comparisons:
-        pair = each.best_with_elmo()
-        if pair is not None:
-            before, after = ((run.folder.name, Score(*each.score(run), len(run.results))) for run in pair)
-            yield (*_row(f"ELMo improves {each.title}", "Table 1", after, before), each.name)
+        best = each.best_with_elmo()
+        if best is not None:
+            pair = _scored(each, best), _scored(each, each.runs[0])
+            yield (*_row(f"ELMo improves {each.title}", "Table 1", *pair), each.name)
+        given, tuned = each.best_with_elmo(fine_tuned=False), each.best_with_elmo(fine_tuned=True)
+        if given is not None and tuned is not None:
+            pair = _scored(each, tuned), _scored(each, given)
+            yield (*_row(f"Fine-tuning the biLM improves {each.title}", "section 3.4", *pair), each.name)
+
+
+def _scored(comparison: Comparison, run: TaskRun) -> tuple[str, Score]:
+    return run.folder.name, Score(*comparison.score(run), len(run.results))
 
 
 def _of(kind: str, decide: Decide, results: Results, latest: bool = False) -> Iterator[Row]:

@@ -122,15 +122,10 @@ class Comparison:
             return []
         return [run for run in others if run.has_elmo]
 
-    def best_with_elmo(self) -> tuple[TaskRun, TaskRun] | None:
-        """The baseline, and the run with ELMo that is best on dev; None if there is no baseline without ELMo."""
-        best = best_on_dev(self.with_elmo())
-        return None if best is None else (self.runs[0], best)
-
-
-def best_on_dev(runs: Sequence[TaskRun]) -> TaskRun | None:
-    """The run with the highest score on dev; None if there are no runs."""
-    return max(runs, key=lambda run: run.on_dev, default=None)
+    def best_with_elmo(self, fine_tuned: bool | None = None) -> TaskRun | None:
+        """The run with ELMo that is best on dev: of all, or of those with a fine-tuned biLM or with one as it is."""
+        runs = [run for run in self.with_elmo() if fine_tuned in (None, run.is_fine_tuned)]
+        return max(runs, key=lambda run: run.on_dev, default=None)
 
 
 def is_fine_tuned(bilm: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from elmo import figures
 from elmo.report import claims, commands, growth, paper, probing
-from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun, best_on_dev, spread
+from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun, spread
 from elmo.report.document import (
     ABSENT,
     Block,
@@ -73,9 +73,8 @@ def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
     rows, gains = [], []
     is_tuned = any(run.is_fine_tuned for each in shown for run in each.with_elmo())
     for each in shown:
-        baseline, runs = each.runs[0], each.with_elmo()
-        given = best_on_dev([run for run in runs if not run.is_fine_tuned])
-        tuned = best_on_dev([run for run in runs if run.is_fine_tuned])
+        baseline = each.runs[0]
+        given, tuned = each.best_with_elmo(fine_tuned=False), each.best_with_elmo(fine_tuned=True)
         cells = [*_gained(each, given), *(_gained(each, tuned) if is_tuned else ())]
         published = paper.cell("error reduction", baseline.task, form="{:+.1f} %")
         rows.append((each.title, f"{each.part} {baseline.metric}", _glanced(each, baseline), *cells, published))
