@@ -108,7 +108,7 @@ def test_the_client_of_openai(server, embedder):
             value = each.embedding
             near(np.frombuffer(base64.b64decode(value), "<f4") if isinstance(value, str) else value, vector)
         assert found.usage.prompt_tokens == sum(map(len, TOKENS))
-    assert [model.id for model in client.models.list()] == ["default"]
+    assert [model.id for model in client.models.list()] == ["english-base"]
     with pytest.raises(openai.BadRequestError, match="token ids; this model has its own tokenizer: send text"):
         client.embeddings.create(model="default", input=[1, 2, 3])
     with pytest.raises(openai.BadRequestError, match="dimensions is 7"):
@@ -129,7 +129,7 @@ def test_text_embeddings_inference(server, embedder):
     for each, vectors in zip(found, embedder.embed(TOKENS[:2], "average"), strict=True):
         near(each, vectors)
     info = httpx.get(server.url + "/info").json()
-    assert (info["model_id"], info["elmo"]["dim"], info["elmo"]["layers"]) == ("default", 256, 3)
+    assert (info["model_id"], info["elmo"]["dim"], info["elmo"]["layers"]) == ("english-base", 512, 3)
     assert httpx.get(server.url + "/health").status_code == 200
 
 
@@ -142,7 +142,7 @@ def test_the_commands_of_the_docs(server, tmp_path):
         done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=tmp_path, check=True)
         assert done.stdout.startswith(b"{") != (" -o " in command)
         assert b'"error"' not in done.stdout
-    assert np.load(tmp_path / "vectors.npz")["0"].shape == (3, 5, 256)
+    assert np.load(tmp_path / "vectors.npz")["0"].shape == (3, 5, 512)
 
 
 def test_scores_and_substitutes(server):

@@ -46,7 +46,7 @@ def test_settings_are_a_table_that_a_person_reads(capsys):
 
 
 def test_info_shows_no_python(tmp_path):
-    shown = run("info").stdout
+    shown = run("info", "english-small").stdout
     assert re.search(r"^ {2}lstm *$\n^ {4}dim +1,024 *$", shown, re.MULTILINE)
     assert re.search(r"^ {6}mean +63\.49 *$", shown, re.MULTILINE)
     assert not set("{}[]'") & set(shown)

@@ -19,7 +19,7 @@ FORMATS = (native, many_langs, allennlp_archive, allennlp, tensorflow)
 ASSETS = Path(__file__).parent.parent / "assets"
 TRAINED = "model"
 """The model's folder inside a training run."""
-DEFAULT_MODEL = "english-small"
+DEFAULT_MODEL = "english-base"
 
 
 def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
@@ -44,7 +44,7 @@ def describe(path: str | Path | None = None, weights: str | Path | None = None) 
 
 def find(path: str | Path | None = None) -> Path:
     """Resolves the name of a packaged or pulled model, or the folder of a training run, to a path."""
-    if path is None or str(path) == "default":  # even if the working directory has something of that name
+    if _is_default(path):  # even if the working directory has something of that name
         return ASSETS / DEFAULT_MODEL
     name = str(path)
     if native.recognizes(Path(name) / TRAINED):
@@ -62,6 +62,15 @@ def find(path: str | Path | None = None) -> Path:
     raise FileNotFoundError(
         f"{name}: no such file or folder, and not a packaged model ({names}) or a published one (elmo models)"
     )
+
+
+def named(path: str | Path | None) -> str:
+    """A model's path or name for a record: the default's own name, since another version may have another default."""
+    return DEFAULT_MODEL if _is_default(path) else str(path)
+
+
+def _is_default(path: str | Path | None) -> bool:
+    return path is None or str(path) == "default"
 
 
 def packaged() -> list[str]:

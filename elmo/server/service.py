@@ -80,7 +80,7 @@ class Service:
         source = open_model(config.model)
         model: Model = source.model
         self.config, self.card = config, source.card()
-        self.name = str(config.model)
+        self.name = source.name
         self.dtype = "float32"
         self.embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, device="cpu", release=True)
         self.embedders = {"reset": self.embedder, "echo": self._sharing("echo")}

@@ -24,7 +24,7 @@ class Source:
     """A biLM, and the hash of its layers."""
 
     name: str
-    """The name as given."""
+    """As given; the default model's own."""
     model: Model
     sha256: str
     """The hash of everything that its vectors depend on."""
@@ -52,7 +52,7 @@ def open_source(config: InputConfig) -> Source | None:
 def open_model(name: str) -> Source:
     """The biLM at a path or of a name. Raises the errors of `elmo.formats.load`."""
     model = formats.load(name)
-    return Source(name, model, content_hash(model))
+    return Source(formats.named(name), model, content_hash(model))
 
 
 def collator(config: InputConfig, words: Sequence[str], source: Source | None, cache: CacheConfig) -> Collator:

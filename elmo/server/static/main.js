@@ -22,8 +22,7 @@ async function start() {
   }
   find("trouble").hidden = find("key").hidden = true;
   const { layers, dim } = about.elmo;
-  const name = about.model_id === "default" ? "the small English one of the package" : about.model_id;
-  find("model").textContent = `The model: ${name}, ${layers} layers of ${dim} numbers a word, elmo ${about.version}.`;
+  find("model").textContent = `The model: ${about.model_id}, ${layers} layers of ${dim} numbers a word, elmo ${about.version}.`;
   find("main").hidden = false;
   if (!sections.length) sections = [word(about), expects(about), uses(about), known()];
   for (const section of sections) section.show();
