@@ -108,7 +108,7 @@ picture: $(SETUP)
 
 results: $(SETUP)
 	$(BIN)/elmo report docs/runs --markdown docs/results.md --overwrite
-	$(BIN)/elmo report docs/variants docs/runs/wsd docs/runs/pos --markdown docs/results-variants.md \
+	$(BIN)/elmo report docs/variants --markdown docs/results-variants.md \
 	  --title "Results: editions, states, other domains and CoVe" --overwrite
 
 # All of a release but the upload, which docs/releasing.md has: nothing is published from here.

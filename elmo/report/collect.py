@@ -260,11 +260,18 @@ def _probe(name: str, folder: Path) -> Probe:
     values, rows = record.read(folder)
     shapes.check(values, shapes.PROBE, str(folder / record.RECORD))
     probe = values.get("probe", "")
+    _name_default(values.get("config") or {}, values.get("bilm"))
     for number, row in enumerate(rows, 1):
         shapes.check(row, shapes.row_shape(probe, row), f"{folder / record.ROWS}, line {number}")
     if probe == "senses":
         rows = [row | {"accuracy": 100 * row["accuracy"], "by_word": _percent(row.get("by_word", {}))} for row in rows]
     return Probe(name, probe, values, rows)
+
+
+def _name_default(settings: dict[str, Any], bilm: Mapping[str, Any] | None) -> None:
+    """Gives the default model its own name, if the record has it: another version may have another default."""
+    if bilm is not None and settings.get("model") == "default":
+        settings["model"] = bilm.get("model", "default")
 
 
 def _percent(fractions: Mapping[str, float]) -> dict[str, float]:
@@ -315,6 +322,7 @@ def _task_run(name: str, folder: Path, seeds: Sequence[str]) -> TaskRun | None:
     config = _completed(config)
     metric = tasks.find(config["task"]).METRIC
     results = [shapes.read(file, _scored(shapes.RESULT, metric)) for file in files]
+    _name_default(config["inputs"], results[0].get("bilm"))
     summary = shapes.read(folder / train.RESULTS, shapes.SUMMARY) if (folder / train.RESULTS).is_file() else {}
     origin = shapes.read(folder / train.ORIGIN, shapes.ORIGIN) if (folder / train.ORIGIN).is_file() else {}
     joined = shapes.read(folder / ENSEMBLE, _scored(shapes.ENSEMBLE, metric)) if (folder / ENSEMBLE).is_file() else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from elmo import figures
 from elmo.report import claims, commands, growth, paper, probing
-from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun, spread
+from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun, is_fine_tuned, spread
 from elmo.report.document import (
     ABSENT,
     Block,
@@ -77,7 +77,8 @@ def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
         given, tuned = each.best_with_elmo(fine_tuned=False), each.best_with_elmo(fine_tuned=True)
         cells = [*_gained(each, given), *(_gained(each, tuned) if is_tuned else ())]
         published = paper.cell("error reduction", baseline.task, form="{:+.1f} %")
-        rows.append((each.title, f"{each.part} {baseline.metric}", _glanced(each, baseline), *cells, published))
+        score = f"{each.part} {baseline.metric}"
+        rows.append((each.title, score, _glanced(each, baseline), *cells, published, _bilm(given or tuned)))
         means = [each.score(run)[0] if run else None for run in (given, tuned)]
         gains.append(figures.Gain(each.title, each.score(baseline)[0], *means))
     drawing = Figure(
@@ -89,7 +90,15 @@ def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
     head = ("task", "score", "without ELMo", "with ELMo", "error reduction")
     head += ("fine-tuned biLM", "error reduction") if is_tuned else ()
     figure = Figures((drawing,), "Each task without ELMo and with it.")
-    yield Section("At a glance", (figure, table((*head, "paper's"), rows), Text(TASKS_NOTE)))
+    yield Section("At a glance", (figure, table((*head, "paper's", "biLM"), rows), Text(TASKS_NOTE)))
+
+
+def _bilm(run: TaskRun | None) -> str:
+    """The name of a run's biLM; if that is a fine-tuned one, of what it began with."""
+    found = (run.results[0].get("bilm") or {}) if run else {}
+    if is_fine_tuned(found):
+        found = found["init_from"]
+    return commands.shown(found.get("model", ABSENT))
 
 
 def _gained(comparison: Comparison, run: TaskRun | None) -> tuple[str, str]:
