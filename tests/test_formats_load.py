@@ -91,3 +91,4 @@ def test_the_default_is_the_packaged_model_wherever_one_is(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     native.save(model(), tmp_path / formats.DEFAULT_MODEL)
     assert formats.find(usual) == formats.ASSETS / formats.DEFAULT_MODEL
+    assert (formats.named(usual), formats.named(tmp_path)) == (formats.DEFAULT_MODEL, str(tmp_path))

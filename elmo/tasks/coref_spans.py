@@ -55,8 +55,8 @@ class SpanVectors(NamedTuple):
 
     def at(self, rows: Tensor) -> "SpanVectors":
         """A selection of the spans."""
-        own = self.spans.at(rows), self.places[rows], self.weights[rows], self.widths[rows]
-        return SpanVectors(own[0], self.states, self.words, *own[1:])
+        places, weights, widths = (part[rows] for part in (self.places, self.weights, self.widths))
+        return self._replace(spans=self.spans.at(rows), places=places, weights=weights, widths=widths)
 
     def vectors(self) -> Float[Tensor, "M G"]:
         """The parts joined."""
