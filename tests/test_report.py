@@ -128,7 +128,7 @@ def test_the_documented_results_are_those_of_the_runs_that_are_kept(page, title,
 def test_tables_have_the_planted_numbers(page: Path) -> None:
     found = Page(page.read_text(encoding="utf-8"))
     glance = found.tables[0]
-    assert glance[1] == ["NER, WNUT-17", "test f1", "40.0 ± 1.4", "46.0 ± 1.4", "+10.0 %", "+21.0 %", "small"]
+    assert glance[1] == ["NER, WNUT-17", "test f1", "40.0 ± 1.4", "46.0 ± 1.4", "+10.0 %", "+21.0 %"]
     compared = found.tables[2]
     assert compared[0][4:9] == ["std", "seeds", "difference", "error reduction", "paper's"]
     assert compared[1][:6] == ["NER, WNUT-17", "none", "test f1", "40.00", "1.41", "2"]
@@ -245,6 +245,17 @@ def test_of_a_baseline_without_an_error_there_is_no_reduction(tmp_path: Path) ->
     head, *rows = written(tmp_path, tmp_path).tables[2]
     assert "error reduction" not in head  # a column with nothing in it
     assert rows[1][5] == "-2.70"
+
+
+def test_the_first_table_names_the_bilms_if_they_differ(tmp_path: Path) -> None:
+    for task, name in (("snli", "small"), ("srl", "base")):
+        plant(tmp_path / task / "none", task, 70.0, 60.0)
+        plant(tmp_path / task / "elmo", task, 72.0, 62.0, settings=["inputs.elmo=input"], bilm=BILM | {"model": name})
+    head, *rows = written(tmp_path, tmp_path).tables[0]
+    assert (head[-1], [row[-1] for row in rows]) == ("biLM", ["small", "base"])
+    (page,) = job.write([tmp_path / "srl"], tmp_path / "one.html")
+    assert Page(page.read_text(encoding="utf-8")).tables[0][0][-1] == "paper's"
+    assert "Each task without ELMo and with it; the biLM is base." in page.read_text(encoding="utf-8")
 
 
 def test_the_default_model_has_the_name_that_the_result_gives(tmp_path: Path) -> None:

@@ -72,13 +72,15 @@ def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
         return
     rows, gains = [], []
     is_tuned = any(run.is_fine_tuned for each in shown for run in each.with_elmo())
-    for each in shown:
+    names = [_bilm(each.with_elmo()[0]) for each in shown]
+    is_mixed = len(set(names)) > 1
+    for each, name in zip(shown, names, strict=True):
         baseline = each.runs[0]
         given, tuned = each.best_with_elmo(fine_tuned=False), each.best_with_elmo(fine_tuned=True)
         cells = [*_gained(each, given), *(_gained(each, tuned) if is_tuned else ())]
         published = paper.cell("error reduction", baseline.task, form="{:+.1f} %")
         score = f"{each.part} {baseline.metric}"
-        rows.append((each.title, score, _glanced(each, baseline), *cells, published, _bilm(given or tuned)))
+        rows.append((each.title, score, _glanced(each, baseline), *cells, published, name if is_mixed else ""))
         means = [each.score(run)[0] if run else None for run in (given, tuned)]
         gains.append(figures.Gain(each.title, each.score(baseline)[0], *means))
     drawing = Figure(
@@ -89,13 +91,14 @@ def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
     )
     head = ("task", "score", "without ELMo", "with ELMo", "error reduction")
     head += ("fine-tuned biLM", "error reduction") if is_tuned else ()
-    figure = Figures((drawing,), "Each task without ELMo and with it.")
+    said = "" if is_mixed else f"; the biLM is {names[0]}"
+    figure = Figures((drawing,), f"Each task without ELMo and with it{said}.")
     yield Section("At a glance", (figure, table((*head, "paper's", "biLM"), rows), Text(TASKS_NOTE)))
 
 
-def _bilm(run: TaskRun | None) -> str:
+def _bilm(run: TaskRun) -> str:
     """The name of a run's biLM; if that is a fine-tuned one, of what it began with."""
-    found = (run.results[0].get("bilm") or {}) if run else {}
+    found = run.results[0].get("bilm") or {}
     if is_fine_tuned(found):
         found = found["init_from"]
     return commands.shown(found.get("model", ABSENT))
