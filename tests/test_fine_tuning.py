@@ -19,7 +19,7 @@ from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.growth import can_grow
-from elmo.pretraining.initial import begin_from, initial_vocabulary
+from elmo.pretraining.initial import begin_from, initial_vocabulary, origin_of
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.text.characters import encode_words
 from elmo.text.vocabulary import SPECIAL, Vocabulary
@@ -50,6 +50,11 @@ def fine_tuned(base: Path, output: Path, *arguments: object) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return output
+
+
+def test_a_model_that_began_with_the_default_has_its_name():
+    found = formats.describe("default")
+    assert origin_of(found, "default", "keep", ["a.txt"], "", found.config)["model"] == formats.DEFAULT_MODEL
 
 
 def test_unchanged_weights_are_those_of_the_model(base, tmp_path):

@@ -164,7 +164,7 @@ def embed_corpus(
             files.makedirs(f"{path}/{folder}", exist_ok=True)
         _tidy(files, path)
         if manifest is None:
-            manifest = {"format": FORMAT, "finished": False, "model": settings.model, "job": identity}
+            manifest = {"format": FORMAT, "finished": False, "model": formats.named(settings.model), "job": identity}
             manifest |= {"versions": _versions(), "parts": [dataclasses.asdict(part) for part in parts]}
             _write_json(files, f"{path}/{MANIFEST}", manifest)
         _work(Job(absolute(output), _placed(settings), sha256, str(Path.cwd())), parts, engine or run_here, progress)

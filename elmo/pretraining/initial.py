@@ -70,7 +70,7 @@ def origin_of(
     is_same = read == fingerprint if read is not None else card.get("train") == names_of(train)
     is_first = before is None or (isinstance(before, dict) and before.get("continues") is True)
     origin = {
-        "model": Path(path).name,
+        "model": Path(formats.named(path)).name,
         "vocab": init_vocab,
         "words_read": words,
         "continues": words is not None and is_same and is_first,
