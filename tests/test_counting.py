@@ -2,12 +2,14 @@
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elmo.errors import InputError
 from elmo.pretraining import counting
 from elmo.pretraining.settings import TrainConfig
 from elmo.text.tokenizer import TextConfig
@@ -55,3 +57,25 @@ def test_what_is_kept_is_what_would_be_counted(tmp_path: Path, monkeypatch: pyte
     os.utime(texts[1], ns=(1, 1))
     assert count("third")[1].tokens == 11
     assert len(read) == 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda text: "\n".join(text.split("\n")[:3]) + "\n", "2 words are missing"),
+        (lambda text: text[:-3], "line '1.t\\w+'"),
+        (lambda text: text.replace("2\t", "two\t"), "line 'two"),
+        (lambda text: text[1:], "Extra data"),
+    ],
+)
+def test_kept_counts_that_are_damaged_are_refused(tmp_path: Path, damage: Callable[[str], str], problem: str) -> None:
+    table = count_words([["ein", "Hund", "ein", "Hut", "hat"]])
+    file = tmp_path / "counts.tsv"
+    counting._keep(file, (table.ranked(), table.counts()))
+    ranked, counts = counting._read(file)
+    assert (list(ranked), counts) == (table.ranked(), table.counts())
+    file.write_text(damage(file.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(
+        InputError, match=rf"counts\.tsv: damaged \(.*{problem}.*\); remove it to count the words again"
+    ):
+        list(counting._read(file)[0])

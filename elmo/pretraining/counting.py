@@ -23,7 +23,7 @@ from elmo.terminal import Counter
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import Counts, Vocabulary, WordTable, choose_words, count_words, merge_tables
-from elmo.training.disk import write_whole
+from elmo.training.disk import locked, write_whole
 from elmo.training.distributed import Fabric, gather, gather_to_first, patient
 
 Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
@@ -142,25 +142,37 @@ def _keep(file: Path, words: Words) -> None:
     lines = chain([json.dumps(vars(counts))], (f"{count}\t{word}" for word, count in ranked))
     with suppress(OSError):  # a cache that cannot be written does no harm
         make_folder(file.parent)
-        write_whole(file, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
-        for old in sorted(file.parent.glob("*.tsv"), key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
-            old.unlink()
+        with locked(file.parent / "keeping.lock", wait=True):  # another run may have counted the same text
+            write_whole(file, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+            for old in sorted(file.parent.glob("*.tsv"), key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
+                old.unlink()
 
 
 def _read(file: Path) -> Words:
-    """The cached words and counts; words are read lazily."""
+    """The cached words and counts; words are read lazily. Both raise InputError if the file is damaged."""
     if not file.exists():  # the run's own folder has the counts
         return [], Counts(0, 0, 0, 0)
+    try:
+        with file.open(encoding="utf-8", newline="\n") as lines:
+            counts = Counts(**json.loads(next(lines)))
+    except (ValueError, TypeError, StopIteration) as error:
+        raise _damaged(file, error) from error
 
     def ranked() -> Iterator[tuple[str, int]]:
+        left = counts.types
         with file.open(encoding="utf-8", errors="surrogatepass", newline="\n") as lines:
             next(lines)
             for line in lines:
-                number, _, word = line.removesuffix("\n").partition("\t")
+                number, tab, word = line.removesuffix("\n").partition("\t")
+                if not (tab and number.isdecimal() and line.endswith("\n")):
+                    raise _damaged(file, f"line {line[:40]!r}")
+                left -= 1
                 yield word, int(number)
+        if left:
+            raise _damaged(file, f"{left:,} words are missing")
 
-    try:
-        with file.open(encoding="utf-8", newline="\n") as lines:
-            return ranked(), Counts(**json.loads(next(lines)))
-    except (ValueError, TypeError, StopIteration) as error:
-        raise InputError(f"{file}: damaged ({error}); remove it to count the words again") from error
+    return ranked(), counts
+
+
+def _damaged(file: Path, problem: object) -> InputError:
+    return InputError(f"{file}: damaged ({problem}); remove it to count the words again")
