@@ -26,9 +26,11 @@ def test_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_of_the_same_number_left_is_no_hindrance(tmp_path: Path) -> None:
-    left = tmp_path / f".out.{os.getpid()}.partial"
-    left.mkdir()
-    (left / "half").touch()
+    write(tmp_path / "out", "old")
+    for end in ("partial", "old"):
+        left = tmp_path / f".out.{os.getpid()}.{end}"
+        left.mkdir()
+        (left / "half").touch()
     write(tmp_path / "out", "new")
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "file"]
 

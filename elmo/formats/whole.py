@@ -110,6 +110,7 @@ def _replace(source: Path, target: Path) -> None:
         return
     # A folder cannot replace a non-empty one, so the old one is moved aside until the new one is in place.
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    _remove(old)  # left by a killed process with the same number
     target.replace(old)
     try:
         source.replace(target)
