@@ -392,6 +392,8 @@ def test_settings_and_flags_may_be_mixed_but_nothing_else():
     done = run("train", "english-small", "--train", "a.txt", "streams=4", "--output", "r", "seed=3", "--print-config")
     assert done.returncode == 0, done.stderr
     assert (json.loads(done.stdout)["streams"], json.loads(done.stdout)["seed"]) == (4, 3)
+    bare = json.loads(run("train", "--print-config").stdout)
+    assert (bare["train"], bare["output"]) == (["TRAIN"], "OUTPUT"), "only their names"
     for wrong in ("--sheed=3", "seed"):
         done = run("train", "--train", "a.txt", "streams=4", "--output", "r", wrong)
         assert done.returncode == 2

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from elmo import formats
+from elmo.cli import arguments
 from elmo.terminal import print_table
 
 
@@ -50,3 +52,8 @@ def test_tables_show_every_character_and_as_wide_as_they_are(capsys, monkeypatch
     print_table(head, [row])
     shown = capsys.readouterr().out.splitlines()
     assert [" ".join(line.split()) for line in shown] == [" ".join(head), " ".join(row)]
+
+
+def test_help_names_the_default_model() -> None:
+    for text in (arguments.MODEL_HELP, arguments.BILM_HELP):
+        assert f"(default: {formats.DEFAULT_MODEL})" in text

@@ -10,6 +10,7 @@ import pytest
 import torch
 from toy_inputs import toy_inputs
 
+from elmo.errors import InputError
 from elmo.tasks import coref
 from elmo.tasks import coref_spans as spans
 from elmo.tasks.coref import Config, Example, Model, Prediction
@@ -300,6 +301,9 @@ def test_files(tmp_path: Path, name: str) -> None:
     assert fable.clusters == CLUSTERS
     assert fable.sentences == TEXT
     assert news.clusters == ()
+    coref.check([fable, news], coref.labels_of([fable]), path)
+    with pytest.raises(InputError, match=rf"{name}: no document has a mention"):
+        coref.check([news], coref.labels_of([fable]), path)
 
 
 def test_an_ensemble_leaves_out_a_link_that_would_join_spans_that_cross() -> None:

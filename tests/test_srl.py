@@ -114,7 +114,7 @@ def test_tags_that_training_never_had(tmp_path: Path) -> None:
     strange = [*EXAMPLES, replace(EXAMPLES[3], tags=("B-ARG7",), line=9)]
     with pytest.raises(InputError, match=r"in\.jsonl: line 9 has the role 'ARG7', which is not in the training data"):
         srl.check(strange, srl.labels_of(EXAMPLES), tmp_path / "in.jsonl")
-    rare = [replace(EXAMPLES[2], tags=("I-V", tag)) for tag in ("B-R-ARG1", "B-C-ARG1", "I-ARGM-TMP")]
+    rare = [replace(EXAMPLES[2], tags=("I-V", tag)) for tag in ("B-R-ARG1", "B-C-ARG1", "B-C-R-ARG1", "I-ARGM-TMP")]
     srl.check([*EXAMPLES, *rare], srl.labels_of(EXAMPLES), tmp_path / "in.jsonl")
 
 

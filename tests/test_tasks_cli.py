@@ -66,6 +66,8 @@ def test_the_configuration_that_is_shown_is_whole_and_right(tmp_path: Path) -> N
     assert json.loads(run("task", "train", "sst5", *flags).stdout)["model"].keys() > {"head_dropout", "pieces"}
     refused = run("task", "train", "sst5", *flags, "model.foo=1")
     assert (refused.returncode, "unknown key 'model.foo'" in refused.stderr) == (2, True)
+    bare = json.loads(run("task", "train", "ner", "--print-config").stdout)
+    assert [bare[name] for name in ("train", "dev", "output")] == ["TRAIN", "DEV", "OUTPUT"], "only their names"
 
 
 def test_a_training_that_its_limit_of_time_ended_says_so(tmp_path: Path) -> None:
@@ -110,6 +112,13 @@ def test_sentences_are_written_once_each_and_without_labels(trained: Path, tmp_p
     again = run("task", "sentences", "ner", trained / "small.conll", tmp_path / "text.txt")
     assert again.returncode == 2
     assert "exists" in again.stderr
+
+
+def test_white_space_in_a_token_separates_it_in_the_sentences(tmp_path: Path) -> None:
+    (tmp_path / "in.conll").write_text("New  York\tB-LOC\nis\tO\n", encoding="utf-8")
+    done = run("task", "sentences", "ner", tmp_path / "in.conll", tmp_path / "text.txt")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "text.txt").read_text(encoding="utf-8") == "New York is\n"
 
 
 def test_eval_of_one_and_of_an_ensemble(trained: Path) -> None:

@@ -58,6 +58,8 @@ def test_vectors_of_words_that_are_there(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("the 1 2 3\nmia 1 2\n", "line 2 has 2 numbers after its word; the first line has 3"),
+        ("the 1 2 3\nmia 1 2 3 -0.4e-2\n", "line 2 has 4 numbers after its word; the first line has 3"),
+        ("the 1 2\nmia 1 2 3\n", "line 2 has 3 numbers after its word; the first line has 2"),
         ("the 1 2 3\nmia 1 x 3\n", "line 2: could not convert string to float: 'x'"),
         ("the 1 2 3\nmia 1 nan 3\n", "line 2 has a number that is not finite"),
         ("the\n", "line 1 is 'the'; a word and its vector"),
@@ -266,6 +268,22 @@ def test_what_another_run_added_meanwhile_is_not_computed(tmp_path: Path, embedd
     LayerCache(tmp_path, embedder).add(SENTENCES[:3], 10**9)
     layers.add(SENTENCES, 10**9)
     assert not set(map(tuple, SENTENCES[:3])) & set(map(tuple, counting.read))
+
+
+def test_what_another_run_added_meanwhile_counts_towards_the_limit(tmp_path: Path, embedder: Embedder) -> None:
+    layers, other = LayerCache(tmp_path, embedder), [["a", "new", "one"]]
+    LayerCache(tmp_path, embedder).add(other, 10**9)  # after the check of `layers`, which saw an empty folder
+    limit = layers.bytes_for(SENTENCES)
+    checked: list[int] = []
+
+    def check(needed: int, limit: int) -> None:
+        checked.append(needed)
+        if len(checked) > 1:
+            LayerCache._check_room(layers, needed, limit)
+
+    layers._check_room = check  # type: ignore[method-assign]
+    with pytest.raises(InputError, match="stored exceed"):
+        layers.add(SENTENCES, limit)
 
 
 @pytest.mark.parametrize("kept", [0, 20, -4])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import lzma
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -220,3 +221,8 @@ def test_command_names_the_missing_flag() -> None:
     done = run("cove", "--source", "a.en", "--target", "a.de")
     assert done.returncode == 2
     assert done.stderr == "elmo: error: --heldout-source is missing; see elmo cove --help\n"
+
+
+def test_a_translator_that_diverges_has_an_infinite_perplexity() -> None:
+    assert translation._perplexity(1000.0) == math.inf
+    assert translation._perplexity(0.0) == 1.0

@@ -14,6 +14,8 @@ from elmo.errors import InputError
 
 DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
 RECIPES = Path(__file__).parent.parent / "recipes"
+MODEL_HELP = "a model's folder, file or name (default: english-base)"
+BILM_HELP = "the biLM (default: english-base)"
 LAYERS_HELP = "all, concat, average, sum, top, a number, or weights such as 0.2,0.3,0.5"
 
 
@@ -27,7 +29,7 @@ def add_verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str) 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Adds --model."""
-    parser.add_argument("--model", default="default", help="a model's folder, file or name (default: the packaged one)")
+    parser.add_argument("--model", default="default", help=MODEL_HELP)
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:

@@ -37,7 +37,7 @@ def _add_embed(verbs: Any) -> None:
     embed.add_argument("output", help="a .hdf5, .npz, .parquet or .safetensors file; with --engine, a folder")
     add_model(embed)
     add_weights(embed)
-    embed.add_argument("--layers", default="all", help=LAYERS_HELP)
+    embed.add_argument("--layers", default="all", help=f"{LAYERS_HELP} (default: all)")
     embed.add_argument("--pool", choices=["mean", "max", "sum"], help="pool the tokens of a row into one vector")
     embed.add_argument("--index", metavar="FILE", help="also write each row's text, tokens and offsets as JSON lines")
     embed.add_argument("--resume", action="store_true", help="keep finished rows, and continue an interrupted run")
@@ -48,9 +48,14 @@ def _add_embed(verbs: Any) -> None:
         default="reset",
         help="LSTM state before a sentence: zero, or after the sentence itself, the previous ones, or a neutral text",
     )
-    embed.add_argument("--batch-size", type=int, default=32, metavar="N", help="sentences per batch with --state carry")
     embed.add_argument(
-        "--memory", default="160MB", metavar="SIZE", help="limit for vectors in progress, without the model"
+        "--batch-size", type=int, default=32, metavar="N", help="sentences per batch with --state carry (default: 32)"
+    )
+    embed.add_argument(
+        "--memory",
+        default="160MB",
+        metavar="SIZE",
+        help="limit for vectors in progress, without the model (default: 160MB)",
     )
     embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")
     embed.add_argument("--device", help="cpu, cuda, cuda:1 ...")
@@ -65,7 +70,7 @@ def _add_embed(verbs: Any) -> None:
     corpus.add_argument("--engine", choices=["local", "ray"], help="this process, or workers on a Ray cluster")
     corpus.add_argument("--workers", type=int, metavar="N", help="workers of ray (default: as many as fit)")
     corpus.add_argument("--threads", type=int, metavar="N", help="processors per worker (default: 1; local: all)")
-    corpus.add_argument("--part-rows", type=int, default=10_000, metavar="N", help="rows per part")
+    corpus.add_argument("--part-rows", type=int, default=10_000, metavar="N", help="rows per part (default: 10000)")
     corpus.add_argument(
         "--column", metavar="NAME", help="Parquet column of texts or tokens (default: text, else tokens)"
     )
@@ -101,7 +106,7 @@ def _add_types(verbs: Any) -> None:
     add_input(types)
     types.add_argument("output", help="a text file in word2vec's format")
     add_model(types)
-    types.add_argument("--layers", default="average", help=LAYERS_HELP.replace("all, ", ""))
+    types.add_argument("--layers", default="average", help=LAYERS_HELP.replace("all, ", "") + " (default: average)")
     types.add_argument("--min-count", type=int, default=1, metavar="N", help="omit words that occur less often")
     types.add_argument("--lowercase", action="store_true", help="merge words that differ only in case")
     types.add_argument("--device", help="cpu, cuda, cuda:1 ...")

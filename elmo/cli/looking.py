@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import DEMO_TEXT, add_model, add_verb, tokenizer_of
+from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_verb, tokenizer_of
 from elmo.cli.neighbors import print_neighbors
 from elmo.cli.probes import SENSES, print_senses
 from elmo.terminal import print_table
@@ -17,9 +17,7 @@ DEMO_QUERIES = 4
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
     bench = add_verb(verbs, "bench", bench_verb, "measure a model's speed on this machine, next to the machine's limit")
-    bench.add_argument(
-        "model", nargs="?", default="default", help="a model's folder, file or name (default: the packaged one)"
-    )
+    bench.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     bench.add_argument("--text", default=str(DEMO_TEXT), help="the text to embed (default: the demo's text)")
     bench.add_argument(
         "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from elmo import config
 from elmo.cli.arguments import (
+    MODEL_HELP,
     add_verb,
     add_weights,
 )
@@ -18,9 +19,7 @@ from elmo.terminal import Counter, print_settings, print_table
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
     info = add_verb(verbs, "info", info_verb, "describe a model from its headers alone")
-    info.add_argument(
-        "model", nargs="?", default="default", help="a model's folder, file or name (default: the packaged one)"
-    )
+    info.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     add_weights(info)
     info.add_argument("--check", action="store_true", help="also check that all weights are finite")
     info.add_argument("--json", action="store_true", help="print JSON")

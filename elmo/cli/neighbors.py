@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import DEMO_TEXT, add_model, add_verb, tokenizer_of
+from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_verb, tokenizer_of
 from elmo.errors import InputError
 from elmo.terminal import Counter
 
@@ -19,7 +19,7 @@ def add_verbs(verbs: Any) -> None:
     neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence to look up")
     neighbors.add_argument("--text", help="the text to search, one sentence per line (default: the demo's)")
     neighbors.add_argument("--index", metavar="FOLDER", help="search this output of elmo index instead")
-    neighbors.add_argument("--model", help="a model's folder, file or name (default: the packaged one, or the index's)")
+    neighbors.add_argument("--model", help=MODEL_HELP.replace(")", ", or the index's)"))
     neighbors.add_argument(
         "--layer",
         type=int,

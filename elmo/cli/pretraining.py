@@ -122,7 +122,9 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
         flags["text"] = {"tokens": "whitespace", "sentences": "line"}
     values = config.merge(config.merge(values, flags), config.parse_overrides(overrides))
     for name in ("train", "output"):
-        if name not in values:
+        if name not in values and arguments.print_config:
+            values[name] = [name.upper()] if name == "train" else name.upper()
+        elif name not in values:
             raise InputError(f"--{name} is missing; for example: elmo train --train 'corpus/*.txt' --output run/")
     if values.get("init_from") not in (None, "none") and not has_begun:
         from elmo.pretraining import initial

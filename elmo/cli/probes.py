@@ -13,6 +13,7 @@ from typing import Any
 
 from elmo import config
 from elmo.cli.arguments import (
+    BILM_HELP,
     DEMO_TEXT,
     add_jobs,
     add_model,
@@ -62,7 +63,7 @@ def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentP
     parser.add_argument("recipe", nargs="?", help=f"a TOML file or a packaged recipe (default: {name})")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings")
     parser.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
-    parser.add_argument("--model", metavar="MODEL", help="the biLM (default: the packaged one)")
+    parser.add_argument("--model", metavar="MODEL", help=BILM_HELP)
     parser.add_argument("--output", metavar="FOLDER", help="folder for rows.jsonl and probe.json")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON lines")
     parser.add_argument("--quiet", action="store_true", help="show no progress")

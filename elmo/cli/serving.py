@@ -26,9 +26,14 @@ def add_verbs(verbs: Any) -> None:
         "--host", default="127.0.0.1", help="address to listen on; all but loopback need a key (default: 127.0.0.1)"
     )
     serve.add_argument("--port", type=int, default=8080, help="0 picks a free port (default: 8080)")
-    serve.add_argument("--layers", default="average", help=f"layers of /embed and /v1/embeddings: {LAYERS_HELP}")
     serve.add_argument(
-        "--pool", choices=["mean", "max", "sum"], default="mean", help="pooling over tokens, for the same routes"
+        "--layers", default="average", help=f"layers of /embed and /v1/embeddings: {LAYERS_HELP} (default: average)"
+    )
+    serve.add_argument(
+        "--pool",
+        choices=["mean", "max", "sum"],
+        default="mean",
+        help="pooling over tokens, for the same routes (default: mean)",
     )
     serve.add_argument("--api-key-file", metavar="FILE", help=f"file with the API key (default: the variable {KEY})")
     serve.add_argument("--no-auth", action="store_true", help="require no key, and accept any host name")
@@ -62,7 +67,7 @@ def add_served(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         action="append",
         default=[],
-        help="results of probes and tasks, whose figures the page shows",
+        help="results of probes and tasks, whose figures the page shows; may be repeated",
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import add_verb, find_recipe, packaged_recipe, recipe_and_overrides, run_in
+from elmo.cli.arguments import BILM_HELP, add_verb, find_recipe, packaged_recipe, recipe_and_overrides, run_in
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
@@ -44,7 +44,7 @@ def _add_train(tasks: Any) -> None:
     train.add_argument("--output", metavar="FOLDER", help="folder of the run: one folder per seed, and results.json")
     train.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
     train.add_argument("--vectors", metavar="FILE", help="static word vectors in GloVe's text format")
-    train.add_argument("--model", metavar="MODEL", help="the biLM (default: the packaged one)")
+    train.add_argument("--model", metavar="MODEL", help=BILM_HELP)
     train.add_argument("--seeds", metavar="N,N", help="seeds to train, such as 1,2,3")
     train.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
     train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
@@ -163,7 +163,9 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
         flags["seeds"] = list(dict.fromkeys([*begun, *_numbers(arguments.seeds)]))
     values = config.merge(config.merge(values, flags), config.parse_overrides(map(_spelled_out, overrides)))
     for name in ("train", "dev", "output"):
-        if name not in values:
+        if name not in values and arguments.print_config:
+            values[name] = name.upper()
+        elif name not in values:
             raise InputError(f"--{name} is missing; for example: elmo task train ner --train a --dev b --output run/")
     return values
 
@@ -238,7 +240,8 @@ def sentences_verb(arguments: argparse.Namespace) -> None:
 
     task, output = tasks.find(arguments.task), Path(arguments.output)
     examples = tasks.read_all(task, Path(arguments.input))
-    lines = dict.fromkeys(" ".join(each) for example in examples for each in task.sentences(example) if each)
+    sentences = (each for example in examples for each in task.sentences(example) if each)
+    lines = dict.fromkeys(" ".join(" ".join(each).split()) for each in sentences)  # tokens may contain white space
     with writing(output, arguments.overwrite) as file:
         file.writelines(f"{line}\n" for line in lines)
     print(f"{output}: {len(lines):,} sentences of {len(examples):,} examples")

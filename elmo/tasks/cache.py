@@ -98,7 +98,9 @@ class LayerCache:
         cache.make_folder(self.folder, "name another by cache.folder, or set cache.enabled=false")
         with locked(self.folder / "adding.lock", wait=True):  # else two runs would compute the same
             self._read_shards()
-            return self._write_shards(self.missing(new), progress)
+            new = self.missing(new)
+            self._check_room(self.bytes_for(new), limit)  # again: another run may have added others
+            return self._write_shards(new, progress)
 
     def _write_shards(self, new: list[Sentence], progress: Callable[[int, int], object] | None) -> int:
         total = sum(map(len, new))

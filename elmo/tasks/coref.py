@@ -139,13 +139,18 @@ def labels_of(examples: Sequence[Example]) -> Labels:
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError if a document for training or scoring has no clusters."""
+    """Raises InputError if a document for training or scoring has no clusters, or if no document has a mention.
+
+    CoNLL-2012 has no other sign of a file without labels.
+    """
     for example in examples:
         if example.clusters is None:
             raise InputError(
                 f"{path}: line {example.line}: the document {example.name!r} has no 'clusters'; add them (an empty"
                 " list where nothing corefers) or remove the document"
             )
+    if examples and not any(example.clusters for example in examples):
+        raise InputError(f"{path}: no document has a mention; give a file with coreference")
 
 
 class Model(nn.Module):

@@ -231,8 +231,9 @@ def _roles(record: dict[str, Any], number: int, place: str) -> Roles:
         raise InputError(
             f"{place}: 'props' is not a list of objects with 'pred' and 'tags'; write one object per predicate"
         )
-    name = record.get("id", "")
-    return Roles(tokens, tuple(_predicate(prop, len(tokens), place) for prop in props), number, str(name))
+    name = record.get("id")
+    props = tuple(_predicate(prop, len(tokens), place) for prop in props)
+    return Roles(tokens, props, number, "" if name is None else str(name))
 
 
 def _predicate(prop: dict[str, Any], length: int, place: str) -> Predicate:

@@ -52,7 +52,7 @@ def read_coref(path: Path) -> list[Document]:
     """The documents of a file of CoNLL-2012 columns or JSON lines; recognizes which.
 
     JSON: `doc_key`, `sentences`, `clusters` of `[first, last]` token, both included; optional: `speakers`, one per
-    sentence or per token, and `genre`. Clusters that share a mention are merged.
+    sentence or per token, `genre` and `part`. Clusters that share a mention are merged.
 
     Raises InputError if brackets are not balanced, or a mention is not within a sentence.
     """
@@ -70,7 +70,7 @@ def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool =
     """
     with writing(path, overwrite) as file:
         for document in documents:
-            file.write(f"#begin document ({document.name}); part {document.part:03d}\n")
+            file.write(f"#begin document ({' '.join(document.name.split())}); part {document.part:03d}\n")
             file.writelines(_rows(document))
             file.write("#end document\n")
 
@@ -80,6 +80,7 @@ def write_coref_json(path: Path, documents: Iterable[Document], overwrite: bool 
     records = (
         {"doc_key": document.name, "genre": document.genre, "sentences": document.sentences}
         | {"speakers": document.speakers}
+        | ({"part": document.part} if document.part else {})
         | ({} if document.clusters is None else {"clusters": document.clusters})
         for document in documents
     )
@@ -106,14 +107,17 @@ def _document_of(record: dict[str, Any], number: int, place: str) -> Document:
             f"{place}: 'sentences' is not a list of lists of tokens; write each sentence as a list of tokens"
         )
     tokens = tuple(strings_field({"a sentence": sentence}, "a sentence", place) for sentence in sentences)
-    clusters = record.get("clusters")
+    clusters, part = record.get("clusters"), record.get("part", 0)
+    if type(part) is not int or part < 0:
+        raise InputError(f"{place} has 'part': {part!r}; a number from 0 on is expected")
     return Document(
         text_field(record, "doc_key", place),
         tokens,
         None if clusters is None else _clusters(clusters, tokens, place),
         _speakers(record.get("speakers"), tokens, place),
         str(record.get("genre") or ""),
-        line=number,
+        part,
+        number,
     )
 
 

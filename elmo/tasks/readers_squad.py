@@ -47,17 +47,24 @@ class Question:
 def read_squad(path: Path, tokenize: Tokenize) -> list[Question]:
     """The questions of a SQuAD 1.1 file; `tokenize` may drop only whitespace.
 
-    Raises InputError, which names the question, if the passage does not have an answer at its `answer_start`.
+    Raises InputError, which names the question, if the passage does not have an answer at its `answer_start`, or if two
+    questions have the same id.
     """
     text = "\n".join(line for _, line in numbered_lines(path))
     record = parsed_json(text, str(path))
     articles = _items(record, "data", str(path))
-    return [
+    questions = [
         question
         for article in articles
         for paragraph in _items(article, "paragraphs", f"{path}: article {article.get('title', '')!r}")
         for question in _questions(paragraph, path, tokenize)
     ]
+    seen = set[str]()
+    for question in questions:  # predictions and scores are by id
+        if question.id in seen:
+            raise InputError(f"{path}: two questions have the id {question.id!r}; give each its own")
+        seen.add(question.id)
+    return questions
 
 
 def write_squad(path: Path, answers: Mapping[str, str], overwrite: bool = False) -> None:

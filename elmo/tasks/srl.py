@@ -139,7 +139,7 @@ def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
 
 
 def _plain(tag: str) -> str:
-    return tag[2:].removeprefix("R-").removeprefix("C-")
+    return tag[2:].removeprefix("C-").removeprefix("R-")
 
 
 class Model(nn.Module):

@@ -167,20 +167,19 @@ def completed(config: TaskConfig) -> TaskConfig:
     return dataclasses.replace(config, model=configs.to_dict(model))
 
 
-def check_files(config: TaskConfig) -> None:
-    """Raises InputError if a file of examples or of word vectors is missing, FileNotFoundError if the biLM is."""
-    _files_of(config)
+def check_files(config: TaskConfig) -> dict[str, Path]:
+    """The files of examples, by part.
+
+    Raises InputError if one of them or the file of word vectors is missing, FileNotFoundError if the biLM is.
+    """
+    named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
+    files = {part: find_file(path, config.data) for part, path in named.items()}
     inputs = config.inputs
     if inputs.static and inputs.vectors is not None:
         find_file(inputs.vectors, config.data)
     if inputs.elmo != "none":
         formats.find(inputs.model)
-
-
-def _files_of(config: TaskConfig) -> dict[str, Path]:
-    """The files of examples, by part."""
-    named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
-    return {part: find_file(path, config.data) for part, path in named.items()}
+    return files
 
 
 def _prepare(
@@ -188,8 +187,7 @@ def _prepare(
 ) -> _Job:
     """Reads everything, and computes the missing layers of the biLM."""
     model_config = configs.from_dict(task.Config, config.model, "model.")
-    check_files(config)
-    files = _files_of(config)
+    files = check_files(config)
     examples = {part: tasks.read_examples(task, path) for part, path in files.items()}
     labels = task.labels_of(examples["train"])  # of all, so labels do not depend on the subset
     for part, path in files.items():

@@ -4,6 +4,7 @@ Row 0 is padding (zero), row 1 is for unknown words (the mean of the others); th
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,9 @@ from elmo.tasks.inputs import PADDING, InputConfig, Inputs
 from elmo.text import corpus
 
 LONGEST_LINE = 1 << 20
+NUMBER = r"[-+]?[\d.]*\d[\d.]*(?:e[-+]?\d+)?"
+TOO_LONG = re.compile(rf"(?!{NUMBER} ).+ {NUMBER}")
+"""What stands before a vector where the line has more numbers than the first. Words may have spaces: "10 000"."""
 LEARNED_SCALE = 0.1
 """Standard deviation of learned vectors before the first step."""
 
@@ -129,7 +133,7 @@ def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple
     for number, line in _numbered(path):
         dim = dim or _dim(path, number, line)
         word, *rest = line.rsplit(" ", dim)
-        if len(rest) != dim or not word:
+        if len(rest) != dim or not word or TOO_LONG.fullmatch(word):
             raise InputError(
                 f"{path}: line {number} has {len(line.split()) - 1} numbers after its word; the first line has"
                 f" {dim}; fix or remove the line"
