@@ -1,5 +1,6 @@
 """Documents of files: order, pieces, memory, and files that cannot be read."""
 
+import bz2
 import gzip
 import lzma
 import tracemalloc
@@ -214,3 +215,10 @@ def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
     path.write_bytes("süß\n".encode(encoding))
     with pytest.raises(InputError, match=rf"iconv -f {said} -t utf-8"):
         list(corpus.lines(path))
+
+
+def test_other_compression_is_named(tmp_path):
+    path = tmp_path / "corpus.txt.bz2"
+    path.write_bytes(bz2.compress(b"Rain ."))
+    with pytest.raises(InputError, match=r"corpus\.txt\.bz2: \.bz2 files are not read; .*\.gz or \.xz"):
+        next(corpus.lines(path))

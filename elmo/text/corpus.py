@@ -28,6 +28,7 @@ T = TypeVar("T")
 MAX_CHARACTERS = 65_536  # per piece of a document, and per line
 BUFFER_CHARACTERS = 16_000_000  # in the shuffle's buffer
 OPEN_FILES = 16  # read side by side when shuffling; a compressed one takes a few MB
+OTHER_COMPRESSION = (".bz2", ".zip", ".zst", ".7z")
 RATIO = 4  # approximate characters per byte of a compressed file
 ORDER = 2  # version of the shuffled order: positions of different versions are not comparable
 
@@ -67,7 +68,12 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
 
 
 def open_text(path: Path) -> TextIOWrapper:
-    """Opens a text file for reading as UTF-8, decompressing `.gz` and `.xz`. Only a line feed ends a line."""
+    """Opens a text file for reading as UTF-8, decompressing `.gz` and `.xz`. Only a line feed ends a line.
+
+    Raises InputError if the name ends as other compressed files do.
+    """
+    if path.suffix in OTHER_COMPRESSION:
+        raise InputError(f"{path}: {path.suffix} files are not read; decompress it, or compress it as .gz or .xz")
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
     if path.suffix == ".xz":
