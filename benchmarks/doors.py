@@ -21,39 +21,38 @@ from elmo import formats
 from elmo.embedding.embedder import Embedder
 
 Sentences = list[list[str]]
-FOLDER = str(formats.find("default"))
 
 
-def embedder() -> Callable[[Sentences], Any]:
-    opened = Embedder.load(FOLDER, device="cpu")
+def embedder(folder: str) -> Callable[[Sentences], Any]:
+    opened = Embedder.load(folder, device="cpu")
     return lambda sentences: opened.embed(sentences, "average")
 
 
-def sklearn() -> Callable[[Sentences], Any]:
+def sklearn(folder: str) -> Callable[[Sentences], Any]:
     from elmo.integrations.sklearn import ElmoVectorizer
 
-    vectorizer = ElmoVectorizer(FOLDER, device="cpu").fit([])
+    vectorizer = ElmoVectorizer(folder, device="cpu").fit([])
     return vectorizer.transform
 
 
-def sentence_transformers() -> Callable[[Sentences], Any]:
+def sentence_transformers(folder: str) -> Callable[[Sentences], Any]:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     from elmo.integrations.sentence_transformers import Elmo
 
-    elmo = Elmo(FOLDER)
+    elmo = Elmo(folder)
     model: Any = SentenceTransformer(modules=[elmo, Pooling(elmo.get_embedding_dimension(), "mean")], device="cpu")
     return lambda sentences: model.encode(sentences, batch_size=256, show_progress_bar=False)
 
 
-def transformers() -> Callable[[Sentences], Any]:
+def transformers(folder: str) -> Callable[[Sentences], Any]:
     from transformers import AutoModel, AutoTokenizer
 
     import elmo.integrations.transformers  # noqa: F401
 
-    model: Any = AutoModel.from_pretrained(FOLDER)
-    tokenizer: Any = AutoTokenizer.from_pretrained(FOLDER)
+    model: Any = AutoModel.from_pretrained(folder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
 
     def run(sentences: Sentences) -> None:
         ordered = sorted(sentences, key=len)
@@ -65,12 +64,12 @@ def transformers() -> Callable[[Sentences], Any]:
     return run
 
 
-def flair() -> Callable[[Sentences], Any]:
+def flair(folder: str) -> Callable[[Sentences], Any]:
     from flair.data import Sentence
 
     from elmo.integrations.flair import ElmoEmbeddings
 
-    embeddings = ElmoEmbeddings(FOLDER, layers="average")
+    embeddings = ElmoEmbeddings(folder, layers="average")
 
     def run(sentences: Sentences) -> None:
         made = [Sentence(sentence) for sentence in sentences]
@@ -80,12 +79,12 @@ def flair() -> Callable[[Sentences], Any]:
     return run
 
 
-def spacy() -> Callable[[Sentences], Any]:
+def spacy(folder: str) -> Callable[[Sentences], Any]:
     import spacy
     from spacy.tokens import Doc
 
     nlp = spacy.blank("en")
-    nlp.add_pipe("elmo", config={"model": FOLDER})
+    nlp.add_pipe("elmo", config={"model": folder})
     nlp("")  # the model is opened when it is first used
     return lambda sentences: list(nlp.pipe(Doc(nlp.vocab, sentence) for sentence in sentences))
 
@@ -93,17 +92,17 @@ def spacy() -> Callable[[Sentences], Any]:
 DOORS = {door.__name__: door for door in (sklearn, sentence_transformers, transformers, flair, spacy)}
 
 
-def seconds(door: Callable[[], Callable[[Sentences], Any]], sentences: Sentences) -> float:
-    run = door()
+def seconds(door: Callable[[str], Callable[[Sentences], Any]], folder: str, sentences: Sentences) -> float:
+    run = door(folder)
     start = time.process_time()
     run(sentences)
     return time.process_time() - start
 
 
-def measure(name: str, sentences: Sentences, rounds: int) -> None:
+def measure(name: str, folder: str, sentences: Sentences, rounds: int) -> None:
     """Prints one row."""
     torch.set_num_threads(1)
-    pairs = [(seconds(embedder, sentences), seconds(DOORS[name], sentences)) for _ in range(rounds)]
+    pairs = [(seconds(embedder, folder, sentences), seconds(DOORS[name], folder, sentences)) for _ in range(rounds)]
     ratio = statistics.median(bare / through for bare, through in pairs)
     bare, through = (statistics.median(column) for column in zip(*pairs, strict=True))
     print(f"| {name} | {bare:.1f} | {through:.1f} | {ratio:.2f} |", flush=True)
@@ -114,6 +113,7 @@ def main() -> None:
     parser.add_argument(
         "--text", type=Path, required=True, help="one sentence per line, tokens separated by whitespace"
     )
+    parser.add_argument("--model", default="default")
     parser.add_argument("--sentences", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--door", choices=DOORS, help="this one alone, in this process")
@@ -121,7 +121,7 @@ def main() -> None:
     if options.door:
         lines = options.text.read_text(encoding="utf-8").splitlines()
         sentences = [line.split() for line in lines if line.strip()][: options.sentences]
-        measure(options.door, sentences, options.rounds)
+        measure(options.door, str(formats.find(options.model)), sentences, options.rounds)
         return
     print("| door | Embedder, s | door, s | speed |\n|---|---|---|---|", flush=True)
     for name in DOORS:

@@ -33,7 +33,7 @@ __all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "ScalarMix", "batch_to_ids"
 
 
 def load(path: "str | Path | None" = None, *, weights: "str | Path | None" = None, **options: Any) -> "Embedder":
-    """An `Embedder` with the model at `path`: a folder, a file, or a model's name (None: the packaged one).
+    """An `Embedder` with the model at `path`: a folder, a file, or a model's name (None: the default model).
 
     `weights` names the weights of an options file if they are elsewhere. `options` are those of `Embedder`: `device`,
     `precision`, `state`, `batch_tokens` and others.

@@ -23,7 +23,7 @@ DEFAULT_MODEL = "english-base"
 
 
 def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
-    """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the packaged one).
+    """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the default model).
 
     A name is that of a packaged model, or of a published one in `elmo pull`'s cache. `weights` names the weights of an
     options file if they are elsewhere.
