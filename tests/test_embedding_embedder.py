@@ -92,6 +92,14 @@ def test_stream_gives_what_embed_gives_and_reads_ahead_a_bounded_number(bilm):
     assert most_ahead <= 8 * 32
 
 
+def test_few_large_tokens_are_read_ahead(bilm):
+    embedder = Embedder(bilm, batch_tokens=32)  # 256 tokens are read ahead, or 256,000 characters
+    sentences = [["a", f"{row}" + "x" * 99_999] for row in range(20)] + [["a"]] * 20
+    assert [len(chunk) for chunk in embedder.chunks(iter(sentences))] == [3] * 6 + [22]
+    for vectors, sentence in zip(embedder.embed(sentences), sentences, strict=True):
+        np.testing.assert_allclose(vectors, alone(bilm, sentence), rtol=0, atol=1e-5)
+
+
 def test_stream_leaves_no_mode_behind_and_no_gradient(bilm):
     stream = Embedder(bilm).embed_stream([["the", "cat"], ["dog"]])
     next(stream)

@@ -1,5 +1,7 @@
 """Sentences that are read in parts have the vectors, and leave the state, of sentences that are read whole."""
 
+from threading import Thread
+
 import numpy as np
 import pytest
 import torch
@@ -28,7 +30,7 @@ LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=6)
 @pytest.fixture(scope="module")
 def bilm() -> BiLM:
     torch.manual_seed(1)
-    bilm = BiLM(CONFIG).eval()
+    bilm = BiLM(CONFIG).eval().requires_grad_(False)
     for layer in bilm.layers:
         torch.nn.init.normal_(layer.bias, std=0.3)
     return bilm
@@ -78,6 +80,40 @@ def test_a_cache_of_words_that_is_smaller_than_a_sentence(bilm):
     words = WordVectors(bilm, encoder(bilm.config, None), torch.device("cpu"), cache_bytes=10 * 4 * 8)  # ten words
     (array,), _ = read_sentences(bilm, words, [sentence], selection("all", 4), max_tokens=16)
     np.testing.assert_allclose(array, whole(bilm, [sentence]).layers[:, 0, 1:-1], rtol=0, atol=1e-5)
+
+
+def test_threads_share_the_known_words(bilm):
+    one, other = WORDS[:5], WORDS[5:12]
+    encode = encoder(bilm.config, None)
+    seen = {}
+
+    def slow(words):
+        if "w0" in words and not seen:
+            seen["begun"] = True
+            thread.start()
+            thread.join(timeout=0.2)  # by then it would be done, if it did not wait for this one
+        return encode(words)
+
+    words = WordVectors(bilm, slow, torch.device("cpu"))
+    thread = Thread(target=lambda: seen.update(other=words(other)))
+    seen["one"] = words(one)
+    thread.join()
+    for name, expected in (("one", one), ("other", other)):
+        torch.testing.assert_close(seen[name], words.fresh(expected), rtol=0, atol=1e-6)
+        torch.testing.assert_close(words(expected), words.fresh(expected), rtol=0, atol=1e-6)
+    assert len(words) == 12
+
+
+def test_long_words_are_known_up_to_a_number_of_characters(bilm):
+    words = WordVectors(bilm, encoder(bilm.config, None), torch.device("cpu"), cache_bytes=40_000)
+    for number in range(30):
+        long = [f"{number}{'x' * 1000}", f"{number}", f"{'x' * 60}{number}"]
+        torch.testing.assert_close(words(long), words.fresh(long), rtol=0, atol=1e-6)
+        assert sum(map(len, words.known()[0])) <= 10_000
+    assert words.times_emptied == 3
+    huge = ["y" * 10_001, "y"]
+    torch.testing.assert_close(words(huge), words.fresh(huge), rtol=0, atol=1e-6)
+    assert len(words) == 0
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])

@@ -67,6 +67,20 @@ def test_hdf5_has_the_layout_of_allennlp(tmp_path):
     assert index == {sentence: str(row) for row, (sentence, _) in enumerate(ROWS)}  # of equal sentences the last
 
 
+@pytest.mark.parametrize("suffix", [".hdf5", ".parquet"])
+def test_few_large_tokens_wait_in_memory(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(store, "CHARACTERS_AT_ONCE", 3000)
+    monkeypatch.setattr(store, "PARQUET_GROUP_BYTES", 3000)
+    rows = [[f"{row}" + "x" * 999, "a"] for row in range(10)]
+    with write_vectors(tmp_path / f"v{suffix}") as writer:
+        for row, tokens in enumerate(rows):
+            writer.append("", tokens, vectors(row, 2)[:, :, :1])
+            waiting = writer._tokens if suffix == ".hdf5" else writer._group["tokens"]
+            assert len(waiting) < 3
+    with read_vectors(tmp_path / f"v{suffix}") as found:
+        assert [found.tokens(row) for row in range(10)] == rows
+
+
 def test_hdf5_index_of_sentences_is_left_out_where_it_grows_large(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "MAX_INDEX_CHARACTERS", 200)
     with write_vectors(tmp_path / "v.hdf5") as writer:

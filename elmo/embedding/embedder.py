@@ -45,6 +45,8 @@ BATCHES_OF_A_CHUNK = 8
 MEMORY = 160_000_000
 MOST_TOKENS = 8192
 """Per batch: larger ones are no faster."""
+MOST_CHARACTERS = 1000
+"""Per token of a chunk, on average, far above that of any text: it bounds the memory of what are not words."""
 
 
 class Embedder:
@@ -71,6 +73,8 @@ class Embedder:
     known words, the encoder's buffers for 128 words, and the array of a long sentence. It determines `batch_tokens`,
     the tokens read at once, unless that is given; a longer sentence is read in parts. With `release`, the weights of
     `bilm` are freed while they are packed for a CPU: this halves the memory and makes `bilm` unusable.
+
+    Threads may share an embedder, unless it has `keep_state` or writes a file with `resume`: give each its own then.
     """
 
     def __init__(
@@ -272,10 +276,12 @@ def _check_sentence(sentence: Sentence, number: int) -> Sentence:
 def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
     """The next sentences, up to about `budget` tokens."""
     chunk: list[Sentence] = []
+    characters = MOST_CHARACTERS * budget
     for sentence in sentences:
         chunk.append(sentence)
         budget -= len(sentence) + 2
-        if budget <= 0:
+        characters -= sum(map(len, sentence))
+        if budget <= 0 or characters <= 0:
             break
     return chunk
 

@@ -34,6 +34,7 @@ Dtype = Literal["float32", "float16"]
 INDEX, TOKENS, NPZ_TOKENS = "sentence_to_index", "tokens", "tokens.jsonl"
 MAX_INDEX_CHARACTERS = 16_000_000
 ROWS_AT_ONCE = 1024
+CHARACTERS_AT_ONCE = 16_000_000
 PARQUET_GROUP_BYTES = 16_000_000
 NUMBERS_AT_ONCE = 1 << 22
 """A long row is converted in pieces, so there is no second whole copy of it."""
@@ -69,6 +70,7 @@ class Hdf5Writer:
         self._dtype = dtype
         self._rows = 0
         self._tokens: list[str] = []
+        self._characters = 0
         self._index: io.StringIO | None = io.StringIO()
         self._output = Hdf5Output(path)
         string = h5py.string_dtype()
@@ -81,12 +83,13 @@ class Hdf5Writer:
         else:
             self._append_parts(vectors)
         self._tokens.append(_to_json(tokens))
+        self._characters += len(self._tokens[-1])
         if self._index is not None:
             begin = ", " if self._rows else "{"
             self._index.write(f'{begin}{_to_json(sentence)}: "{self._rows}"')
             self._index = self._index if self._index.tell() < MAX_INDEX_CHARACTERS else None
         self._rows += 1
-        if len(self._tokens) == ROWS_AT_ONCE:
+        if len(self._tokens) == ROWS_AT_ONCE or self._characters > CHARACTERS_AT_ONCE:
             self._write_tokens()
         self._output.check()
 
@@ -121,6 +124,7 @@ class Hdf5Writer:
         self._stored.resize((self._rows,))
         self._stored[self._rows - len(self._tokens) :] = self._tokens
         self._tokens.clear()
+        self._characters = 0
 
 
 def _create(file: h5py.File, name: str, array: np.ndarray) -> None:
@@ -197,7 +201,7 @@ class ParquetWriter:
         for column, value in zip(self._group.values(), row, strict=True):
             column.append(value)
         self._rows += 1
-        self._size += vectors.nbytes + 64
+        self._size += vectors.nbytes + sum(map(len, tokens)) + 64
         if self._size >= PARQUET_GROUP_BYTES:
             self._write_group()
 

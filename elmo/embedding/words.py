@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import RLock
 
 import numpy as np
 import torch
@@ -35,9 +36,9 @@ def encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None) -> Enco
 
 
 class WordVectors:
-    """A cache of about `cache_bytes` in front of a model's token encoder; emptied when full.
+    """A cache of about `cache_bytes` in front of a model's token encoder; emptied when full, also of long words.
 
-    Its vectors are exactly those of the encoder.
+    Its vectors are exactly those of the encoder. Threads may share it.
     """
 
     def __init__(self, bilm: BiLM, encode: Encode, device: torch.device, cache_bytes: int = CACHE_BYTES) -> None:
@@ -47,44 +48,58 @@ class WordVectors:
         size = bilm.config.lstm.projection_dim
         self._table = torch.empty(max(1, cache_bytes // (4 * size)), size, device=device)
         self._rows: dict[str, int] = {}
+        self._most_characters = cache_bytes // 4  # of the words themselves; one takes 1 to 4 bytes
+        self._characters = 0
+        self._lock = RLock()  # the encoder lets other threads run while it computes
         self.times_emptied = 0
 
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         """The vectors of distinct `words`."""
-        new = [word for word in words if word not in self._rows]
-        if len(self._rows) + len(new) > len(self._table):
-            self.clear()
-            new = list(words)
-        if len(new) > len(self._table):
-            return self._encode(new)
-        if new:
-            begin = len(self._rows)
-            self._table[begin : begin + len(new)] = self._encode(new)
-            self._rows.update(zip(new, range(begin, begin + len(new)), strict=True))
-        rows = np.fromiter(map(self._rows.__getitem__, words), np.int64, len(words))
-        return self._table[torch.from_numpy(rows).to(self._device)]
+        with self._lock:
+            new = [word for word in words if word not in self._rows]
+            if not self._fit(new):
+                self.clear()
+                new = list(words)
+            if not self._fit(new):
+                return self._encode(new)
+            if new:
+                self._add(new, self._encode(new))
+            rows = np.fromiter(map(self._rows.__getitem__, words), np.int64, len(words))
+            return self._table[torch.from_numpy(rows).to(self._device)]
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def clear(self) -> None:
         """Forgets all words."""
-        self._rows.clear()
-        self.times_emptied += 1
+        with self._lock:
+            self._rows.clear()
+            self._characters = 0
+            self.times_emptied += 1
 
     def known(self, begin: int = 0) -> tuple[list[str], Float[np.ndarray, "W P"]]:
         """The cached words from index `begin` on, and their vectors."""
-        return list(self._rows)[begin:], self._table[begin : len(self._rows)].cpu().numpy()
+        with self._lock:
+            return list(self._rows)[begin:], self._table[begin : len(self._rows)].cpu().numpy()
 
     def keep(self, words: Sequence[str], vectors: Float[np.ndarray, "W P"]) -> None:
         """Adds words from `known`."""
-        begin = len(self._rows)
-        self._table[begin : begin + len(words)] = torch.from_numpy(vectors).to(self._device)
-        self._rows.update(zip(words, range(begin, begin + len(words)), strict=True))
+        with self._lock:
+            self._add(words, torch.from_numpy(vectors).to(self._device))
 
     def fresh(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         """The vectors of `words`, computed now and not cached."""
         return self._encode(words)
+
+    def _fit(self, new: Sequence[str]) -> bool:
+        few = len(self._rows) + len(new) <= len(self._table)
+        return few and self._characters + sum(map(len, new)) <= self._most_characters
+
+    def _add(self, new: Sequence[str], vectors: Float[Tensor, "W P"]) -> None:
+        begin = len(self._rows)
+        self._table[begin : begin + len(new)] = vectors
+        self._rows.update(zip(new, range(begin, begin + len(new)), strict=True))
+        self._characters += sum(map(len, new))
 
     def _encode(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         ids = self._encode_ids(words)
