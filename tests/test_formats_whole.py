@@ -2,9 +2,11 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
+from command import run
 
 from elmo.formats import whole as whole_module
 from elmo.formats.whole import whole
@@ -49,6 +51,32 @@ def test_old_folder_comes_back_when_the_new_one_cannot_be_moved(tmp_path: Path, 
         write(tmp_path / "out", "new")
     assert (tmp_path / "out" / "file").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_appears_meanwhile_stays(tmp_path: Path, overwrite: bool) -> None:
+    def late() -> None:
+        with whole(tmp_path / "out", overwrite, holds=("file",)) as folder:
+            folder.mkdir()
+            (tmp_path / "out").mkdir()
+            (tmp_path / "out" / "thesis").touch()
+
+    with pytest.raises(FileExistsError):
+        late()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "thesis"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
+def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npz")
+    (tmp_path / "loop.npz").symlink_to("loop.npz")
+    for name, match in (("pipe.npz", "is neither a file nor a folder"), ("loop.npz", "is a link that leads back")):
+        with pytest.raises(OSError, match=match), whole(tmp_path / name, overwrite=True):
+            pass
+        done = run("embed", tmp_path / "text", tmp_path / name, "--overwrite", "--resume")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert re.search(match, done.stderr), done.stderr
+    assert (tmp_path / "pipe.npz").is_fifo()
 
 
 @pytest.mark.parametrize("step", ["_sync", "_move"])

@@ -16,13 +16,17 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_output(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> None:
-    """Raises OSError if `path` exists and may not be overwritten, or if its folder does not exist.
+    """Raises OSError if `path` exists and may not be overwritten or is a device, or if its folder does not exist.
 
     `holds` are the names, or name patterns, of the content of an output folder; empty for a file. A folder with other
     content is never replaced.
     """
     if str(path) == "-":
         raise InputError("the output is '-', but standard output is not supported here; name a file")
+    if _is_loop(path):
+        raise OSError(errno.ELOOP, "is a link that leads back to itself; remove it, or name another output", str(path))
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FileExistsError(errno.EEXIST, "is neither a file nor a folder; name another output", str(path))
     if path.exists() and not overwrite:
         raise FileExistsError(
             errno.EEXIST,
@@ -56,6 +60,7 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
     _remove(temporary)  # left by a killed process with the same number
     try:
         yield temporary
+        check_output(path, overwrite, holds)  # again: it may be there by now
         put_whole(temporary, path)
     except OSError as error:
         is_of_another = error.filename is not None and not str(error.filename).startswith(str(temporary))
@@ -85,6 +90,14 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
         if not mine:
             raise InputError(f"{folder}: {busy}")
         yield
+
+
+def _is_loop(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _sync(path: Path) -> None:

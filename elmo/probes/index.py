@@ -133,6 +133,7 @@ def build(
         raise
     with _writing(part):
         _train(tables, record)
+    check_output(output, overwrite, FILES)  # again: it may be there by now
     put_whole(part, output)
     return record
 
