@@ -8,6 +8,7 @@ from command import Command, run
 from small_corpus import write_corpus
 from tiny import tiny_model
 
+from elmo.embedding import parts
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.job import embed_file
 from elmo.embedding.parts import folder_of
@@ -145,6 +146,46 @@ def test_one_process_makes_an_output_at_a_time(text, tmp_path):
             embed_file(embedder(), text, output, resume=True)
         assert sorted(folder_of(output).iterdir()) == before
     embed_file(embedder(), text, output, resume=True)
+
+
+def test_a_folder_that_is_not_of_a_run_is_left_alone(text, tmp_path):
+    output = tmp_path / "v.npz"
+    folder_of(output).mkdir()
+    (folder_of(output) / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match=r"v\.npz\.parts: holds 'thesis\.tex' but no run\.json, so it is not of"):
+        embed_file(embedder(), text, output, resume=True)
+    assert (folder_of(output) / "thesis.tex").read_text() == "mine"
+    (folder_of(output) / "thesis.tex").rename(folder_of(output) / ".run.json.1.partial")  # killed at its beginning
+    embed_file(embedder(), text, output, resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]
+
+
+def test_a_run_begins_where_no_other_works(text, tmp_path, monkeypatch):
+    """Another one begins after the look at its settings, and before the lock."""
+    output, settings = tmp_path / "v.npz", parts._settings
+
+    def slow(*arguments):
+        monkeypatch.setattr(parts, "_settings", settings)
+        break_off(text, output, 45)
+        return settings(*arguments)
+
+    monkeypatch.setattr(parts, "_settings", slow)
+    with pytest.raises(InputError, match=r"layers was 'all' in the interrupted run and is 'top' now"):
+        embed_file(embedder(), text, output, "top", resume=True)
+    assert (folder_of(output) / "00000000.npz").is_file()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_an_output_that_another_has_written_meanwhile_stays(text, tmp_path, resume):
+    output = tmp_path / "v.npz"
+
+    def progress(done):
+        output.write_bytes(b"of another")
+
+    with pytest.raises(FileExistsError, match="the output exists"):
+        embed_file(embedder(), text, output, progress=progress, resume=resume)
+    assert output.read_bytes() == b"of another"
+    assert [path.name for path in tmp_path.iterdir() if path != output] == [folder_of(output).name] * resume
 
 
 @pytest.mark.parametrize("resume", [False, True])

@@ -43,8 +43,8 @@ def written_in_parts(
 ) -> Iterator[Path]:
     """Yields the path to write the output to, inside the folder. On success the folder is removed.
 
-    Raises InputError if the folder has rows of another model or other settings, or another process is writing the
-    output, and OSError if the output exists.
+    Raises InputError if the folder has rows of another model or other settings or is not of such a run, or another
+    process is writing the output, and OSError if the output exists.
     """
     if embedder.state == "carry":
         raise InputError(
@@ -52,12 +52,15 @@ def written_in_parts(
         )
     check_output(output, overwrite)
     folder = folder_of(output)
-    _check_run(folder, _settings(embedder, layers, pool, dtype))
+    settings = _settings(embedder, layers, pool, dtype)
     written = folder / f"output{output.suffix}"
+    folder.mkdir(exist_ok=True)
     with locked(folder, "another process is writing this output; wait for it"):
+        _check_run(folder, settings)
         for left in (*folder.glob(".*.partial"), written):  # from a killed process
             left.unlink(missing_ok=True)
         yield written
+        check_output(output, overwrite)  # again: it may be there by now
         written.replace(output)
         shutil.rmtree(folder)
 
@@ -159,9 +162,14 @@ def _mark(embedder: Embedder) -> str:
 def _check_run(folder: Path, settings: dict[str, Any]) -> None:
     file = folder / RUN
     if not file.is_file():
-        with whole(folder, overwrite=True, holds=("*",)) as new:
-            new.mkdir()
-            (new / RUN).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8", newline="\n")
+        for entry in sorted(folder.iterdir()):
+            if not entry.name.startswith((".lock", f".{RUN}.")):  # as a run leaves that was killed at its beginning
+                raise InputError(
+                    f"{folder}: holds {entry.name!r} but no {RUN}, so it is not of an interrupted run; move it away, or"
+                    " name another output"
+                )
+        with whole(file) as new:
+            new.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8", newline="\n")
         return
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
