@@ -280,6 +280,21 @@ def test_another_job_is_refused(model, text, tmp_path, change, match):
     assert contents(output) == before
 
 
+def test_another_job_that_was_faster_is_refused(model, text, tmp_path, monkeypatch):
+    """It begins and ends between the look at the folder and the lock."""
+    output, planned = str(tmp_path / "out"), corpus.plan
+
+    def slow(*arguments):
+        monkeypatch.setattr(corpus, "plan", planned)
+        embed_corpus([str(text)], output, small(model))
+        return planned(*arguments)
+
+    monkeypatch.setattr(corpus, "plan", slow)
+    with pytest.raises(InputError, match="holds another job: layers was 'all' and is 'top' now"):
+        embed_corpus([str(text)], output, small(model, layers="top"))
+    assert json.loads(Path(output, "manifest.json").read_bytes())["job"]["layers"] == "all"
+
+
 def test_another_model_or_text_is_refused(model, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_bytes(text.read_bytes())
@@ -374,15 +389,18 @@ def test_folders_of_others_are_left_alone(model, text, tmp_path):
     (tmp_path / "strange" / "manifest.json").write_text('{"format": 77}')
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "manifest.json").write_text("{")
+    (tmp_path / "half" / "done").mkdir(parents=True)
+    (tmp_path / "half" / "done" / "00000000.json").write_text("{}")
     for name, match in (
         ("mine", r"mine: holds 'thesis\.tex' but no manifest\.json"),
         ("file", "file: is a file; name a folder as the output"),
         ("strange", r"its manifest\.json is not from this program"),
         ("cut", r"manifest\.json: damaged"),
+        ("half", r"half: holds '00000000\.json' but no manifest\.json"),
     ):
         with pytest.raises(InputError, match=match):
             embed_corpus([str(text)], str(tmp_path / name), small(model))
-    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 4
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 5
 
 
 def test_one_process_makes_a_folder_at_a_time(model, text, tmp_path):

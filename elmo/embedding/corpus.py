@@ -152,14 +152,14 @@ def embed_corpus(
     sha256, text = examined(settings)
     sizes = expand(inputs)
     identity = _identity(settings, sha256, text, sizes)
-    manifest = _read_manifest(files, path, output)
-    if manifest is not None:
-        _check_identity(manifest, identity, output)
+    manifest = _own_manifest(files, path, output, identity)
     parts = plan(list(sizes), settings.part_rows, settings.columns) if manifest is None else _parts(manifest)
     with ExitStack() as stack:
         files.makedirs(path, exist_ok=True)
         if not is_address(output):
             stack.enter_context(locked(Path(path), "another process is writing these vectors; wait for it"))
+        manifest = _own_manifest(files, path, output, identity)  # again: another process may have worked here until now
+        parts = parts if manifest is None else _parts(manifest)
         for folder in (VECTORS, ERRORS, DONE):
             files.makedirs(f"{path}/{folder}", exist_ok=True)
         _tidy(files, path)
@@ -332,6 +332,14 @@ def _identity(settings: Settings, sha256: str, text: TextConfig, sizes: dict[str
     kept = {name: value for name, value in to_dict(settings).items() if name not in NO_IDENTITY}
     identity = {"model sha256": sha256, "text": to_dict(text), **kept, "inputs": sizes}
     return json.loads(json.dumps(identity))
+
+
+def _own_manifest(files: Any, path: str, output: str, identity: dict[str, Any]) -> dict[str, Any] | None:
+    """The manifest, checked to be of this job; None if there is none yet."""
+    manifest = _read_manifest(files, path, output)
+    if manifest is not None:
+        _check_identity(manifest, identity, output)
+    return manifest
 
 
 def _check_identity(manifest: dict[str, Any], identity: dict[str, Any], output: str) -> None:
