@@ -6,6 +6,7 @@ JSON beside the job's output.
 
 import dataclasses
 import json
+import math
 import tomllib
 import types
 import typing
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 
 class ConfigError(InputError):
-    """A configuration has an unknown key or a value of the wrong type; the message says which."""
+    """A configuration has an unknown key, a value of the wrong type or NaN; the message says which."""
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -133,6 +134,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             return float(value)
         except OverflowError as error:
             raise ConfigError(f"{where} is larger than any floating-point number; a smaller one is expected") from error
+    if hint is float and isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where} is {value}; a finite number is expected")
     if isinstance(value, bool) and hint is not bool:
         raise ConfigError(f"{where} is {value!r}; {hint.__name__} is expected")
     if isinstance(value, hint):

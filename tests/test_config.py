@@ -19,6 +19,12 @@ class Config:
     name: str = "b"
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_are_finite(value: float) -> None:
+    with pytest.raises(ConfigError, match=r"shares\[1\] is -?(nan|inf); a finite number is expected"):
+        from_dict(Config, {"shares": [0.5, value]})
+
+
 def test_none_leaves_out_what_is_optional() -> None:
     """Elsewhere it is a text or a choice like any other."""
     made = from_dict(Config, parse_overrides(["path=none", "limit=none", "shares=none", "place=none", "name=none"]))

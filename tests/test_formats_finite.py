@@ -68,7 +68,7 @@ def test_learned_mixes(tmp_path):
     native.save(
         Model(tiny.config, tiny.weights, mixes=(Mix("ner", (0.1, float("nan"), 0.3), 1.0),)), tmp_path / "model"
     )
-    refused(tmp_path / "model", r"mix ner has 1 of 4 values that are NaN or infinite")
+    refused(tmp_path / "model", r"config\.json: mixes\[0\]\.scalars\[1\] is nan; a finite number is expected")
 
 
 def test_hdf5_weights_and_the_command_line(tmp_path):

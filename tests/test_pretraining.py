@@ -247,12 +247,12 @@ def test_pieces_of_a_large_corpus_and_of_a_run_that_did_not_count_characters_are
 
 
 SENSELESS = {
-    "epochs=nan": "above 0",
-    "epochs=inf": "above 0",
+    "epochs=nan": "a finite number",
+    "epochs=inf": "a finite number",
     "epochs=-1": "above 0",
     "epochs=1e308": "at most 1,000,000",
     "objective.loss_scale=-1": "above 0",
-    "objective.loss_scale=nan": "above 0",
+    "objective.loss_scale=nan": "a finite number",
     "vocab_size=3": "vocab_size is 3; at least 4",
     "max_words=0": "at least 1",
     "evaluate_words=0": "at least 1",
