@@ -70,6 +70,26 @@ def test_conllu_without_the_last_empty_line_is_whole():
     assert [record.tokens for record in read_conllu(["1\ta", "", "", "1\tb"])] == [["a"], ["b"]]
 
 
+@pytest.mark.parametrize(
+    ("lines", "match"),
+    [
+        (["1-200000000\tal", "1\ta", "2\tel"], "line 4 comes before 199,999,998 words of the multiword token above it"),
+        (["1-3\tal", "1\ta", "2-3\tel", "2\te", "3\tl"], "line 3 comes before 2 words of the multiword token above it"),
+        (["1-2\tal"], "line 2 comes before 2 words"),
+        (["5-3\tal", "1\ta"], "line 1 has the range 5-3; its first number comes first"),
+        (["1-" + "9" * 5000 + "\tal", "1\ta"], "line 1 is '1-9+'; a number, a tab and a word are expected"),
+    ],
+)
+def test_multiword_tokens_have_their_words(lines, match):
+    with pytest.raises(InputError, match=rf"t\.conllu: {match}"):
+        list(read_conllu(lines, "t.conllu"))
+
+
+def test_a_multiword_token_may_have_one_word():
+    (record,) = read_conllu(["1-1\tal", "1\ta", "2\tel"])
+    assert (record.text, record.tokens, record.offsets) == ("al el", ["a", "el"], [(0, 2), (3, 5)])
+
+
 @pytest.mark.parametrize("line", ["word", "x\tword", "1-\tword", "1"])
 def test_what_is_no_conllu_is_named(line):
     with pytest.raises(

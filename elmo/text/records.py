@@ -18,7 +18,7 @@ Kind = Literal["text", "conllu", "fasta"]
 SUFFIXES: dict[str, Kind] = {".conllu": "conllu", ".fasta": "fasta", ".fa": "fasta", ".faa": "fasta"}
 UNTOLD = (".conll", ".conllx")
 COMPRESSED = (".gz", ".xz")
-CONLLU_ID = re.compile(r"\d+([-.]\d+)?")
+CONLLU_ID = re.compile(r"\d{1,9}([-.]\d{1,9})?")
 Span = tuple[int, int]
 
 
@@ -89,6 +89,7 @@ def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[
     inside = 0  # remaining words of a multiword token
     for number, line in enumerate(_and_blank(lines), 1):
         if not line.strip():
+            _check_words(inside, number, source)
             if words:
                 yield _conllu_record(text, words, units)
             text, units, words, inside = None, [], [], 0
@@ -100,8 +101,11 @@ def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[
             if "." in place:
                 continue
             if "-" in place:
+                _check_words(inside, number, source)
                 first, last = map(int, place.split("-"))
                 inside = last - first + 1
+                if inside < 1:
+                    raise InputError(f"{source}: line {number} has the range {place}; its first number comes first")
                 units.append((form, inside))
                 continue
             words.append(form)
@@ -175,6 +179,15 @@ def _conllu_word(line: str, number: int, source: str | Path) -> tuple[str, str]:
             " line between sentences"
         )
     return place, columns[1]
+
+
+def _check_words(inside: int, number: int, source: str | Path) -> None:
+    """Raises InputError if words of a multiword token are to come before this line."""
+    if inside:
+        raise InputError(
+            f"{source}: line {number} comes before {inside:,} words of the multiword token above it; list all of its"
+            " words below it"
+        )
 
 
 def _conllu_record(text: str | None, words: list[str], units: list[tuple[str, int]]) -> Record:
