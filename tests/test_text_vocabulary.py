@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import InputError
-from elmo.text.vocabulary import SPECIAL, Vocabulary, count_vocabulary
+from elmo.text.vocabulary import SKIPPED, SPECIAL, Vocabulary, count_vocabulary
 
 WORD = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=5)
 SENTENCES = st.lists(st.lists(st.sampled_from([*"abcdefé", "日本", "<S>", "<UNK>"]), max_size=12), max_size=12)
@@ -102,3 +102,10 @@ def test_count_vocabulary_tells_its_progress():
 def test_count_vocabulary_refuses_a_size_without_room():
     with pytest.raises(InputError, match="max_size is 3"):
         count_vocabulary([["a"]], max_size=3)
+
+
+def test_a_word_that_loading_skips_is_not_counted(tmp_path):
+    vocabulary, counts = count_vocabulary([[SKIPPED, "the", "cat"]] * 3)
+    vocabulary.save(tmp_path / "vocab.txt")
+    assert Vocabulary.load(tmp_path / "vocab.txt") == vocabulary == Vocabulary((*SPECIAL, "cat", "the"))
+    assert (counts.tokens, counts.covered) == (9, 6)

@@ -210,7 +210,8 @@ def choose_words(
     if max_size <= len(SPECIAL):
         raise InputError(f"max_size is {max_size}; more than {len(SPECIAL)} are needed to hold any word of the text")
     frequent = takewhile(lambda item: item[1] >= min_count, ranked)
-    kept = list(islice((item for item in frequent if item[0] not in SPECIAL), max_size - len(SPECIAL)))
+    chosen = (item for item in frequent if item[0] not in (*SPECIAL, SKIPPED))
+    kept = list(islice(chosen, max_size - len(SPECIAL)))
     vocabulary = Vocabulary(SPECIAL + tuple(word for word, _ in kept))
     return vocabulary, replace(counts, covered=sum(count for _, count in kept))
 
