@@ -46,6 +46,15 @@ def test_rows_come_back_in_any_order(tmp_path, suffix, layers, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+def test_lone_surrogates_are_written(tmp_path, suffix):
+    tokens = ["a", "b\ud800c", "é"]
+    with write_vectors(tmp_path / f"v{suffix}") as writer:
+        writer.append(" ".join(tokens), tokens, vectors(0, 3))
+    with read_vectors(tmp_path / f"v{suffix}") as found:
+        assert found.tokens(0) == (["a", "b?c", "é"] if suffix == ".parquet" else tokens)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_float16_is_stored_as_float16(tmp_path, suffix):
     with write_vectors(tmp_path / f"v{suffix}", dtype="float16") as writer:
         writer.append("a b", ["a", "b"], vectors(0, 2))

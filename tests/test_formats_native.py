@@ -1,6 +1,7 @@
 """The native folder: what is written is read, and what does not fit is said in one line."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,13 @@ def test_native_configuration_in_another_encoding_of_json_is_read(tmp_path):
     file = folder / native.CONFIG
     file.write_text(file.read_text(encoding="utf-8"), encoding="utf-16")
     assert formats.load(folder).config == CONFIG
+
+
+def test_native_card_may_hold_what_utf_8_does_not(tmp_path):
+    card = {"note": "a \ud800 b \\ é 東"}
+    native.save(replace(model(), card=card), tmp_path / "model")
+    assert native.load(tmp_path / "model").card == card
+    assert "é 東" in (tmp_path / "model" / native.CONFIG).read_text(encoding="utf-8")
 
 
 def test_native_truncated_weights_are_named(tmp_path):

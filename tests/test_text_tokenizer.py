@@ -102,6 +102,10 @@ def test_a_new_vocabulary_of_spacy_changes_nothing(monkeypatch):
     assert used._spacy is not old
 
 
+def test_spacy_does_not_see_lone_surrogates(english):
+    assert english.tokens("a \ud800b cat\udfff. \ud800 d") == ["a", "b", "cat", ".", "d"]
+
+
 @pytest.mark.parametrize("part", ["x", "(", "'s"])
 def test_a_very_long_word_is_one_token(english, part):
     """So long that this would not end, if the time rose with the square of the length."""

@@ -3,7 +3,7 @@
 - `.hdf5`, `.h5`: AllenNLP's layout. Datasets "0", "1", ... by row; `sentence_to_index`, one string of JSON (omitted
   beyond 16 MB, since its readers hold it whole); and `tokens`, our addition
 - `.npz`: arrays "0", "1", ...; and a member `tokens.jsonl`. Takes 0.5 kB of memory per row, for the zip's directory
-- `.parquet`: columns row, tokens, vectors (flat), shape; needs the extra `store`
+- `.parquet`: columns row, tokens (a lone surrogate becomes "?"), vectors (flat), shape; needs the extra `store`
 - `.safetensors`: see `store_safetensors`
 
 Tokens are stored as JSON, one list per row, since a token may contain spaces. A sentence without tokens is an array
@@ -197,7 +197,8 @@ class ParquetWriter:
         """Adds a row."""
         if vectors.size > PARQUET_MOST_NUMBERS:
             raise InputError(f"row {self._rows} has {vectors.size:,} numbers, too many for Parquet; use .hdf5 or .npz")
-        row = (self._rows, list(tokens), vectors.astype(self._dtype, copy=False).ravel(), vectors.shape)
+        words = [token if _is_utf8(token) else token.encode("utf-8", "replace").decode() for token in tokens]
+        row = (self._rows, words, vectors.astype(self._dtype, copy=False).ravel(), vectors.shape)
         for column, value in zip(self._group.values(), row, strict=True):
             column.append(value)
         self._rows += 1

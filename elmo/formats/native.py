@@ -106,18 +106,14 @@ def save(
             raise InputError(f"{path}: {name} has values beyond {most}, the largest of float16; store float32")
     with whole(path, overwrite, FILES) as folder:
         folder.mkdir()
-        (folder / CONFIG).write_text(
-            json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
-        )
+        _write_json(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False))
         _save_weights(stored, folder / WEIGHTS)
         # safetensors makes its files readable by the owner only; give them the permissions of the other files.
         (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)
         if model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
         if model.lexicon is not None:
-            (folder / LEXICON).write_text(
-                json.dumps(vars(model.lexicon), ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
-            )
+            _write_json(folder / LEXICON, json.dumps(vars(model.lexicon), ensure_ascii=False))
 
 
 def config_values(model: Model) -> dict[str, Any]:
@@ -272,6 +268,11 @@ def _check_words(folder: Path, expected: int, vocabulary: Vocabulary | None) -> 
         raise InputError(
             f"{folder / VOCABULARY}: has {len(vocabulary):,} words; the model has {expected:,}; copy the model's own"
         )
+
+
+def _write_json(file: Path, text: str) -> None:
+    """What UTF-8 cannot express (a lone surrogate) is escaped, in JSON as in Python."""
+    file.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def _save_weights(weights: dict[str, Tensor], file: Path) -> None:

@@ -42,7 +42,7 @@ class Tokenizer:
         self._segment = _load_pysbd(config.language) if config.sentences == "pysbd" else None
 
     def tokens(self, line: str) -> list[str]:
-        """The tokens of one sentence."""
+        """The tokens of one sentence; spaCy does not see what UTF-8 cannot express (a lone surrogate)."""
         if self._spacy is None:
             return line.split()
         if len(line) > 1000 and max(map(len, line.split()), default=0) > 1000:
@@ -60,7 +60,11 @@ class Tokenizer:
     def _spacy_tokens(self, text: str) -> list[str]:
         if len(self._spacy.vocab.strings) > MAX_STRINGS:
             self._spacy = _load_spacy(self.config.language)
-        return [token for token in map(str, self._spacy(text)) if not token.isspace()]
+        try:
+            found = self._spacy(text)
+        except UnicodeEncodeError:
+            found = self._spacy(text.encode("utf-8", errors="ignore").decode())
+        return [token for token in map(str, found) if not token.isspace()]
 
 
 def split_sentences(tokens: list[str]) -> list[list[str]]:
