@@ -119,6 +119,26 @@ def test_parts_of_parquet_hold_each_row_once(rows, group, part_rows, named):
     assert [row["text"] for row in found] == [f"text {row}".encode() for row in range(rows)]
 
 
+@pytest.mark.parametrize("name", ["a::b.txt", "file:a.txt", "a*[1]?.txt", "memory:.txt.gz", "~a.parquet"])
+def test_local_names_are_no_addresses(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_bytes(b"another\n")
+    data = b"a b\nc\n"
+    Path(name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    if name.endswith("parquet"):
+        parquet.write_table(pa.table({"text": ["a b", "c"]}), name)
+    (part,) = plan([name], 10, Columns())
+    for base in ("", str(tmp_path)):
+        rows = [row for batch in read_part(part, Columns(), 100, base) for row in batch.to_pylist()]
+        assert rows == [{"id": f"{name}:{row}", "text": text} for row, text in enumerate([b"a b", b"c"])]
+
+
+def test_a_local_folder_is_no_address(model, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert embed_corpus([str(text)], "file:a::b", small(model)).parts == len(list(Path("file:a::b/done").iterdir()))
+    assert [path.name for path in tmp_path.iterdir()] == ["file:a::b"]
+
+
 def test_a_mark_of_byte_order_is_no_character(tmp_path):
     (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbfThe\n")
     (part,) = plan([str(tmp_path / "bom.txt")], 10, Columns())

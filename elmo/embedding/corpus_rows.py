@@ -18,6 +18,8 @@ from typing import Any
 
 import fsspec
 import numpy as np
+from fsspec.core import OpenFile, get_compression
+from fsspec.implementations.local import LocalFileSystem
 
 from elmo.embedding.arrow import RecordBatch, as_bytes, pyarrow
 from elmo.errors import InputError
@@ -92,7 +94,9 @@ def _remote(pattern: str) -> dict[str, int]:
 
 
 def filesystem(address: str) -> tuple[Any, str]:
-    """The filesystem of an address, and the path in it. Raises InputError if fsspec does not know it."""
+    """The filesystem of an address or path, and the path in it. Raises InputError if fsspec does not know it."""
+    if not is_address(address):  # fsspec would take "a::b" and "file:a" for addresses, too
+        return LocalFileSystem(), Path(absolute(address)).as_posix()
     try:
         return fsspec.core.url_to_fs(address)
     except (ImportError, ValueError) as error:
@@ -154,10 +158,15 @@ def _is_parquet(file: str) -> bool:
     return file.lower().endswith(PARQUET)
 
 
+def _opened(name: str, compression: str | None = None) -> OpenFile:
+    files, path = filesystem(name)
+    return OpenFile(files, path, "rb", get_compression(path, compression))
+
+
 @contextmanager
 def _text(name: str, begin: int = 0) -> Iterator[Any]:
     try:
-        with fsspec.open(name, "rb", compression="infer") as file:
+        with _opened(name, compression="infer") as file:
             if begin:
                 file.seek(begin)  # type: ignore[union-attr]
             yield file
@@ -202,7 +211,7 @@ def _parquet(name: str) -> Iterator[Any]:
     pa = pyarrow()
     from pyarrow import parquet
 
-    with fsspec.open(name, "rb") as file:
+    with _opened(name) as file:
         try:
             yield parquet.ParquetFile(file)
         except pa.ArrowInvalid as error:
