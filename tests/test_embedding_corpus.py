@@ -377,6 +377,7 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         (["nope://x/y"], {}, "nope://x/y: cannot be reached by fsspec"),
         (["empty.txt"], {}, r"empty\.txt: no rows"),
         (["cut.txt.gz"], {}, r"cut\.txt\.gz: the compressed file is damaged or cut"),
+        (["bad.txt.zip"], {}, r"bad\.txt\.zip: the compressed file is damaged or cut off \(File is not a zip file\)"),
         (["bad.parquet"], {}, r"bad\.parquet: not a complete Parquet file"),
         (["rows.parquet"], {}, r"rows\.parquet: has no column text or tokens, but number, line"),
         (["rows.parquet"], {"columns": Columns("line", "key")}, "has no column key, but number, line"),
@@ -392,6 +393,7 @@ def test_what_cannot_be_embedded_is_said_in_a_line_and_nothing_is_made(
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("a\n", encoding="utf-8")
     Path("empty.txt").touch()
+    Path("bad.txt.zip").write_bytes(b"a\n")
     Path("cut.txt.gz").write_bytes(gzip.compress(b"line\n" * 1000)[:-20])
     Path("bad.parquet").write_bytes(b"PAR1 and no more")
     parquet.write_table(pa.table({"number": [1], "line": ["a"]}), "rows.parquet")

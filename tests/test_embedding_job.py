@@ -144,6 +144,12 @@ def test_invalid_utf8_in_standard_input_is_named_with_its_line(tmp_path, embedde
     check_refused(tmp_path, embedder, "-", InputError, r"standard input: line 2 is not UTF-8")
 
 
+def test_closed_standard_input_is_named(tmp_path, embedder, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="the input is '-', but standard input is closed; redirect a text to it"):
+        embed_file(embedder, "-", tmp_path / "v.h5")
+
+
 def test_an_output_that_exists_is_kept(tmp_path, embedder):
     output = tmp_path / "out.hdf5"
     output.write_bytes(b"old")

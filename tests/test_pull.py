@@ -101,6 +101,19 @@ def test_cache_folder(monkeypatch, tmp_path):
     assert cache.cache_folder() == Path.home() / ".cache" / "elmo"
 
 
+def test_cache_without_a_home_folder_is_named(monkeypatch):
+    def no_home(*_):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setenv("ELMO_CACHE", "~no-such-user/x")
+    with pytest.raises(InputError, match=r"^~no-such-user/x: no such home folder; name another in ELMO_CACHE$"):
+        cache.cache_folder()
+    monkeypatch.delenv("ELMO_CACHE")
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(InputError, match=r"^~/\.cache/elmo: no such home folder; name another in ELMO_CACHE$"):
+        cache.cache_folder()
+
+
 # Pulling and opening
 
 

@@ -8,6 +8,7 @@ needs only its footers.
 import glob
 import lzma
 import os
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from elmo.errors import InputError
 CHUNK = 1 << 20
 ROWS_AT_ONCE = 256
 PARQUET = (".parquet", ".pq")
-DAMAGED = (EOFError, lzma.LZMAError, zlib.error)
+DAMAGED = (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)

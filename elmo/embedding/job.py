@@ -130,6 +130,8 @@ def read_lines(source: str | Path) -> Iterator[str]:
             raise InputError(f"{source}: is a folder; name one text file (.txt, .gz, .xz)")
         yield from corpus.lines(Path(source), max_characters=sys.maxsize)
         return
+    if sys.stdin is None:
+        raise InputError("the input is '-', but standard input is closed; redirect a text to it, or name a file")
     for number in itertools.count(1):
         raw = sys.stdin.buffer.readline()
         if not raw:

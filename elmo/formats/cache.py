@@ -21,12 +21,16 @@ Verdict = Literal["as published", "as pulled", "unknown", "differs", "missing"]
 
 
 def cache_folder() -> Path:
-    """Where pulled models are."""
-    if named := os.environ.get("ELMO_CACHE"):
-        return Path(named).expanduser()
+    """Where pulled models are. Raises InputError if that is in a home folder that is unknown."""
+    named = os.environ.get("ELMO_CACHE")
     xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification: ignore a relative path.
-    return (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "elmo"
+    try:
+        if named:
+            return Path(named).expanduser()
+        # The XDG specification: ignore a relative path.
+        return (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "elmo"
+    except RuntimeError as error:
+        raise InputError(f"{named or '~/.cache/elmo'}: no such home folder; name another in ELMO_CACHE") from error
 
 
 def make_folder(folder: Path, remedy: str = "name another folder in ELMO_CACHE") -> None:
