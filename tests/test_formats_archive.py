@@ -222,6 +222,7 @@ def renamed(state: Any, old: str, new: str) -> Any:
 
 STATE = state_dict(random_weights(OPTIONS, 4))
 NAME = PREFIX + "_elmo_lstm._token_embedder._projection.bias"
+SCALAR, GAMMA = PREFIX + "scalar_mix_0.scalar_parameters.1", PREFIX + "scalar_mix_0.gamma"
 
 
 @pytest.mark.parametrize(
@@ -235,6 +236,16 @@ NAME = PREFIX + "_elmo_lstm._token_embedder._projection.bias"
         (archived(without(STATE, "char_conv_")), r"has 0 convolutions and 2 LSTM layers with a projection"),
         (archived(without(STATE, "_projection.bias")), r"weights\.th: _token_embedder\._projection\.bias is missing"),
         (archived(STATE | {NAME: torch.ones(9)}), r"_projection\.bias has shape \(9,\); \(4,\) is expected"),
+        (archived(STATE | {NAME: torch.ones(4).long()}), r"_projection\.bias holds torch\.int64; floating-point"),
+        (archived(STATE | {NAME: torch.ones(4) + 0j}), r"_projection\.bias holds torch\.complex64; floating-point"),
+        (archived(STATE | {NAME: torch.ones(4).to_sparse()}), r"weights\.th: "),
+        (archived(STATE | {SCALAR: torch.ones(0)}), r"scalar_parameters\.1 has 0 numbers; one is expected"),
+        (archived(STATE | {SCALAR: torch.ones(1) + 0j}), r"scalar_parameters\.1 holds torch\.complex64"),
+        (archived(without(STATE, "scalar_parameters.1")), r"scalar_mix_0 has 2 scalars; 3 are expected"),
+        (
+            archived(STATE | {SCALAR + "9" * 5000: torch.ones(1)} | {GAMMA: torch.ones(2)}),
+            r"gamma has 2 numbers; one is",
+        ),
         ({**archived(STATE), "config.json": b"{"}, r"config\.json: not valid JSON"),
         (
             {**archived(STATE), "weights.th": as_torch(STATE)[:2000]},
@@ -260,6 +271,12 @@ def test_malformed_archives_are_refused_in_one_line(tmp_path, files, message):
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match=message):
         formats.describe(path)
+
+
+def test_weights_without_numbers_are_refused(tmp_path):
+    state = STATE | {NAME: torch.ones(4, device="meta")}
+    with pytest.raises(InputError, match=r"_projection\.bias has a shape but no numbers; save it with them"):
+        formats.load(write_tar(tmp_path / "model.tar.gz", archived(state)))
 
 
 def test_the_command_line_reads_an_archive(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from elmo import formats
 from elmo.config import ConfigError
@@ -194,6 +194,29 @@ def test_native_card_may_hold_what_utf_8_does_not(tmp_path):
     native.save(replace(model(), card=card), tmp_path / "model")
     assert native.load(tmp_path / "model").card == card
     assert "é 東" in (tmp_path / "model" / native.CONFIG).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_native_weights_of_floating_point_are_read(tmp_path, kind):
+    folder = saved(tmp_path)
+    weights = load_file(folder / native.WEIGHTS)
+    save_file({name: weight.to(kind) for name, weight in weights.items()}, folder / native.WEIGHTS)
+    assert native.describe(folder).dtype == str(kind).removeprefix("torch.")
+    for name, weight in native.load(folder).weights.items():
+        torch.testing.assert_close(weight, weights[f"bilm.{name}"].to(kind).float(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.complex64, torch.uint16, torch.float8_e4m3fn])
+def test_native_weights_of_other_types_are_refused(tmp_path, kind):
+    folder = saved(tmp_path)
+    weights = load_file(folder / native.WEIGHTS)
+    weights["bilm.layers.0.bias"] = weights["bilm.layers.0.bias"].to(kind)
+    save_file(weights, folder / native.WEIGHTS)
+    for read in (native.describe, native.load):
+        with pytest.raises(
+            InputError, match=r"bilm\.layers\.0\.bias holds \w+; one of F16, BF16, F32, F64 is expected"
+        ):
+            read(folder)
 
 
 def test_native_truncated_weights_are_named(tmp_path):

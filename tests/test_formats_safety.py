@@ -151,6 +151,14 @@ def test_a_tar_that_leads_back_into_itself_ends(tmp_path):
     refused(path, r"model\.tar: damaged or incomplete archive")
 
 
+@pytest.mark.parametrize("kind", [b"x", b"L", b"g", b"0"])
+@pytest.mark.parametrize("size", [2**45, 2**70])
+def test_a_tar_that_announces_more_than_there_is_is_refused(tmp_path, kind, size):
+    path = tmp_path / "model.tar"
+    path.write_bytes(tar_header(b"a", b"\x80" + size.to_bytes(11, "big"), kind) + bytes(2048))
+    refused(path, r"model\.tar: damaged or incomplete archive \(2,560 bytes: .+\); fetch or copy it again")
+
+
 @pytest.mark.parametrize("field", ["GNU.sparse.map=a,b", "GNU.sparse.size=abc", "GNU.sparse.name=x"])
 def test_a_tar_whose_headers_are_no_numbers_is_refused(tmp_path, field):
     name, _, value = field.partition("=")

@@ -340,6 +340,29 @@ def test_model_of_one_direction_is_named(folder):
         formats.load(folder.parent / "other.ckpt.index")
 
 
+@pytest.mark.parametrize("rows", [2**44, 2**60])
+def test_table_of_words_that_no_vocabulary_has_is_named(folder, rows):
+    entries = {"lm/embedding": variable((rows, 4), 0, 8, 0)}
+    for direction in range(2):
+        cell = f"lm/RNN_{direction}/rnn/lstm_cell"
+        for name, shape in (("kernel", (8, 24)), ("bias", (24,)), ("projection/kernel", (6, 4))):
+            entries[f"{cell}/{name}"] = variable(shape, 0, 8, 0)
+    edit(folder / "options.json", lstm={"dim": 6, "projection_dim": 4, "n_layers": 1}, n_tokens_vocab=10)
+    write(folder, entries)
+    with pytest.raises(
+        InputError, match=rf"vocab\.txt has 10 words; the table in .* has {rows:,}; give the vocabulary"
+    ):
+        formats.describe(folder / "other.ckpt.index")
+
+
+@pytest.mark.parametrize("name", [".index", ".meta", ".data-00000-of-00001"])
+def test_file_of_a_checkpoint_without_a_name_is_none(folder, name):
+    (folder / name).write_bytes((folder / INDEX).read_bytes())
+    with pytest.raises(InputError, match="not a known model"):
+        formats.load(folder / name)
+    assert formats.describe(folder).format == tensorflow.FORMAT
+
+
 def test_crc32c_is_the_published_one():
     """The values of RFC 3720, appendix B.4."""
     known = {bytes(32): 0x8A9136AA, b"\xff" * 32: 0x62A8AB43, bytes(range(32)): 0x46DD794E, b"123456789": 0xE3069283}

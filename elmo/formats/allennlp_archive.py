@@ -86,8 +86,8 @@ def save(model: Model, path: Path, overwrite: bool = False) -> NoReturn:
 def sizes(label: str, state: Mapping[str, Tensor], prefix: str) -> dict[str, Any]:
     """The options of the biLM under `prefix`, as far as its arrays show them."""
     own = {name.removeprefix(prefix): tuple(tensor.shape) for name, tensor in state.items() if name.startswith(prefix)}
-    filters = [list(shape) for shape in _numbered(own, r"_token_embedder\.char_conv_(\d+)\.weight")]
-    layers = _numbered(own, r"_elmo_lstm\.forward_layer_(\d+)\.state_projection\.weight")
+    filters = [list(shape) for shape in _numbered(own, r"_token_embedder\.char_conv_(\d{1,9})\.weight")]
+    layers = _numbered(own, r"_elmo_lstm\.forward_layer_(\d{1,9})\.state_projection\.weight")
     table = own[CHARACTERS]
     if len(table) != 2 or not filters or any(len(shape) != 3 for shape in filters) or not layers or len(layers[0]) != 2:
         raise InputError(
@@ -104,7 +104,7 @@ def sizes(label: str, state: Mapping[str, Tensor], prefix: str) -> dict[str, Any
         "char_cnn": {
             "embedding": {"dim": table[1]},
             "filters": [[width, count] for count, _, width in filters],
-            "n_highway": len(_numbered(own, r"_token_embedder\._highways\._layers\.(\d+)\.weight")),
+            "n_highway": len(_numbered(own, r"_token_embedder\._highways\._layers\.(\d{1,9})\.weight")),
             "n_characters": table[0],
         },
     }
@@ -130,7 +130,7 @@ def _mix_parts(state: Mapping[str, Tensor]) -> list[tuple[str, list[str]]]:
     beside = {name.removesuffix(BILM + CHARACTERS) for name in state if name.endswith(BILM + CHARACTERS)}
     found: dict[str, dict[int, str]] = {}
     for name in state:
-        match = re.fullmatch(r"(.*?scalar_mix_\d+)\.scalar_parameters\.(\d+)", name)
+        match = re.fullmatch(r"(.*?scalar_mix_\d+)\.scalar_parameters\.(\d{1,9})", name)
         if match and match[1].rpartition("scalar_mix_")[0] in beside and f"{match[1]}.gamma" in state:
             found.setdefault(match[1], {})[int(match[2])] = name
     return [(mix, [parts[number] for number in sorted(parts)]) for mix, parts in sorted(found.items())]
@@ -206,7 +206,27 @@ def _config(
         config = character_config(options, own["char_cnn"]["n_characters"], len(state))
     seen = {name.removeprefix(prefix): tuple(tensor.shape) for name, tensor in state.items() if name.startswith(prefix)}
     check_shapes(label, seen, state_shapes(config), REMEDY)
+    _check_numbers(label, state, prefix, config)
     size = config.lstm.projection_dim
     if config.char_cnn is None or size in (config.lstm.dim, config.char_cnn.n_filters):
         raise InputError(f"{label}: the projection keeps the size; such a biLM cannot be read")
     return replace(config, lstm=replace(config.lstm, forget_bias=0.0)), card
+
+
+def _check_numbers(label: str, state: Mapping[str, Tensor], prefix: str, config: BiLMConfig) -> None:
+    """Raises InputError unless weights are floating-point numbers, and a mix has one for each layer."""
+    layers = config.lstm.n_layers + 1
+    names = [prefix + name for name in state_shapes(config)]
+    for mix, scalars in _mix_parts(state):
+        if len(scalars) != layers:
+            raise InputError(f"{label}: {mix} has {len(scalars)} scalars; {layers} are expected; {REMEDY}")
+        parts = [*scalars, f"{mix}.gamma"]
+        for name in parts:
+            if state[name].numel() != 1:
+                raise InputError(f"{label}: {name} has {state[name].numel():,} numbers; one is expected; {REMEDY}")
+        names += parts
+    for name in names:
+        if not state[name].is_floating_point():
+            raise InputError(
+                f"{label}: {name} holds {state[name].dtype}; floating-point numbers are expected; {REMEDY}"
+            )

@@ -18,6 +18,8 @@ from elmo.formats.inflate import GZIP, RAW_DEFLATE, Inflated, Section
 
 MOST_JSON = 10_000_000
 """Most bytes of a JSON file; those of published models have less than a thousand."""
+MOST_MEMBER = 1 << 40
+"""Bytes of a file in a tar; systems refuse to go to places far beyond, without a file's name."""
 ZIP_START, GZIP_START = (b"PK\x03\x04", b"PK\x05\x06"), b"\x1f\x8b"
 TAR_MARK, TAR_MARK_AT = b"ustar", 257
 
@@ -51,7 +53,7 @@ class Source:
     def read(self, most: int) -> bytes:
         """All bytes; raises InputError if there are more than `most`."""
         with self.open() as file:
-            data = file.read(most + 1)
+            data = file.read(min(most, self.size) + 1)  # `most` may come from a damaged file
         if len(data) > most:
             raise InputError(f"{self.label}: has more than {most:,} bytes, too many for such a file; check it")
         return data
@@ -100,9 +102,10 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
         found = _zip_members(path) if zipped else _tar_members(path)
     except InputError:
         raise
-    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, ValueError) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, ValueError, MemoryError, OverflowError) as error:
         raise InputError(
-            f"{path}: damaged or incomplete archive ({size:,} bytes: {error}); fetch or copy it again"
+            f"{path}: damaged or incomplete archive ({size:,} bytes: {str(error) or 'a size beyond the memory'});"
+            " fetch or copy it again"
         ) from error
     for name, _, _ in found:
         if (
@@ -162,7 +165,7 @@ def _tar_members(path: Path) -> list[Member]:
     with _unpacked_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
         infos = []
         for info in archive:  # one by one: after a negative size, tarfile would go back and read for ever
-            if info.size < 0:
+            if not 0 <= info.size < MOST_MEMBER:
                 raise tarfile.ReadError(f"{info.name} has {info.size} bytes")
             if info.isreg():
                 infos.append(info)

@@ -4,7 +4,8 @@
   and `"mixes": [Mix]` if a task's model learned some. `"model_type": "elmo"` lets transformers open the folder
   (`elmo.integrations.transformers`), and add keys of its own when it saves one
 - `lexicon.json`: the ids of words and code points, for a model that reads both
-- `model.safetensors`: `bilm.*` and, with a softmax, `lm_head.*`; float32, or float16 for half the size
+- `model.safetensors`: `bilm.*` and, with a softmax, `lm_head.*`; float32, or float16 for half the size (bfloat16 and
+  float64 are read, too)
 """
 
 import json
@@ -33,7 +34,7 @@ Dtype = Literal["float32", "float16"]
 FORMAT = "elmo-torch"
 VERSION = 1
 MODEL_TYPE = "elmo"  # by it transformers knows what class opens the folder
-DTYPES = {"F32": "float32", "F16": "float16"}  # safetensors' names -> the usual ones
+DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}  # safetensors' -> the usual names
 FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
 
 
@@ -191,13 +192,16 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
         with safetensors.safe_open(file, framework="pt") as header:
             slices = {name: header.get_slice(name) for name in header.keys()}  # noqa: SIM118
             shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            dtypes = sorted({DTYPES.get(kind := str(part.get_dtype()), kind) for part in slices.values()})
+            kinds = {name: str(slices[name].get_dtype()) for name in slices if name.startswith(("bilm.", "lm_head."))}
     except safetensors.SafetensorError as error:
         size = file.stat().st_size
         raise InputError(
             f"{file}: damaged or incomplete safetensors file ({size:,} bytes: {error}); copy it again"
         ) from error
-    return *parts_of(shapes), dtypes
+    for name, kind in kinds.items():
+        if kind not in DTYPES:
+            raise InputError(f"{file}: {name} holds {kind}; one of {', '.join(DTYPES)} is expected; copy it again")
+    return *parts_of(shapes), sorted({DTYPES[kind] for kind in kinds.values()})
 
 
 def parts_of(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -64,7 +64,7 @@ class Checkpoint:
 def recognizes(path: Path) -> bool:
     """Whether there is a checkpoint at `path`: a folder that has one, or one of its files."""
     if path.is_dir():
-        return any(is_index(file) for file in path.glob("*.index"))
+        return any(is_index(file) for file in path.glob("?*.index"))
     return path.is_file() and is_index(_index_beside(path))
 
 
@@ -154,7 +154,7 @@ def _dataset(variable: str) -> str:
 
 def _index_in(folder: Path) -> Path:
     """The index of a folder's only checkpoint, or of the one that its file `checkpoint` names as the latest."""
-    found = [file for file in sorted(folder.glob("*.index")) if is_index(file)]
+    found = [file for file in sorted(folder.glob("?*.index")) if is_index(file)]
     last = folder / "checkpoint"
     if len(found) > 1 and last.is_file():
         named = re.search(r'^model_checkpoint_path: "(?:.*[/\\])?([^"/\\]+)"', last.read_text("utf-8", "replace"), re.M)
@@ -167,5 +167,5 @@ def _index_in(folder: Path) -> Path:
 
 
 def _index_beside(file: Path) -> Path:
-    """The index that belongs to any file of a checkpoint."""
-    return index_of(file.with_name(re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", file.name)))
+    """The index that belongs to any file of a checkpoint; it has a name before the point."""
+    return index_of(file.with_name(re.sub(r"(?<=.)\.(index|meta|data-\d+-of-\d+)$", "", file.name)))

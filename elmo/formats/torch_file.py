@@ -20,7 +20,11 @@ from elmo.formats.files import Source
 
 def read_state_dict(source: Source) -> dict[str, Tensor]:
     """The tensors by name, on the CPU. Raises InputError if the file holds anything else, or is damaged."""
-    return _read(source, nullcontext())
+    found = _read(source, nullcontext())
+    for name, tensor in found.items():
+        if tensor.is_meta:
+            raise InputError(f"{source.label}: {name} has a shape but no numbers; save it with them")
+    return found
 
 
 def read_state_headers(source: Source) -> dict[str, Tensor]:
@@ -52,8 +56,11 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
             f"{source.label}: holds {type(found).__name__}, not tensors by name; give a model's state dict"
         )
     for name, tensor in found.items():
-        if tensor.layout is not torch.strided:
-            raise InputError(f"{source.label}: {name} is a sparse tensor; dense ones are expected: save it dense")
+        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+            raise InputError(
+                f"{source.label}: {name} is a sparse, nested or quantized tensor; dense ones are expected: save"
+                " it dense"
+            )
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise InputError(
                 f"{source.label}: {name} has fewer values than its shape {tuple(tensor.shape)} needs; save it with"
