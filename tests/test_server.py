@@ -196,6 +196,14 @@ def test_the_key_is_asked_for_everywhere_but_for_health(guarded):
     assert guarded.post("/embed", {"inputs": "a"}, headers=right).status_code == 200
 
 
+@pytest.mark.parametrize("host", ["x/health?", "x/health#", "x/docs?", "x/?", "user@x/health?"])
+def test_no_host_name_replaces_the_key(guarded, host):
+    for path in ("/info", "/v1/models"):
+        answer = httpx.get(guarded.url + path, headers={"host": host})
+        assert answer.status_code == 401
+        assert isinstance(answer.json()["error"], dict) == path.startswith("/v1")
+
+
 @pytest.mark.parametrize(
     ("sentences", "message"), [(["a"] * 4, "4 sentences; at most 3"), (["a " * 60], "62 tokens; at most 50")]
 )

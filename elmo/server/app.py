@@ -140,7 +140,8 @@ class Guard:
                 421,
                 "without a key this server accepts only local host names, such as localhost; start it with --no-auth",
             )
-        if self._key is not None and request.url.path not in OPEN:
+        # Not request.url.path: older versions of Starlette build it from the Host header.
+        if self._key is not None and request.scope["path"] not in OPEN:
             given = request.headers.get("authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
                 raise HTTPException(401, "the key is missing or wrong; send the header Authorization: Bearer KEY")
@@ -204,8 +205,8 @@ def failed(request: Request, error: Exception) -> Response:
     """The response to an error, in the format of the called API."""
     status, message, headers = _explained(error)
     if status == 500:
-        log.exception("an error in %s", request.url.path, exc_info=error)
-    if request.url.path.startswith("/v1/"):
+        log.exception("an error in %s", request.scope["path"], exc_info=error)
+    if request.scope["path"].startswith("/v1/"):
         kind = "invalid_request_error" if status < 500 else "server_error"
         content: Any = {"error": {"message": message, "type": kind, "param": None, "code": None}}
     else:
