@@ -1,6 +1,7 @@
 """The application in this process: what a client's requests cannot do to the server, the key, or others."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from elmo.server.service import ServeConfig, Service
 from elmo.text.tokenizer import TextConfig
 
 KEY = "a-key-of-some-length"
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +58,49 @@ def test_the_path_of_older_starlettes_does_not_replace_the_key(service, monkeypa
     monkeypatch.setattr(Request, "url", URL("http://x/health?/info"))
     answer = asked(service, lambda client: client.get("/info", headers={"host": "x/health?"}), KEY)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+class Slow:
+    """A tokenizer that goes on only when it may, and never ends by itself."""
+
+    def __init__(self) -> None:
+        self.go, self.parts_read = threading.Event(), 0
+
+    def parts(self, line: str) -> Iterator[list[str]]:
+        while True:
+            assert self.go.wait(30), "others should have been answered"
+            self.parts_read += 1
+            yield ["("] * 1000
+
+
+def test_others_are_answered_while_a_text_is_tokenized_which_ends_at_the_limit(service, monkeypatch):
+    slow = Slow()
+    monkeypatch.setattr(service, "tokenizer", slow)
+
+    async def asking(client: httpx.AsyncClient) -> tuple[httpx.Response, httpx.Response]:
+        waiting = asyncio.ensure_future(client.post("/v1/embeddings", json={"input": "( " * 5000}))
+        other = await client.get("/health")
+        slow.go.set()
+        return other, await waiting
+
+    other, answer = asked(service, asking)
+    assert other.status_code == 200
+    assert answer.status_code == 413
+    assert answer.json()["error"]["message"] == "more than the limit of 32,768 tokens: send fewer"
+    assert slow.parts_read == 33
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/v1/embeddings", {"input": "a \ud800"}, "input 0 has half of a surrogate pair"),
+        ("/vectors", {"sentences": [["a"], ["b", "\ud800"]]}, "input 1 has half of a surrogate pair"),
+        ("/embed", {"inputs": ["a", "\udc00\ud800"]}, "input 1 has half of a surrogate pair"),
+        ("/vectors", {"sentences": ["a"], "\ud800": 1}, "valid string"),
+        ("/vectors", {"sentences": ["a"], "layers": "\ud800"}, "layers is"),
+    ],
+)
+def test_half_a_character_is_refused(service, path, body, message):
+    answer = asked(service, lambda client: client.post(path, content=json.dumps(body), headers=JSON))
+    assert answer.status_code in (400, 422)
+    assert message in answer.text

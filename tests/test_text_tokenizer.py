@@ -1,6 +1,8 @@
 """Tokens and sentences."""
 
+import re
 import sys
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -111,6 +113,15 @@ def test_a_very_long_word_is_one_token(english, part):
     """So long that this would not end, if the time rose with the square of the length."""
     word = part * 1_000_000
     assert english.tokens(f"A {word} (end).") == ["A", word, "(", "end", ")", "."]
+
+
+@given(st.lists(st.sampled_from(["word", "don't", "(a)", "U.S.", "x" * 1200, "(" * 20, "\u6771\u4eac"]), max_size=40))
+def test_parts_are_the_tokens(english, words):
+    short = re.compile(r".{1,30}\S*", re.DOTALL)
+    for line in (" ".join(words), "\n ".join(words), f" {'  '.join(words)} "):
+        with mock.patch.object(tokenizer, "PART", short):
+            parts = list(english.parts(line))
+        assert [token for part in parts for token in part] == english.tokens(line)
 
 
 @pytest.mark.parametrize(("treebank", "floor"), [("en_ewt-ud-dev", 0.93), ("en_gum-open-dev", 0.97)])

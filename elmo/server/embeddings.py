@@ -71,7 +71,7 @@ def router(service: Service) -> APIRouter:
     pooled = Kind(config.layers, config.pool)
 
     async def embedded(given: list[str], kind: Kind) -> tuple[list[list[str]], list[np.ndarray]]:
-        sentences = service.sentences(given)
+        sentences = await service.sentences(given)
         for number, sentence in enumerate(sentences):
             if not sentence:
                 raise InputError(f"input {number} is empty; a text with at least one token is expected")
@@ -81,7 +81,7 @@ def router(service: Service) -> APIRouter:
     async def vectors(body: VectorsBody, accept: Annotated[str, Header()] = "*/*") -> Response:
         """Vectors of all layers, of one, or mixed; per token, or pooled."""
         kind = accepted(accept)
-        sentences = service.sentences(body.sentences)
+        sentences = await service.sentences(body.sentences)
         found = await service.vectors(sentences, Kind(body.layers, body.pool, body.state))
         return vectors_response(sentences, found, kind, body.dtype)
 

@@ -60,21 +60,21 @@ def router(service: Service) -> APIRouter:
     @routes.post("/score", response_class=Response)
     async def score(body: ScoreBody) -> Response:
         """Natural log-probabilities of each token given the tokens before it, and given the tokens after it."""
-        own, sentences = scorer(), service.sentences(body.sentences)
+        own, sentences = scorer(), await service.sentences(body.sentences)
         found = await service.call(lambda: list(own.score(sentences)), sentences)
         return json_response({"sentences": [vars(scores) for scores in found]})
 
     @routes.post("/substitutes", response_class=Response)
     async def substitutes(body: SubstitutesBody) -> Response:
         """The most probable words in place of a token."""
-        own, (sentence,) = scorer(), service.sentences([body.sentence])
+        own, (sentence,) = scorer(), await service.sentences([body.sentence])
         found = await service.call(lambda: own.substitutes(sentence, body.position, body.k, body.side), [sentence])
         return json_response({"tokens": sentence, "substitutes": [vars(each) for each in found]})
 
     @routes.post("/neighbors", response_class=Response)
     async def neighbors(body: NeighborsBody) -> Response:
         """The tokens in the index with the most similar use."""
-        own, (sentence,) = index(), service.sentences([body.sentence])
+        own, (sentence,) = index(), await service.sentences([body.sentence])
         layer = own.layer(body.layer)
         embedder = service.embedders[own.record.state]
 

@@ -1,12 +1,13 @@
 """What all routes share: the model, its queue, the limits. No HTTP here.
 
-The model runs in the thread of `Service.batcher`; the rest runs in the server's event loop, whose routes wait for a
-future and cancel it after a timeout.
+The model runs in the thread of `Service.batcher`, the tokenizer in another; the rest runs in the server's event loop,
+whose routes wait for a future and cancel it after a timeout.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 T = TypeVar("T")
 Given = str | list[str]
 """A sentence as text or as tokens."""
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class Service:
         if self.index is not None:
             self.index.check_model(self.card)
         self.tokenizer = Tokenizer(model.text or TextConfig(tokens="whitespace", sentences="line"))
+        self._tokenizing = ThreadPoolExecutor(1, "elmo-tokenizer")  # one thread, as the tokenizer needs
         self.facts = {
             "layers": self.embedder.n_layers,
             "dim": self.embedder.dim,
@@ -112,17 +115,31 @@ class Service:
         selection(kind.layers, self.embedder.n_layers)
         shaping(kind.layers, kind.pool)
 
-    def sentences(self, given: Sequence[Given]) -> list[list[str]]:
-        """The tokens of each sentence. Raises TooLarge, and InputError if there are no sentences."""
+    async def sentences(self, given: Sequence[Given]) -> list[list[str]]:
+        """The tokens of each sentence. Raises TooLarge, TimedOut, and InputError if there are no sentences."""
         if not given:
             raise InputError("no sentences; at least one is expected")
         if len(given) > self.config.most_sentences:
             raise TooLarge(f"{len(given):,} sentences; at most {self.config.most_sentences:,} are accepted: send fewer")
-        sentences = [self.tokenizer.tokens(each) if isinstance(each, str) else each for each in given]
-        tokens = sum(len(sentence) + 2 for sentence in sentences)
-        if tokens > self.config.most_tokens:
-            raise TooLarge(f"{tokens:,} tokens; at most {self.config.most_tokens:,} are accepted: send fewer")
-        self.metrics.tokens.inc(tokens - 2 * len(sentences))
+        sentences = await self._answer(self._tokenizing.submit(self._tokens, given))
+        self.metrics.tokens.inc(sum(map(len, sentences)))
+        return sentences
+
+    def _tokens(self, given: Sequence[Given]) -> list[list[str]]:
+        """Stops at the limit: spaCy needs seconds for a text of thousands of brackets."""
+        sentences: list[list[str]] = []
+        tokens = 2 * len(given)
+        for number, each in enumerate(given):
+            if SURROGATE.search(each if isinstance(each, str) else " ".join(each)):
+                raise InputError(
+                    f"input {number} has half of a surrogate pair (\\ud800 to \\udfff); send whole characters"
+                )
+            sentences.append([])
+            for part in self.tokenizer.parts(each) if isinstance(each, str) else [each]:
+                sentences[-1] += part
+                tokens += len(part)
+                if tokens > self.config.most_tokens:
+                    raise TooLarge(f"more than the limit of {self.config.most_tokens:,} tokens: send fewer")
         return sentences
 
     async def vectors(self, sentences: Sequence[Sentence], kind: Kind) -> list[np.ndarray]:

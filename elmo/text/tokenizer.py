@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from elmo.errors import InputError
 
 MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: about 0.1 GB at this number
 LONG_WORD = re.compile(r"(\S{1001,})")  # not split: spaCy takes quadratic time for a run of brackets or quotes
+PART = re.compile(r".{1,10000}\S*", re.DOTALL)  # cut after a word
 
 # Sentence-ending marks of the scripts in use, then marks after them that still belong to the sentence.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥។៕።፧፨՜՞։܀܁܂᠃᠉")  # noqa: RUF001
@@ -49,6 +50,13 @@ class Tokenizer:
             parts = LONG_WORD.split(line)
             return [token for i, part in enumerate(parts) for token in ([part] if i % 2 else self._spacy_tokens(part))]
         return self._spacy_tokens(line)
+
+    def parts(self, line: str) -> Iterator[list[str]]:
+        """`tokens`, up to 10,000 characters at a time, for callers who may stop before the end of a long line.
+
+        The same tokens, unless a part ends within what spaCy could take for a smiley.
+        """
+        return (self.tokens(part[0]) for part in PART.finditer(line))
 
     def sentences(self, paragraph: str) -> list[list[str]]:
         """The tokens of every sentence of a paragraph; no sentence is empty."""
