@@ -104,3 +104,42 @@ def test_half_a_character_is_refused(service, path, body, message):
     answer = asked(service, lambda client: client.post(path, content=json.dumps(body), headers=JSON))
     assert answer.status_code in (400, 422)
     assert message in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"layers": [1e308, 1e308, 1e308]},
+        {"layers": [1e308, 1e308, 1e308], "pool": "mean"},
+        {"layers": [1e5, 1e5, 1e5], "pool": "sum", "dtype": "float16"},
+    ],
+)
+def test_vectors_that_their_type_cannot_hold_are_refused(service, body):
+    answer = post(service, "/vectors", {"sentences": ["She wrote a play ."]} | body)
+    assert answer.status_code == 400
+    assert f"too large for {body.get('dtype', 'float32')}" in answer.json()["error"]
+
+
+def test_no_more_numbers_in_json_than_the_limit(service, monkeypatch):
+    """Of a sentence of 5 tokens, 3 layers and 8 dimensions."""
+    monkeypatch.setattr(service, "config", replace(service.config, most_numbers=40))
+    sentences, text = [["a"] * 5], "a a a a a"
+    for path, body, status in (
+        ("/vectors", {"sentences": sentences, "layers": "average"}, 200),
+        ("/vectors", {"sentences": sentences, "layers": "concat", "pool": "mean"}, 200),
+        ("/vectors", {"sentences": sentences}, 413),
+        ("/vectors", {"sentences": sentences * 2, "layers": 0}, 413),
+        ("/vectors", {"sentences": sentences * 2, "layers": "all", "pool": "max"}, 413),
+        ("/embed_all", {"inputs": text}, 200),
+        ("/embed_all", {"inputs": [text, "a"]}, 413),
+        ("/embed", {"inputs": ["a"] * 5}, 200),
+        ("/v1/embeddings", {"input": ["a"] * 6}, 413),
+    ):
+        answer = post(service, path, body)
+        assert answer.status_code == status, (path, body, answer.text)
+        assert ("at most 40 are accepted" in answer.text) == (status == 413)
+    answer = asked(
+        service,
+        lambda client: client.post("/vectors", json={"sentences": sentences}, headers={"accept": "application/x-npz"}),
+    )
+    assert answer.status_code == 200

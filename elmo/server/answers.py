@@ -40,7 +40,10 @@ def vectors_response(
     sentences: Sequence[Sequence[str]], vectors: Sequence[np.ndarray], kind: str, dtype: str
 ) -> Response:
     """The encoded vectors of all sentences; JSON includes tokens. Raises InputError if the type cannot hold them."""
-    arrays = [np.ascontiguousarray(array, dtype) for array in vectors]
+    with np.errstate(over="ignore"):
+        arrays = [np.ascontiguousarray(array, dtype) for array in vectors]
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise InputError(f"the vectors are too large for {dtype}; give smaller weights as layers, or dtype float32")
     if kind == JSON:
         parts = zip(sentences, (array.astype(np.float32, copy=False) for array in arrays), strict=True)
         return json_response({"sentences": [{"tokens": tokens, "vectors": array} for tokens, array in parts]})

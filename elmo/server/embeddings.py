@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from elmo import __version__
 from elmo.errors import InputError
-from elmo.server.answers import TYPES, accepted, json_response, vectors_response
+from elmo.server.answers import JSON, TYPES, accepted, json_response, vectors_response
 from elmo.server.batching import Kind
 from elmo.server.service import Service
 
@@ -75,15 +75,18 @@ def router(service: Service) -> APIRouter:
         for number, sentence in enumerate(sentences):
             if not sentence:
                 raise InputError(f"input {number} is empty; a text with at least one token is expected")
+        service.check_json(sentences, kind)
         return sentences, await service.vectors(sentences, kind)
 
     @routes.post("/vectors", response_class=Response, responses={200: {"content": {kind: {} for kind in TYPES}}})
     async def vectors(body: VectorsBody, accept: Annotated[str, Header()] = "*/*") -> Response:
         """Vectors of all layers, of one, or mixed; per token, or pooled."""
-        kind = accepted(accept)
+        media, kind = accepted(accept), Kind(body.layers, body.pool, body.state)
         sentences = await service.sentences(body.sentences)
-        found = await service.vectors(sentences, Kind(body.layers, body.pool, body.state))
-        return vectors_response(sentences, found, kind, body.dtype)
+        if media == JSON:
+            service.check_json(sentences, kind)
+        found = await service.vectors(sentences, kind)
+        return await service.written(vectors_response, sentences, found, media, body.dtype)
 
     @routes.post("/embed", response_class=Response)
     async def embed(body: InferenceBody) -> Response:
@@ -92,13 +95,13 @@ def router(service: Service) -> APIRouter:
         rows = np.stack(found)
         if body.normalize:
             rows = rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-12)
-        return json_response(rows)
+        return await service.written(json_response, rows)
 
     @routes.post("/embed_all", response_class=Response)
     async def embed_all(body: AllBody) -> Response:
         """One vector per token."""
         _, found = await embedded(_listed(body.inputs), Kind(config.layers, None))
-        return json_response(found)
+        return await service.written(json_response, found)
 
     @routes.post("/v1/embeddings", response_class=Response)
     async def embeddings(body: OpenAIBody) -> Response:
@@ -115,7 +118,8 @@ def router(service: Service) -> APIRouter:
         ]
         tokens = sum(map(len, sentences))
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return json_response({"object": "list", "data": data, "model": service.name, "usage": usage})
+        content = {"object": "list", "data": data, "model": service.name, "usage": usage}
+        return await service.written(json_response, content)
 
     @routes.get("/v1/models")
     async def models() -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What all routes share: the model, its queue, the limits. No HTTP here.
 
-The model runs in the thread of `Service.batcher`, the tokenizer in another; the rest runs in the server's event loop,
-whose routes wait for a future and cancel it after a timeout.
+The model runs in the thread of `Service.batcher`; the tokenizer has a thread, and so has the writing of large answers.
+The rest runs in the server's event loop, whose routes wait for a future and cancel it after a timeout.
 """
 
 import asyncio
@@ -56,6 +56,8 @@ class ServeConfig:
     """Sentences per request."""
     most_tokens: int = 32_768
     """Tokens per request, boundaries included."""
+    most_numbers: int = 4_000_000
+    """Numbers per answer in JSON, each of some 11 bytes."""
     queue_tokens: int = 262_144
     """Tokens of all waiting requests."""
     pictures: tuple[Picture, ...] = ()
@@ -92,6 +94,7 @@ class Service:
             self.index.check_model(self.card)
         self.tokenizer = Tokenizer(model.text or TextConfig(tokens="whitespace", sentences="line"))
         self._tokenizing = ThreadPoolExecutor(1, "elmo-tokenizer")  # one thread, as the tokenizer needs
+        self._writing = ThreadPoolExecutor(1, "elmo-answers")
         self.facts = {
             "layers": self.embedder.n_layers,
             "dim": self.embedder.dim,
@@ -141,6 +144,20 @@ class Service:
                 if tokens > self.config.most_tokens:
                     raise TooLarge(f"more than the limit of {self.config.most_tokens:,} tokens: send fewer")
         return sentences
+
+    def check_json(self, sentences: Sequence[Sentence], kind: Kind) -> None:
+        """Raises TooLarge if their vectors are too many numbers for JSON."""
+        rows = sum(map(len, sentences)) if kind.pool is None else len(sentences)
+        layers = self.embedder.n_layers if kind.layers in ("all", "concat") else 1
+        if (numbers := rows * layers * self.embedder.dim) > self.config.most_numbers:
+            raise TooLarge(
+                f"{numbers:,} numbers in JSON; at most {self.config.most_numbers:,} are accepted: send fewer sentences,"
+                " or ask /vectors with pool, one of the layers, or accept: application/x-npz"
+            )
+
+    async def written(self, function: Callable[..., T], *given: Any) -> T:
+        """What `function` returns, which may take long to write an answer: called in a thread."""
+        return await asyncio.wrap_future(self._writing.submit(function, *given))
 
     async def vectors(self, sentences: Sequence[Sentence], kind: Kind) -> list[np.ndarray]:
         """One array per sentence, like `Embedder.embed`. Raises like `Batcher.submit` and `answer`."""
