@@ -109,7 +109,7 @@ def test_the_client_of_openai(server, embedder):
             near(np.frombuffer(base64.b64decode(value), "<f4") if isinstance(value, str) else value, vector)
         assert found.usage.prompt_tokens == sum(map(len, TOKENS))
     assert [model.id for model in client.models.list()] == ["english-base"]
-    with pytest.raises(openai.BadRequestError, match="token ids; this model has its own tokenizer: send text"):
+    with pytest.raises(openai.BadRequestError, match=r"token ids; .* send text .*check_embedding_ctx_length=False"):
         client.embeddings.create(model="default", input=[1, 2, 3])
     with pytest.raises(openai.BadRequestError, match="dimensions is 7"):
         client.embeddings.create(model="default", input="a", dimensions=7)
@@ -250,10 +250,22 @@ def test_what_cannot_be_served_is_one_line(tmp_path):
             (["--model", str(tmp_path)], "not a known model"),
             (["--layers", "9", "--port", "0"], "layers is 9"),
             (["--most-tokens", "0"], "--most-tokens is 0"),
+            (["--port", "99999"], "--port is 99999; a number from 0 to 65535"),
+            (["--port", "-1"], "--port is -1"),
         ):
             done = run("serve", *flags)
             assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
             assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "key", [b"a-key-of-sch\xc3\xb6nberg", b"a-key\xff\xfe", b"\xef\xbb\xbfa-key", b"a\nkey", b" \n"]
+)
+def test_a_key_that_no_client_can_send_is_one_line(tmp_path, key):
+    (tmp_path / "key").write_bytes(key)
+    done = run("serve", "--port", "0", "--api-key-file", tmp_path / "key")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert f"{tmp_path / 'key'}: the key is {'not printable ASCII' if key.strip() else 'empty'}" in done.stderr
 
 
 def test_a_page_of_another_site_cannot_ask_by_a_name_of_its_own(server, guarded):

@@ -76,6 +76,8 @@ def serve_verb(arguments: argparse.Namespace) -> None:
     from elmo.server.run import LOCAL, LOOPBACK, serve
     from elmo.server.service import ServeConfig, with_limits
 
+    if not 0 <= arguments.port <= 65535:
+        raise InputError(f"--port is {arguments.port}; a number from 0 to 65535 is expected")
     key = _key(arguments.api_key_file)
     if arguments.host not in LOOPBACK and key is None and not arguments.no_auth:
         raise InputError(
@@ -137,7 +139,10 @@ def _origin(given: str) -> str:
 
 def _key(file: str | None) -> str | None:
     """The key, from a file or the environment."""
-    found = os.environ.get(KEY) if file is None else Path(file).read_text(encoding="utf-8").strip()
+    given = os.environ.get(KEY) if file is None else Path(file).read_text(encoding="utf-8", errors="replace")
+    found = given and given.strip()
     if found == "":
         raise InputError(f"{file or KEY}: the key is empty; write one of 16 characters or more")
+    if found is not None and not (found.isascii() and found.isprintable()):  # no header would match it
+        raise InputError(f"{file or KEY}: the key is not printable ASCII; write one of letters and digits")
     return found

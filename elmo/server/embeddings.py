@@ -107,7 +107,10 @@ def router(service: Service) -> APIRouter:
     async def embeddings(body: OpenAIBody) -> Response:
         """One vector per input, as in OpenAI's API."""
         if not isinstance(body.input, str) and any(not isinstance(each, str) for each in body.input):
-            raise InputError("input contains token ids; this model has its own tokenizer: send text")
+            raise InputError(
+                "input contains token ids; this model has its own tokenizer: send text (LangChain:"
+                " check_embedding_ctx_length=False)"
+            )
         sentences, found = await embedded(_listed(body.input), pooled)  # type: ignore[arg-type]
         size = found[0].shape[-1]
         if body.dimensions not in (None, size):
