@@ -1,5 +1,7 @@
 """`Elmo` in sentence-transformers' own models, folders, trainer and evaluators."""
 
+import copy
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,15 @@ def test_vectors_of_tokens_are_those_of_the_embedder(folder):
     expected = Embedder.load(folder, device="cpu").embed([text.split() for text in TEXTS], "average")
     for seen, rows in zip(tokens, expected, strict=True):
         np.testing.assert_allclose(seen.detach().numpy(), rows, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_model_that_has_encoded_can_be_copied(folder, frozen):
+    """As sentence-transformers does to encode in several processes."""
+    model = sentence_model(folder, frozen=frozen)
+    expected = model.encode(TEXTS)
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.encode(TEXTS), expected)
 
 
 def test_prompts_are_ignored_and_no_tokens_are_zero(folder):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -38,6 +39,15 @@ def test_rows_are_the_vectors_of_the_embedder(model, layers, pool):
     seen = ElmoVectorizer(model, layers=layers, pool=pool, device="cpu").fit_transform(TEXTS)
     assert seen.dtype == np.float32
     np.testing.assert_allclose(seen, np.stack(expected), rtol=0, atol=1e-6)
+
+
+def test_a_generator_of_texts_is_read_once(model):
+    vectorizer = ElmoVectorizer(model, device="cpu")
+    expected = vectorizer.fit_transform(TEXTS)
+    np.testing.assert_array_equal(vectorizer.fit_transform(text for text in TEXTS), expected)
+    np.testing.assert_array_equal(vectorizer.transform(text for text in TEXTS), expected)
+    frame = vectorizer.set_output(transform="pandas").fit_transform(pd.Series(TEXTS, index=range(5, 11)))
+    assert list(frame.index) == list(range(5, 11))
 
 
 def test_a_search_over_layers_reads_each_text_once(model, tmp_path, monkeypatch):
@@ -105,7 +115,7 @@ def test_what_cannot_be_used_is_a_value_error_of_one_line(model, texts, options,
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "value"), [("pool", "median"), ("precision", "int3")])
+@pytest.mark.parametrize(("name", "value"), [("pool", "median"), ("pool", None), ("precision", "int3")])
 def test_choices_are_checked_without_the_type_checks_of_these_tests(model, name, value):
     program = (
         "from elmo.integrations.sklearn import ElmoVectorizer\n"
@@ -113,7 +123,7 @@ def test_choices_are_checked_without_the_type_checks_of_these_tests(model, name,
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"elmo.errors.InputError: {name} is '{value}'")
+    assert last.startswith(f"elmo.errors.InputError: {name} is {value!r}")
 
 
 @pytest.mark.parametrize(

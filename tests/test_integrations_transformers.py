@@ -172,6 +172,30 @@ def test_padding_cutting_and_lists_as_in_transformers(characters):
         tokenizer(TEXTS, return_tensors="pt")
 
 
+def test_the_other_encoders_give_the_ids_of_the_call(characters):
+    tokenizer = AutoTokenizer.from_pretrained(characters)
+    one, several = tokenizer(TEXTS[0]), tokenizer(TEXTS)
+    assert tokenizer.encode(TEXTS[0]) == tokenizer.encode(SENTENCES[0]) == one["input_ids"]
+    assert dict(tokenizer.encode_plus(TEXTS[0], None, True)) == dict(tokenizer.encode_plus(SENTENCES[0])) == dict(one)
+    assert dict(tokenizer.batch_encode_plus(TEXTS)) == dict(several)
+    assert dict(tokenizer.batch_encode_plus(SENTENCES, is_split_into_words=True)) == dict(several)
+    assert tokenizer.encode(TEXTS[0], return_tensors="pt").shape == (1, 5, 50)
+    assert len(tokenizer.encode(TEXTS[2], truncation=True, max_length=4)) == 4
+    for encode in (tokenizer.encode, tokenizer.encode_plus):
+        with pytest.raises(InputError, match="has no add_special_tokens=False"):
+            encode("a", add_special_tokens=False)
+        with pytest.raises(InputError, match="has no text_pair"):
+            encode("a", "b")
+
+
+def test_a_word_has_no_id(characters):
+    tokenizer = AutoTokenizer.from_pretrained(characters)
+    assert tokenizer.convert_tokens_to_ids("<PAD>") == tokenizer.pad_token_id == 0
+    for words in ("She", ["She", "wrote"]):
+        with pytest.raises(InputError, match=r"'She' has no id, but the ids of its characters"):
+            tokenizer.convert_tokens_to_ids(words)
+
+
 # Training
 
 

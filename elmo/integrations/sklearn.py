@@ -62,12 +62,18 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         _, embedder = self._loaded()
         selection(self.layers, embedder.n_layers)
         pool: Any = self.pool  # scikit-learn checks parameters here, not in __init__
+        if pool is None:
+            raise InputError("pool is None; one vector per text is expected: 'mean', 'max' or 'sum'")
         shaping(self.layers, pool)
         if isinstance(self.layers, str) and self.layers == "all":
             raise InputError("layers is 'all'; one vector per text is expected: try 'concat', which joins the layers")
         side_by_side = isinstance(self.layers, str) and self.layers == "concat"
         self.n_features_out_ = embedder.dim * (embedder.n_layers if side_by_side else 1)
         return self
+
+    def fit_transform(self, X: Iterable[Any], y: Any = None, **fit_params: Any) -> Any:
+        """`fit`, then `transform`; X may be a generator."""
+        return super().fit_transform(X if hasattr(X, "__len__") else list(X), y, **fit_params)
 
     def transform(self, X: Iterable[Any]) -> Float[np.ndarray, "B _"]:
         """One row of float32 numbers per text; zeros for a text without tokens."""

@@ -61,6 +61,9 @@ class TokenVectors(nn.Module):
         """T is the longest sentence's; shorter ones are padded with zeros."""
         return self._read(sentences) if self.bilm is None else self._run(self.bilm, sentences)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_embedder": None}  # it cannot be pickled
+
     def model(self) -> Model:
         """The biLM as it is now, for saving."""
         if self.bilm is None:

@@ -116,6 +116,25 @@ class ElmoTokenizer(PreTrainedTokenizer):
             columns = {name: column[0] for name, column in columns.items()}
         return BatchEncoding(columns, encodings, return_tensors, n_sequences=1)  # type: ignore[arg-type]
 
+    def encode(  # type: ignore[override]
+        self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, **options: Any
+    ) -> Any:
+        """The ids of one text or of its words, as in transformers."""
+        return self.encode_plus(text, text_pair, add_special_tokens, **options)["input_ids"]
+
+    def encode_plus(  # type: ignore[override]
+        self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, **options: Any
+    ) -> BatchEncoding:
+        """One text or its words, as in transformers."""
+        options = {"is_split_into_words": isinstance(text, list | tuple)} | options
+        return self(text, text_pair, add_special_tokens=add_special_tokens, **options)
+
+    def batch_encode_plus(  # type: ignore[override]
+        self, batch_text_or_text_pairs: Any, add_special_tokens: bool = True, **options: Any
+    ) -> BatchEncoding:
+        """Several texts, as in transformers."""
+        return self(batch_text_or_text_pairs, add_special_tokens=add_special_tokens, **options)
+
     def tokenize(self, text: str, **_: Any) -> list[str]:
         """The words of a text."""
         return self._split(text)
@@ -164,7 +183,9 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return padded
 
     def _convert_token_to_id(self, token: str) -> int:
-        return self.get_vocab().get(token, 0)
+        if token not in self.get_vocab():
+            raise InputError(f"{token!r} has no id, but the ids of its characters; call the tokenizer: tokenizer(text)")
+        return self.get_vocab()[token]
 
 
 def _lists(column: Tensor, lengths: list[int]) -> list[Any]:
