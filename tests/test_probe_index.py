@@ -219,6 +219,32 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
     assert places(Index(output).nearest(query, 1, 50, False)) == list(brute(sentences, query, 1, 50, False))
 
 
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}])
+def test_two_builds_of_one_index_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any) -> None:
+    monkeypatch.setattr(index, "CHUNK_TOKENS", 100)
+    sentences, output = text(60), tmp_path / "index"
+
+    def begin_another(tokens: int) -> None:
+        with pytest.raises(InputError, match="another process is building this index; wait for it"):
+            index.build(Planted(), sentences, output, RECORD, **options)
+
+    index.build(Planted(), sentences, output, RECORD, progress=begin_another)
+    assert Index(output).record.tokens == 600
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_build_begins_anew_with_overwrite(tmp_path: Path) -> None:
+    output = tmp_path / "index"
+
+    def stop(tokens: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index.build(Planted(), text(9), output, RECORD, progress=stop)
+    assert index.build(Planted(), text(5), output, RECORD, overwrite=True).sentences == 5
+    assert Index(output).record.sentences == 5
+
+
 def test_build_that_could_not_write_at_all_begins_anew(tmp_path: Path) -> None:
     (tmp_path / "index.part").mkdir()
     (tmp_path / "index.part" / f"{index.RECORD}.part").touch()  # as a full disk leaves it

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo import config as configs
+from elmo import locks
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.formats.whole import check_output, put_whole
@@ -103,16 +104,33 @@ def build(
     the tokens so far.
 
     Raises InputError if there is no sentence, if there is an interrupted build without `resume` or with other
-    settings, or if LanceDB cannot write (a full disk); OSError if the output exists.
+    settings, if another process is building it, or if LanceDB cannot write (a full disk); OSError if the output exists.
     """
-    lancedb = _lancedb()
+    _lancedb()  # before a folder is made
     check_output(output, overwrite, FILES)
     output = output.resolve()  # the target of a link is replaced
     part = output.with_name(output.name + PART)
-    record = _begun(part, record, resume, overwrite)
+    part.mkdir(exist_ok=True)
+    with locks.locked(part) as mine:
+        if not mine:
+            raise InputError(f"{part}: another process is building this index; wait for it, or name another output")
+        record = _built(embedder, sentences, part, _begun(part, record, resume, overwrite), progress)
+        check_output(output, overwrite, FILES)  # again: it may be there by now
+        put_whole(part, output)
+    return record
+
+
+def _built(
+    embedder: Embedder,
+    sentences: Iterable[Sequence[str]],
+    part: Path,
+    record: Record,
+    progress: Callable[[int], object] | None,
+) -> Record:
+    """Builds the rest of the index in `part`."""
     left = islice(_limited(map(tuple, sentences), record.limit), record.sentences, None)
     with _writing(part):
-        tables = _tables(lancedb.connect(str(part)), record, embedder.dim)
+        tables = _tables(_lancedb().connect(str(part)), record, embedder.dim)
         for table in tables:
             table.delete(f"sentence >= {record.sentences}")  # written after the last complete chunk
     try:
@@ -133,8 +151,6 @@ def build(
         raise
     with _writing(part):
         _train(tables, record)
-    check_output(output, overwrite, FILES)  # again: it may be there by now
-    put_whole(part, output)
     return record
 
 
@@ -297,11 +313,11 @@ def _column(layer: int) -> str:
 def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
     """The record of the build in `part`: of an interrupted one as far as it got, or of a new one."""
     unwritten = f"{RECORD}.part"  # if the disk was full immediately
-    if overwrite and not resume and part.exists():
+    if overwrite and not resume:
         check_output(part, overwrite, (*FILES, unwritten))
-        shutil.rmtree(part)
-    if not part.exists() or {each.name for each in part.iterdir()} <= {unwritten}:
-        part.mkdir(exist_ok=True)
+        for each in list(part.iterdir()):  # not the folder, which is locked
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    if {each.name for each in part.iterdir()} <= {unwritten}:
         _write(part, record)
         return record
     if not resume:
