@@ -260,6 +260,7 @@ def _drawing() -> Iterator[None]:
     }
     settings |= {"font.family": ["DejaVu Sans"], "font.size": 9.5, "hatch.linewidth": 0.6}
     settings |= {"svg.hashsalt": "elmo", "svg.fonttype": "path"}
+    settings["text.parse_math"] = False  # a name may hold dollar signs
     with matplotlib.rc_context(settings):
         yield
 

@@ -229,6 +229,20 @@ def test_one_place_is_one_panel(tmp_path: Path) -> None:
         figures.save(figure, tmp_path / "figure.pdf")
 
 
+@pytest.mark.parametrize("name", ["ner $\\frac$", "$x$ and $y^_$"])
+def test_dollar_signs_are_drawn_as_they_are(name: str) -> None:
+    """Not as formulas, some of which cannot be read."""
+    series = [figures.Series(name, [1.0, 2.0], [1.0, 2.0]), figures.Series("b", [1.0], [1.0])]
+    for figure in (
+        figures.layer_weights([weights.MeanRow("ner", name, "input", 0, 1.0, 1.0, 1, 0.0)]),
+        figures.lines(series, name, name, x_ticks={1.0: name}),
+        figures.gains([figures.Gain(name, 1.0, 2.0)], name),
+    ):
+        assert figures.svg(figure)
+        texts: Any = figure.findobj(lambda each: hasattr(each, "get_parse_math"))
+        assert not any(text.get_parse_math() for text in texts)
+
+
 def test_a_figure_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)

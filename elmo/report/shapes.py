@@ -1,8 +1,8 @@
 """The expected shapes of result files, so that their values need no further checks.
 
-A shape is a kind (`str`; `float`, any number; `object`, anything), a required value, a list with the shape of its
-members, an object with the shapes of its keys, or a tuple of shapes, one of which must fit. A key with `?` is optional;
-the key `*` stands for all others, which without it may hold anything.
+A shape is a kind (`str`; `float`, any number; `object`, anything), a required value, a range of whole numbers, a list
+with the shape of its members, an object with the shapes of its keys, or a tuple of shapes, one of which must fit. A key
+with `?` is optional; the key `*` stands for all others, which without it may hold anything.
 """
 
 import json
@@ -22,6 +22,7 @@ BILM = {
 }  # fmt: skip
 VOCABULARY = ({"size?": float}, str, None)
 LAYER = (str, float)
+LAYERS = range(100)
 
 RUN = {
     "task?": tasks.NAMES, "inputs?": {"elmo?": str}, "seeds?": ([float], None), "max_train?": NUMBER,
@@ -61,7 +62,7 @@ PROBED: Mapping[str, dict[str, Any]] = {
     "pos": {"layer": LAYER, "dev": float, "test?": NUMBER},
     "senses": {"layer": LAYER, "accuracy": float, "occurrences?": float, "by_word?": SCORES},
     "weights": {
-        "task": str, "run": str, "seed": float, "place": PLACES, "layer": float, "weight": float, "gamma": float
+        "task": str, "run": str, "seed": float, "place": PLACES, "layer": LAYERS, "weight": float, "gamma": float
     },
     "wsd": {"layer": LAYER, "all": float, "instances?": float},
 }  # fmt: skip
@@ -135,10 +136,14 @@ def _is(value: Any, shape: Any) -> bool:
         return isinstance(value, type(shape))
     if shape is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(shape, range):
+        return isinstance(value, int) and not isinstance(value, bool) and value in shape
     return isinstance(value, shape) if isinstance(shape, type) else value == shape
 
 
 def _said(shape: Any) -> str:
     if isinstance(shape, dict | list):
         return NAMES[type(shape)]
+    if isinstance(shape, range):
+        return f"a whole number from {shape[0]} to {shape[-1]}"
     return NAMES[shape] if isinstance(shape, type) else json.dumps(shape)
