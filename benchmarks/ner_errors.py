@@ -1,0 +1,73 @@
+"""Where ELMo helps a tagger of named entities: to find them, to tell their types, to know those it has never seen.
+
+    python benchmarks/ner_errors.py runs/tasks/ner-gum/none/trial-1 runs/tasks/ner-gum/input/trial-1
+
+Of the networks of every run (`seed-*`), on the test data, mean and standard deviation over the seeds, in percent:
+F1 of spans with their types (the task's score); F1 of spans alone; the share of right types among the right spans; and
+the recall of entities that the training data have with this type, spelled the same, and of the others.
+"""
+
+import argparse
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from elmo.tasks import ner
+from elmo.tasks.files import find_file
+from elmo.tasks.tagging import spans
+from elmo.tasks.train import CONFIG, read_config
+from elmo.tasks.trained import TrainedTask
+
+Entity = tuple[int, int, int, str]
+"""Sentence, first token and the one after the last, type."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--data", help="folder of the recipe's files")
+    options = parser.parse_args()
+    print("| run | F1 | spans alone | types of right spans | seen in training | not seen |\n|---|---|---|---|---|---|")
+    for run in options.runs:
+        config = read_config(run / CONFIG)
+        assert config.test is not None
+        train, test = (ner.read(find_file(name, options.data or config.data)) for name in (config.train, config.test))
+        rows = [measured(train, test, folder) for folder in sorted(run.glob("seed-*"))]
+        columns = [
+            f"{statistics.fmean(column):.1f} ± {statistics.stdev(column):.1f}" for column in zip(*rows, strict=True)
+        ]
+        print("|", " | ".join([str(run), *columns]), "|", flush=True)
+
+
+def measured(train: Sequence[ner.Example], test: Sequence[ner.Example], folder: Path) -> tuple[float, ...]:
+    known = set(named(train, entities([each.tags or () for each in train])))
+    gold = set(entities([each.tags or () for each in test]))
+    found = set(entities([each.tags for each in TrainedTask.load(folder)(test)]))
+    right = gold & found
+    places, found_places = ({entity[:3] for entity in group} for group in (gold, found))
+    seen = {entity for entity, name in zip(gold, named(test, gold), strict=True) if name in known}
+    return (
+        f1(len(right), len(gold), len(found)),
+        f1(len(places & found_places), len(places), len(found_places)),
+        100 * len(right) / len(places & found_places),
+        100 * len(right & seen) / len(seen),
+        100 * len(right - seen) / len(gold - seen),
+    )
+
+
+def entities(sentences: Sequence[Sequence[str]]) -> Iterator[Entity]:
+    for number, tags in enumerate(sentences):
+        yield from ((number, *span) for span in spans(tags))
+
+
+def named(examples: Sequence[ner.Example], found: Iterator[Entity] | set[Entity]) -> Iterator[tuple[str, str]]:
+    for number, first, last, kind in found:
+        yield " ".join(examples[number].tokens[first:last]).lower(), kind
+
+
+def f1(right: int, gold: int, found: int) -> float:
+    return 200 * right / (gold + found)
+
+
+if __name__ == "__main__":
+    main()
