@@ -66,6 +66,7 @@ $(NEWEST): $(SETUP)
 	@$(PIP) install --target $@ 'transformers>=5'
 
 test-transformers: $(NEWEST)
+	@PYTHONPATH=$(NEWEST) $(BIN)/python -c "import transformers as t; assert int(t.__version__.split('.')[0]) >= 5, t.__file__"
 	OMP_NUM_THREADS=1 PYTHONPATH=$(NEWEST) $(BIN)/python -m pytest -p no:xdist tests/test_integrations_transformers.py tests/test_hub.py
 
 # What depends on the processor's instructions, with some of them left out: AVX-512, then all but SSE 4.1 (FBGEMM needs AVX2).
