@@ -454,10 +454,48 @@ def test_a_view_is_in_its_address(window, tab, server):
 
 
 def test_an_address_of_nonsense_is_harmless(tab):
-    page = tab.go(mix="x,Infinity", gamma="-7", heat="99", place="7.99", use="1e9", left="-1", right="q", at="nowhere")
+    page = tab.go(mix="x,Infinity", gamma="-7", heat="99", place="7.99", use="1e9", left="0.5", right="q", at="nowhere")
     assert [page.input_value(f"#mix-{each}") for each in (0, 1, "gamma")] == ["0", "0", "0.1"]
     assert page.locator("#uses-plane-right .point").count() == len(USES)
     assert page.is_hidden("#substitutes")
+    assert page.is_hidden("#uses > .trouble")
+
+
+def test_skipping_to_the_sections_keeps_what_was_typed(tab):
+    page = tab.go()
+    page.fill("#word-word", "family")
+    page.focus(".skip")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.evaluate("location.hash = 'main'")  # no state either
+    tab.settle()
+    assert page.input_value("#word-word") == "family"
+    tab.go(w="They")
+    assert page.input_value("#word-word") == "They"
+
+
+def test_a_slider_writes_few_addresses_and_a_browser_may_refuse_one(tab):
+    page = tab.go()
+    value = page.evaluate(
+        """() => new Promise((done) => {
+          const slider = document.getElementById("mix-1");
+          history.replaceState = () => {
+            done(slider.value);
+            throw new DOMException("too many", "SecurityError");
+          };
+          for (let i = 0; i <= 300; i++) {
+            slider.value = (i % 80) / 20;
+            slider.dispatchEvent(new Event("input"));
+          }
+        })"""
+    )
+    assert value == page.input_value("#mix-1")  # nothing was written before the last step
+    page.evaluate("delete history.replaceState")
+    page.click("#link")
+    page.wait_for_selector("#said:has-text('Copied the address')", state="attached")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert f"mix={page.input_value('#mix-0')}%2C{page.input_value('#mix-1')}%2C" in copied
+    assert copied == page.url
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (360, "dark")])

@@ -4,7 +4,7 @@ import { hasKey, info, useKey } from "./api.js";
 import { calm, complain, find, say } from "./dom.js";
 import { expects } from "./expects.js";
 import { known } from "./known.js";
-import { get, isWhole, set, watch } from "./state.js";
+import { get, link, set, watch } from "./state.js";
 import { uses } from "./uses.js";
 import { word } from "./word.js";
 
@@ -50,18 +50,23 @@ find("key").addEventListener("submit", (/** @type {Event} */ event) => {
   start();
 });
 find("link").addEventListener("click", async () => {
-  if (!isWhole()) return say("The text is too long for an address.");
+  const address = link();
+  if (!address) return say("The text is too long for an address.");
   try {
-    await navigator.clipboard.writeText(location.href);
+    await navigator.clipboard.writeText(address);
     say("Copied the address of this view.");
   } catch {
     say("The browser lets no page copy; take the address from its bar.");
   }
 });
-for (const link of document.querySelectorAll("nav a")) {
-  link.addEventListener("click", (event) => {
+document.querySelector(".skip")?.addEventListener("click", (event) => {
+  event.preventDefault(); // the address is for what was typed
+  find("main").focus();
+});
+for (const each of document.querySelectorAll("nav a")) {
+  each.addEventListener("click", (event) => {
     event.preventDefault();
-    set({ at: /** @type {HTMLAnchorElement} */ (link).hash.slice("#at=".length) });
+    set({ at: /** @type {HTMLAnchorElement} */ (each).hash.slice("#at=".length) });
     go(true);
   });
 }

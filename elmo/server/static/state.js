@@ -25,36 +25,58 @@ const FIRST = {
 export const LONGEST = 8000;
 /** Letters of an address: longer ones are cut by programs that send them. */
 
-/** @type {State} */
-let state = read();
+const PAUSE = 200;
+/** Milliseconds between two addresses: browsers ignore or refuse more than some a second, as a slider makes them. */
 
-/** @returns {State} */
-function read() {
-  const found = new URLSearchParams(location.hash.slice(1));
+/** @type {State} */
+let state = read(location.hash);
+let timer = 0;
+
+/** @param {string} hash @returns {State} */
+function read(hash) {
+  const found = new URLSearchParams(hash.slice(1));
   return Object.fromEntries(Object.entries(FIRST).map(([name, first]) => [name, found.get(name) ?? first]));
 }
 
 /** @param {string} name @returns {string} */
 export const get = (name) => state[name];
 
-/** Changes the state and the address. @param {State} changes */
+/** Changes the state, and soon the address. @param {State} changes */
 export function set(changes) {
   state = { ...state, ...changes };
-  const kept = Object.entries(state).filter(([name, value]) => value !== FIRST[name]);
-  const hash = new URLSearchParams(kept).toString();
-  history.replaceState(null, "", hash.length > LONGEST ? location.pathname : `#${hash}`);
+  timer ||= setTimeout(write, PAUSE);
 }
 
-/** Whether the address holds all of the state. @returns {boolean} */
-export function isWhole() {
-  const found = read();
-  return Object.keys(FIRST).every((name) => found[name] === state[name]);
+/** @returns {string} */
+function address() {
+  const kept = Object.entries(state).filter(([name, value]) => value !== FIRST[name]);
+  const hash = new URLSearchParams(kept).toString();
+  return hash.length > LONGEST ? "" : new URL(`#${hash}`, location.href).href;
+}
+
+function write() {
+  clearTimeout(timer);
+  timer = 0;
+  try {
+    history.replaceState(null, "", address() || location.pathname);
+  } catch {
+    timer = setTimeout(write, 10 * PAUSE); // too many for this browser
+  }
+}
+
+/** The address of this view, written now; empty where it is too long. @returns {string} */
+export function link() {
+  write();
+  return address();
 }
 
 /** Calls whenever another address is entered. @param {() => void} changed */
 export function watch(changed) {
-  addEventListener("hashchange", () => {
-    state = read();
+  addEventListener("hashchange", ({ newURL }) => {
+    const { hash } = new URL(newURL);
+    const isState = [...new URLSearchParams(hash.slice(1)).keys()].some((name) => Object.hasOwn(FIRST, name));
+    if (hash && !isState) return; // such as an element of the page
+    state = read(hash);
     changed();
   });
 }

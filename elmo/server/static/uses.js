@@ -27,8 +27,8 @@ export function uses(info) {
   const planes = new Map(); // by layer, of what was found
 
   const layer = (/** @type {"left" | "right"} */ side) => {
-    const given = Number(get(side));
-    return get(side) !== "" && given >= 0 && given < nLayers ? given : side === "left" ? 0 : nLayers - 1;
+    const given = range(nLayers).map(String).indexOf(get(side));
+    return given >= 0 ? given : side === "left" ? 0 : nLayers - 1;
   };
   const word = () => get("x").trim().toLowerCase();
   const isIndexed = () => info.elmo.index_tokens !== null && get("from") === "index";
