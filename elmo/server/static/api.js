@@ -20,7 +20,7 @@ export class Trouble extends Error {
 }
 
 /** Keeps the key until the tab is closed. @param {string} key */
-export const useKey = (key) => sessionStorage.setItem(KEY, key);
+export const useKey = (key) => sessionStorage.setItem(KEY, key.trim());
 
 /** @returns {boolean} whether a key was given */
 export const hasKey = () => sessionStorage.getItem(KEY) !== null;
@@ -34,7 +34,8 @@ async function ask(path, { body, signal, accept = "application/json" } = {}) {
   /** @type {Record<string, string>} */
   const headers = { accept };
   const key = sessionStorage.getItem(KEY);
-  if (key !== null) headers.authorization = `Bearer ${key}`;
+  // No header can carry other letters, so the server would refuse such a key.
+  if (key !== null && /^[ -~]+$/.test(key)) headers.authorization = `Bearer ${key}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   /** @type {Response} */
   let response;
