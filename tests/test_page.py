@@ -381,6 +381,20 @@ def test_uses_of_a_text_lie_in_planes_and_are_chosen_by_mouse_and_keys(tab):
     assert len({row[3] for row in rows[1:]}) == len(USES)
 
 
+def test_a_long_text_is_searched_for_the_word_not_its_letters(tab):
+    page = tab.go()
+    sentences = [f"{'A bird sat there in spring' if i % 2 else 'She lost a ring'}." for i in range(1000)]
+    sentences += ["It costs $1.50.", "Ein Ärgernis!"] * 500
+
+    def count(lines: list[str], word: str) -> int:
+        script = "async (given) => (await import('/static/uses.js')).fromText(...given).length"
+        return page.evaluate(script, ["\n".join(lines), word])
+
+    assert [count(sentences, word) for word in ("ring", "$1.50", "ärgernis")] == [500, 500, 500]
+    assert [count(sentences, word) for word in ("rin", "gernis")] == [1000, 500]  # which a tokenizer might split off
+    assert count(["I cannot.", "I did not."], "not") == 2
+
+
 def test_uses_come_from_the_index(tab):
     page = tab.go()
     page.check("#uses-from input[value='index']")

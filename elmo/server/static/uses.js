@@ -248,16 +248,23 @@ export function uses(info) {
 }
 
 /**
- * The sentences of a text that hold a word, with the labels of their lines.
+ * The sentences of a text that hold a word, with the labels of their lines. Of more than are shown, those in which it is
+ * not a part of a longer word, if there are any.
  * @param {string} text @param {string} word in lower case
  * @returns {Line[]}
  */
 export function fromText(text, word) {
-  return lines(text).flatMap((line) => {
+  const all = lines(text).flatMap((line) => {
     const [, label, rest] = /^([^|]{1,40})\|(.*)$/.exec(line) ?? [null, "", line];
     const sentences = split(rest.trim()).filter((sentence) => sentence.toLowerCase().includes(word));
     return sentences.map((sentence) => ({ label: label.trim(), sentence }));
   });
+  if (all.length <= MOST_USES) return all; // all are read, and the tokenizer knows that "cannot" has a "not"
+  const letter = String.raw`[\p{L}\p{M}\p{N}]`;
+  const edge = `(?!(?<=${letter})(?=${letter}))`;
+  const whole = new RegExp(edge + word.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`) + edge, "u");
+  const found = all.filter(({ sentence }) => whole.test(sentence.toLowerCase()));
+  return found.length ? found : all;
 }
 
 /** @param {string} text @returns {string[]} its sentences, where the browser knows how to find them */
