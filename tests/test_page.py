@@ -233,6 +233,8 @@ def test_numbers_of_the_page_are_those_of_numpy(tab):
     rows = [["a,b", 'say "so"', "two\nlines"], ["", "0.5", "-1"]]
     text = page.evaluate("async (rows) => (await import('/static/numbers.js')).csv(rows)", rows)
     assert list(csv.reader(io.StringIO(text))) == rows
+    text = page.evaluate("async () => (await import('/static/numbers.js')).csv([[0, 1, 0.25, 6.08e-7, -12.3456789]])")
+    assert text == "0,1,0.25,6.08e-7,-12.34568\n"
 
 
 # A word in two sentences
@@ -337,6 +339,19 @@ def test_surprisals_are_those_of_the_server_and_substitutes_come_by_key(tab):
     assert page.input_value("#expects-text").split()[3] == best[1]["word"]
     page.click("[data-word='0.3']")
     page.wait_for_selector("#substitutes", state="hidden")
+
+
+def test_probabilities_near_1_and_near_0_are_legible(window, server):
+    tab = Tab(window, server, viewport={"width": 1000, "height": 800})
+    found = [("be", 0.9996), ("make", 0.0401), ("a", 6.08e-7)]
+    rows = [{"word": word, "log_probability": np.log(p), "forward": -1, "backward": -1} for word, p in found]
+    tab.page.route("**/substitutes", lambda route: route.fulfill(json={"substitutes": rows}))
+    page = tab.go(place="0.3")
+    assert page.locator("#substitutes-list .number").all_inner_texts() == ["100 %", "4.0 %", "0.000061 %"]
+    page.click("#substitutes-list summary")
+    page.wait_for_selector("#substitutes-list td")
+    assert page.locator("#substitutes-list td:nth-child(2)").all_inner_texts() == ["1.000", "0.040", "6.1e-7"]
+    tab.context.close()
 
 
 # All uses of a word

@@ -130,7 +130,7 @@ export function expects(info) {
         "--share": `${((100 * share) / most).toFixed(1)}%`,
         "aria-hidden": "true",
       });
-      const percent = `${(100 * share).toPrecision(2)} %`;
+      const percent = `${(100 * share).toPrecision(share < 0.995 ? 2 : 3)} %`;
       return h(
         "li",
         {},

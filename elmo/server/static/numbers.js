@@ -120,7 +120,7 @@ export function alike(vectors, labels) {
 /** Comma-separated values, in quotes where they must be. @param {(string | number)[][]} rows @returns {string} */
 export function csv(rows) {
   const cell = (/** @type {string | number} */ each) => {
-    const text = typeof each === "number" ? String(Number(each.toFixed(6))) : each;
+    const text = typeof each === "number" ? String(Number(each.toPrecision(7))) : each;
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return rows.map((row) => row.map(cell).join(",") + "\n").join("");

@@ -49,8 +49,10 @@ export function takeaway(figure, name, rows) {
 
 /** @param {Rows} rows @param {string} name */
 function asTable(rows, name) {
+  const number = (/** @type {number} */ each) =>
+    each !== 0 && Math.abs(each) < 0.001 ? each.toPrecision(2) : each.toFixed(3);
   const cell = (/** @type {string | number} */ each) =>
-    typeof each === "number" ? h("td", { class: "number" }, each.toFixed(3)) : h("td", {}, each);
+    typeof each === "number" ? h("td", { class: "number" }, number(each)) : h("td", {}, each);
   const [head, ...body] = rows;
   const table = h(
     "table",
