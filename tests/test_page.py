@@ -307,6 +307,33 @@ def test_pictures_are_saved_so_that_they_need_no_style_sheet(tab):
         page.click("#word-chart >> text=Save PNG")
     with Image.open(saved.value.path()) as image:
         assert len(image.convert("RGB").getcolors(1 << 20) or []) > 20
+    with page.expect_download() as saved:
+        page.click("#uses-plane-right >> text=Save SVG")
+    tree = ElementTree.fromstring(Path(saved.value.path()).read_text(encoding="utf-8"))
+    halos = [each for each in tree.iter("{http://www.w3.org/2000/svg}circle") if each.get("fill-opacity") != "0.000"]
+    assert [each.get("fill-opacity") for each in halos] == ["0.220"] * (len(USES) - 1)
+
+
+def test_any_token_can_be_saved_and_a_png_that_fails_is_said(tab):
+    page = tab.go()
+    broken = page.evaluate(
+        """async () => {
+          const picture = document.querySelector("#word-heat svg").cloneNode(true);
+          picture.querySelector("text").textContent = "a\\u0001b\\uffff";
+          return (await import("/static/save.js")).drawing(picture).text();
+        }"""
+    )
+    (first, *_) = ElementTree.fromstring(broken).iter("{http://www.w3.org/2000/svg}text")
+    assert first.text == "a\ufffdb\ufffd"
+    page.evaluate(
+        """() => {
+          window.decode = HTMLImageElement.prototype.decode;
+          HTMLImageElement.prototype.decode = () => Promise.reject(new Error("no"));
+        }"""
+    )
+    page.click("#word-heat >> text=Save PNG")
+    page.wait_for_selector("#said:has-text('no PNG')", state="attached")
+    page.evaluate("() => { HTMLImageElement.prototype.decode = decode; }")
 
 
 # What the model expects

@@ -5,9 +5,8 @@ import { csv } from "./numbers.js";
 
 /** @typedef {(string | number)[][]} Rows the first is the head */
 
+const COLOURS = ["fill", "stroke"];
 const KEPT = [
-  "fill",
-  "stroke",
   "stroke-width",
   "stroke-dasharray",
   "opacity",
@@ -87,26 +86,34 @@ export function drawing(picture) {
   const [from, to] = [picture, copied].map((each) => [each, ...each.querySelectorAll("*")]);
   from.forEach((element, i) => {
     const style = getComputedStyle(element);
-    for (const name of KEPT) to[i].setAttribute(name, plain(style.getPropertyValue(name)));
+    for (const name of KEPT) to[i].setAttribute(name, style.getPropertyValue(name));
+    for (const name of COLOURS) paint(to[i], name, style.getPropertyValue(name));
     for (const name of ["class", "style", "tabindex", "role"]) to[i].removeAttribute(name);
   });
   const paper = document.createElementNS(copied.namespaceURI, "rect");
   paper.setAttribute("width", "100%");
   paper.setAttribute("height", "100%");
-  paper.setAttribute("fill", plain(getComputedStyle(document.body).backgroundColor));
+  paint(paper, "fill", getComputedStyle(document.body).backgroundColor);
   copied.prepend(paper);
-  return new Blob([new XMLSerializer().serializeToString(copied)], { type: "image/svg+xml" });
+  // Tokens may hold characters that XML may not.
+  const text = new XMLSerializer().serializeToString(copied).replaceAll(/[^\P{Cc}\t\n\r]|[\ufffe\uffff]/gu, "\ufffd");
+  return new Blob([text], { type: "image/svg+xml" });
 }
 
-/** A colour that every program knows, for one that is mixed by this browser. @param {string} value @returns {string} */
-function plain(value) {
-  if (!value.startsWith("color(") && !value.startsWith("okl")) return value;
+/**
+ * Sets a colour as every program knows it: mixed already, and its transparency apart.
+ * @param {Element} element @param {string} name @param {string} value
+ */
+function paint(element, name, value) {
+  element.setAttribute(name, value);
+  if (value === "none" || value.startsWith("rgb(")) return;
   const pen = document.createElement("canvas").getContext("2d");
-  if (!pen) return value;
+  if (!pen) return;
   pen.fillStyle = value;
   pen.fillRect(0, 0, 1, 1);
-  const [red, green, blue] = pen.getImageData(0, 0, 1, 1).data;
-  return `rgb(${red}, ${green}, ${blue})`;
+  const [red, green, blue, alpha] = pen.getImageData(0, 0, 1, 1).data;
+  element.setAttribute(name, `rgb(${red}, ${green}, ${blue})`);
+  element.setAttribute(`${name}-opacity`, (alpha / 255).toFixed(3));
 }
 
 /** @param {SVGSVGElement} picture @param {string} name */
@@ -114,11 +121,18 @@ async function png(picture, name) {
   const address = URL.createObjectURL(drawing(picture));
   const image = new Image();
   image.src = address;
-  await image.decode();
-  const canvas = document.createElement("canvas");
-  canvas.width = 2 * picture.width.baseVal.value;
-  canvas.height = 2 * picture.height.baseVal.value;
-  canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
-  URL.revokeObjectURL(address);
-  canvas.toBlob((blob) => blob && download(blob, `${name}.png`));
+  try {
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    canvas.width = 2 * picture.width.baseVal.value;
+    canvas.height = 2 * picture.height.baseVal.value;
+    canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => (blob ? download(blob, `${name}.png`) : fail()));
+  } catch {
+    fail();
+  } finally {
+    URL.revokeObjectURL(address);
+  }
 }
+
+const fail = () => say("This browser makes no PNG of the picture; save it as SVG.");
