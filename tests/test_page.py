@@ -351,7 +351,7 @@ def test_surprisals_are_those_of_the_server_and_substitutes_come_by_key(tab):
     assert page.is_hidden("#substitutes")
     page.focus("[data-word='0.3']")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#substitutes-list li")
+    page.wait_for_selector("#said.unseen:has-text('Substitutes for play')", state="attached")  # they are seen anyway
     asked = {"sentence": SENTENCES[0], "position": 3, "k": 12}
     best = tab.ask("/substitutes", asked)["substitutes"]
     assert page.locator("#substitutes-list li button").all_inner_texts() == [each["word"] for each in best]
@@ -548,7 +548,7 @@ def test_a_slider_writes_few_addresses_and_a_browser_may_refuse_one(tab):
     assert value == page.input_value("#mix-1")  # nothing was written before the last step
     page.evaluate("delete history.replaceState")
     page.click("#link")
-    page.wait_for_selector("#said:has-text('Copied the address')", state="attached")
+    page.wait_for_selector("#said:not(.unseen):has-text('Copied the address')")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert f"mix={page.input_value('#mix-0')}%2C{page.input_value('#mix-1')}%2C" in copied
     assert copied == page.url

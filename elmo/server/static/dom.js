@@ -36,10 +36,17 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** Tells readers of screens something in passing. @param {string} text */
-export function say(text) {
+/**
+ * Says something in passing: to readers of screens, and to the eye for a moment.
+ * @param {string} text @param {boolean} [isShown] whether to the eye, too
+ */
+export function say(text, isShown = true) {
   find("said").textContent = text;
+  find("said").classList.toggle("unseen", !isShown);
+  hush();
 }
+
+const hush = calm(() => find("said").classList.add("unseen"), 4000);
 
 /** Calls once, when it was not called for a while. @param {() => void} work @param {number} wait @returns {() => void} */
 export function calm(work, wait = 350) {

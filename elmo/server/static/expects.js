@@ -50,6 +50,7 @@ export function expects(info) {
         .slice(0, 5)
         .map(({ word }) => word)
         .join(", ")}`,
+      false,
     );
   });
 
