@@ -368,6 +368,50 @@ def test_surprisals_are_those_of_the_server_and_substitutes_come_by_key(tab):
     page.wait_for_selector("#substitutes", state="hidden")
 
 
+def test_a_substitute_leaves_the_other_tokens_and_what_was_typed_meanwhile(tab):
+    page = tab.go(e="Call the U.S .\nThey play .", place="1.1")
+    tokens = page.locator("#expects .gloss .text").all_inner_texts()
+    word = page.inner_text("#substitutes-list li:first-child button")
+    page.click("#substitutes-list li:first-child button")
+    tab.settle()
+    assert tokens.count("play") == 1
+    expected = [word if each == "play" else each for each in tokens]
+    assert page.locator("#expects .gloss .text").all_inner_texts() == expected
+    page.evaluate(
+        """() => {
+          const field = document.getElementById("expects-text");
+          field.value += "\\nMore .";
+          field.dispatchEvent(new Event("input"));
+          document.querySelector("#substitutes-list li button").click();
+        }"""
+    )
+    assert page.input_value("#expects-text").endswith("\nMore .")
+    tab.settle(TYPED)
+    assert page.locator("#expects .gloss .text").all_inner_texts() == [*expected, "More", "."]
+
+
+def test_numbers_of_another_place_or_mix_are_taken_away(tab):
+    page = tab.go(place="0.3")
+    page.wait_for_selector("#substitutes-list li")
+    page.route("**/substitutes", lambda route: route.fulfill(status=429, json={"error": "too many requests"}))
+    page.click("[data-word='0.2']")
+    page.wait_for_selector("#substitutes .trouble:visible")
+    assert "“a”" in page.inner_text("#substitutes-title")
+    assert page.is_hidden("#substitutes-list")
+    page.unroute("**/substitutes")
+    page.click("#substitutes .trouble button")
+    page.wait_for_selector("#substitutes-list li")
+    tab.complaints.clear()  # of the console, about 429
+
+    hint = page.inner_text("#word-cell")
+    page.focus("#word-heat svg")
+    assert "mix: " in page.inner_text("#word-cell")
+    page.focus("#mix-2")
+    page.keyboard.press("End")
+    tab.settle()
+    assert page.inner_text("#word-cell") == hint
+
+
 def test_probabilities_near_1_and_near_0_are_legible(window, server):
     tab = Tab(window, server, viewport={"width": 1000, "height": 800})
     found = [("be", 0.9996), ("make", 0.0401), ("a", 6.08e-7)]

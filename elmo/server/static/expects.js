@@ -1,7 +1,7 @@
 // What the model expects: the surprisal of every token in both directions, and what could stand in its place.
 
 import { scores, substitutes } from "./api.js";
-import { calm, check, choices, examples, find, h, joined, latest, lines, say } from "./dom.js";
+import { calm, check, choices, examples, find, h, latest, lines, say } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
@@ -25,12 +25,14 @@ export function expects(info) {
   const panel = find("substitutes");
   /** @type {import("./api.js").Scores[]} */
   let scored = [];
+  let text = ""; // what was scored
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
-    const sentences = lines(get("e"));
+    const now = get("e");
+    const sentences = lines(now);
     const found = sentences.length ? await scores(sentences, signal) : [];
     if (signal.aborted) return;
-    scored = found;
+    [scored, text] = [found, now];
     draw();
     await ask();
   });
@@ -42,9 +44,11 @@ export function expects(info) {
     const [sentence, token] = place;
     const { tokens } = scored[sentence];
     find("substitutes-title").textContent = `In the place of “${tokens[token]}”`;
+    find("substitutes-list").hidden = true; // until it is of this place
     const found = await substitutes(tokens, token, get("side"), signal);
     if (signal.aborted) return;
     drawSubstitutes(sentence, token, found);
+    find("substitutes-list").hidden = false;
     say(
       `Substitutes for ${tokens[token]}: ${found
         .slice(0, 5)
@@ -119,7 +123,8 @@ export function expects(info) {
     const figure = find("substitutes-list");
     const most = Math.exp(found[0]?.log_probability ?? 0);
     const put = (/** @type {string} */ word) => {
-      const all = scored.map(({ tokens }, i) => joined(i === sentence ? tokens.with(token, word) : tokens));
+      if (get("e") !== text) return; // more was typed, and is being scored
+      const all = scored.map(({ tokens }, i) => (i === sentence ? tokens.with(token, word) : tokens).join(" "));
       set({ e: all.join("\n") });
       find("expects-text").value = get("e");
       load();

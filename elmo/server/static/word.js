@@ -20,6 +20,7 @@ export function word(info) {
   const nLayers = info.elmo.layers;
   const names = [...range(nLayers).map((i) => `layer ${i}`), MIX];
   const section = find("word");
+  const hint = find("word-cell").textContent;
   /** @type {import("./api.js").Read[]} */
   let read = [];
 
@@ -120,6 +121,8 @@ export function word(info) {
     const figure = find("word-heat");
     const layer = heatLayer();
     const kept = [...figure.querySelectorAll(":scope > .take, :scope > details")];
+    const more = `The heat map shows the first ${MOST_CELLS} of ${places().length} words.`;
+    find("word-cell").textContent = places().length > all.length ? more : hint;
     if (!all.length) return figure.replaceChildren();
     const of = all.map((place) => vector(place, layer));
     const value = (/** @type {number} */ i, /** @type {number} */ j) => cosine(of[i], of[j]);
@@ -143,9 +146,6 @@ export function word(info) {
       ...range(all.length).map((i) => [named(i), ...range(all.length).map((j) => value(i, j))]),
     ]);
     if (hadFocus) map.focus();
-    if (places().length > all.length) {
-      find("word-cell").textContent = `The heat map shows the first ${MOST_CELLS} of ${places().length} words.`;
-    }
   }
 
   function drawMix() {
