@@ -615,6 +615,38 @@ def test_it_fits_and_axe_finds_nothing_serious(window, server, width, scheme):
     tab.context.close()
 
 
+def test_long_words_and_many_lines_stay_in_the_picture(window, server):
+    tab = Tab(window, server, viewport={"width": 360, "height": 800})
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    url = "https://example.org/" + "a" * 80
+    address = f"See {url} here ."
+    page = tab.go(s="The international government\n" + address, w="international government", e=address, place="0.1")
+    width = "document.documentElement.scrollWidth"
+    assert page.evaluate(width) <= 360
+    inside = """() => [...document.querySelectorAll("#word-chart text")].every((each) => {
+      const [own, all] = [each, each.ownerSVGElement].map((of) => of.getBoundingClientRect());
+      return own.left >= all.left && own.right <= all.right && own.bottom <= all.bottom;
+    })"""
+    assert page.evaluate(inside)
+    ticks = "[...document.querySelectorAll('#word-chart .middle')].map((each) => each.getBoundingClientRect())"
+    assert page.evaluate(f"{ticks}.every((each, i, all) => i === 0 || each.left > all[i - 1].right)")
+    name = page.text_content("#word-chart .name")
+    assert re.fullmatch(r"int\w*… 1–gov\w*… 1", name)
+    assert numbers(page, "#word-chart")[1][0] == "international 1–government 1"
+
+    page = tab.go(s="the cat and a dog is of .", w="the cat and dog of is", x="bank", u=f"My bank {url}\nA bank .")
+    assert page.locator("#word-chart .name").count() == 15
+    assert page.evaluate(inside)
+    assert page.evaluate(width) <= 360
+    assert not tab.complaints
+    tab.context.close()
+
+
+def test_names_are_cut_between_letters(tab):
+    page = tab.go(s="𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭 𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭")
+    assert page.locator("#word-heat text").all_text_contents()[::2] == ["𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭", "𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭𝓗…"]
+
+
 # What goes wrong
 
 

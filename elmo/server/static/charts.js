@@ -35,17 +35,29 @@ export const badge = (kind) =>
 /** The room that a box has. @param {HTMLElement} box @param {number} most @returns {number} */
 const room = (box, most) => Math.max(260, Math.min(most, Math.floor(box.clientWidth || most)));
 
+/** A name of at most so many letters. @param {string} name @param {number} most @returns {string} */
+export function short(name, most) {
+  const letters = [...name];
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : name;
+}
+
 /**
  * Lines from layer to layer; a number below 0 lowers the axis.
  * @param {HTMLElement} box
- * @param {{label: string, names: string[], lines: {name: string, values: number[]}[]}} what
+ * @param {{label: string, names: string[], lines: {name: (most: number) => string, values: number[]}[]}} what `name`:
+ *   of a line, with at most so many letters of each word
  * @returns {SVGSVGElement}
  */
 export function lineChart(box, { label, names, lines }) {
   const width = room(box, 560);
   const height = 300;
-  const longest = Math.max(...lines.map((line) => line.name.length));
-  const [left, right, top, bottom] = [44, 24 + 8 * longest, 14, 40];
+  const space = (/** @type {number} */ most) => 24 + 8 * Math.max(...lines.map((line) => line.name(most).length));
+  // Long words are cut: their names take at most 40 % of the width.
+  const most = Math.max(
+    3,
+    range(20).findLastIndex((letters) => space(letters) <= 0.4 * width),
+  );
+  const [left, right, top, bottom] = [44, space(most), 14, 40];
   const low = Math.min(0, Math.floor(Math.min(...lines.flatMap((line) => line.values)) * 5) / 5);
   const x = (/** @type {number} */ i) => left + ((width - left - right) * i) / Math.max(1, names.length - 1);
   const y = (/** @type {number} */ value) => top + ((height - top - bottom) * (1 - value)) / (1 - low);
@@ -58,6 +70,7 @@ export function lineChart(box, { label, names, lines }) {
   const ends = apart(
     lines.map((line) => y(line.values[line.values.length - 1])),
     14,
+    height - bottom,
   );
   lines.forEach((line, kind) => {
     const own = `kind-${kind % SHAPES}`;
@@ -66,17 +79,23 @@ export function lineChart(box, { label, names, lines }) {
     chart.append(s("path", { d: `M${points.slice(0, -1).join("L")}`, class: `line ${own}` }));
     chart.append(s("path", { d: `M${points.slice(-2).join("L")}`, class: `line mixture ${own}` }));
     line.values.forEach((value, i) => chart.append(mark(kind, { transform: `translate(${x(i)} ${y(value)})` })));
-    chart.append(s("text", { x: width - right + 12, y: ends[kind] + 4, class: `name ${own}` }, line.name));
+    chart.append(s("text", { x: width - right + 12, y: ends[kind] + 4, class: `name ${own}` }, line.name(most)));
   });
   return chart;
 }
 
-/** The same heights, at least `gap` apart. @param {number[]} heights @param {number} gap @returns {number[]} */
-function apart(heights, gap) {
+/**
+ * The same heights, at least `gap` apart and none below `lowest`.
+ * @param {number[]} heights @param {number} gap @param {number} lowest @returns {number[]}
+ */
+function apart(heights, gap, lowest) {
   const order = range(heights.length).toSorted((a, b) => heights[a] - heights[b]);
   const moved = [...heights];
   order.forEach((i, rank) => {
     if (rank > 0) moved[i] = Math.max(moved[i], moved[order[rank - 1]] + gap);
+  });
+  order.toReversed().forEach((i, rank) => {
+    moved[i] = Math.min(moved[i], lowest - rank * gap);
   });
   return moved;
 }
@@ -104,13 +123,12 @@ export function heatMap(box, { label, names, breaks, strong, value, seen }) {
     "aria-label": label,
     "aria-describedby": "word-cell",
   });
-  const short = (/** @type {string} */ name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name);
   names.forEach((name, i) => {
     const own = strong.has(i) ? "tick strong" : "tick";
     const middle = at(i) + cell / 2;
-    map.append(s("text", { x: margin - 6, y: middle + 4, class: `${own} end` }, short(name)));
+    map.append(s("text", { x: margin - 6, y: middle + 4, class: `${own} end` }, short(name, 12)));
     const turned = `translate(${middle + 4} ${margin - 6}) rotate(-90)`;
-    map.append(s("text", { transform: turned, class: own }, short(name)));
+    map.append(s("text", { transform: turned, class: own }, short(name, 12)));
   });
   for (const row of range(n)) {
     for (const column of range(n)) {

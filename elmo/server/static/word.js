@@ -1,7 +1,7 @@
 // A word in two sentences: cosines of its occurrences by layer, the layers mixed by hand, all words against all.
 
 import { range, vectors } from "./api.js";
-import { heatMap, lineChart } from "./charts.js";
+import { heatMap, lineChart, short } from "./charts.js";
 import { calm, check, choices, examples, find, h, latest, lines } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { cosine, mixed, norm, softmax } from "./numbers.js";
@@ -96,21 +96,21 @@ export function word(info) {
     const more = all.length > uses.length ? `; the first ${uses.length} of ${all.length} are compared` : "";
     note.textContent = `${shown}: each line is a pair of occurrences, named by the numbers of their sentences${more}.`;
     const isPlain = sought().size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
-    const named = (/** @type {Place} */ { text, sentence }) =>
-      isPlain ? `${sentence + 1}` : `${text} ${sentence + 1}`;
+    const named = (/** @type {Place} */ { text, sentence }, /** @type {number} */ most) =>
+      isPlain ? `${sentence + 1}` : `${short(text, most)} ${sentence + 1}`;
     const pairs = uses.flatMap((a, i) => uses.slice(i + 1).map((b) => [a, b]));
     const chart = {
       label: `Cosine of the occurrences of ${get("w")} at each layer and in the mix; the table below has the numbers`,
       names,
       lines: pairs.map(([a, b]) => ({
-        name: `${named(a)}–${named(b)}`,
+        name: (/** @type {number} */ most) => `${named(a, most)}–${named(b, most)}`,
         values: range(names.length).map((layer) => cosine(vector(a, layer), vector(b, layer))),
       })),
     };
     figure.replaceChildren(lineChart(figure, chart), ...figure.querySelectorAll(":scope > .take, :scope > details"));
     takeaway(figure, "cosine-by-layer", () => [
       ["pair", ...names],
-      ...chart.lines.map((line) => [line.name, ...line.values]),
+      ...chart.lines.map((line) => [line.name(Infinity), ...line.values]),
     ]);
     const lengths = uses.map((use) => norm(vector(use, nLayers)).toFixed(2)).join(", ");
     find("word-length").textContent = `γ changes the lengths of the mixed vectors (${lengths}), not their cosines.`;
