@@ -111,6 +111,7 @@ class Tab:
         self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
 
     def go(self, **state: str):
+        self.page.mouse.move(0, 0)  # not over a picture, which would answer
         self.page.goto(self.url + address(**state))
         self.page.wait_for_selector("#uses .point")
         self.settle()
@@ -272,6 +273,29 @@ def test_a_word_is_compared_at_every_layer_and_in_the_mix(tab, embedder):
         np.testing.assert_allclose(list(map(float, row[1:])), expected, atol=1e-4)
     page.click("text=Even weights")
     assert page.input_value("#mix-0") == "0"
+
+
+def test_a_token_with_a_comma_is_a_word(tab):
+    page = tab.go(s="I paid 1,000 dollars .\nShe paid 1,000 euros .", w="")
+    page.click("#word-sentences li:first-child >> text=1,000")
+    assert "“1,000”: each line is a pair" in page.inner_text("#word-note")
+    assert page.locator('#word-sentences [aria-pressed="true"]').count() == 2
+    page.fill("#word-word", "paid,dollars, I")
+    assert page.locator('#word-sentences [aria-pressed="true"]').count() == 4
+
+
+def test_text_from_right_to_left_stands_so(tab):
+    hebrew = ["הוא", "קרא", "ספר"]
+    text = " ".join(hebrew)
+    page = tab.go(s=text, w=hebrew[1], e=text, u=text, x=hebrew[1])
+    for field in ("word-text", "word-word", "expects-text", "uses-text", "uses-word"):
+        assert page.evaluate(f"getComputedStyle(document.getElementById('{field}')).direction") == "rtl"
+    for tokens in ("#word-sentences button", "#expects .gloss"):
+        left = [each.bounding_box()["x"] for each in page.locator(tokens).all()]
+        assert len(left) == 3
+        assert left == sorted(left, reverse=True)
+    assert page.evaluate("getComputedStyle(document.querySelector('#uses-sentence bdi')).direction") == "rtl"
+    assert page.text_content("#uses-sentence bdi") == text
 
 
 def test_the_heat_map_is_walked_by_keys_and_its_table_has_every_pair(tab, embedder):

@@ -85,7 +85,7 @@ export function expects(info) {
     const cell = (/** @type {string} */ arrow, /** @type {number} */ value) =>
       h(
         "span",
-        { class: "bits", "--share": `${Math.min(100, (100 * value) / MOST_BITS).toFixed(0)}%` },
+        { class: "bits", dir: "ltr", "--share": `${Math.min(100, (100 * value) / MOST_BITS).toFixed(0)}%` },
         `${arrow} ${value.toFixed(1)}`,
       );
     const items = tokens.map((token, i) => {
@@ -115,7 +115,7 @@ export function expects(info) {
         ),
       );
     });
-    return h("ol", { class: "glosses", "aria-label": `Sentence ${number + 1}` }, ...items);
+    return h("ol", { class: "glosses", dir: "auto", "aria-label": `Sentence ${number + 1}` }, ...items);
   }
 
   /** @param {number} sentence @param {number} token @param {import("./api.js").Substitute[]} found */

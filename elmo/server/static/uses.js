@@ -170,7 +170,8 @@ export function uses(info) {
     const [before, after] = [tokens.slice(0, token), tokens.slice(token + 1)].map(joined);
     const mark = label ? [badge(kind(found[i])), `${label}: `] : [];
     const gap = /^[.,;:!?]/.test(after) ? "" : " ";
-    return [...mark, before ? `${before} ` : "", h("strong", {}, tokens[token]), after ? gap + after : ""];
+    const use = h("strong", {}, tokens[token]);
+    return [...mark, h("bdi", {}, before ? `${before} ` : "", use, after ? gap + after : "")];
   }
 
   /** @param {number} i */

@@ -39,14 +39,12 @@ export function word(info) {
 
   /** @returns {Place[]} all tokens */
   const places = () => read.flatMap(({ tokens }, sentence) => tokens.map((text, token) => ({ sentence, token, text })));
-  const sought = () =>
-    new Set(
-      get("w")
-        .split(/,?\s+|(?<=.),/)
-        .map((each) => each.toLowerCase())
-        .filter((each) => each),
-    );
-  const isSought = (/** @type {Place} */ place) => sought().has(place.text.toLowerCase());
+  /** The words that are compared, in lower case: what stands in the field, be it one token ("1,000") or several. */
+  const sought = () => {
+    const whole = get("w").trim().toLowerCase();
+    const isToken = places().some(({ text }) => text.toLowerCase() === whole);
+    return new Set(isToken ? [whole] : whole.split(/,?\s+|(?<=.),/).filter((each) => each));
+  };
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
     const sentences = lines(get("s"));
@@ -75,27 +73,30 @@ export function word(info) {
         },
         text,
       );
-    const items = read.map(({ tokens }, i) => h("li", {}, ...tokens.map((text, j) => button(text, `${i}.${j}`))));
+    const row = (/** @type {string[]} */ tokens, /** @type {number} */ i) =>
+      h("bdi", {}, ...tokens.map((text, j) => button(text, `${i}.${j}`)));
+    const items = read.map(({ tokens }, i) => h("li", {}, row(tokens, i)));
     find("word-sentences").replaceChildren(...items);
     if (focused) section.querySelector(`[data-place="${focused}"]`)?.focus();
   }
 
   function drawChart() {
-    const all = places().filter(isSought);
+    const words = sought();
+    const all = places().filter(({ text }) => words.has(text.toLowerCase()));
     const uses = all.slice(0, MOST_USES);
     const figure = find("word-chart");
-    const shown = sought().size ? `“${get("w").trim()}”` : "No word";
+    const shown = words.size ? `“${get("w").trim()}”` : "No word";
     const note = find("word-note");
     if (uses.length < 2) {
       figure.replaceChildren();
-      note.textContent = sought().size
+      note.textContent = words.size
         ? `${shown} stands ${uses.length ? "only once" : "nowhere"} in these sentences: choose a word that stands in two.`
         : "Choose a word that stands in two sentences.";
       return;
     }
     const more = all.length > uses.length ? `; the first ${uses.length} of ${all.length} are compared` : "";
     note.textContent = `${shown}: each line is a pair of occurrences, named by the numbers of their sentences${more}.`;
-    const isPlain = sought().size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
+    const isPlain = words.size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
     const named = (/** @type {Place} */ { text, sentence }, /** @type {number} */ most) =>
       isPlain ? `${sentence + 1}` : `${short(text, most)} ${sentence + 1}`;
     const pairs = uses.flatMap((a, i) => uses.slice(i + 1).map((b) => [a, b]));
@@ -118,6 +119,7 @@ export function word(info) {
 
   function drawHeat() {
     const all = places().slice(0, MOST_CELLS);
+    const words = sought();
     const figure = find("word-heat");
     const layer = heatLayer();
     const kept = [...figure.querySelectorAll(":scope > .take, :scope > details")];
@@ -133,7 +135,7 @@ export function word(info) {
       label: `Cosine of every word with every word, ${names[layer]}; arrow keys move`,
       names: all.map((place) => place.text),
       breaks,
-      strong: new Set(range(all.length).filter((i) => isSought(all[i]))),
+      strong: new Set(range(all.length).filter((i) => words.has(all[i].text.toLowerCase()))),
       value,
       seen: (i, j) => {
         find("word-cell").textContent = `${named(i)} and ${named(j)}, ${names[layer]}: ${value(i, j).toFixed(3)}`;
