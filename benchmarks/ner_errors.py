@@ -4,7 +4,7 @@
 
 Of the networks of every run (`seed-*`), on the test data, mean and standard deviation over the seeds, in percent:
 F1 of spans with their types (the task's score); F1 of spans alone; the share of right types among the right spans; and
-the recall of entities that the training data have with this type, spelled the same, and of the others.
+the recall of entities that the training data have with this type, in upper or lower case, and of the others.
 """
 
 import argparse

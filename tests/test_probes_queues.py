@@ -119,7 +119,7 @@ def test_answers_are_those_of_the_paper() -> None:
     updates, data, baseline = efficiency.answers(scores, points)
     assert updates.value == pytest.approx(150 / 200)
     assert updates.text == "ELMo reaches the baseline's best score after 75 % of its updates"
-    assert (updates.reached, updates.seeds, updates.std) == (1, 1, None)
+    assert (updates.reached, updates.seeds, updates.std, updates.sooner) == (1, 1, None, 1)
     assert data.value == pytest.approx(10**-0.5)
     assert data.text == "With 31.6 % of the data ELMo scores what the baseline does with 100 %"
     assert baseline.value == pytest.approx(0.1)
@@ -135,7 +135,7 @@ def test_answers_say_what_was_not_reached_and_what_was_at_once() -> None:
     found = list(efficiency.answers([*scores, *never], [*points, *late]))
     assert [answer.value for answer in found] == [None, None, pytest.approx(0.1)]
     assert found[0].text == "ELMo does not reach the baseline's best score, with 0 of 2 seeds"
-    assert (found[0].reached, found[0].seeds, found[0].std) == (0, 2, None)
+    assert (found[0].reached, found[0].seeds, found[0].std, found[0].sooner) == (0, 2, None, 0)
     assert found[1].text == "With 100 % of the data ELMo does not score what the baseline does with 100 %"
     assert found[2].at_most
     early = [point("elmo", 50, 61.0), point("elmo", 100, 50.0, seed=2)]
@@ -153,7 +153,7 @@ def test_updates_are_the_mean_of_the_seeds_that_reached_the_score() -> None:
         point("elmo", 90, 49.0, 3),
     ]  # fmt: skip
     (updates,) = efficiency.answers(scores, points)
-    assert (updates.value, updates.reached, updates.seeds) == (pytest.approx(0.4), 2, 3)
+    assert (updates.value, updates.reached, updates.seeds, updates.sooner) == (pytest.approx(0.4), 2, 3, 2)
     assert updates.std == pytest.approx(0.1 * math.sqrt(2))
     assert updates.text == (
         "ELMo reaches the baseline's best score after 40 % of its updates (std 14.1 %), with 2 of 3 seeds"

@@ -121,6 +121,8 @@ class Answer:
     """For `updates`: the number of seeds that both arms have."""
     std: float | None = None
     """For `updates`: sample standard deviation over the seeds that reached the score; None for fewer than two."""
+    sooner: int | None = None
+    """For `updates`: the number of seeds that reached it with fewer updates."""
     kind: Literal["answer"] = "answer"
 
 
@@ -239,7 +241,10 @@ def _updates(score: Score, points: Sequence[Point], seeds: Sequence[int]) -> Ans
         text = f"ELMo reaches the baseline's best score after {_percent(value, at_most)} of its updates"
         text += "" if std is None else f" (std {_percent(std, False)})"
     text += "" if len(seeds) == 1 else f", with {len(found)} of {len(seeds)} seeds"
-    return Answer(score.recipe, score.task, score.metric, "updates", value, at_most, text, len(found), len(seeds), std)
+    sooner = sum(ratio < 1 for ratio in found)
+    return Answer(
+        score.recipe, score.task, score.metric, "updates", value, at_most, text, len(found), len(seeds), std, sooner
+    )
 
 
 def _data(question: Literal["data", "baseline"], wanted: Score, scores: Sequence[Score]) -> Answer:

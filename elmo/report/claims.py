@@ -1,5 +1,6 @@
 """Results -> which claims of the paper hold here, each with the numbers that decide it."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,6 +110,7 @@ def _latest(probes: Sequence[Probe]) -> Iterator[Probe]:
 
     Fine-tuned models only if there are no others.
     """
+    probes = list(filter(alike.is_bilm, probes))
     for state in dict.fromkeys(map(alike.state, probes)):
         asked = [probe for probe in probes if alike.state(probe) == state]
         groups = alike.groups(alike.pretrained(asked) or asked)
@@ -145,15 +147,16 @@ def _tags(probe: Probe) -> Iterator[Row]:
 
 def _neighbors(probe: Probe) -> Iterator[Row]:
     """For the paper's own queries: whether its neighbours are the nearest here."""
-    asked = (probe.record.get("config") or {}).get("queries")
+    queries = configs.load_toml(RECIPES / "probes" / "neighbors.toml")["queries"]
     rows = [row for row in probe.rows if row["layer"].isdecimal()]
-    if not rows or asked != configs.load_toml(RECIPES / "probes" / "neighbors.toml")["queries"]:
+    if not rows or (probe.record.get("config") or {}).get("queries") != queries:
         return
     top = max((row["layer"] for row in rows), key=int)
     ranks = [row["rank"] for row in rows if row["layer"] == top and row["published"]]
     if ranks:
-        claim, found = f"The paper's neighbours are the nearest{_how(probe)}", set(ranks) == {1}
-        numbers = f"{' and '.join(map(str, ranks))} of {probing.cell(rows[0]['candidates'])} at layer {top}"
+        claim, found = f"The paper's neighbours are the nearest{_how(probe)}", ranks == [1] * len(queries)
+        said = [*map(str, ranks), *["not found"] * (len(queries) - len(ranks))]
+        numbers = f"{' and '.join(said)} of {probing.cell(rows[0]['candidates'])} at layer {top}"
         yield (claim, HOLDS if found else FAILS, numbers, "Table 4")
 
 
@@ -193,17 +196,15 @@ def _efficiency(probe: Probe) -> Iterator[Row]:
 def _sooner(row: Mapping[str, Any], seeds: int) -> str:
     """Whether ELMo needs fewer updates, with every seed; `seeds` is for records that do not give their number.
 
-    Such a record does not say either with how many seeds the score was reached, so only one seed is certain.
+    Such a record does not say either with how many seeds ELMo was sooner, so it decides only for one seed.
     """
-    value, std = row["value"], row.get("std") or 0.0
-    if (row.get("seeds") or seeds) == 1:
+    value, seeds = row["value"], row.get("seeds") or seeds
+    if seeds == 1:
         limit = "at most " if row["at_most"] else ""
         return "one seed: not reached" if value is None else f"one seed: {limit}{100 * value:.0f} %"
     if value is None:
         return FAILS
-    if (row.get("reached") or 1) < (row.get("seeds") or seeds):
-        return OPEN
-    return HOLDS if value + std < 1 else FAILS if value - std > 1 and not row["at_most"] else OPEN
+    return HOLDS if row.get("sooner") == seeds else OPEN
 
 
 def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
@@ -215,7 +216,7 @@ def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
     return {
         fraction: Score(
             found["elmo"][part] - found["none"][part],
-            found["elmo"][f"{part}_std"] + found["none"][f"{part}_std"],
+            math.hypot(found["elmo"][f"{part}_std"], found["none"][f"{part}_std"]),
             len(found["elmo"]["seeds"]),
         )
         for fraction, found in arms.items()

@@ -72,7 +72,7 @@ EFFICIENCY: Mapping[str, dict[str, Any]] = {
     "point": {**ARM, "fraction": float, "seed": float, "step": float, "dev": float},
     "answer": {
         "recipe": str, "task": str, "question": str, "text": str, "value": NUMBER, "at_most": bool, "std?": NUMBER,
-        "reached?": NUMBER, "seeds?": NUMBER,
+        "reached?": NUMBER, "seeds?": NUMBER, "sooner?": NUMBER,
     },
 }  # fmt: skip
 """The shape of a row of the probe `efficiency`, by its kind."""

@@ -30,7 +30,8 @@ class OptimConfig:
     warmup_steps: int = 100
     """Steps of linear warm-up from zero."""
     decay: float = 0.4
-    """Final fraction of steps over which the learning rate falls linearly to a hundredth; 0 keeps it."""
+    """Final fraction of steps over which the learning rate falls linearly towards zero, stopping at a hundredth of the
+    peak; 0 keeps it."""
     clip_norm: float = 1.0
     """Largest global norm of the gradient; 0 for no limit."""
     sharded: bool = False
