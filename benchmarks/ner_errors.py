@@ -8,14 +8,13 @@ the recall of entities that the training data have with this type, in upper or l
 """
 
 import argparse
-import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from elmo.tasks import ner
 from elmo.tasks.files import find_file
 from elmo.tasks.tagging import spans
-from elmo.tasks.train import CONFIG, read_config
+from elmo.tasks.train import CONFIG, read_config, summarize
 from elmo.tasks.trained import TrainedTask
 
 Entity = tuple[int, int, int, str]
@@ -32,27 +31,25 @@ def main() -> None:
         config = read_config(run / CONFIG)
         assert config.test is not None
         train, test = (ner.read(find_file(name, options.data or config.data)) for name in (config.train, config.test))
-        rows = [measured(train, test, folder) for folder in sorted(run.glob("seed-*"))]
-        columns = [
-            f"{statistics.fmean(column):.1f} ± {statistics.stdev(column):.1f}" for column in zip(*rows, strict=True)
-        ]
+        scores = summarize([{"test": measured(train, test, folder)} for folder in sorted(run.glob("seed-*"))])["test"]
+        columns = [f"{each['mean']:.1f} ± {each['std']:.1f}" for each in scores.values()]
         print("|", " | ".join([str(run), *columns]), "|", flush=True)
 
 
-def measured(train: Sequence[ner.Example], test: Sequence[ner.Example], folder: Path) -> tuple[float, ...]:
+def measured(train: Sequence[ner.Example], test: Sequence[ner.Example], folder: Path) -> dict[str, float]:
     known = set(named(train, entities([each.tags or () for each in train])))
     gold = set(entities([each.tags or () for each in test]))
     found = set(entities([each.tags for each in TrainedTask.load(folder)(test)]))
     right = gold & found
     places, found_places = ({entity[:3] for entity in group} for group in (gold, found))
     seen = {entity for entity, name in zip(gold, named(test, gold), strict=True) if name in known}
-    return (
-        f1(len(right), len(gold), len(found)),
-        f1(len(places & found_places), len(places), len(found_places)),
-        100 * len(right) / len(places & found_places),
-        100 * len(right & seen) / len(seen),
-        100 * len(right - seen) / len(gold - seen),
-    )
+    return {
+        "F1": f1(len(right), len(gold), len(found)),
+        "spans alone": f1(len(places & found_places), len(places), len(found_places)),
+        "types of right spans": 100 * len(right) / len(places & found_places),
+        "seen in training": 100 * len(right & seen) / len(seen),
+        "not seen": 100 * len(right - seen) / len(gold - seen),
+    }
 
 
 def entities(sentences: Sequence[Sequence[str]]) -> Iterator[Entity]:

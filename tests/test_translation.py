@@ -21,6 +21,7 @@ from elmo.errors import InputError
 from elmo.model.bilm import BiLMConfig
 from elmo.model.lstm import LstmConfig
 from elmo.model.translator import DecoderConfig, Translator
+from elmo.pretraining.perplexity import perplexity_of
 from elmo.tasks import translation
 from elmo.tasks.translation import CoveConfig
 from elmo.text.batching import to_batch
@@ -224,5 +225,5 @@ def test_command_names_the_missing_flag() -> None:
 
 
 def test_a_translator_that_diverges_has_an_infinite_perplexity() -> None:
-    assert translation._perplexity(1000.0) == math.inf
-    assert translation._perplexity(0.0) == 1.0
+    assert perplexity_of(1000.0) == math.inf
+    assert perplexity_of(0.0) == 1.0

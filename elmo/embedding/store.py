@@ -28,6 +28,7 @@ from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWrit
 from elmo.errors import InputError
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.formats.whole import check_output, whole
+from elmo.text.characters import is_utf8
 
 Dtype = Literal["float32", "float16"]
 
@@ -197,7 +198,7 @@ class ParquetWriter:
         """Adds a row."""
         if vectors.size > PARQUET_MOST_NUMBERS:
             raise InputError(f"row {self._rows} has {vectors.size:,} numbers, too many for Parquet; use .hdf5 or .npz")
-        words = [token if _is_utf8(token) else token.encode("utf-8", "replace").decode() for token in tokens]
+        words = [token if is_utf8(token) else token.encode("utf-8", "replace").decode() for token in tokens]
         row = (self._rows, words, vectors.astype(self._dtype, copy=False).ravel(), vectors.shape)
         for column, value in zip(self._group.values(), row, strict=True):
             column.append(value)
@@ -368,15 +369,7 @@ def _closing_errors(error: BaseException | None) -> list[type[Exception]]:
 def _to_json(value: str | Sequence[str]) -> str:
     """JSON; escaped only if a string contains what UTF-8 cannot express."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if text.isascii() or _is_utf8(text) else json.dumps(value)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text if text.isascii() or is_utf8(text) else json.dumps(value)
 
 
 def _pyarrow() -> tuple[Any, Any]:

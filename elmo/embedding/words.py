@@ -60,8 +60,8 @@ class WordVectors:
             if not self._fit(new):
                 self.clear()
                 new = list(words)
-            if not self._fit(new):
-                return self._encode(new)
+                if not self._fit(new):
+                    return self._encode(new)
             if new:
                 self._add(new, self._encode(new))
             rows = np.fromiter(map(self._rows.__getitem__, words), np.int64, len(words))

@@ -36,6 +36,14 @@ Policy = Literal["carry", "reset"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
+def perplexity_of(loss: float) -> float:
+    """Of a mean loss in nats; infinite if the network has diverged."""
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf
+
+
 @dataclass(frozen=True)
 class Perplexity:
     """Sums over a text, by direction (0 forward, 1 backward)."""
@@ -52,10 +60,7 @@ class Perplexity:
         """Of one direction; `known` excludes unknown words."""
         tokens = self.tokens - self.unknown[direction] if known else self.tokens
         total = self.log_probability_known if known else self.log_probability
-        try:
-            return math.exp(-total[direction] / tokens) if tokens else math.nan
-        except OverflowError:  # the network has diverged
-            return math.inf
+        return perplexity_of(-total[direction] / tokens) if tokens else math.nan
 
     def summary(self) -> dict[str, Any]:
         """The numbers to report."""

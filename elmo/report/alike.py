@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any
 
 from elmo.probes import pos, wsd
-from elmo.report.collect import Probe, is_fine_tuned
+from elmo.report.collect import Probe, is_bilm, is_fine_tuned
 
 NOT_ASKED = {"model", "cache", "checkpoint_minutes"}
 """Settings that do not change the question."""
@@ -24,12 +24,12 @@ def groups(probes: Sequence[Probe]) -> list[list[Probe]]:
 
 def pretrained(probes: Sequence[Probe]) -> list[Probe]:
     """Probes of models whose words of training are known; of a fine-tuned model only the last ones are."""
-    return [probe for probe in probes if words_read(probe) and is_bilm(probe) and not is_fine_tuned(_bilm(probe))]
+    return [probe for probe in probes if words_read(probe) and has_bilm(probe) and not is_fine_tuned(_bilm(probe))]
 
 
-def is_bilm(probe: Probe) -> bool:
-    """Whether its model is a biLM; the encoder of a translation model (CoVe) is not one."""
-    return "translation" not in _bilm(probe)
+def has_bilm(probe: Probe) -> bool:
+    """Whether the probe's model is a biLM."""
+    return is_bilm(_bilm(probe))
 
 
 def words_read(probe: Probe) -> int:

@@ -110,7 +110,7 @@ def _latest(probes: Sequence[Probe]) -> Iterator[Probe]:
 
     Fine-tuned models only if there are no others.
     """
-    probes = list(filter(alike.is_bilm, probes))
+    probes = list(filter(alike.has_bilm, probes))
     for state in dict.fromkeys(map(alike.state, probes)):
         asked = [probe for probe in probes if alike.state(probe) == state]
         groups = alike.groups(alike.pretrained(asked) or asked)

@@ -64,8 +64,8 @@ class TaskRun:
 
     @property
     def has_elmo(self) -> bool:
-        """Whether its network reads a biLM; the encoder of a translation model (CoVe) is not one."""
-        return self.elmo != "none" and not any("translation" in (each.get("bilm") or {}) for each in self.results)
+        """Whether its network reads a biLM."""
+        return self.elmo != "none" and all(is_bilm(each.get("bilm") or {}) for each in self.results)
 
     @property
     def is_fine_tuned(self) -> bool:
@@ -126,6 +126,11 @@ class Comparison:
         """The run with ELMo that is best on dev: of all, or of those with a fine-tuned biLM or with one as it is."""
         runs = [run for run in self.with_elmo() if fine_tuned in (None, run.is_fine_tuned)]
         return max(runs, key=lambda run: run.on_dev, default=None)
+
+
+def is_bilm(bilm: Mapping[str, Any]) -> bool:
+    """Whether a model, as a result describes it, is a biLM; the encoder of a translation model (CoVe) is not one."""
+    return "translation" not in bilm
 
 
 def is_fine_tuned(bilm: Mapping[str, Any]) -> bool:

@@ -329,8 +329,10 @@ def _perplexities(found: Sequence[Scored]) -> Iterator[Section]:
             row += [_number(numbers.get(key)) for key in keys]
             row += [f"{100 * numbers.get('unknown_rate', 0):.1f} %", "" if tokens is None else f"{tokens:,}"]
             rows.append((*row, _size(each.values["vocabulary"])))
-    head = ("file", "text", "state", "forward", "backward", "mean", "without unknown", "unknown")
-    head = (*head, "words and sentence ends", "vocabulary")
+    head = (
+        "file", "text", "state", "forward", "backward", "mean", "without unknown", "unknown", "words and sentence ends",
+        "vocabulary",
+    )  # fmt: skip
     note = (
         "Full softmax. Only numbers of the same text under the same vocabulary can be compared; the paper's 39.7"
         " (section 3.4) is of another text and vocabulary."

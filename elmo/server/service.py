@@ -5,7 +5,6 @@ The rest runs in the server's event loop, whose routes wait for a future and can
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,12 +24,12 @@ from elmo.server.batching import Batcher, Kind, Sentence
 from elmo.server.metrics import Metrics
 from elmo.server.page import Picture
 from elmo.tasks.source import open_model
+from elmo.text.characters import is_utf8
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 T = TypeVar("T")
 Given = str | list[str]
 """A sentence as text or as tokens."""
-SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class Service:
         sentences: list[list[str]] = []
         tokens = 2 * len(given)
         for number, each in enumerate(given):
-            if SURROGATE.search(each if isinstance(each, str) else " ".join(each)):
+            if not is_utf8(each if isinstance(each, str) else " ".join(each)):
                 raise InputError(
                     f"input {number} has half of a surrogate pair (\\ud800 to \\udfff); send whole characters"
                 )

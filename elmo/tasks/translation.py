@@ -5,7 +5,6 @@ the files; `metrics.jsonl`, `tensorboard/`, and `model.safetensors`, the best ep
 """
 
 import json
-import math
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from elmo.formats.download import sha256_of
 from elmo.model.bilm import BiLMConfig
 from elmo.model.lstm import LstmConfig
 from elmo.model.translator import DecoderConfig, Translator
+from elmo.pretraining.perplexity import perplexity_of
 from elmo.tasks import batches, vectors
 from elmo.tasks.batches import BatchConfig
 from elmo.text import corpus
@@ -116,7 +116,7 @@ def main(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[
         "target words": len(targets) - len(SPECIAL),
         "epochs": state.epoch,
         "best epoch": state.best_epoch,
-        "held-out perplexity": round(_perplexity(-state.best), 2),
+        "held-out perplexity": round(perplexity_of(-state.best), 2),
     }
 
 
@@ -239,7 +239,7 @@ def _fit(
             batch = [heldout[number] for number in numbers]
             total += float(loss_of(batch)) * _predicted(batch)
         mean = total / _predicted(heldout)
-        return {METRIC: -mean, "perplexity": _perplexity(mean)}
+        return {METRIC: -mean, "perplexity": perplexity_of(mean)}
 
     folder = Path(config.output)
     state = fit_epochs(
@@ -248,14 +248,6 @@ def _fit(
     model.load_state_dict(load_file(folder / BEST))
     model.cpu().eval()
     return state
-
-
-def _perplexity(loss: float) -> float:
-    """Of a mean loss in nats; infinite if the network has diverged."""
-    try:
-        return math.exp(loss)
-    except OverflowError:
-        return math.inf
 
 
 def _lengths(pairs: Sequence[Pair]) -> list[int]:
@@ -277,6 +269,6 @@ def _card(config: CoveConfig, state: State, pairs: Sequence[Pair], targets: Voca
         "train": [name["source"], name["target"]],
         "heldout": [name["heldout_source"], name["heldout_target"]],
         "vectors": name.get("vectors"),
-        "translation": {"pairs": len(pairs), "target_words": len(targets), "perplexity": _perplexity(-state.best)},
+        "translation": {"pairs": len(pairs), "target_words": len(targets), "perplexity": perplexity_of(-state.best)},
         "softmax": "it is the encoder of a translation model",
     }

@@ -17,6 +17,15 @@ BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = (mark + 1 for mark
 MARKS = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
 
 
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can express the text: not if it has a lone surrogate."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def encode_words(words: Sequence[str], max_characters: int = 50) -> Int[np.ndarray, "W C"]:
     """Character ids of every word: begin mark, its UTF-8 bytes, end mark, then padding up to `max_characters`.
 
