@@ -626,14 +626,14 @@ def test_claims_of_the_paper_are_decided_by_the_numbers(page: Path) -> None:
     best = claims["The best layer is above the most frequent sense"]
     assert best == ["holds", "2 (chosen): 68.50, mfs: 65.00", "Table 5", "results/layers/wsd"]
     assert claims["Layer 1 knows parts of speech better than layer 2"][1] == "1: 95.50, 2: 94.50"
-    assert claims["ELMo stands best at both places: snli"][:2] == [
+    assert claims["ELMo is best at both places: snli"][:2] == [
         "one seed: +1.00",
         "both 83.00, input 82.00, seeds: 1",
     ]
-    assert claims["ELMo helps the more, the fewer the examples: srl"][1] == (
+    assert claims["ELMo helps more with fewer examples: srl"][1] == (
         "gain with 1 % 20.00, gain with 100 % 5.00, seeds: 1"
     )
-    assert claims["At the input layer 1 weighs most: srl/input"][1] == "1: 0.60, 0: 0.30, seeds: 1"
+    assert claims["Layer 1 has the largest weight at the input: srl/input"][1] == "1: 0.60, 0: 0.30, seeds: 1"
     assert {row[0] for row in claims.values() if "one seed" not in row[0]} == {"holds"}
     assert {row[0].split(":")[0] for row in claims.values() if row[1].endswith("seeds: 1")} == {"one seed"}
 

@@ -178,7 +178,7 @@ class _Reader:
         return taken
 
     def doctype(self, *_: object) -> None:
-        self._refuse("has a DOCTYPE, which these files have not and which could define entities", "remove it")
+        self._refuse("has a DOCTYPE, which could define entities", "remove it")
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if self.word is not None:

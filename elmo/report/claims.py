@@ -15,10 +15,10 @@ from elmo.report.document import Section, Text, table
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
 NOTE = (
-    "A claim holds where the difference that it speaks of is larger than the standard deviations over the seeds of"
-    " both sides together, and does not where the opposite one is; else it is undecided. One seed has no deviation and"
-    " decides nothing: the difference is given instead of a verdict. Ablations are of development data, as in the"
-    " paper. Arms and layers are chosen on development data; an oracle is what is best on the test data itself."
+    "A claim holds if the claimed difference exceeds the sum of both sides' standard deviations over the seeds. It does"
+    " not hold if the opposite difference does; otherwise it is undecided. One seed has no deviation and decides"
+    " nothing: the difference is given instead. Ablations are scored on development data, as in the paper. Arms and"
+    " layers are chosen on development data; an oracle is chosen on the test data itself."
 )
 PLACES = {"snli": "both", "squad": "both", "srl": "input"}
 """The best place for ELMo in the paper (Table 3)."""
@@ -27,8 +27,8 @@ ABLATIONS = (
     ("layers", "lambda-0.001", "lambda-1", "A weak pull towards equal weights is better than a strong one", "Table 2"),
     ("gamma", "top-gamma-learned", "top-gamma-1", "A learned gamma helps the top layer alone", "supplement A.2"),
     ("types", "elmo", "static", "ELMo alone is better than static vectors alone", "Table 7"),
-    ("types", "elmo", "layer-0", "The gain is of the context: all layers are better than layer 0", "Table 7"),
-    ("types", "static-elmo", "elmo", "Static vectors beside ELMo help still", "Table 7"),
+    ("types", "elmo", "layer-0", "Context helps: all layers are better than layer 0", "Table 7"),
+    ("types", "static-elmo", "elmo", "Static vectors beside ELMo still help", "Table 7"),
 )
 """By analysis: the arm that is better in the paper, and the other one."""
 
@@ -173,7 +173,7 @@ def _ablations(probe: Probe) -> Iterator[Row]:
         others = [arm for arm in scores if arm != best]
         if analysis == "places" and best in scores and others:
             other = max(others, key=lambda arm: scores[arm].value)
-            claim = f"ELMo stands best at {'both places' if best == 'both' else 'the ' + best}: {recipe}"
+            claim = f"ELMo is best at {'both places' if best == 'both' else 'the ' + best}: {recipe}"
             yield _row(claim, "Table 3", (best, scores[best]), (other, scores[other]))
 
 
@@ -184,7 +184,7 @@ def _efficiency(probe: Probe) -> Iterator[Row]:
         gains = _gains(mine)
         if len(gains) > 1:
             few, many = min(gains), max(gains)
-            claim = f"ELMo helps the more, the fewer the examples: {recipe}"
+            claim = f"ELMo helps more with fewer examples: {recipe}"
             names = (f"gain with {100 * part:g} %" for part in (few, many))
             yield _row(claim, "section 5.4", (next(names), gains[few]), (next(names), gains[many]))
     for row in probe.rows:
@@ -232,5 +232,5 @@ def _weights(probe: Probe) -> Iterator[Row]:
     for run, layers in found.items():
         if len(layers) > 2 and 1 in layers:
             other = max((layer for layer in layers if layer != 1), key=lambda layer: layers[layer].value)
-            claim = f"At the input layer 1 weighs most: {run}"
+            claim = f"Layer 1 has the largest weight at the input: {run}"
             yield _row(claim, "Figure 2", ("1:", layers[1]), (f"{other}:", layers[other]))

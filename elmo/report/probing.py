@@ -33,12 +33,12 @@ TITLES = {
     "neighbors": "Nearest uses of a word, by layer (Table 4)",
     "pos": "Parts of speech, layer by layer",
     "senses": "Nearest neighbours' senses, layer by layer",
-    "weights": "What the tasks read: weights of the layers",
+    "weights": "The layer weights that the tasks learned",
     "wsd": "Word senses, layer by layer",
 }
 ANALYSES = {
-    "places": "Where ELMo stands (Table 3)",
-    "layers": "Which layers are read (Table 2)",
+    "places": "Where ELMo is added (Table 3)",
+    "layers": "Which layers are used (Table 2)",
     "gamma": "The scale of the mix (supplement A.2)",
     "types": "Static vectors and ELMo (Table 7)",
 }
@@ -59,16 +59,15 @@ ARMS = {
     "elmo": "ELMo alone",
     "static-elmo": "static vectors and ELMo",
 }
-OTHER_DATA = "of its own data and networks: not comparable but in their order"
+OTHER_DATA = "from other data and networks: only their order is comparable"
 BY_LAYER = {"wsd": ("all", "F1"), "pos": ("test", "accuracy"), "senses": ("accuracy", "accuracy")}
 """For probes with one row per layer: the column to draw, and its meaning."""
 NOTES = {
-    "wsd": "The paper's numbers are its Table 5: trained on SemCor, scored on all test sets of Raganato et al. (2017),"
-    " with its own biLM. The first sense of WordNet scores 65.9 there.",
-    "pos": "The paper's numbers are its Table 6: linear classifiers on the Wall Street Journal's Penn Treebank. Where"
-    " ours are of other data, only the order of the layers can be compared.",
-    "senses": "The nearest other occurrence of a word has its sense: a probe of this project's own, which the paper has"
-    " not.",
+    "wsd": "The paper's numbers are from its Table 5: trained on SemCor, scored on all test sets of Raganato et al."
+    " (2017), with its own biLM. WordNet's first sense scores 65.9 there.",
+    "pos": "The paper's numbers are from its Table 6: linear classifiers on the Penn Treebank's Wall Street Journal. On"
+    " other data, only the order of the layers is comparable.",
+    "senses": "How often the nearest other occurrence of a word has the same sense. This probe is not in the paper.",
 }
 
 
@@ -134,7 +133,7 @@ def _ablations(probe: Probe) -> Iterator[Block]:
         yield Heading(ANALYSES.get(analysis, analysis))
         yield table(head, [_ablation(row, _seeds(probe, row)) for row in rows], groups=True)
     cut = sum("minutes" in row["stopped"] for row in probe.rows)
-    limit = f" Ended by the limit of time: {cut} of {len(probe.rows)} arms." if cut else ""
+    limit = f" The time limit ended {cut} of {len(probe.rows)} arms." if cut else ""
     yield Text(f"Percent; differences are to the first arm of each table. The paper's numbers are {OTHER_DATA}.{limit}")
 
 
@@ -159,7 +158,7 @@ def signed(value: float | None) -> str:
 
 def ends(stopped: Sequence[str]) -> str:
     """Why training ended, each reason once."""
-    return ", ".join("limit of time" if why == "minutes" else why for why in dict.fromkeys(stopped))
+    return ", ".join("time limit" if why == "minutes" else why for why in dict.fromkeys(stopped))
 
 
 def _efficiency(probe: Probe) -> Iterator[Block]:
@@ -178,9 +177,8 @@ def _efficiency(probe: Probe) -> Iterator[Block]:
     if answers:
         yield table(("task", "what ELMo saves", "paper's"), answers, groups=True)
         yield Text(
-            "Between two parts of the data the score is taken to be a straight line in the logarithm of the part, and"
-            " between two epochs in the updates. The paper's numbers are of semantic roles (section 5.4),"
-            f" {OTHER_DATA}."
+            "Scores are interpolated linearly: between parts of the data in the part's logarithm, between epochs in the"
+            f" updates. The paper's numbers are for semantic roles (section 5.4), {OTHER_DATA}."
         )
     recipes = list(dict.fromkeys(row["recipe"] for row in by_kind["score"]))
     for what, drawn in (("data", _by_data), ("updates", _by_updates)):
@@ -279,8 +277,8 @@ def _neighbors(probe: Probe) -> Iterator[Block]:
     counts = [f"{count:,}" for count in dict.fromkeys(row["candidates"] for row in probe.rows) if count is not None]
     if counts:
         yield Text(
-            f"Of {' and '.join(counts)} candidates the nearest of every query, and at its rank the neighbour that is"
-            " published (the paper's Table 4, by its own biLM, where the queries are the recipe's)."
+            f"The nearest of {' and '.join(counts)} candidates for every query, and the published neighbour with its"
+            " rank (for the recipe's queries: from the paper's Table 4, found by its own biLM)."
         )
 
 

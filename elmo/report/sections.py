@@ -23,9 +23,9 @@ from elmo.report.document import (
 from elmo.tasks.table import counted, error_reduction, percent
 
 TASKS_NOTE = (
-    "Mean and standard deviation over the seeds, in percent. Error reduction is the difference over what the first arm"
-    " leaves to 100. The paper's numbers are those of its Table 1: the same quantity, but of its own data, networks and"
-    " biLM, so that they say in which range ours should be, and no more."
+    "Mean and standard deviation over the seeds, in percent. Error reduction is the difference as a share of the first"
+    " arm's errors (100 minus its score). The paper's are those of its Table 1, with other data, networks and biLM:"
+    " they only show the range to expect."
 )
 
 
@@ -52,9 +52,8 @@ def document(results: Results, title: str) -> Document:
     }
     said = ", ".join(f"{n} {_plural(what, n)}" for what, n in counts.items() if n)
     intro = Text(
-        f"Written by elmo report from what is in folders of results: {said}. Every number is read from a file that a"
-        " command of elmo wrote; settings and commands are folded away below each table. Of absolute paths the last"
-        " part is shown."
+        f"Written by elmo report from folders of results: {said}. Every number is read from a file that an elmo command"
+        " wrote. Settings and commands are folded below each table. Absolute paths are shortened to their last part."
     )
     return Document(title, (intro,), (*_glance(results.comparisons), *claims.section(results), *found))
 
@@ -272,10 +271,9 @@ def _pretrainings(runs: Sequence[Pretraining]) -> Iterator[Section]:
     blocks: list[Block] = [
         table(head, rows),
         Text(
-            "Perplexity of the held-out text, mean of both directions, full softmax: with the LSTM's state carried"
-            " from sentence to sentence, and from zero at every sentence. Without unknown words it is carried, over the"
-            " words of the vocabulary alone. The paper has 39.7 (section 3.4), of another text and vocabulary: not"
-            " comparable."
+            "Perplexity of the held-out text, mean of both directions, full softmax: with the LSTM state carried from"
+            " sentence to sentence, and reset at each sentence. Without unknown words: state carried, only words in the"
+            " vocabulary. The paper's 39.7 (section 3.4) is of another text and vocabulary, so not comparable."
         ),
     ]
     blocks += [_learning(run) for run in runs if len(run.curve) > 1]
@@ -334,7 +332,7 @@ def _perplexities(found: Sequence[Scored]) -> Iterator[Section]:
         "vocabulary",
     )  # fmt: skip
     note = (
-        "Full softmax. Only numbers of the same text under the same vocabulary can be compared; the paper's 39.7"
+        "Full softmax. Only compare numbers of the same text with the same vocabulary; the paper's 39.7"
         " (section 3.4) is of another text and vocabulary."
     )
     yield Section("Perplexity", (table(head, rows, groups=True), Text(note)))
