@@ -58,6 +58,7 @@ def _add_questions(verbs: Any) -> None:
         "--max-words", type=int, metavar="N", help="read about N words, from the beginnings of the first documents"
     )
     perplexity.add_argument("--json", action="store_true", help="print JSON")
+    perplexity.add_argument("--quiet", action="store_true", help="show no progress")
 
     score = add_verb(verbs, "score", score_verb, "print each token's log-probability, forward and backward")
     score.add_argument("text", help="text (.txt, .gz, .xz), one sentence per line, or - for standard input")
@@ -142,7 +143,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     model = formats.load(arguments.model)
     text = TextConfig("whitespace", "line") if arguments.pretokenized else model.text or TextConfig()
     paths = corpus.expand(arguments.text)
-    with Counter("words", quiet=False) as counter:
+    with Counter("words", arguments.quiet) as counter:
         report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
     if arguments.json:
         print(json.dumps(report, indent=2))
