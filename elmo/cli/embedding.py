@@ -70,7 +70,7 @@ def _add_embed(verbs: Any) -> None:
     corpus.add_argument("--engine", choices=["local", "ray"], help="this process, or workers on a Ray cluster")
     corpus.add_argument("--workers", type=int, metavar="N", help="workers of ray (default: as many as fit)")
     corpus.add_argument("--threads", type=int, metavar="N", help="processors per worker (default: 1; local: all)")
-    corpus.add_argument("--part-rows", type=int, default=10_000, metavar="N", help="rows per part (default: 10000)")
+    corpus.add_argument("--part-rows", type=int, metavar="N", help="rows per part (default: 10000)")
     corpus.add_argument(
         "--column", metavar="NAME", help="Parquet column of texts or tokens (default: text, else tokens)"
     )
@@ -120,6 +120,9 @@ def embed_verb(arguments: argparse.Namespace) -> None:
         return
     if len(arguments.input) > 1:
         raise InputError(f"{len(arguments.input)} inputs need --engine local, and a folder as output")
+    for name in ("workers", "threads", "part_rows", "column", "id_column"):
+        if getattr(arguments, name) is not None:
+            raise InputError(f"--{name.replace('_', '-')} is for corpora; add --engine local, and a folder as output")
     (arguments.input,) = arguments.input
     _embed_file(arguments)
 
@@ -167,7 +170,8 @@ def _embed_corpus(arguments: argparse.Namespace) -> None:
     for flag, value in unused.items():
         if value:
             raise InputError(f"{flag} is for one file; omit it with --engine {arguments.engine}")
-    names = "model", "weights", "pool", "dtype", "state", "precision", "pretokenized", "part_rows", "batch_tokens"
+    names = ["model", "weights", "pool", "dtype", "state", "precision", "pretokenized", "batch_tokens"]
+    names += ["part_rows"] if arguments.part_rows is not None else []
     settings = Settings(
         layers=parse_layers(arguments.layers),
         columns=Columns(arguments.column, arguments.id_column),

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import BILM_HELP, add_verb, find_recipe, packaged_recipe, recipe_and_overrides, run_in
+from elmo.cli.arguments import (
+    BILM_HELP,
+    add_jobs,
+    add_verb,
+    find_recipe,
+    packaged_recipe,
+    recipe_and_overrides,
+    run_in,
+)
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
@@ -57,6 +65,7 @@ def _add_eval(tasks: Any) -> None:
     _add_trained(score)
     score.add_argument("input", help="labelled examples, in the task's format")
     score.add_argument("--json", action="store_true", help="print JSON")
+    score.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def _add_predict(tasks: Any) -> None:
@@ -68,6 +77,7 @@ def _add_predict(tasks: Any) -> None:
         "--text", action="store_true", help="one example per line, tokens separated by spaces, sentences by tabs"
     )
     predict.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    predict.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def _add_trained(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +101,7 @@ def _add_compare(tasks: Any) -> None:
     )
     compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
     compare.add_argument("--model", metavar="MODEL", help="the biLM of arms that name none")
-    compare.add_argument("--jobs", type=int, default=1, metavar="N", help="runs in parallel; they share the cores")
+    add_jobs(compare)
     compare.add_argument("--table", action="store_true", help="train nothing, only tabulate finished runs")
     compare.add_argument("--quiet", action="store_true", help="show no progress")
 
@@ -189,14 +199,14 @@ def _members(arguments: argparse.Namespace) -> list[Any]:
     return [TrainedTask.load(each, arguments.model, vectors=arguments.vectors) for each in arguments.folders]
 
 
-def _predictions(members: list[Any], examples: list[Any]) -> list[Any]:
+def _predictions(members: list[Any], examples: list[Any], quiet: bool) -> list[Any]:
     """The ensemble's predictions; prints which vectors are missing."""
     from elmo.tasks import trained
 
     for problem in dict.fromkeys(member.look_up(examples) for member in members):
         if problem is not None:
             print(f"{problem} (--vectors names their file)", file=sys.stderr)
-    with Counter("examples", quiet=False) as counter:
+    with Counter("examples", quiet) as counter:
         return trained.ensemble(members, examples, counter.update)
 
 
@@ -207,7 +217,7 @@ def eval_verb(arguments: argparse.Namespace) -> None:
     task = members[0].task
     examples = tasks.read_examples(task, path)
     tasks.check(task, examples, members[0].labels, path)
-    scores = task.score(examples, _predictions(members, examples))
+    scores = task.score(examples, _predictions(members, examples, arguments.quiet))
     report = {"task": task.NAME, "version": task.VERSION, "examples": len(examples), "members": len(members), **scores}
     if arguments.json:
         print(json.dumps(report, indent=2))
@@ -229,7 +239,7 @@ def predict_verb(arguments: argparse.Namespace) -> None:
         examples = trained.read_text(task, arguments.input)
     else:
         examples = tasks.read_all(task, Path(arguments.input))
-    predictions = _predictions(members, examples)
+    predictions = _predictions(members, examples, arguments.quiet)
     task.write(output, examples, predictions)
     print(f"{output}: {len(predictions):,} predictions of the task {task.NAME}, version {task.VERSION}")
 
