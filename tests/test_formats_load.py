@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from elmo import formats
+from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model, allennlp, native
 from elmo.model.bilm import BiLM, BiLMConfig
@@ -92,3 +93,13 @@ def test_the_default_is_the_packaged_model_wherever_one_is(tmp_path, monkeypatch
     native.save(model(), tmp_path / formats.DEFAULT_MODEL)
     assert formats.find(usual) == formats.ASSETS / formats.DEFAULT_MODEL
     assert (formats.named(usual), formats.named(tmp_path)) == (formats.DEFAULT_MODEL, str(tmp_path))
+
+
+def test_a_model_shows_itself_without_its_weights_and_words():
+    """As a notebook does with the last line of a cell."""
+    found = formats.load()
+    embedder = Embedder(found.bilm(), vocabulary=found.inputs, device="cpu")
+    assert str(embedder) == "<Embedder: 3 layers of 512 dimensions, float32, state 'reset', on cpu>"
+    shown = repr(found)
+    assert "vocabulary=<Vocabulary of 50,000 words>" in shown
+    assert len(shown) < 5000

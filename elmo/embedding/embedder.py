@@ -132,6 +132,10 @@ class Embedder:
         del model  # or it would keep the released weights
         return cls(bilm, text=text, vocabulary=vocabulary, release=True, **options)
 
+    def __repr__(self) -> str:
+        vectors = f"{self.n_layers} layers of {self.dim} dimensions"
+        return f"<Embedder: {vectors}, {self.precision}, state {self.state!r}, on {self.device}>"
+
     def __reduce__(self) -> Any:
         raise TypeError("an Embedder cannot be pickled; load the model in each process: elmo.load(path)")
 

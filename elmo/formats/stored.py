@@ -46,8 +46,8 @@ class Model:
     """All parts of a stored model. Weights are float32, with the names of `BiLM.state_dict`."""
 
     config: BiLMConfig
-    weights: dict[str, Tensor]
-    lm_head: dict[str, Tensor] | None = None
+    weights: dict[str, Tensor] = field(repr=False)
+    lm_head: dict[str, Tensor] | None = field(default=None, repr=False)
     """The softmax over the vocabulary, with the names of `LmHead.state_dict`, if the format has one."""
     vocabulary: Vocabulary | None = None
     text: TextConfig | None = None

@@ -167,7 +167,7 @@ class Collator:
     """Sentences -> `Tokens`."""
 
     config: InputConfig
-    words: Sequence[str]
+    words: Sequence[str] = field(repr=False)
     """The words with static vectors, from row 2 on; in lower case with `config.lowercase`."""
     layers_of: LayersOf | None = field(default=None, repr=False)
     """Needed for a frozen biLM."""

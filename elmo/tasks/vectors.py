@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,7 @@ class Origin:
     """The file that a network's static vectors were read from."""
 
     file: Path
-    words: tuple[str, ...]
+    words: tuple[str, ...] = field(repr=False)
     """The words read from it."""
     dim: int
     sha256: str | None = None

@@ -9,7 +9,7 @@ It keeps the original's conventions, which its weights expect:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Int
@@ -40,8 +40,8 @@ def is_length(max_characters: object, may_be_none: bool) -> bool:
 class Lexicon:
     """The ids of words and of characters, from 0; one of the two may be absent."""
 
-    words: Mapping[str, int] | None
-    characters: Mapping[str, int] | None
+    words: Mapping[str, int] | None = field(repr=False)
+    characters: Mapping[str, int] | None = field(repr=False)
     max_characters: int | None
     """Of a word, including both marks; None if words are not truncated, which only a lexicon of words allows."""
 

@@ -42,6 +42,9 @@ class Vocabulary:
         if missing:
             raise InputError(f"the vocabulary has no {' or '.join(missing)}; add them as its first lines")
 
+    def __repr__(self) -> str:
+        return f"<Vocabulary of {len(self):,} words>"
+
     def __len__(self) -> int:
         return len(self.words)
 
