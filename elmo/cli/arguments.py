@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -89,6 +89,16 @@ def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, lis
     if arguments.recipe is not None and "=" in arguments.recipe:
         return None, [arguments.recipe, *arguments.overrides]
     return arguments.recipe, list(arguments.overrides)
+
+
+def require(values: dict[str, Any], placeholders: Mapping[str, Any], print_config: bool, example: str) -> None:
+    """Raises InputError for a missing setting that has a flag; to print the configuration, gives it its placeholder."""
+    for name, placeholder in placeholders.items():
+        if name in values:
+            continue
+        if not print_config:
+            raise InputError(f"--{name} is missing; for example: {example}")
+        values[name] = placeholder
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

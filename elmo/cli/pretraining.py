@@ -13,6 +13,7 @@ from elmo.cli.arguments import (
     find_recipe,
     is_first_process,
     recipe_and_overrides,
+    require,
     tokenizer_of,
 )
 from elmo.errors import InputError
@@ -122,11 +123,8 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
     if arguments.pretokenized:
         flags["text"] = {"tokens": "whitespace", "sentences": "line"}
     values = config.merge(config.merge(values, flags), config.parse_overrides(overrides))
-    for name in ("train", "output"):
-        if name not in values and arguments.print_config:
-            values[name] = [name.upper()] if name == "train" else name.upper()
-        elif name not in values:
-            raise InputError(f"--{name} is missing; for example: elmo train --train 'corpus/*.txt' --output run/")
+    placeholders = {"train": ["TRAIN"], "output": "OUTPUT"}
+    require(values, placeholders, arguments.print_config, "elmo train --train 'corpus/*.txt' --output run/")
     if values.get("init_from") not in (None, "none") and not has_begun:
         from elmo.pretraining import initial
 

@@ -14,6 +14,7 @@ from elmo.cli.arguments import (
     find_recipe,
     packaged_recipe,
     recipe_and_overrides,
+    require,
     run_in,
 )
 from elmo.errors import InputError
@@ -172,11 +173,8 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
         begun = values.get("seeds", []) if arguments.resume else []  # keep those of the run
         flags["seeds"] = list(dict.fromkeys([*begun, *_numbers(arguments.seeds)]))
     values = config.merge(config.merge(values, flags), config.parse_overrides(map(_spelled_out, overrides)))
-    for name in ("train", "dev", "output"):
-        if name not in values and arguments.print_config:
-            values[name] = name.upper()
-        elif name not in values:
-            raise InputError(f"--{name} is missing; for example: elmo task train ner --train a --dev b --output run/")
+    placeholders = {"train": "TRAIN", "dev": "DEV", "output": "OUTPUT"}
+    require(values, placeholders, arguments.print_config, "elmo task train ner --train a --dev b --output run/")
     return values
 
 
