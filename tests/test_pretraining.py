@@ -303,12 +303,10 @@ def test_a_record_of_words_that_is_damaged_is_named(tmp_path, trained, text):
 
 
 def test_a_pattern_without_quotes_is_no_recipe(tmp_path):
-    train, heldout = tmp_path / "train.txt", tmp_path / "heldout.txt"
-    for path in (train, heldout):
-        path.write_text("a word\n", encoding="utf-8")
+    _, train, _, heldout = texts(tmp_path)
     done = run("train", "--train", train, heldout, *TINY, "--output", tmp_path / "run")  # as the shell expands it
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert str(heldout) in done.stderr
+    assert heldout in done.stderr
     assert "quotes" in done.stderr
 
 

@@ -32,6 +32,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="default", help=MODEL_HELP)
 
 
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Adds --quiet, for verbs that show progress."""
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
 def add_weights(parser: argparse.ArgumentParser) -> None:
     """Adds --weights, for models given as an options file and a weights file."""
     parser.add_argument("--weights", metavar="FILE", help="the weights, if the model is an options file")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import add_verb
+from elmo.cli.arguments import add_quiet, add_verb
 from elmo.errors import InputError
 
 NEEDED = ("source", "target", "heldout_source", "heldout_target", "output")
@@ -22,7 +22,7 @@ def add_verbs(verbs: Any) -> None:
     cove.add_argument("--vectors", metavar="FILE", help="static word vectors in GloVe's text format (default: learned)")
     cove.add_argument("--output", metavar="FOLDER", help="folder of the run; the encoder is FOLDER/model")
     cove.add_argument("--resume", action="store_true", help="continue the run in FOLDER, with the same result")
-    cove.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(cove)
 
 
 def cove_verb(arguments: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from elmo.cli.arguments import (
     LAYERS_HELP,
     add_input,
     add_model,
+    add_quiet,
     add_verb,
     add_weights,
     tokenizer_of,
@@ -63,7 +64,7 @@ def _add_embed(verbs: Any) -> None:
         "--precision", choices=["float32", "bfloat16", "int8"], default="float32", help="precision of matrix products"
     )
     embed.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
-    embed.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(embed)
     corpus = embed.add_argument_group(
         "corpora", "Text and Parquet files into a folder, part by part; repeat the command to resume."
     )
@@ -98,7 +99,7 @@ def _add_allennlp(verbs: Any) -> None:
         allennlp.add_argument(flag, help=argparse.SUPPRESS)
     allennlp.add_argument("--file-friendly-logging", action="store_true", help=argparse.SUPPRESS)
     allennlp.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
-    allennlp.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(allennlp)
 
 
 def _add_types(verbs: Any) -> None:
@@ -111,7 +112,7 @@ def _add_types(verbs: Any) -> None:
     types.add_argument("--lowercase", action="store_true", help="merge words that differ only in case")
     types.add_argument("--device", help="cpu, cuda, cuda:1 ...")
     types.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
-    types.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(types)
 
 
 def embed_verb(arguments: argparse.Namespace) -> None:
@@ -120,11 +121,18 @@ def embed_verb(arguments: argparse.Namespace) -> None:
         return
     if len(arguments.input) > 1:
         raise InputError(f"{len(arguments.input)} inputs need --engine local, and a folder as output")
-    for name in ("workers", "threads", "part_rows", "column", "id_column"):
-        if getattr(arguments, name) is not None:
-            raise InputError(f"--{name.replace('_', '-')} is for corpora; add --engine local, and a folder as output")
+    of_corpora = ("workers", "threads", "part_rows", "column", "id_column")
+    _refuse(arguments, of_corpora, "is for corpora; add --engine local, and a folder as output")
     (arguments.input,) = arguments.input
     _embed_file(arguments)
+
+
+def _refuse(arguments: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """Raises InputError if a flag is given that has no effect here."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and value is not False:
+            raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
 def _embed_file(arguments: argparse.Namespace) -> None:
@@ -161,21 +169,19 @@ def _embed_file(arguments: argparse.Namespace) -> None:
 
 
 def _embed_corpus(arguments: argparse.Namespace) -> None:
-    from elmo.embedding.corpus import Settings, embed_corpus
+    from elmo.embedding.corpus import PART_ROWS, Settings, embed_corpus
     from elmo.embedding.corpus_rows import Columns
     from elmo.embedding.embedder import parse_bytes
     from elmo.embedding.layers import parse_layers
 
-    unused = {"--index": arguments.index, "--overwrite": arguments.overwrite, "--kind": arguments.kind}
-    for flag, value in unused.items():
-        if value:
-            raise InputError(f"{flag} is for one file; omit it with --engine {arguments.engine}")
-    names = ["model", "weights", "pool", "dtype", "state", "precision", "pretokenized", "batch_tokens"]
-    names += ["part_rows"] if arguments.part_rows is not None else []
+    of_a_file = ("index", "overwrite", "kind")
+    _refuse(arguments, of_a_file, f"is for one file; omit it with --engine {arguments.engine}")
+    names = "model", "weights", "pool", "dtype", "state", "precision", "pretokenized", "batch_tokens"
     settings = Settings(
         layers=parse_layers(arguments.layers),
         columns=Columns(arguments.column, arguments.id_column),
         memory=parse_bytes(arguments.memory),
+        part_rows=PART_ROWS if arguments.part_rows is None else arguments.part_rows,
         **{name: getattr(arguments, name) for name in names},
     )
     follow = None if arguments.quiet else _follower()

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from elmo import config
 from elmo.cli.arguments import (
     MODEL_HELP,
+    add_quiet,
     add_verb,
     add_weights,
 )
@@ -41,7 +42,7 @@ def add_verbs(verbs: Any) -> None:
 
     pull = add_verb(verbs, "pull", pull_verb, "download a published model to the cache, or resume the download")
     pull.add_argument("names", nargs="+", metavar="NAME", help="a name from elmo models")
-    pull.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(pull)
 
     verify = add_verb(verbs, "verify", verify_verb, "compare files with the hashes of the published models")
     verify.add_argument("models", nargs="+", metavar="NAME|PATH", help="a pulled model, a file, or a folder of files")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_verb, tokenizer_of
+from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_quiet, add_verb, tokenizer_of
 from elmo.errors import InputError
 from elmo.terminal import Counter
 
@@ -57,7 +57,7 @@ def add_verbs(verbs: Any) -> None:
     index.add_argument("--resume", action="store_true", help="continue an interrupted build")
     index.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     for parser in (neighbors, index):
-        parser.add_argument("--quiet", action="store_true", help="show no progress")
+        add_quiet(parser)
 
 
 def index_verb(arguments: argparse.Namespace) -> None:

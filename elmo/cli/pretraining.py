@@ -9,6 +9,7 @@ from typing import Any
 from elmo import config
 from elmo.cli.arguments import (
     add_model,
+    add_quiet,
     add_verb,
     find_recipe,
     is_first_process,
@@ -44,7 +45,7 @@ def _add_train(verbs: Any) -> None:
     train.add_argument("--resume", action="store_true", help=resume)
     train.add_argument("--dry-run", action="store_true", help="only print parameters, steps, memory and hours")
     train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
-    train.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(train)
 
 
 def _add_questions(verbs: Any) -> None:
@@ -59,7 +60,7 @@ def _add_questions(verbs: Any) -> None:
         "--max-words", type=int, metavar="N", help="read about N words, from the beginnings of the first documents"
     )
     perplexity.add_argument("--json", action="store_true", help="print JSON")
-    perplexity.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(perplexity)
 
     score = add_verb(verbs, "score", score_verb, "print each token's log-probability, forward and backward")
     score.add_argument("text", help="text (.txt, .gz, .xz), one sentence per line, or - for standard input")

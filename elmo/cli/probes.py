@@ -17,6 +17,7 @@ from elmo.cli.arguments import (
     DEMO_TEXT,
     add_jobs,
     add_model,
+    add_quiet,
     add_verb,
     find_recipe,
     packaged_recipe,
@@ -45,7 +46,7 @@ def add_verbs(verbs: Any) -> None:
     )
     senses.add_argument("--output", metavar="FOLDER", help="folder for rows.jsonl and probe.json")
     senses.add_argument("--json", action="store_true", help="print JSON lines")
-    senses.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(senses)
     wsd = add_probe(probes, "wsd", wsd_verb, "disambiguate word senses by the nearest sense average")
     wsd.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
     pos = add_probe(probes, "pos", pos_verb, "predict parts of speech with a linear classifier on each layer")
@@ -66,7 +67,7 @@ def add_probe(probes: Any, name: str, run: Any, text: str) -> argparse.ArgumentP
     parser.add_argument("--model", metavar="MODEL", help=BILM_HELP)
     parser.add_argument("--output", metavar="FOLDER", help="folder for rows.jsonl and probe.json")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON lines")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(parser)
     return parser
 
 

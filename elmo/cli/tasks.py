@@ -10,6 +10,7 @@ from elmo import config
 from elmo.cli.arguments import (
     BILM_HELP,
     add_jobs,
+    add_quiet,
     add_verb,
     find_recipe,
     packaged_recipe,
@@ -58,7 +59,7 @@ def _add_train(tasks: Any) -> None:
     train.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
     train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
     train.add_argument("--json", action="store_true", help="print results.json")
-    train.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(train)
 
 
 def _add_eval(tasks: Any) -> None:
@@ -66,7 +67,7 @@ def _add_eval(tasks: Any) -> None:
     _add_trained(score)
     score.add_argument("input", help="labelled examples, in the task's format")
     score.add_argument("--json", action="store_true", help="print JSON")
-    score.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(score)
 
 
 def _add_predict(tasks: Any) -> None:
@@ -78,7 +79,7 @@ def _add_predict(tasks: Any) -> None:
         "--text", action="store_true", help="one example per line, tokens separated by spaces, sentences by tabs"
     )
     predict.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
-    predict.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(predict)
 
 
 def _add_trained(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +105,7 @@ def _add_compare(tasks: Any) -> None:
     compare.add_argument("--model", metavar="MODEL", help="the biLM of arms that name none")
     add_jobs(compare)
     compare.add_argument("--table", action="store_true", help="train nothing, only tabulate finished runs")
-    compare.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(compare)
 
 
 def list_verb(arguments: argparse.Namespace) -> None:
