@@ -122,7 +122,7 @@ release: $(SETUP)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/twine check --strict dist/*
-	$(BIN)/python -m pytest -q tests/test_wheel.py
+	ELMO_DIST=dist $(BIN)/python -m pytest -q tests/test_wheel.py
 	@echo
 	@echo "dist/ is checked. To publish, as docs/releasing.md says:"
 	@echo "    git tag -a v$(VERSION) -m 'elmo-torch $(VERSION)' && git push origin v$(VERSION)"
