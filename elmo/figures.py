@@ -99,6 +99,7 @@ class Gain:
 
     @property
     def scores(self) -> list[float]:
+        """Those that there are."""
         return [score for score in (self.before, self.after, self.tuned) if score is not None]
 
 

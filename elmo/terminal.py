@@ -68,6 +68,7 @@ class Counter:
         self._task = self._progress.add_task(what, total=None)
 
     def update(self, done: int, total: int | None = None) -> None:
+        """Shows the count; `total` is kept if it is not given again."""
         self._progress.update(self._task, completed=done, total=total)
 
     def __enter__(self) -> "Counter":

@@ -175,6 +175,7 @@ def _is_options(source: Source) -> bool:
 
 
 def options_in(files: list[Source]) -> list[Source]:
+    """Those of the files that are the options of a biLM."""
     return [file for file in files if _is_options(file)]
 
 
@@ -200,6 +201,7 @@ def _tops(source: Source) -> set[str]:
 
 
 def only(place: Path, found: list[Source], what: str) -> Source:
+    """The one file found. Raises FileNotFoundError or InputError if there is none, or more than one."""
     if len(found) == 1:
         return found[0]
     if not found:
@@ -212,6 +214,7 @@ def only(place: Path, found: list[Source], what: str) -> Source:
 
 
 def read_options(source: Source) -> dict[str, Any]:
+    """The content of an options file. Raises InputError if it has no table `lstm`."""
     options = source.json()
     if not isinstance(options, dict) or not isinstance(options.get("lstm"), dict):
         raise InputError(f"{source.label}: no table 'lstm'; not the options of a biLM; give its options file")

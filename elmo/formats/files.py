@@ -47,6 +47,7 @@ class Source:
         return self.opener()
 
     def begins_with(self, start: bytes) -> bool:
+        """Whether these are its first bytes."""
         with self.open() as file:
             return file.read(len(start)) == start
 

@@ -46,6 +46,7 @@ class CharCnnConfig:
 
     @property
     def n_filters(self) -> int:
+        """F: the filters of all widths together."""
         return sum(count for _, count in self.filters)
 
 
@@ -76,6 +77,7 @@ class CharCnn(nn.Module):
             nn.init.zeros_(self.projection.bias)
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
+        """The context-free vectors of the words."""
         activation = torch.relu if self.config.activation == "relu" else torch.tanh
         groups, places = _by_length(char_ids, max(width for width, _ in self.config.filters))
         vectors = activation(torch.cat([self._pooled(words) for words in groups]))  # w F

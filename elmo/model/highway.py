@@ -26,6 +26,7 @@ class Highway(nn.Module):
         nn.init.constant_(self.carry.bias, -2.0)
 
     def forward(self, x: Float[Tensor, "W F"]) -> Float[Tensor, "W F"]:
+        """The gated sum of the input and its transformation."""
         carry = torch.sigmoid(ops.linear(x, self.carry.weight, self.carry.bias))
         transformed = torch.relu(ops.linear(x, self.transform.weight, self.transform.bias))
         return x + carry * (transformed - x)

@@ -26,6 +26,7 @@ class ScalarMix(nn.Module):
         return coefficient * self.scalars.square().sum()
 
     def forward(self, layers: Float[Tensor, "N B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """Equation 1, for every token; only layer normalization needs the mask."""
         if self.layer_norm:
             layers = normalize_layers(layers, mask)
         return self.gamma * torch.einsum("n,nbtd->btd", self.weights(), layers)

@@ -18,4 +18,5 @@ class WordTable(nn.Module):
             self.embedding[0] = 0.0
 
     def forward(self, word_ids: Int[Tensor, "W 1"]) -> Float[Tensor, "W P"]:
+        """The context-free vectors of the words; zeros for padding."""
         return nn.functional.embedding(word_ids.squeeze(1), self.embedding, padding_idx=0)

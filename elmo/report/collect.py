@@ -52,14 +52,17 @@ class TaskRun:
 
     @property
     def task(self) -> str:
+        """The name of its task."""
         return self.config["task"]
 
     @property
     def metric(self) -> str:
+        """The name of the score that is compared."""
         return tasks.find(self.task).METRIC
 
     @property
     def elmo(self) -> str:
+        """Where its network reads ELMo: none, input, output or both."""
         return self.config["inputs"].get("elmo", "none")
 
     @property

@@ -109,10 +109,12 @@ class InputConfig:
 
     @property
     def at_input(self) -> bool:
+        """Whether ELMo is beside the word vectors."""
         return self.elmo in ("input", "both")
 
     @property
     def at_output(self) -> bool:
+        """Whether ELMo is beside the encoder's output."""
         return self.elmo in ("output", "both")
 
 

@@ -66,6 +66,7 @@ class Vocabulary:
 
     @property
     def unknown(self) -> int:
+        """The id of words that are not in the vocabulary."""
         return self._unknown
 
     @cached_property
