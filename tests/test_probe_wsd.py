@@ -203,6 +203,14 @@ def test_with_carry_every_text_is_read_on_from_nothing_remembered() -> None:
     assert max(np.abs(vector - expected[id(instance)]).max() for instance, _, vector in vectors) > 1e-4
 
 
+def test_with_carry_texts_without_an_instance_add_nothing() -> None:
+    texts = (labelled("the rich bank", ("bank", "bank", "money")), labelled("nothing to see"))
+    corpus = [replace(each, sentence=replace(each.sentence, text=number)) for number, each in enumerate(texts, 1)]
+    embedder = Embedder(tiny_model().bilm(), state="carry", batch_size=1)  # so each text is a chunk
+    senses = counted(corpus)
+    np.testing.assert_array_equal(sums(embedder, corpus, senses), sums(embedder, corpus[:1], senses))
+
+
 # Files
 
 

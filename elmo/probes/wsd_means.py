@@ -103,6 +103,8 @@ def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[Lab
     for instance, keys, vector in instance_vectors(embedder, chunk):
         numbers += senses.numbers_of(instance, keys)
         vectors += [vector] * len(keys)
+    if not numbers:  # with carried state, no sentence is skipped
+        return
     order = np.argsort(numbers, kind="stable")
     found, begins = np.unique(np.array(numbers)[order], return_index=True)
     totals[found] += np.add.reduceat(np.stack(vectors)[order], begins, axis=0, dtype=np.float64)
