@@ -36,10 +36,10 @@ def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[tuple[str, s
             yield indent + str(name), ""
             yield from _lines(value, indent + "  ")
         else:
-            yield indent + str(name), _shown(value)
+            yield indent + str(name), shown(value)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value in readable form."""
     if value is None or value == {}:
         return "none"
@@ -50,7 +50,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
     if isinstance(value, list | tuple):
-        parts = (f"({_shown(part)})" if isinstance(part, list | tuple) else _shown(part) for part in value)
+        parts = (f"({shown(part)})" if isinstance(part, list | tuple) else shown(part) for part in value)
         return ", ".join(parts) or "none"
     return " ".join(str(value).split())
 

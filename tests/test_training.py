@@ -388,6 +388,12 @@ def test_metrics_drop_what_came_after_the_checkpoint_and_a_cut_line(tmp_path):
     assert [(line["step"], line["loss"]) for line in lines] == [(1, 3.0), (2, 2.5)]
 
 
+def test_progress_shows_counts_in_full(tmp_path, capsys):
+    with Monitor(tmp_path, 9) as monitor:
+        monitor.record(2, {"tokens": 15_360, "loss": 6.31876, "lr": 2e-05, "carry_mean": 48_912.3})
+    assert "tokens 15,360  loss 6.319  lr 2e-05  carry_mean 48,912  " in capsys.readouterr().err
+
+
 def test_tensorboard_shows_a_resumed_run_as_one(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

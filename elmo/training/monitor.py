@@ -11,6 +11,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from elmo.terminal import shown
 from elmo.training.disk import Appended, write_whole
 
 
@@ -71,7 +72,7 @@ class Monitor:
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         if self._events is not None:
             self._events.add(step, numbers)
-        status = "  ".join(f"{name} {value:,.4g}" for name, value in numbers.items())
+        status = "  ".join(f"{name} {shown(value)}" for name, value in numbers.items())
         self._bar.update(self._task, status=status)
         if not self._bar.disable or self._quiet:
             return
