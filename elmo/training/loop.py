@@ -44,7 +44,7 @@ class LoopConfig:
     evaluate_steps: int = 1000
     checkpoint_steps: int = 1000
     checkpoint_minutes: float = 10.0
-    """A checkpoint is written when either interval has passed."""
+    """A checkpoint is written when either interval has passed, and before the first evaluation."""
 
 
 class TrainingError(RuntimeError):
@@ -129,6 +129,8 @@ def fit(
                 monitor.record(done, {"tokens": done * tokens_a_step, **evaluate(done)})
                 model.train()
             due = done - saved_step >= config.checkpoint_steps or done == total_steps
+            # The first evaluation may write a model, and a model without a checkpoint is not resumed.
+            due |= saved_step == 0 and (done + 1) % config.evaluate_steps == 0
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
             # All processes do what any of them asks for: 1 is a checkpoint, 2 is to stop after it.
             wish = torch.tensor(2 if must_stop() else int(due or late), device=fabric.device)
