@@ -30,7 +30,13 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def to_json(config: Any) -> str:
     """The configuration as JSON text, one key per line."""
-    return json.dumps(to_dict(config), indent=2, ensure_ascii=False) + "\n"
+    return as_json(to_dict(config))
+
+
+def as_json(values: Mapping[str, Any]) -> str:
+    """JSON text, one key per line. What UTF-8 cannot express, such as a byte in a file's name, is escaped."""
+    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:

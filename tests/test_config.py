@@ -1,11 +1,13 @@
 """Plain values -> configurations: what is not tested with the configurations themselves."""
 
+import json
+import os
 from dataclasses import dataclass
 from typing import Literal
 
 import pytest
 
-from elmo.config import ConfigError, from_dict, parse_overrides
+from elmo.config import ConfigError, from_dict, parse_overrides, to_json
 
 
 @dataclass(frozen=True)
@@ -32,3 +34,10 @@ def test_none_leaves_out_what_is_optional() -> None:
     assert from_dict(Config, {"path": "./none"}).path == "./none"
     with pytest.raises(ConfigError, match=r"limit is 'null'; int is expected"):
         from_dict(Config, parse_overrides(["limit=null"]))
+
+
+def test_names_of_files_that_are_no_utf8_are_stored() -> None:
+    made = Config(path=os.fsdecode(b"caf\xe9.txt"), name="caf\u00e9")
+    stored = to_json(made).encode()
+    assert from_dict(Config, json.loads(stored)) == made
+    assert "caf\u00e9" in stored.decode()

@@ -2,10 +2,12 @@
 
 import json
 import math
+import os
 import shutil
+import sys
 import tomllib
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +338,30 @@ def test_a_heldout_text_without_words_is_refused_before_training(tmp_path, folde
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert str(empty) in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no named pipes")
+@pytest.mark.parametrize("flag", ["--train", "--heldout"])
+def test_a_pipe_is_refused(tmp_path, folder, flag):
+    """It can be read only once, or waits for a writer."""
+    os.mkfifo(tmp_path / "pipe")
+    given = {"--train": folder / "train.txt", flag: tmp_path / "pipe"}
+    done = run("train", *chain(*given.items()), *TINY, "--quiet", "--output", tmp_path / "run")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{tmp_path / 'pipe'}: is not a file on disk" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no such names")
+def test_a_folder_whose_name_is_no_utf8_is_refused_and_such_a_text_is_read(tmp_path, folder):
+    """safetensors would write checkpoints there, but not read them."""
+    text = shutil.copy(folder / "train.txt", tmp_path / os.fsdecode(b"caf\xe9.txt"))
+    given = ("--train", text, *TINY, "epochs=1", "--quiet", "--output")
+    done = run("train", *given, tmp_path / os.fsdecode(b"caf\xe9"))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "the name is not UTF-8; name another --output" in done.stderr
+    done = run("train", *given, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert read_record(tmp_path / "run" / "train.json").train == (str(text),)
 
 
 def test_dry_run_tells_the_plan_and_writes_nothing(tmp_path, folder, trained):

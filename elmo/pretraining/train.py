@@ -99,6 +99,7 @@ def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Pat
     """The training and held-out texts, after all checks that are possible beforehand."""
     check_numbers(config)
     paths, heldout = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
+    _check_files([*paths, *heldout])
     check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
     _check_output(config, may_exist)
     _check_heldout(heldout)
@@ -301,6 +302,13 @@ def piece_characters(counts: Counts, streams: int) -> int:
     if counts.characters is None:
         return corpus.MAX_CHARACTERS
     return max(1, min(corpus.MAX_CHARACTERS, counts.characters // (PIECES * streams)))
+
+
+def _check_files(paths: list[Path]) -> None:
+    """Refuses pipes, such as a shell's `<(command)`: they can be read only once, or wait for a writer."""
+    for path in paths:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: is not a file on disk; training reads a text several times: write it to a file")
 
 
 def _check_heldout(paths: list[Path]) -> None:

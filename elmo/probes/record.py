@@ -35,7 +35,7 @@ def write(
         "seconds": seconds,
         "machine": machine.card(),
     }
-    write_whole(folder / RECORD, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+    write_whole(folder / RECORD, configs.as_json(record).encode())
 
 
 def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint: str | None = None) -> None:

@@ -104,7 +104,7 @@ def main(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[
         model = Translator(encoder, config.decoder, len(targets))
         if table is not None:
             model.encoder.token_encoder.embedding.requires_grad_(False).copy_(table)
-        write_whole(folder / RECORD, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+        write_whole(folder / RECORD, configs.as_json(record).encode())
         state = _fit(config, model, words, targets, pairs, heldout, quiet)
         card = _card(config, state, pairs, targets)
         stored = Model(encoder, model.encoder.state_dict(), None, words, config.source_text, card)

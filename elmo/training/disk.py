@@ -68,6 +68,10 @@ def holds_run(record: Path) -> bool:
     Raises InputError if the folder is a file or holds anything else; unfinished `.part` files do not count.
     """
     folder = record.parent
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:  # safetensors would write its files there, but not read them
+        raise InputError(f"{folder}: the name is not UTF-8; name another --output") from error
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; name a folder for the run as --output")
     # Checked before the record, since another job of the queue may start the run meanwhile.
