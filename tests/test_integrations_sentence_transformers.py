@@ -105,6 +105,18 @@ def test_the_trainer_learns_the_mix_and_the_bilm_if_asked(folder, tmp_path, froz
     assert all(same) is frozen
 
 
+def test_a_model_is_saved_over_itself(folder, tmp_path):
+    model, there = sentence_model(folder), str(tmp_path / "saved")
+    model.save(there)
+    loaded = SentenceTransformer(there, device="cpu", trust_remote_code=True)
+    with torch.no_grad():
+        loaded[0].vectors.mix.gamma.fill_(2.0)
+    loaded.save(there)
+    again = SentenceTransformer(there, device="cpu", trust_remote_code=True)
+    assert again[0].vectors.mix.gamma == 2.0
+    np.testing.assert_array_equal(again.encode(TEXTS), loaded.encode(TEXTS))
+
+
 def test_similarity(folder):
     model = sentence_model(folder)
     first = model.encode(TEXTS)

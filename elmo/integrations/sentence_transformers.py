@@ -8,6 +8,7 @@ import torch
 
 from elmo.errors import InputError
 from elmo.formats import native
+from elmo.formats.whole import whole
 from elmo.integrations.reader import Reader, checked
 from elmo.integrations.token_vectors import TokenVectors
 
@@ -64,8 +65,9 @@ class Elmo(InputModule):
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Writes a native model and the settings to a folder, which `elmo.load` also opens."""
-        native.save(self.vectors.model(), Path(output_path), overwrite=True)
-        self.save_config(output_path)
+        with whole(Path(output_path), overwrite=True, holds=(*native.FILES, self.config_file_name)) as folder:
+            native.save(self.vectors.model(), folder)
+            self.save_config(str(folder))
 
     def get_config_dict(self) -> dict[str, Any]:
         settings, mix = super().get_config_dict(), self.vectors.mix
