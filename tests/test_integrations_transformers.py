@@ -288,6 +288,22 @@ def test_what_is_no_text_is_a_value_error_of_one_line(characters, text, options,
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["padding_side", "truncation_side"])
+def test_only_the_right_side_is_padded_or_cut(characters, name):
+    tokenizer = AutoTokenizer.from_pretrained(characters, **{name: "left"})
+    encoded = [AutoTokenizer.from_pretrained(characters)(text) for text in TEXTS]
+    for call in (lambda: tokenizer(TEXTS, padding=True), lambda: tokenizer.pad(encoded)):
+        with pytest.raises(ValueError, match=f"{name} is 'left'; only 'right' is supported") as caught:
+            call()
+        assert isinstance(caught.value, InputError)
+
+
+def test_padding_before_a_sentence_is_refused(characters):
+    ids = AutoTokenizer.from_pretrained(characters)(TEXTS, padding=True, return_tensors="pt")["input_ids"]
+    with pytest.raises(InputError, match="padding before a token"):
+        AutoModel.from_pretrained(characters)(ids.flip(1))
+
+
 def test_ids_of_another_tokenizer_are_refused(characters):
     model = AutoModel.from_pretrained(characters)
     with pytest.raises(ValueError, match=r"input_ids has shape \(1, 3\); \(B, T, 50\) is expected"):

@@ -145,7 +145,10 @@ class ElmoModel(PreTrainedModel):
             raise InputError(
                 f"input_ids has shape {tuple(input_ids.shape)}; (B, T, {size}) is expected, as from ElmoTokenizer"
             )
-        layers = self.bilm(Batch(input_ids, (input_ids[:, :, 0] != 0).sum(dim=1))).layers
+        there = input_ids[:, :, 0] != 0
+        if (there[:, 1:] > there[:, :-1]).any():
+            raise InputError("input_ids has padding before a token; pad on the right: tokenizer.padding_side = 'right'")
+        layers = self.bilm(Batch(input_ids, there.sum(dim=1))).layers
         wanted = self.config.output_hidden_states if as_tuple is None else as_tuple
         return layers, tuple(layers) if wanted else None
 

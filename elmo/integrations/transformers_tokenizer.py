@@ -89,6 +89,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
 
         Raises InputError for what an ELMo cannot read: pairs, and sentences without boundaries.
         """
+        self._check_sides()
         refused = {"text_pair": text_pair is not None, "add_special_tokens=False": not add_special_tokens}
         refused |= {name: value for name, value in others.items() if name not in IGNORED}
         if named := ", ".join(name for name, value in refused.items() if value):
@@ -178,9 +179,16 @@ class ElmoTokenizer(PreTrainedTokenizer):
 
     def _pad(self, encoded_inputs: Any, *arguments: Any, **options: Any) -> Any:
         """As in transformers, but padding is rows of ids, not numbers."""
+        self._check_sides(options.get("padding_side"))
         padded = super()._pad(encoded_inputs, *arguments, **options)
         padded["input_ids"] = [row or [0] * self._size for row in padded["input_ids"]]
         return padded
+
+    def _check_sides(self, padding_side: str | None = None) -> None:
+        """Raises InputError unless padding and truncation are on the right, where the model expects them."""
+        for name, side in (("padding", padding_side or self.padding_side), ("truncation", self.truncation_side)):
+            if side != "right":
+                raise InputError(f"{name}_side is {side!r}; only 'right' is supported: tokenizer.{name}_side = 'right'")
 
     def _convert_token_to_id(self, token: str) -> int:
         if token not in self.get_vocab():
