@@ -127,6 +127,19 @@ def test_a_pipeline_is_saved_with_its_model(folder, tmp_path):
     np.testing.assert_array_equal(spacy.load(tmp_path / "again")(TEXTS[0]).tensor, before)
 
 
+def test_a_saved_pipeline_opens_where_its_model_s_name_is_something_else(folder, tmp_path):
+    named = tmp_path / "named"
+    native.save(native.load(folder), named)
+    nlp = blank(named)
+    nlp.to_disk(tmp_path / "pipeline")
+    for file in named.iterdir():
+        file.unlink()
+    (named / "notes.txt").touch()
+    np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")(TEXTS[0]).tensor, nlp(TEXTS[0]).tensor)
+    with pytest.raises(InputError, match="named: not a known model"):
+        blank(named)(TEXTS[0])
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

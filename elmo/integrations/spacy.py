@@ -31,7 +31,7 @@ except ImportError as error:  # pragma: no cover
 class Bilm:
     """A biLM for documents, opened at first use, since a saved pipeline supplies its model later.
 
-    Raises InputError if the model exists and lacks the layers.
+    Raises InputError if there is such a model and it lacks the layers.
     """
 
     def __init__(self, model: str, layers: Any, precision: str) -> None:
@@ -86,8 +86,10 @@ class Bilm:
 
         try:
             found = self._from_files(formats.describe)
-        except FileNotFoundError:
-            return
+        except (FileNotFoundError, InputError):
+            if self._files is not None:
+                raise
+            return  # nothing of this name here, or something else: a saved pipeline has its own files
         n_layers = self.n_layers = found.config.lstm.n_layers + 1
         if self.layers == "all":
             raise InputError("layers is 'all'; one vector per token is expected: try 'average' or 'concat'")
@@ -190,7 +192,7 @@ def tok2vec(model: str = "default", layers: Any = "mix", precision: str = "float
 def _begin(model: Any, X: Any = None, Y: Any = None) -> None:
     bilm: Bilm = model.attrs["bilm"]
     if bilm.dim is None or bilm.n_layers is None:
-        raise InputError(f"{bilm.model}: no such file, folder or model name; see elmo models")
+        raise InputError(f"{bilm.model}: not a model, or no such file, folder or name; see elmo info and elmo models")
     model.set_dim("nO", bilm.dim)
     if bilm.layers == "mix":
         model.set_param("scalars", model.ops.alloc1f(bilm.n_layers))
