@@ -25,6 +25,8 @@ class Resource:
     failures: list[int] = field(default_factory=list)
     """The first answers have these statuses."""
     redirect: str | None = None
+    checks_version: bool = True
+    """False: a range of another version than asked for (`If-Range`) is sent as if it were the same."""
     wrong_range: bool = False
     """A request for a range is answered with another one."""
     requests: list[dict[str, str]] = field(default_factory=list)
@@ -102,7 +104,7 @@ def answer(handler: BaseHTTPRequestHandler, resource: Resource | None) -> None:
 def first_byte(handler: BaseHTTPRequestHandler, resource: Resource) -> int | None:
     """Where the answer begins; None where it is the whole file."""
     asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
-    same = handler.headers.get("If-Range") in (None, resource.etag)
+    same = handler.headers.get("If-Range") in (None, resource.etag) or not resource.checks_version
     return int(asked[1]) if asked and resource.ranges and same else None
 
 

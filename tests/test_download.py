@@ -132,12 +132,13 @@ def test_another_range_than_asked_for_is_not_used(server, target):
     assert [request.get("Range") for request in server.at(url).requests] == [None, "bytes=300000-", None]
 
 
-def test_file_that_changes_between_two_requests_is_read_anew(server, target):
+@pytest.mark.parametrize("checks_version", [True, False])
+def test_file_that_changes_between_two_requests_is_read_anew(server, target, checks_version):
     def replaced(resource: Resource) -> None:
         if len(resource.requests) == 2:
             resource.content, resource.etag = CONTENT[::-1], '"v2"'
 
-    url = server.add("/f", CONTENT, drop_after=[300_000], on_request=replaced)
+    url = server.add("/f", CONTENT, drop_after=[300_000], on_request=replaced, checks_version=checks_version)
     download([url], target)
     assert target.read_bytes() == CONTENT[::-1]
 

@@ -189,6 +189,9 @@ def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None,
                 f"the server does not send bytes from {have:,} on ({response.headers.get('Content-Range')})",
                 0,
             )
+        if _is_another(part.validator(url) or "", response.headers):  # some servers ignore If-Range
+            part.discard()
+            return "the file has changed since its first part came", 0
     expected = part.wanted.size if total is None else total
     if part.wanted.size not in (None, expected):
         raise _Failure(f"the file has {expected:,} bytes, {part.wanted.size:,} are expected")
@@ -261,6 +264,12 @@ def _content_range(headers: HTTPMessage) -> tuple[int | None, int | None]:
     if unit != "bytes" or not first.isdigit():
         return None, None
     return int(first), int(total) if total.isdigit() else None
+
+
+def _is_another(validator: str, headers: HTTPMessage) -> bool:
+    """Whether the response names another version of the file than `validator`."""
+    name = "ETag" if validator.startswith('"') else "Last-Modified"
+    return bool(validator) and headers.get(name, validator) != validator
 
 
 class _Redirects(HTTPRedirectHandler):
