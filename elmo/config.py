@@ -42,6 +42,7 @@ def as_json(values: Mapping[str, Any]) -> str:
 def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """Builds `kind` from plain values. Missing keys get their defaults; unknown keys are an error.
 
+    A table with some of its keys gets the others from the default of the field, not from that of the table's class.
     Where None is allowed, the text "none" means None, since TOML and the command line have no null.
     """
     hints = typing.get_type_hints(kind)
@@ -53,7 +54,16 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in values:
             raise ConfigError(f"missing key {where + name!r}; set it")
-    return kind(**{key: _convert(hints[key], value, where + key) for key, value in values.items()})
+    whole = {key: _with_default(known[key], value) for key, value in values.items()}
+    return kind(**{key: _convert(hints[key], value, where + key) for key, value in whole.items()})
+
+
+def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
+    """`value`, with the keys that a table lacks from the field's default."""
+    made = field.default_factory is not dataclasses.MISSING
+    default = field.default_factory() if made else field.default  # type: ignore[operator]
+    is_config = dataclasses.is_dataclass(default) and not isinstance(default, type)
+    return merge(to_dict(default), value) if is_config and isinstance(value, Mapping) else value
 
 
 def load_toml(path: Path) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pytest
 
 from elmo.config import ConfigError, from_dict, parse_overrides, to_json
+from elmo.pretraining.settings import SMALL, TrainConfig
+from elmo.tasks.translation import CoveConfig
 
 
 @dataclass(frozen=True)
@@ -41,3 +43,26 @@ def test_names_of_files_that_are_no_utf8_are_stored() -> None:
     stored = to_json(made).encode()
     assert from_dict(Config, json.loads(stored)) == made
     assert "caf\u00e9" in stored.decode()
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Tables whose defaults are not those of their class."""
+
+    one: Config = Config(limit=9, name="c")
+    made: Config | None = field(default_factory=lambda: Config(limit=7))
+
+
+def test_a_table_with_some_keys_keeps_the_other_defaults() -> None:
+    made = from_dict(Nested, parse_overrides(["one.name=d", "made.path=e", "made.limit=none"]))
+    assert made == Nested(Config(limit=9, name="d"), Config("e", None))
+    assert from_dict(Nested, {"made": None}).made is None
+
+
+def test_one_setting_of_a_model_changes_no_other() -> None:
+    """`model.lstm.dim=64` had made the rest of the model that of the published one."""
+    train = from_dict(TrainConfig, parse_overrides(["train=['a']", "output=b", "model.lstm.dim=64"]))
+    assert train.model == replace(SMALL, lstm=replace(SMALL.lstm, dim=64))
+    files = [f"{name}=a" for name in ("source", "target", "heldout_source", "heldout_target", "output")]
+    cove = from_dict(CoveConfig, parse_overrides([*files, "source_text.language=fr", "encoder.dim=600"]))
+    assert (cove.source_text.sentences, cove.encoder.projection_dim) == ("line", 100)
