@@ -437,6 +437,7 @@ def test_one_process_makes_a_folder_at_a_time(model, text, tmp_path):
         (["a.txt", "b.txt", "out.npz"], "2 inputs need --engine local"),
         (["a.txt", "out.npz", "--column", "text"], "--column is for corpora; add --engine local"),
         (["a.txt", "out.npz", "--part-rows", "5"], "--part-rows is for corpora; add --engine local"),
+        (["a.txt", "out.npz", "--batch-size", "5"], "--batch-size is for --state carry"),
         (["a.txt", "out", "--engine", "local", "--index", "i"], "--index is for one file"),
         (["a.txt", "out", "--engine", "local", "--overwrite"], "--overwrite is for one file"),
         (["a.txt", "out", "--engine", "local", "--workers", "2"], "--workers is for --engine ray"),

@@ -50,7 +50,7 @@ def _add_embed(verbs: Any) -> None:
         help="LSTM state before a sentence: zero, or after the sentence itself, the previous ones, or a neutral text",
     )
     embed.add_argument(
-        "--batch-size", type=int, default=32, metavar="N", help="sentences per batch with --state carry (default: 32)"
+        "--batch-size", type=int, metavar="N", help="sentences per batch with --state carry (default: 32)"
     )
     embed.add_argument(
         "--memory",
@@ -116,6 +116,8 @@ def _add_types(verbs: Any) -> None:
 
 
 def embed_verb(arguments: argparse.Namespace) -> None:
+    if arguments.state != "carry":
+        _refuse(arguments, ("batch_size",), "is for --state carry; use --batch-tokens or --memory")
     if arguments.engine is not None:
         _embed_corpus(arguments)
         return
@@ -144,9 +146,9 @@ def _embed_file(arguments: argparse.Namespace) -> None:
 
     check_vectors_path(Path(arguments.output), arguments.overwrite)
     kind = arguments.kind or kind_of(arguments.input)
-    options = {
-        name: getattr(arguments, name) for name in ("state", "batch_size", "batch_tokens", "device", "precision")
-    }
+    options = {name: getattr(arguments, name) for name in ("state", "batch_tokens", "device", "precision")}
+    if arguments.batch_size is not None:
+        options["batch_size"] = arguments.batch_size
     embedder = Embedder.load(
         arguments.model, weights=arguments.weights, memory=parse_bytes(arguments.memory), **options
     )
