@@ -44,6 +44,11 @@ def break_off(text, output, rows, **options):
         embed_file(embedder(), text, output, progress=progress, resume=True, **options)
 
 
+def test_a_resumable_dump_says_the_name_that_it_was_given(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(embed_file(embedder(), text, "v.npz", resume=True).path) == "v.npz"
+
+
 @pytest.mark.parametrize(
     ("suffix", "options"),
     [

@@ -63,7 +63,8 @@ def embed_file(
     Raises InputError (invalid UTF-8, no line at all) and OSError (no such file, the output exists, a full disk), and
     leaves nothing behind except what `resume` keeps.
     """
-    output = Path(output).resolve() if resume else Path(output)  # a link's target is written in parts
+    named_output = Path(output)
+    output = named_output.resolve() if resume else named_output  # a link's target is written in parts
     if index is not None and Path(index).absolute() == output.absolute():
         raise InputError(f"{output}: is both the output and --index; name another file for one of them")
     named = isinstance(source, str | Path)
@@ -92,7 +93,7 @@ def embed_file(
                 progress(rows)
         if not rows:
             raise InputError(f"{source}: has no lines; one sentence per line is expected")
-    return Embedded(output, rows, tokens_seen)
+    return Embedded(named_output, rows, tokens_seen)
 
 
 def _embedded(
