@@ -98,7 +98,7 @@ def _format_of(path: Path) -> ModuleType:
     raise InputError(
         f"{path}: not a known model; expected a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
         f" of an options file (JSON) with an HDF5 file of weights, one of {many_langs.EMBEDDER} and"
-        f" {many_langs.ENCODER}, a TensorFlow checkpoint with its options file, and AllenNLP's model.tar.gz;"
+        f" {many_langs.ENCODER}, a TensorFlow checkpoint with its options file, or AllenNLP's model.tar.gz;"
         f" seen: {_seen(path)}"
     )
 
