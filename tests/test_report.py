@@ -669,6 +669,8 @@ def test_the_spread_of_ablations_and_of_gains_counts(std: float, said: str) -> N
     ]
     gains = claims._gains(rows)
     assert [(gain.value, pytest.approx(gain.std)) for gain in gains.values()] == [(5.0, std), (2.0, std)]
+    gains = claims._gains([row | {"seeds": [1]} if row["arm"] == "none" else row for row in rows])
+    assert [gain.seeds for gain in gains.values()] == [1, 1]  # another process is at the second
 
 
 def claimed(*paths: Path) -> list[tuple[str, ...]]:

@@ -208,7 +208,7 @@ def _sooner(row: Mapping[str, Any], seeds: int) -> str:
 
 
 def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
-    """The gain from ELMo, by fraction of the data."""
+    """The gain from ELMo, by fraction of the data; an arm with one seed decides nothing."""
     part = part_of(rows)
     arms: dict[float, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
@@ -217,7 +217,7 @@ def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
         fraction: Score(
             found["elmo"][part] - found["none"][part],
             math.hypot(found["elmo"][f"{part}_std"], found["none"][f"{part}_std"]),
-            len(found["elmo"]["seeds"]),
+            min(len(found[arm]["seeds"]) for arm in ("elmo", "none")),
         )
         for fraction, found in arms.items()
         if {"elmo", "none"} <= set(found)
