@@ -160,13 +160,35 @@ def test_occurrences_come_in_the_order_of_the_text(small: Path) -> None:
 
 
 def test_words_may_hold_any_character(tmp_path: Path) -> None:
-    words = ["'", "''", '"', "a'b", "\\", "%", "_", "; DROP TABLE", "--", "ä", "🦆", "(", "`x`", "\t"]
+    words = [
+        "'",
+        "''",
+        '"',
+        "a'b",
+        "\\",
+        "don\\'t",
+        "\\' OR true) --",
+        "\\''",
+        "%",
+        "_",
+        "; DROP TABLE",
+        "--",
+        "ä",
+        "🦆",
+        "(",
+        "`x`",
+        "\t",
+    ]
     index.build(Planted(), [["t", word] for word in words], tmp_path / "index", RECORD)
     opened = Index(tmp_path / "index")
     for number, word in enumerate(words):
         found, count = opened.occurrences(word, 0)
         assert (count, found[0].sentence) == (1, ("t", word))
         assert places(opened.nearest(query_of(["s", word], 1), 1, 3)) == [(number, 1)]
+    vector = np.ones(Planted.dim)
+    assert opened.occurrences("\ud800", 0) == ([], 0)  # a lone surrogate, which no file of text has
+    assert opened.nearest(Query(("\ud800",), 0, vector), 1) == []
+    assert len(opened.nearest(Query(("\ud800",), 0, vector), 1, 3, same_word=False)) == 3
 
 
 def test_query_is_left_out_however_often_it_stands_in_the_text(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from elmo.errors import InputError
 from elmo.formats.whole import check_output, put_whole
 from elmo.probes.nearest import Neighbor, unit
 from elmo.text.batching import in_parts
+from elmo.text.characters import is_utf8
 from elmo.text.tokenizer import TextConfig
 from elmo.training.disk import write_whole
 
@@ -195,6 +196,8 @@ class Index:
     def occurrences(self, word: str, layer: int, most: int | None = None) -> tuple[list[Query], int]:
         """The first `most` occurrences of `word` with the same spelling, in text order; and how many there are."""
         column = _column(self.layer(layer))
+        if not is_utf8(word):  # no table has it
+            return [], 0
         with self._errors():
             search = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
             places = search.limit(None).to_arrow()
@@ -220,8 +223,10 @@ class Index:
         if k < 1:
             raise InputError(f"k is {k}; at least 1 neighbour is expected")
         word = query.sentence[query.index] if same_word else None
+        if word is not None and not is_utf8(word):
+            return []
         with self._errors():
-            candidates = self._occurrences.count_rows(None if word is None else _is(word).to_sql())
+            candidates = self._occurrences.count_rows(None if word is None else _is(word))
         limit = k + SPARE
         while True:
             rows = self._search(query, self.layer(layer), limit, word, exact or candidates <= EXACT_MOST)
@@ -296,10 +301,9 @@ def _writing(part: Path) -> AbstractContextManager[None]:
     return _lance_errors(f"{part}: ", "; fix that, then continue with --resume")
 
 
-def _is(word: str) -> Any:
-    from lancedb import col, lit
-
-    return col("word") == lit(word)
+def _is(word: str) -> str:
+    """The condition in SQL. LanceDB's own `to_sql` does not double a quote after a backslash."""
+    return "word = '" + word.replace("'", "''") + "'"
 
 
 def _place(row: dict[str, Any]) -> tuple[int, int]:
