@@ -131,6 +131,15 @@ def test_batches_are_bounded_even_where_all_rows_are_errors(monkeypatch):
     assert len(read) < 200
 
 
+def test_batches_are_bounded_where_a_long_row_becomes_one_vector(monkeypatch):
+    """Its tokens take more memory than its vector."""
+    monkeypatch.setattr(arrow, "BATCH_BYTES", 20_000)
+    batch = pa.record_batch([pa.array(range(50)), pa.array(["a play " * 50] * 50)], names=["id", "text"])
+    sizes = [len(vectors) for vectors, _ in embed_batches(EMBEDDER, [batch], layers="top", pool="mean")]
+    assert max(sizes) == 3
+    assert sum(sizes) == 50
+
+
 def test_vectors_and_errors_go_into_one_table():
     made = embed_batches(EMBEDDER, batches(["a b", None, ""], []), layers="top")
     table = pa.Table.from_batches([together(*each) for each in made])

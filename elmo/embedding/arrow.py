@@ -28,7 +28,9 @@ ROW_BYTES = 1_000_000
 ROW_TOKENS = 10_000
 """A longer row is not a sentence, and a row's array must fit in memory."""
 BATCH_BYTES = 16_000_000
-"""Vectors of a batch, about."""
+"""Vectors and tokens of a batch, about."""
+TOKEN_BYTES = 64
+"""Of a short token in a list: Python's string and the place that it takes."""
 BEGIN_BYTES = 80
 
 
@@ -82,6 +84,7 @@ def embed_batches(
             errors.append((name, tokens.reason, tokens.begin))
         else:
             rows.append((name, tokens, vectors.astype(dtype, copy=False)))
+            size += sum(map(len, tokens)) + TOKEN_BYTES * len(tokens)  # many more than the vectors, if pooled
         size += vectors.size * np.dtype(dtype).itemsize + 100
         del vectors
         if size >= BATCH_BYTES:
