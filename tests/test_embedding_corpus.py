@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import time
+import zipfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -378,6 +379,11 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         (["empty.txt"], {}, r"empty\.txt: no rows"),
         (["cut.txt.gz"], {}, r"cut\.txt\.gz: the compressed file is damaged or cut"),
         (["bad.txt.zip"], {}, r"bad\.txt\.zip: the compressed file is damaged or cut off \(File is not a zip file\)"),
+        (["two.zip"], {}, r"two\.zip: holds 2 files or folders; one text is expected"),
+        (["a.txt", "a.conllu.gz"], {}, r"a\.conllu\.gz: \.conllu files do not have one row per line; embed it alone"),
+        (["a.fa"], {}, r"a\.fa: \.fa files do not have one row per line"),
+        (["a.7z"], {}, r"a\.7z: \.7z files are not read here; decompress it"),
+        (["\udcff.txt"], {}, r"'\\udcff\.txt': the name is not UTF-8"),
         (["bad.parquet"], {}, r"bad\.parquet: not a complete Parquet file"),
         (["rows.parquet"], {}, r"rows\.parquet: has no column text or tokens, but number, line"),
         (["rows.parquet"], {"columns": Columns("line", "key")}, "has no column key, but number, line"),
@@ -396,6 +402,11 @@ def test_what_cannot_be_embedded_is_said_in_a_line_and_nothing_is_made(
     Path("bad.txt.zip").write_bytes(b"a\n")
     Path("cut.txt.gz").write_bytes(gzip.compress(b"line\n" * 1000)[:-20])
     Path("bad.parquet").write_bytes(b"PAR1 and no more")
+    for name in ("a.conllu.gz", "a.fa", "a.7z", "\udcff.txt"):
+        Path(name).touch()
+    with zipfile.ZipFile("two.zip", "w") as file:
+        file.writestr("a.txt", "a\n")
+        file.writestr("b.txt", "b\n")
     parquet.write_table(pa.table({"number": [1], "line": ["a"]}), "rows.parquet")
     with pytest.raises(InputError, match=match) as caught:
         embed_corpus(inputs, "out", small(model, **options))

@@ -21,9 +21,13 @@ import fsspec
 import numpy as np
 from fsspec.core import OpenFile, get_compression
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import infer_compression
 
 from elmo.embedding.arrow import RecordBatch, as_bytes, pyarrow
 from elmo.errors import InputError
+from elmo.text.characters import is_utf8
+from elmo.text.corpus import OTHER_COMPRESSION
+from elmo.text.records import SUFFIXES, UNTOLD, suffix_of
 
 CHUNK = 1 << 20
 ROWS_AT_ONCE = 256
@@ -67,7 +71,7 @@ def is_address(name: str) -> bool:
 def expand(patterns: Iterable[str]) -> dict[str, int]:
     """The distinct files matched by names and glob patterns, sorted, with their sizes in bytes.
 
-    Raises InputError if a pattern matches none, and FileNotFoundError.
+    Raises InputError if a pattern matches none or a file that cannot be rows, and FileNotFoundError.
     """
     files: dict[str, int] = {}
     for pattern in patterns:
@@ -75,7 +79,23 @@ def expand(patterns: Iterable[str]) -> dict[str, int]:
         if not found:
             raise InputError(f"{pattern}: matches no file; name text or Parquet files, or a pattern such as 'in/*.txt'")
         files |= found
+    for name in files:
+        _check_name(name)
     return dict(sorted(files.items()))
+
+
+def _check_name(name: str) -> None:
+    """Raises InputError for what would be read as lines of text but is none, and for a name that no id can have."""
+    suffix = suffix_of(name)
+    if not is_utf8(name):
+        raise InputError(f"{name!r}: the name is not UTF-8, so no row's id can have it; rename the file")
+    if suffix in SUFFIXES or suffix in UNTOLD:
+        raise InputError(
+            f"{name}: {suffix} files do not have one row per line; embed it alone, without --engine, or rename it"
+            " to .txt"
+        )
+    if suffix in OTHER_COMPRESSION and infer_compression(name) is None:
+        raise InputError(f"{name}: {suffix} files are not read here; decompress it, or compress it as .gz, .xz or .bz2")
 
 
 def _local(pattern: str) -> dict[str, int]:
@@ -167,6 +187,8 @@ def _opened(name: str, compression: str | None = None) -> OpenFile:
 @contextmanager
 def _text(name: str, begin: int = 0) -> Iterator[Any]:
     try:
+        if infer_compression(name) == "zip":
+            _check_members(name)
         with _opened(name, compression="infer") as file:
             if begin:
                 file.seek(begin)  # type: ignore[union-attr]
@@ -175,6 +197,14 @@ def _text(name: str, begin: int = 0) -> Iterator[Any]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise InputError(f"{name}: the compressed file is damaged or cut off ({error}); fetch it again") from error
+
+
+def _check_members(name: str) -> None:
+    """Raises InputError for a zip of several files: fsspec reads only the first."""
+    with _opened(name) as file:
+        members = len(zipfile.ZipFile(file).namelist())  # type: ignore[arg-type]
+    if members != 1:
+        raise InputError(f"{name}: holds {members:,} files or folders; one text is expected: unpack it")
 
 
 def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[int, int, int]]:
