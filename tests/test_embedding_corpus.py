@@ -386,8 +386,10 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         (["\udcff.txt"], {}, r"'\\udcff\.txt': the name is not UTF-8"),
         (["bad.parquet"], {}, r"bad\.parquet: not a complete Parquet file"),
         (["rows.parquet"], {}, r"rows\.parquet: has no column text or tokens, but number, line"),
-        (["rows.parquet"], {"columns": Columns("line", "key")}, "has no column key, but number, line"),
+        (["rows.parquet"], {"columns": Columns("line", "key")}, "has no column key, but number, line, list"),
         (["rows.parquet"], {"columns": Columns("number")}, r"column number of rows\.parquet is of type int64"),
+        (["rows.parquet"], {"columns": Columns("line", "list")}, "column list of rows.parquet is of type list<"),
+        (["twice.parquet"], {}, "has 2 columns text; rename all but one"),
         (["a.txt"], {"state": "carry"}, "state carry makes"),
         (["a.txt"], {"part_rows": 0}, "part_rows is 0"),
         (["a.txt"], {"layers": "first"}, "layers is 'first'"),
@@ -407,11 +409,22 @@ def test_what_cannot_be_embedded_is_said_in_a_line_and_nothing_is_made(
     with zipfile.ZipFile("two.zip", "w") as file:
         file.writestr("a.txt", "a\n")
         file.writestr("b.txt", "b\n")
-    parquet.write_table(pa.table({"number": [1], "line": ["a"]}), "rows.parquet")
+    parquet.write_table(pa.table({"number": [1], "line": ["a"], "list": [[1]]}), "rows.parquet")
+    parquet.write_table(pa.Table.from_arrays([pa.array(["a"])] * 2, names=["text"] * 2), "twice.parquet")
     with pytest.raises(InputError, match=match) as caught:
         embed_corpus(inputs, "out", small(model, **options))
     assert "\n" not in str(caught.value)
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("unchecked", [False, True])
+def test_an_id_that_is_not_utf8_is_said(tmp_path, unchecked):
+    keys = pa.array([b"k0", b"\xff"])
+    keys = keys.view(pa.string()) if unchecked else keys
+    parquet.write_table(pa.table({"key": keys, "text": ["a", "b"]}), tmp_path / "rows.parquet")
+    (part,) = plan([str(tmp_path / "rows.parquet")], 10, Columns(id="key"))
+    with pytest.raises(InputError, match=r"the column key of .*rows\.parquet has an id that is not UTF-8"):
+        list(read_part(part, Columns(id="key"), 100))
 
 
 def test_folders_of_others_are_left_alone(model, text, tmp_path):

@@ -254,6 +254,8 @@ def _parquet_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tup
         schema = file.schema_arrow
         value = _value_column(name, schema.names, columns)
         as_bytes(pyarrow().nulls(0, schema.field(value).type), f"{value} of {name}")
+        if columns.id is not None:
+            _ids(pyarrow().nulls(0, schema.field(columns.id).type), f"{columns.id} of {name}")
         total = file.metadata.num_rows
     for first in range(0, total, part_rows):
         yield first, min(part_rows, total - first), 0
@@ -265,7 +267,23 @@ def _value_column(name: str, names: Sequence[str], columns: Columns) -> str:
     if found is None or (columns.id is not None and columns.id not in names):
         missing = " or ".join(wanted) if found is None else columns.id
         raise InputError(f"{name}: has no column {missing}, but {', '.join(names)}; use --column or --id-column")
+    for column in (found, columns.id):
+        if names.count(column) > 1:
+            raise InputError(f"{name}: has {names.count(column)} columns {column}; rename all but one")
     return found
+
+
+def _ids(values: Any, name: str) -> Any:
+    """A column of ids as strings. Raises InputError if it cannot be."""
+    pa = pyarrow()
+    try:
+        ids = values.cast(pa.string())
+        ids.validate(full=True)
+    except pa.ArrowNotImplementedError as error:
+        raise InputError(f"the column {name} is of type {values.type}; ids are strings or numbers") from error
+    except pa.ArrowInvalid as error:
+        raise InputError(f"the column {name} has an id that is not UTF-8; convert it, or omit --id-column") from error
+    return ids
 
 
 def _read_parquet(address: str, part: Part, columns: Columns, row_bytes: int) -> Iterator[RecordBatch]:
@@ -287,7 +305,7 @@ def _read_parquet(address: str, part: Part, columns: Columns, row_bytes: int) ->
 
 def _named(pa: Any, batch: RecordBatch, value: str, columns: Columns, part: Part, first: int) -> RecordBatch:
     ids = [f"{part.file}:{number}" for number in range(first, first + len(batch))]
-    named = pa.array(ids) if columns.id is None else batch[columns.id].cast(pa.string())
+    named = pa.array(ids) if columns.id is None else _ids(batch[columns.id], f"{columns.id} of {part.file}")
     values = as_bytes(batch[value], value)
     is_list = pa.types.is_large_list(values.type)
     return pa.record_batch([named, values], names=["id", "tokens" if is_list else "text"])
