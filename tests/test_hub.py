@@ -373,6 +373,9 @@ def test_a_readme_beside_the_model_is_the_text_of_the_card(trained, tmp_path):
     (trained / "model" / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n", encoding="utf-8")
     hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
     assert (tmp_path / "made" / "README.md").read_text(encoding="utf-8") == "---\nlicense: mit\n---\n# Mine\n"
+    for given in (("cc0-1.0", None), (None, "nn")):
+        with pytest.raises(InputError, match=r"README\.md: has a header of its own"):
+            hub.prepare(trained, "user/oak", tmp_path / "made", *given)
 
 
 def test_a_model_of_another_format_is_sent_as_ours(tmp_path):

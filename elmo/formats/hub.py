@@ -252,6 +252,11 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
     text = str(readme)
     if native.recognizes(found) and (home / "README.md").is_file():
         own = (home / "README.md").read_text(encoding="utf-8")
+        if own.startswith("---") and (license or language):
+            raise InputError(
+                f"{home / 'README.md'}: has a header of its own; --license and --language would have no effect: write"
+                " them there, or omit them"
+            )
         text = own if own.startswith("---") else f"---\n{readme.data}\n---\n\n{own}"
     (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
 
