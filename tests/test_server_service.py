@@ -143,3 +143,14 @@ def test_no_more_numbers_in_json_than_the_limit(service, monkeypatch):
         lambda client: client.post("/vectors", json={"sentences": sentences}, headers={"accept": "application/x-npz"}),
     )
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [{"content-type": "application/x-www-form-urlencoded"}, {"content-type": "text/plain"}]
+)
+def test_a_body_that_is_not_announced_as_json_is_told_the_header(service, headers):
+    """As curl sends it without -H."""
+    body = json.dumps({"sentences": ["She wrote a play ."]})
+    answer = asked(service, lambda client: client.post("/vectors", content=body, headers=headers))
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("the header content-type is not application/json")

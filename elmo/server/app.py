@@ -231,6 +231,8 @@ def _explained(error: Exception) -> tuple[int, str, dict[str, str]]:
 
 def _invalid(error: RequestValidationError) -> str:
     """The first error in a body, in one line."""
+    if isinstance(error.body, bytes):  # FastAPI parses no body of another type
+        return "the header content-type is not application/json; send it with the body, as curl's -H does"
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return NO_JSON
