@@ -103,6 +103,21 @@ def test_rows_of_another_model_text_or_choice_are_refused(text, tmp_path):
         embed_file(embedder(state="carry"), text, tmp_path / "w.npz", resume=True)
 
 
+@pytest.mark.parametrize(
+    ("made", "chosen", "said"),
+    [
+        ({}, {"pool": "mean"}, "pool was None in the interrupted run and is 'mean' now"),
+        ({}, {"dtype": "float16"}, "dtype was 'float32' in the interrupted run and is 'float16' now"),
+        ({"state": "echo"}, {}, "state was 'reset' in the interrupted run and is 'echo' now"),
+    ],
+)
+def test_every_choice_that_rows_depend_on_is_kept(text, tmp_path, made, chosen, said):
+    output = tmp_path / "v.npz"
+    break_off(text, output, 25)
+    with pytest.raises(InputError, match=said):
+        embed_file(embedder(**made), text, output, resume=True, **chosen)
+
+
 def test_rows_after_another_warm_text_are_refused(text, tmp_path):
     output = tmp_path / "v.npz"
     warm = [embedder(state="warm", warm_text=[words]) for words in ("a b", "c d")]

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from elmo.embedding import store
+from elmo.embedding import store, store_safetensors
 from elmo.embedding.store import read_vectors, write_vectors
 from elmo.errors import InputError
 
@@ -43,6 +43,20 @@ def test_rows_come_back_in_any_order(tmp_path, suffix, layers, monkeypatch):
             assert found[row].dtype == np.float32
             assert found.tokens(row) == tokens
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_long_row_is_written_in_pieces(tmp_path, suffix, monkeypatch):
+    for module in (store, store_safetensors):
+        monkeypatch.setattr(module, "NUMBERS_AT_ONCE", 30)  # of two tokens and a half
+    rows = [vectors(0, 7), vectors(1, 11, None), vectors(2, 1)]
+    with write_vectors(tmp_path / f"v{suffix}") as writer:
+        for row in rows:
+            writer.append("", ["a"] * row.shape[-2], row)
+        writer.append("", [], rows[0].ravel())  # pooled
+    with read_vectors(tmp_path / f"v{suffix}") as found:
+        for number, row in enumerate([*rows, rows[0].ravel()]):
+            np.testing.assert_array_equal(found[number], row)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
