@@ -53,6 +53,16 @@ def test_old_folder_comes_back_when_the_new_one_cannot_be_moved(tmp_path: Path, 
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_what_is_moved_into_place_is_on_the_disk(tmp_path: Path, monkeypatch) -> None:
+    """A power cut after the move must not find an empty file."""
+    seen: list[object] = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: seen.append(os.fstat(file).st_ino) or fsync(file))
+    monkeypatch.setattr(Path, "replace", lambda path, target: seen.append(target) or replace(path, target))
+    write(tmp_path / "out", "new")
+    assert seen == [(tmp_path / "out" / "file").stat().st_ino, tmp_path / "out"]
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_what_appears_meanwhile_stays(tmp_path: Path, overwrite: bool) -> None:
     def late() -> None:

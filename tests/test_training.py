@@ -330,6 +330,17 @@ def test_half_written_checkpoint_is_no_checkpoint_and_goes_with_the_next(tmp_pat
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000000003", "step-000000005"]
 
 
+def test_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """A power cut must not leave an empty file in the newest checkpoint."""
+    seen = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: seen.append(os.fstat(file).st_ino) or fsync(file))
+    monkeypatch.setattr(Path, "replace", lambda path, target: seen.append(target) or replace(path, target))
+    Run(tmp_path).fit(3)
+    written = tmp_path / "checkpoints" / "step-000000003"
+    assert {path.stat().st_ino for path in written.iterdir()} <= set(seen[: seen.index(written)])
+
+
 @pytest.mark.parametrize("failing", ["model.safetensors", "optimizer.safetensors", "rank-0.safetensors", "rank-0.json"])
 def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, monkeypatch, failing):
     run = Run(tmp_path)
