@@ -59,6 +59,27 @@ def test_what_is_kept_is_what_would_be_counted(tmp_path: Path, monkeypatch: pyte
     assert len(read) == 2
 
 
+def test_counts_are_of_one_text_read_in_one_way(tmp_path: Path) -> None:
+    """Another tokenizer counts anew, and so does a text of the same size that was written since."""
+    text = tmp_path / "a.txt"
+    text.write_text("ein Hund\n", encoding="utf-8")
+    plain = TextConfig(tokens="whitespace", sentences="line")
+    file = counting._cache_file([text], plain)
+    assert counting._cache_file([text], plain) == file
+    assert counting._cache_file([text], TextConfig()) != file
+    os.utime(text, ns=(1, 1))
+    assert counting._cache_file([text], plain) != file
+
+
+def test_counts_that_are_kept_longest_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "MOST_KEPT", 2)
+    table = count_words([["ein", "Hund"]])
+    for number in range(4):
+        counting._keep(tmp_path / f"{number}.tsv", (table.ranked(), table.counts()))
+        os.utime(tmp_path / f"{number}.tsv", ns=(number, number))
+    assert sorted(path.name for path in tmp_path.glob("*.tsv")) == ["2.tsv", "3.tsv"]
+
+
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [

@@ -1,5 +1,6 @@
 """Training by epochs, on a network of one layer: rates, clipping and optimizers against a loop of torch's own parts."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +107,13 @@ def test_the_weights_of_the_best_epoch_are_kept(tmp_path: Path) -> None:
     kept = load_file(tmp_path / BEST)
     assert all(torch.equal(kept[name], run.after_epochs[1][name]) for name in kept)
     assert not torch.equal(kept["weight"], run.after_epochs[2]["weight"])
+
+
+def test_the_recorded_loss_is_the_mean_over_the_epochs_batches(tmp_path: Path) -> None:
+    run = Trained(tmp_path, EpochConfig(epochs=3, patience=0, lr=0.0), [1.0, 2.0, 3.0])
+    lines = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    mean = sum(float(squared(run.network, batch).detach()) for batch in BATCHES) / len(BATCHES)
+    assert [json.loads(line)["loss"] for line in lines] == pytest.approx([mean] * 3)
 
 
 def test_random_numbers_are_of_the_seed_and_the_step(tmp_path: Path) -> None:

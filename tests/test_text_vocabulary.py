@@ -34,6 +34,11 @@ def test_unknown_words_have_the_id_of_unk():
     assert "cat" not in vocabulary
 
 
+def test_of_a_word_that_is_there_twice_the_last_id_counts():
+    vocabulary = Vocabulary((*SPECIAL, "the", "cat", "the"))
+    assert vocabulary.ids(["the", "cat"]) == [5, 4]
+
+
 def test_load_reads_the_published_kinds(tmp_path):
     lines = "\ufeff<S>\r\n</S>\r\n<UNK>\r\n!!!MAXTERMID\r\nthe\r\na\u2028b\r\n"
     (tmp_path / "vocab.txt").write_bytes(lines.encode())
