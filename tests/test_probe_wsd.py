@@ -386,6 +386,25 @@ def test_a_killed_run_goes_on_to_the_rows_of_one_that_was_not(data: Path, tmp_pa
     assert (refused.returncode, "finished" in refused.stderr) == (2, True)
 
 
+def test_sums_belong_to_what_was_read(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content of the corpus and of its keys, the model, and the tokens of a batch."""
+    kept = []
+    monkeypatch.setattr(wsd, "sums", lambda *given: kept.append(given[4]) or np.zeros((len(given[2].counts), 3, 8)))
+    monkeypatch.setattr(wsd, "score", lambda *given: [])
+    own = Path(shutil.copytree(data, tmp_path / "own"))
+    config = wsd.Config(str(own / "train.data.xml"), (str(own / "first.data.xml"),), model=str(own / "bilm"))
+    wsd.run(config)
+    wsd.run(replace(config, batch_tokens=9))
+    for name, end in (("train.data.xml", "\n\n"), ("train.gold.key.txt", " another\n")):
+        file = own / name
+        file.write_text(file.read_text(encoding="utf-8").replace("\n", end, 1), encoding="utf-8")
+        wsd.run(config)
+    first, *others = kept
+    changed = [{key for key in first if first[key] != other[key]} for other in others]
+    of_train, of_keys = "train's content", "its keys' content"
+    assert changed == [{"batch_tokens"}, {of_train}, {of_train, of_keys}]
+
+
 class BrokenError(Exception):
     """The machine goes down."""
 
