@@ -5,15 +5,19 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from starlette.datastructures import URL
 from starlette.requests import Request
 from tiny import tiny_model
 
 from elmo.formats import native
+from elmo.probes import nearest
+from elmo.probes.index import Index, Query
 from elmo.server.app import create_app
 from elmo.server.service import ServeConfig, Service
 from elmo.text.tokenizer import TextConfig
@@ -118,6 +122,38 @@ def test_vectors_that_their_type_cannot_hold_are_refused(service, body):
     answer = post(service, "/vectors", {"sentences": ["She wrote a play ."]} | body)
     assert answer.status_code == 400
     assert f"too large for {body.get('dtype', 'float32')}" in answer.json()["error"]
+
+
+def test_boundaries_count_and_as_much_as_the_limit_is_answered(service, monkeypatch):
+    monkeypatch.setattr(service, "config", replace(service.config, most_sentences=2, most_tokens=10))
+    for lengths, status in (((3, 3), 200), ((3, 4), 413), ((8,), 200), ((9,), 413), ((1, 1, 1), 413)):
+        sentences = [["a"] * length for length in lengths]
+        assert post(service, "/vectors", {"sentences": sentences}).status_code == status, lengths
+
+
+class Asked(Index):
+    """An index that was read with echo; it says what it was asked."""
+
+    def __init__(self) -> None:
+        self.record = SimpleNamespace(state="echo")  # type: ignore[assignment]
+
+    def layer(self, layer: int | None = None) -> int:
+        return 1
+
+    def nearest(self, query: Query, *choices: Any) -> list[nearest.Neighbor]:  # type: ignore[override]
+        self.vector, self.choices = query.vector, choices
+        return []
+
+
+def test_neighbours_are_sought_as_the_index_was_read(service, monkeypatch):
+    index = Asked()
+    monkeypatch.setattr(service, "index", index)
+    body = {"sentence": ["a", "b"], "position": 1, "k": 3, "any_word": True}
+    assert post(service, "/neighbors", body).status_code == 200
+    assert index.choices == (1, 3, False)
+    by_state = [nearest.targets(service.embedders[state], [(["a", "b"], 1)], [1])[0, 0] for state in ("echo", "reset")]
+    assert np.allclose(index.vector, by_state[0])
+    assert not np.allclose(index.vector, by_state[1])
 
 
 def test_no_more_numbers_in_json_than_the_limit(service, monkeypatch):
