@@ -158,6 +158,8 @@ def test_updates_are_the_mean_of_the_seeds_that_reached_the_score() -> None:
     assert updates.text == (
         "ELMo reaches the baseline's best score after 40 % of its updates (std 14.1 %), with 2 of 3 seeds"
     )
+    (as_late,) = efficiency.answers(scores, [point("none", 100, 50.0), point("elmo", 100, 50.0)])
+    assert (as_late.value, as_late.reached, as_late.sooner) == (1.0, 1, 0)
 
 
 def test_nothing_is_said_of_updates_before_the_largest_part_is_done(tmp_path: Path) -> None:
