@@ -186,8 +186,6 @@ def _documents_of(path: Path, file: int, max_characters: int) -> Iterator[Docume
             yield Document("\n".join(paragraphs), file, number, is_continuation)
             is_continuation = bool(line)
             paragraphs, size, number = [], 0, number + 1
-        elif not line:
-            is_continuation = False
         if line:
             paragraphs.append(line)
             size += len(line)
