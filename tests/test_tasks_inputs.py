@@ -1,6 +1,8 @@
 """What a network reads: static vectors from files, ELMo's places and layers, and the cache of its layers."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ from elmo import config as configs
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model, content_hash
+from elmo.model.word_cnn import WordCnnConfig
 from elmo.tasks import vectors
 from elmo.tasks.cache import CacheConfig, LayerCache, limit_of, open_cache
 from elmo.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
 from elmo.text.batching import to_batch
+from elmo.text.lexicon import Lexicon
+from elmo.text.vocabulary import SPECIAL, Vocabulary
 
 SENTENCES = [["Mia", "runs"], [], ["the", "old", "gate", "closed"], ["Mia"]]
 GLOVE = "the 0.5 -1 2\nmia 1 1 1\n. . 3 0 0\ngate 0 0 3\nthe 9 9 9\n"
@@ -108,8 +113,9 @@ def test_tokens(embedder: Embedder) -> None:
 
 
 @pytest.mark.parametrize("place", ["none", "input", "output", "both"])
-def test_places(embedder: Embedder, place: str) -> None:
-    read, collate = inputs(embedder, InputConfig(elmo=place, characters=CharactersConfig()))  # type: ignore[arg-type]
+@pytest.mark.parametrize("tuned", [False, True])
+def test_places(embedder: Embedder, place: Any, tuned: bool) -> None:
+    read, collate = inputs(embedder, InputConfig(elmo=place, tuned=tuned, characters=CharactersConfig()))
     vectors_, output = read(collate(SENTENCES))
     assert read.dim == vectors_.shape[2] == 5 + 128 + (DIM if place in ("input", "both") else 0)
     assert read.output_dim == (0 if output is None else output.shape[2]) == (DIM if place in ("output", "both") else 0)
@@ -262,6 +268,17 @@ def test_a_broken_write_leaves_nothing(tmp_path: Path, embedder: Embedder) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["adding.lock"]
 
 
+def test_a_shard_is_on_the_disk_before_its_index_appears(tmp_path: Path, embedder: Embedder, monkeypatch) -> None:
+    """A power cut must not leave an index of layers that are not there."""
+    seen: list[object] = []
+    fsync, move = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: seen.append(os.fstat(file).st_ino) or fsync(file))
+    monkeypatch.setattr(Path, "replace", lambda path, target: seen.append(target) or move(path, target))
+    LayerCache(tmp_path, embedder).add(SENTENCES, 10**9)
+    (layers,), (index,) = tmp_path.glob("*.layers.npy"), tmp_path.glob("*.index.npz")
+    assert seen == [layers.stat().st_ino, index.stat().st_ino, layers, index]
+
+
 def test_what_another_run_added_meanwhile_is_not_computed(tmp_path: Path, embedder: Embedder) -> None:
     counting = Counting()
     layers = LayerCache(tmp_path, counting)
@@ -314,6 +331,27 @@ def test_models_have_caches_of_their_own(tmp_path: Path, embedder: Embedder) -> 
         for each in (model, other)
     }
     assert len(folders) == 4
+
+
+def test_a_hash_is_of_all_that_vectors_depend_on() -> None:
+    """Besides the weights: clips, which change no weight, and the ids of words and characters."""
+    model = tiny_model()
+    clipped = replace(model.config, lstm=replace(model.config.lstm, cell_clip=0.5))
+    assert content_hash(replace(model, config=clipped)) != content_hash(model)
+    reads_words = replace(model.config, char_cnn=None, n_tokens_vocab=5)
+    of_words = [Model(reads_words, {}, vocabulary=Vocabulary((*SPECIAL, *pair))) for pair in ("ab", "ba")]
+    reads_both = replace(model.config, char_cnn=None, word_cnn=WordCnnConfig(char_cnn=model.config.char_cnn))
+    one, other = {"<oov>": 0, "<pad>": 1}, {"<oov>": 1, "<pad>": 0}
+    marks = {"<bos>": 2, "<eos>": 3, "<bow>": 4, "<eow>": 5}
+    of_both = [Model(reads_both, {}, lexicon=Lexicon(*ids, 9)) for ids in ((one, one | marks), (other, one | marks))]
+    of_both.append(Model(reads_both, {}, lexicon=Lexicon(one, other | marks, 9)))
+    assert len({content_hash(each) for each in (*of_words, *of_both)}) == 5
+
+
+def test_sentences_of_the_same_letters_are_told_apart(tmp_path: Path, embedder: Embedder) -> None:
+    layers = LayerCache(tmp_path, embedder)
+    layers.add([["a b", "c"]], 10**9)
+    assert layers.missing([["a", "b c"], ["a", "b", "c"]]) == [["a", "b", "c"], ["a", "b c"]]
 
 
 @pytest.mark.parametrize("of_elmo", [True, False])

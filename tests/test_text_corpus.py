@@ -205,8 +205,10 @@ def test_sentences_and_fingerprint(tmp_path):
     assert list(corpus.sentences([path], tokenizer)) == [["a", "b"], ["c"], ["d"]]
     before = corpus.fingerprint([path])
     assert corpus.fingerprint([path]) == before
-    path.write_text("a b\n")
-    assert corpus.fingerprint([path]) != before
+    renamed = path.rename(tmp_path / "other.txt")
+    assert corpus.fingerprint([renamed]) != before
+    renamed.write_text("a b\n")
+    assert corpus.fingerprint([renamed.rename(path)]) != before
 
 
 @pytest.mark.parametrize(("encoding", "said"), [("utf-16", "utf-16"), ("latin1", "latin1")])
