@@ -288,7 +288,7 @@ class Inputs(nn.Module):
         if self.bilm is not None:
             assert tokens.bilm_batch is not None
             layers = self.bilm(tokens.bilm_batch).layers[:, :, 1:]  # without <S>
-            layers = layers[:, :, : mask.shape[1]] * mask[:, :, None]  # </S> is where padding begins
+            layers = layers[:, :, : mask.shape[1]]  # </S> is where padding begins: `forward` makes it zero
             layers = choose(layers, self.config.layers)
         if layers is not None and self.config.layer_norm:
             layers = nn.functional.layer_norm(layers, layers.shape[-1:])
