@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tiny import tiny_model
 
@@ -52,6 +52,7 @@ def test_numbers_are_those_of_the_embedder_however_rows_are_cut(sentences, sizes
         np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
+@example([b"a " * 30, b"a " * 31, b"x" * 500, b"x" * 501], [])
 @given(st.lists(st.one_of(BAD, WORDS.map(str.encode)), max_size=30), st.lists(st.integers(0, 9), max_size=5))
 def test_each_row_is_vectors_or_an_error(rows, sizes):
     """Which of them is decided here by Python's own decoder and split."""

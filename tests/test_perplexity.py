@@ -130,6 +130,13 @@ def test_packed_softmax_is_that_of_the_readable_one(monkeypatch, scale, bias):
     torch.testing.assert_close(seen, head.log_probabilities(hidden, targets), rtol=1e-5, atol=1e-5)
 
 
+def test_packed_softmax_of_a_sure_word_whose_exponential_is_too_small():
+    """Its bias makes up for a product whose exponential is zero in float32."""
+    weight, bias = torch.tensor([[1.0], [0.0], [0.0]]), torch.tensor([3000.0, 0.0, 0.0])
+    seen = PackedSoftmax(weight, bias).log_probabilities(torch.tensor([[-110.0]]), torch.tensor([0]))
+    assert seen.tolist() == [0.0]
+
+
 def test_packed_softmax_of_what_is_not_a_number_is_not_a_number():
     head = LmHead(40, 8)
     hidden = torch.randn(3, 8)
