@@ -224,6 +224,21 @@ def test_speakers_and_genre_are_seen() -> None:
     assert not model.pair.features[2].weight[0].any(), "what training never sees is not a draw by chance"
 
 
+def test_distance_is_that_of_the_kept_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, collate = toy()
+    seen, score = [], model.pair.forward
+
+    def scored(vectors, span, before, features):
+        seen.append((span - before, features[0]))
+        return score(vectors, span, before, features)
+
+    monkeypatch.setattr(model.pair, "forward", scored)
+    next(model.eval()._rankings(collate([FABLE]), [coref._all_of(FABLE)]))
+    ((apart, bins),) = seen
+    assert (apart.min(), apart.max() > 8) == (1, True)
+    assert torch.equal(bins, spans.distance_bins(apart))
+
+
 def test_batch_mates_do_not_matter() -> None:
     model, collate = toy("both")
     examples = [NEWS, FABLE]
@@ -291,6 +306,7 @@ def test_combine() -> None:
     combined = coref.combine(members)
     assert dict(combined[0].links) == {a: None, b: a, c: a}
     assert coref.combine([members[2], members[2], members[0]])[0].clusters == ()
+    assert coref.combine([members[2], members[0], members[0]]) == combined, "though the first one has no span b"
 
 
 @pytest.mark.parametrize("name", ["out.conll", "out.jsonl"])

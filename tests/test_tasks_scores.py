@@ -68,6 +68,11 @@ def test_squad_agrees_with_torchmetrics(case: dict[str, Any]) -> None:
     assert [found["em"], found["f1"]] == pytest.approx(case["scores"], rel=1e-5)
 
 
+def test_squad_joins_what_punctuation_parts_before_it_looks_for_articles() -> None:
+    """As its script does: the hyphen goes first, so that no article stands before it."""
+    assert scores.normalised("The-cat  (A) sat.") == "thecat sat"
+
+
 def test_squad_takes_the_best_answer_and_the_mean_of_questions() -> None:
     found = scores.squad_scores([["the Tarn", "a river"], ["1712"]], ["River!", "built 1712, by"])
     assert found == pytest.approx({"em": 50.0, "f1": 100 * (1 + 2 / 4) / 2})

@@ -291,6 +291,7 @@ def test_parts_of_the_data_are_in_one_another_and_all_labels_are_known(tmp_path:
     assert all(set(less) < set(more) and more == sorted(more) for less, more in itertools.pairwise(kept))
     assert train._subset(examples, run_config(tmp_path, max_train=10)) == parts[0.01]
     assert len(train._subset(examples, run_config(tmp_path, max_train=700, train_fraction=0.5))) == 500
+    assert len(train._subset(examples[:100], run_config(tmp_path, train_fraction=0.29))) == 29  # 28.999999999999996
     report = train.main(run_config(tmp_path, train_fraction=0.125), quiet=True)
     assert report["seeds"][0]["examples"] == {"train": 1, "dev": 8, "test": 8}
     with pytest.raises(InputError, match="train_fraction is 0"):
