@@ -1,6 +1,7 @@
 """The queue in front of a model: every request is answered once and right, whatever fails, waits or goes away."""
 
 import threading
+import time
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 
@@ -104,6 +105,20 @@ def test_requests_share_batches_of_one_kind_within_the_budget():
         (4, TOP),
         (2, TOP),
     ]
+
+
+def test_what_is_at_work_waits_no_more():
+    """Also of a batch of several requests, for the metrics."""
+    model = Model()
+    model.go.clear()
+    with running(model, wait=60.0, batch_tokens=12) as batcher:
+        futures = [batcher.submit([["a"] * 2], TOP) for _ in range(3)]  # four tokens with boundaries
+        end = time.monotonic() + 4
+        while batcher.waiting and time.monotonic() < end:
+            time.sleep(0.001)
+        assert batcher.waiting == 0
+        model.go.set()
+        assert [len(future.result(5)) for future in futures] == [1, 1, 1]
 
 
 def test_a_request_waits_for_others_no_longer_than_its_deadline():
