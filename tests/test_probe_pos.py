@@ -93,10 +93,11 @@ def test_the_layer_is_chosen_on_dev_and_is_a_layer() -> None:
     assert [row.chosen for row in (first, second, mix)] == [True, False, False]
 
 
-def test_of_epochs_that_are_as_good_the_first_is_kept(monkeypatch) -> None:
-    monkeypatch.setattr(pos._Data, "accuracies", lambda *given: [50.0] * 3)
+def test_of_epochs_that_are_as_good_the_first_is_kept_and_a_better_mix_is_no_layer(monkeypatch) -> None:
+    monkeypatch.setattr(pos._Data, "accuracies", lambda *given: [50.0, 60.0, 70.0])
     found = pos.rows(Planted(PARTS), PARTS, config(epochs=2))
     assert [row.epoch for row in found] == [1, 1, 1, None]
+    assert [row.chosen for row in found] == [False, True, False, False]
 
 
 def test_rows_learn_as_if_they_were_alone_and_the_same_again() -> None:

@@ -68,6 +68,11 @@ def test_senses_score_chance_without_context_and_all_with_it() -> None:
     assert seeing.occurrences == 4
 
 
+def test_senses_share_the_decision_of_vectors_that_differ_in_their_last_bits() -> None:
+    vectors, named = np.array([[1.0, 0.0], [1.0, 1e-4], [1.0, 3e-4]]), np.array(["river", "money", "river"])
+    assert senses._agreement(vectors, named).tolist() == [0.5, 0.0, 0.5]
+
+
 def test_senses_compare_only_the_same_word() -> None:
     """A vector of another word that lies nearer does not count; a word that occurs once is wrong."""
     embedder = Written(lambda token, sentence: [1.0, 0.1] if token == "bank" else [1.0, 0.0])
@@ -179,9 +184,11 @@ def test_neighbors_among_all_words() -> None:
 
 
 def test_neighbors_in_chunks_are_those_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = found(["bank", "x"], 0, k=4, same_word=False)
+    given = Written(angle), TEXT, [(["bank", "x"], 0)], [1], 4, False
+    whole = nearest.search(*given)
     monkeypatch.setattr(nearest, "CHUNK", 1)
-    assert found(["bank", "x"], 0, k=4, same_word=False) == whole
+    assert nearest.search(*given) == whole
+    assert whole[0][0].candidates == 9
 
 
 @pytest.mark.parametrize(
