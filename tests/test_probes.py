@@ -1,5 +1,6 @@
 """Probes on an embedder whose vectors are written by hand, so that every answer is known."""
 
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
@@ -8,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny import CONFIG, tiny_model
+from tiny import CONFIG, tiny_model, write_tiny
 
+from elmo.cli.probes import _probed
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.probes import nearest, senses
@@ -92,6 +94,18 @@ def test_senses_and_neighbors_say_how_far_they_are(monkeypatch: pytest.MonkeyPat
 def test_senses_need_occurrences() -> None:
     with pytest.raises(InputError, match="no labelled occurrences"):
         senses.run(Written(lambda token, sentence: [1.0, 0.0]), [])
+
+
+def test_an_output_that_cannot_be_made_is_refused_before_the_model_reads(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    write_tiny(tmp_path / "bilm")
+    made = senses.Config(model=str(tmp_path / "bilm"))
+
+    def run(*_: object, **__: object) -> list[Any]:
+        pytest.fail("the model reads")
+
+    with pytest.raises(OSError, match="name another --output"):
+        _probed(Namespace(quiet=True), "senses", made, tmp_path / "file" / "out", "sentences", run)
 
 
 def test_shipped_senses_are_enough_and_fair() -> None:

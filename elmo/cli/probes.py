@@ -219,6 +219,8 @@ def _probed(
     from elmo.tasks.source import open_model
 
     source, began = open_model(made.model), time.monotonic()
+    if folder is not None:
+        record.make_output(folder)
     with Counter(units, arguments.quiet) as counter:
         rows = run(made, counter.update, source=source)
     if folder is not None:

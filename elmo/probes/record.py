@@ -55,6 +55,14 @@ def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint
         raise InputError(f"{folder}: the output exists; {remedy}, or name another --output")
 
 
+def make_output(folder: Path) -> None:
+    """Creates the folder, before a probe reads for hours. Raises OSError with the remedy if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; name another --output", str(folder)) from error
+
+
 def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What `write` wrote: the record and the rows, as plain values. Raises InputError if they are damaged."""
     try:
