@@ -14,7 +14,7 @@ from tiny import write_tiny
 from elmo.cli.arguments import RECIPES
 from elmo.config import ConfigError, from_dict, load_toml
 from elmo.errors import InputError
-from elmo.probes import neighbors, wsd_readers
+from elmo.probes import neighbors, record, wsd_readers
 from elmo.probes.neighbors import Asked, Config
 from elmo.report import claims
 from elmo.report.collect import collect
@@ -136,6 +136,14 @@ def test_texts_of_all_kinds(tmp_path: Path, name: str, text: str, more: tuple[st
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert {(row["layer"], row["candidates"]) for row in found} == {("1", 3), ("2", 3)}
+
+
+def test_a_record_keeps_tokens_with_what_else_could_end_a_line(tmp_path: Path) -> None:
+    text = [["the", "play", "now\x85"], ["a\u2028b", "play"]]
+    config = Config("text", (Asked("play on", "play"),))
+    rows = neighbors.rows(Written(use), text, config)
+    record.write(tmp_path, "neighbors", "1", config, rows)
+    assert record.read(tmp_path)[1] == [vars(row) for row in rows]
 
 
 def test_command(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What `write` wrote: the record and the rows, as plain values. Raises InputError if they are damaged."""
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        rows = [json.loads(line) for line in (folder / ROWS).read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in (folder / ROWS).read_text(encoding="utf-8").split("\n") if line]
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: no complete record of a probe ({error}); run the probe again") from error
     if not isinstance(record, dict):
