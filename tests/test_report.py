@@ -39,7 +39,7 @@ from elmo.cli.arguments import RECIPES
 from elmo.errors import InputError
 from elmo.pretraining.settings import TrainConfig
 from elmo.probes import ablate, efficiency, neighbors, pos, record, wsd
-from elmo.report import claims, commands, job, paper
+from elmo.report import claims, commands, job, paper, sections
 from elmo.report.collect import Probe, collect
 from elmo.report.document import Table
 from elmo.tasks.train import MAY_CHANGE, TaskConfig
@@ -190,6 +190,16 @@ def test_vectors_of_a_translation_model_are_compared_but_are_not_elmo(tmp_path: 
     assert "elmo 43.00, none 41.00" in claimed[1][2]
     cove = next(row for row in arms if "cove" in row)
     assert cove[-4:] == ["+4.00", "+6.8 %", "", "1.5"]
+
+
+def test_the_papers_gain_stands_beside_a_gain_over_no_elmo_only(tmp_path: Path) -> None:
+    rows = [{"row": "snli", "arm": arm} for arm in ("input", "both")]
+    for row, test in zip(rows, (70.0, 71.0), strict=True):
+        plant(tmp_path / "snli" / row["arm"], "snli", test, test, settings=[f"inputs.elmo={row['arm']}"])
+    write(tmp_path / "table.json", rows)
+    (comparison,) = collect([tmp_path]).comparisons
+    _, both = sections._arms(comparison)
+    assert both[6:9] == ("+1.00", "+3.3 %", "")
 
 
 def test_a_fine_tuned_bilm_has_columns_of_its_own(tmp_path: Path) -> None:

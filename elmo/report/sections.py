@@ -147,7 +147,7 @@ def _arms(comparison: Comparison) -> Iterator[tuple[str, ...]]:
         score = comparison.score(run)
         is_compared = comparison.has_baseline and run is not comparison.runs[0]
         gain = _gain(score[0], baseline if is_compared else None)
-        is_published = is_compared and run.has_elmo
+        is_published = is_compared and run.has_elmo and comparison.runs[0].elmo == "none"
         published = paper.cell("error reduction", run.task, form="{:+.1f} %") if is_published else ""
         yield (
             comparison.title, run.folder.name, f"{part} {run.metric}", f"{score[0]:.2f}", _std(score[1], run.results),
