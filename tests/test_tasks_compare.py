@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_results import plant
+from small_results import plant, write
 from small_tasks import run_config
 from tiny import write_tiny
 
@@ -149,6 +149,13 @@ def test_trials_are_chosen_on_dev_and_the_table_is_of_test(tmp_path: Path) -> No
     assert (measured["data"], measured["scores"], measured["mean"]) == ("test", [40.0, 42.0], 41.0)
     assert measured["std"] == pytest.approx(2**0.5)
     assert measured["minutes"] == 1.5
+
+
+def test_a_title_is_one_cell(tmp_path: Path) -> None:
+    row = Row("x", "ner-wnut17", {"none": [], "input": []}, title="NER | all\nkinds")
+    plant(tmp_path / "x" / "none", "ner-wnut17", 50.0, 40.0)
+    write(tmp_path / "x" / "none" / "origin.json", {"version": "1", "bilm": None, "data": {}})
+    assert r"| NER \| all kinds | ner 1 | test f1 | none | 40.00 |" in write_tables(Queue((row,)), tmp_path)
 
 
 def test_every_arm_is_tried_with_all_settings_and_goes_on_with_the_best(tmp_path: Path, recipe: Path) -> None:

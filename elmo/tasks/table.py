@@ -127,9 +127,13 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
         what = [row["title"], f"{row['task']} {row['version']}", f"{row['data']} {row['metric']}"]
         seeds = counted(len(row["seeds"]), row.get("seeds_wanted", 0))
         numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", seeds, *gains, f"{row['minutes']:.1f}"]
-        lines.append("| " + " | ".join([*what, row["arm"], *numbers]) + " |")
+        lines.append(_cells([*what, row["arm"], *numbers]))
         if row["ensemble"] is not None:
             alone = "" if row.get("members_mean") is None else f" (each alone: {row['members_mean']:.2f})"
             joined = [f"{row['arm']}, {row['members']} joined{alone}", f"{row['ensemble']:.2f}", "", "", "", "", ""]
-            lines.append("| " + " | ".join([*what, *joined]) + " |")
+            lines.append(_cells([*what, *joined]))
     return "\n".join(lines) + "\n"
+
+
+def _cells(cells: list[str]) -> str:
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
