@@ -252,6 +252,9 @@ def test_a_position_of_another_run_is_refused(paths):
     otherwise["streams"][0]["offset"] = 99  # as of a tokenizer that made more of the same paragraph
     with pytest.raises(InputError, match="tokenizer has changed"):
         LmReader(paths, VOCABULARY, LINES, CONFIG, otherwise)
+    otherwise["streams"][0]["paragraph"] = 99  # as of a text of the same size with more line ends
+    with pytest.raises(InputError, match=r"is at paragraph 100 of a document of \d: the text has changed"):
+        LmReader(paths, VOCABULARY, LINES, CONFIG, otherwise)
     paths[0].write_text("oak elm\n")
     with pytest.raises(InputError, match="has corpus") as raised:
         LmReader(paths, VOCABULARY, LINES, CONFIG, position)

@@ -320,6 +320,12 @@ class _Stream:
     def seek(self, paragraph: int, offset: int) -> None:
         """Moves to a position in the first document of the queue."""
         if self._documents:
+            paragraphs = self._documents[0][1].text.count("\n") + 1
+            if paragraph >= paragraphs:
+                raise InputError(
+                    f"the checkpoint is at paragraph {paragraph + 1} of a document of {paragraphs}: the text has"
+                    f" changed; {_REMEDY}"
+                )
             self._open(paragraph)
             if offset > len(self._paragraph.starts):
                 raise InputError(
