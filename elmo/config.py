@@ -150,6 +150,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             return float(value)
         except OverflowError as error:
             raise ConfigError(f"{where} is larger than any floating-point number; a smaller one is expected") from error
+    if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(f"{where} is {value}; a number that 64 bits hold is expected")
     if hint is float and isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{where} is {value}; a finite number is expected")
     if isinstance(value, bool) and hint is not bool:

@@ -29,6 +29,14 @@ def test_numbers_are_finite(value: float) -> None:
         from_dict(Config, {"shares": [0.5, value]})
 
 
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
+def test_numbers_fit_in_64_bits(value: int) -> None:
+    """Others are an OverflowError wherever they are used first."""
+    with pytest.raises(ConfigError, match=r"limit is -?922337203685477580.; a number that 64 bits hold is expected"):
+        from_dict(Config, {"limit": value})
+    assert from_dict(Config, {"limit": 2**63 - 1}).limit == 2**63 - 1
+
+
 def test_none_leaves_out_what_is_optional() -> None:
     """Elsewhere it is a text or a choice like any other."""
     made = from_dict(Config, parse_overrides(["path=none", "limit=none", "shares=none", "place=none", "name=none"]))
