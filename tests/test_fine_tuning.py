@@ -184,7 +184,10 @@ def test_model_without_a_softmax_can_be_given_one(base, tmp_path):
         (("--init-from", "PUBLISHED"), "has no softmax to keep; give the new text's words one: --vocab replace"),
         (("--init-from", "PUBLISHED", "--vocab", "extend"), "has no softmax to extend"),
         (("--init-from", DATA / "many_langs" / "both", "--vocab", "replace"), "pretraining reads characters"),
-        (("--init-from", DATA / "tensorflow" / "words"), "pretraining reads characters"),
+        (
+            ("--init-from", DATA / "tensorflow" / "words"),
+            "words reads words; pretraining reads characters: name another model as --init-from",
+        ),
     ],
 )
 def test_run_that_cannot_begin_from_a_model_is_refused_before_it_writes(base, tmp_path, arguments, message):

@@ -101,7 +101,9 @@ def check_numbers(config: TrainConfig) -> None:
     loop, optim, objective = config.loop, config.optim, config.objective
     characters = config.model.char_cnn
     if characters is None:
-        raise InputError(f"the model reads {config.model.reads}; pretraining reads characters: give model.char_cnn")
+        given = "the model" if config.init_from is None else config.init_from
+        remedy = "give model.char_cnn" if config.init_from is None else "name another model as --init-from"
+        raise InputError(f"{given} reads {config.model.reads}; pretraining reads characters: {remedy}")
     if characters.n_characters <= PADDING:
         raise InputError(
             f"model.char_cnn.n_characters is {characters.n_characters}; at least {PADDING + 1} are needed for bytes"
