@@ -420,6 +420,30 @@ def test_command_answers_as_without_an_index(made: Path, name: str, capsys: pyte
         assert [line["similarity"] for line in found] == pytest.approx([line["similarity"] for line in exact], abs=1e-5)
 
 
+def test_commands_read_sentences_by_their_kind(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The numbers, comments and tags of CoNLL-U are no words."""
+    file, index = tmp_path / "text.conllu", tmp_path / "index"
+    file.write_text("# text = bank note\n1\tbank\t_\n2\tnote\t_\n\n1\tbank\t_\n", encoding="utf-8")
+    (tmp_path / "text.conll").touch()
+
+    def asked(*arguments: object) -> tuple[object, list[str]]:
+        with pytest.raises(SystemExit) as ended:
+            main([*map(str, arguments)])
+        printed = capsys.readouterr()
+        return ended.value.code, (printed.out or printed.err).splitlines()
+
+    model = ("--model", made / "model", "--quiet")
+    code, said = asked("index", file, made / "text.txt", "--pretokenized", "--output", index, *model)
+    assert (code, said) == (0, [f"{index}: 21 tokens of 6 sentences, layers 2, float16"])
+    flags = ("bank", "--any-word", "-k", 1)
+    for where in (("--index", index), ("--text", file, *model)):
+        assert "[bank] note" in asked("neighbors", *flags, *where)[1]
+    for command in (["index", tmp_path / "text.conll", "--output", tmp_path / "no"], ["neighbors", *flags, "--text"]):
+        code, said = asked(*command, *([tmp_path / "text.conll"] if command[-1] == "--text" else []), *model)
+        assert (code, len(said)) == (2, 1)
+        assert ".conll files have different formats" in said[0]
+
+
 def test_command_needs_a_token(made: Path, tmp_path: Path) -> None:
     done = run("index", made / "text.txt", "--output", tmp_path / "index", "--model", made / "model", "--limit", 0)
     assert (done.returncode, done.stderr) == (2, "elmo: error: --limit is 0; at least 1 is expected\n")

@@ -3,7 +3,8 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ def add_verbs(verbs: Any) -> None:
     neighbors = add_verb(verbs, "neighbors", neighbors_verb, "find similar uses of a word, at a layer")
     neighbors.add_argument("word", help="a word, or a sentence that contains --word (tokens separated by spaces)")
     neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence to look up")
-    neighbors.add_argument("--text", help="the text to search, one sentence per line (default: the demo's)")
+    neighbors.add_argument(
+        "--text", help="text to search, a sentence per line, or .conllu, .fasta (default: the demo's)"
+    )
     neighbors.add_argument("--index", metavar="FOLDER", help="search this output of elmo index instead")
     neighbors.add_argument("--model", help=MODEL_HELP.replace(")", ", or the index's)"))
     neighbors.add_argument(
@@ -42,7 +45,9 @@ def add_verbs(verbs: Any) -> None:
     neighbors.add_argument("--json", action="store_true", help="print JSON lines")
 
     index = add_verb(verbs, "index", index_verb, "store the vectors of a text on disk, for elmo neighbors --index")
-    index.add_argument("text", nargs="+", help="texts (also .gz, .xz) or patterns such as 'corpus/*.txt'")
+    index.add_argument(
+        "text", nargs="+", help="texts, .conllu or .fasta (also .gz, .xz), or patterns such as 'corpus/*.txt'"
+    )
     index.add_argument("--output", required=True, metavar="FOLDER", help="folder of the index")
     add_model(index)
     index.add_argument(
@@ -79,13 +84,28 @@ def index_verb(arguments: argparse.Namespace) -> None:
         arguments.limit,
         arguments.state,
     )
-    sentences, output = corpus.sentences(paths, tokenizer), Path(arguments.output)
+    sentences, output = _sentences(paths, tokenizer), Path(arguments.output)
     with Counter("tokens", arguments.quiet) as counter:
         done = index.build(
             embedder, sentences, output, record, arguments.resume, arguments.overwrite, progress=counter.update
         )
     layers = ", ".join(map(str, done.layers))
     print(f"{output}: {done.tokens:,} tokens of {done.sentences:,} sentences, layers {layers}, {done.dtype}")
+
+
+def _sentences(paths: Sequence[Path], tokenizer: Any) -> Iterator[Sequence[str]]:
+    """The tokens of every sentence, of each file by its kind. Raises InputError at once if a name is ambiguous."""
+    from elmo.embedding.job import read_lines
+    from elmo.text import corpus
+    from elmo.text.records import kind_of, read_records
+
+    def of_file(path: Path, kind: Any) -> Iterator[Sequence[str]]:
+        if kind == "text":
+            return corpus.sentences([path], tokenizer)
+        return (record.tokens for record in read_records(read_lines(path), kind, None, path))
+
+    kinds = [kind_of(path) for path in paths]
+    return chain.from_iterable(map(of_file, paths, kinds))
 
 
 def neighbors_verb(arguments: argparse.Namespace) -> None:
@@ -125,11 +145,14 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
     from elmo.probes import nearest
+    from elmo.text.records import kind_of, read_records
 
     embedder = Embedder.load(arguments.model, state=arguments.state or "reset")
-    tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None)
     text = arguments.text or str(DEMO_TEXT)
-    sentences = [tokens for line in read_lines(text) if (tokens := tokenizer.tokens(line))]
+    kind = kind_of(text)
+    tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None)
+    records = read_records(read_lines(text), kind, tokenizer, text)
+    sentences = [record.tokens for record in records if record.tokens]
     if arguments.query is not None:
         queries: list[tuple[Sequence[str], int]] = [(given, given.index(arguments.query))]
     else:
