@@ -144,7 +144,10 @@ def test_sampled_loss_comes_near_the_full_one_with_many_negatives(tmp_path):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("run")
+    """It has a training and a held-out text."""
+    made = tmp_path_factory.mktemp("run")
+    texts(made)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -338,6 +341,15 @@ def test_a_heldout_text_without_words_is_refused_before_training(tmp_path, folde
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert str(empty) in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_files_of_other_kinds_are_refused(tmp_path, folder):
+    """Their markup would become words."""
+    tagged = shutil.copy(folder / "train.txt", tmp_path / "tagged.conllu")
+    train = ("train", "--train", tagged, *TINY, "--quiet", "--output", tmp_path / "run")
+    for done in (run(*train), run("perplexity", tagged)):
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "tagged.conllu: the lines of .conllu files are not text" in done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no named pipes")

@@ -137,11 +137,14 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
     from elmo.pretraining import perplexity
     from elmo.text import corpus
+    from elmo.text.records import check_text
     from elmo.text.tokenizer import TextConfig
 
     model = formats.load(arguments.model)
     text = TextConfig("whitespace", "line") if arguments.pretokenized else model.text or TextConfig()
     paths = corpus.expand(arguments.text)
+    for path in paths:
+        check_text(path, "write its sentences to a text file")
     with Counter("words", arguments.quiet) as counter:
         report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
     if arguments.json:

@@ -27,7 +27,7 @@ from elmo.embedding.arrow import RecordBatch, as_bytes, pyarrow
 from elmo.errors import InputError
 from elmo.text.characters import is_utf8
 from elmo.text.corpus import OTHER_COMPRESSION
-from elmo.text.records import SUFFIXES, UNTOLD, suffix_of
+from elmo.text.records import check_text, suffix_of
 
 CHUNK = 1 << 20
 ROWS_AT_ONCE = 256
@@ -86,14 +86,10 @@ def expand(patterns: Iterable[str]) -> dict[str, int]:
 
 def _check_name(name: str) -> None:
     """Raises InputError for what would be read as lines of text but is none, and for a name that no id can have."""
-    suffix = suffix_of(name)
     if not is_utf8(name):
         raise InputError(f"{name!r}: the name is not UTF-8, so no row's id can have it; rename the file")
-    if suffix in SUFFIXES or suffix in UNTOLD:
-        raise InputError(
-            f"{name}: {suffix} files do not have one row per line; embed it alone, without --engine, or rename it"
-            " to .txt"
-        )
+    check_text(name, "embed it alone, without --engine")
+    suffix = suffix_of(name)
     if suffix in OTHER_COMPRESSION and infer_compression(name) is None:
         raise InputError(f"{name}: {suffix} files are not read here; decompress it, or compress it as .gz, .xz or .bz2")
 

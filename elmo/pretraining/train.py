@@ -35,6 +35,7 @@ from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexitie
 from elmo.pretraining.settings import TrainConfig, check_numbers, fixed, read_record
 from elmo.pretraining.shares import SharedReader, check_shares
 from elmo.text import corpus
+from elmo.text.records import check_text
 from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.disk import alone, holds_run
@@ -305,8 +306,9 @@ def piece_characters(counts: Counts, streams: int) -> int:
 
 
 def _check_files(paths: list[Path]) -> None:
-    """Refuses pipes, such as a shell's `<(command)`: they can be read only once, or wait for a writer."""
+    """Refuses files of other kinds, and pipes, such as a shell's `<(command)`: they can be read only once."""
     for path in paths:
+        check_text(path, "write its sentences to a text file")
         if path.exists() and not path.is_file():
             raise InputError(f"{path}: is not a file on disk; training reads a text several times: write it to a file")
 

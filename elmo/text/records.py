@@ -45,6 +45,13 @@ def kind_of(path: str | Path) -> Kind:
     return SUFFIXES.get(suffix, "text")
 
 
+def check_text(path: str | Path, remedy: str) -> None:
+    """Raises InputError, with the remedy, for a file that by its name has other lines than text."""
+    suffix = suffix_of(path)
+    if suffix in SUFFIXES or suffix in UNTOLD:
+        raise InputError(f"{path}: the lines of {suffix} files are not text; {remedy}, or rename it to .txt")
+
+
 def suffix_of(path: str | Path) -> str:
     """The extension of a file, with its dot, in lower case, ignoring that of a compression."""
     name = Path(path)
