@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from command import run
+from command import run, run_program
 from safetensors.numpy import load as load_safetensors
 from served import Served, start, stop
 
@@ -239,6 +239,15 @@ def test_metrics_and_logs_hold_no_text(server, logged):
     assert 'route="/embed"' in metrics
     assert "unmistakable" not in metrics + logged.read_text(encoding="utf-8")
     assert re.search(r"POST /embed 200 [\d.]+ ms", logged.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("verb", ["serve", "explore"])
+def test_without_the_extra_the_error_has_the_pip_line(verb):
+    """As after `pip install elmo-torch` alone."""
+    missing = dict.fromkeys(("fastapi", "orjson", "prometheus_client", "uvicorn"))
+    done = run_program(f"import sys\nsys.modules |= {missing}\nfrom elmo.cli import main\nmain([{verb!r}])")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "pip install 'elmo-torch[serve]'" in done.stderr
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path):

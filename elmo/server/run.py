@@ -8,15 +8,15 @@ from collections.abc import Callable
 from types import FrameType
 
 from elmo.errors import InputError
-from elmo.server.service import ServeConfig, Service
 
 try:
     import uvicorn
 
     from elmo.server.app import create_app
     from elmo.server.connection import connections
+    from elmo.server.service import ServeConfig, Service
 except ImportError as error:  # pragma: no cover
-    raise InputError(f"the server needs FastAPI and uvicorn ({error}): pip install 'elmo-torch[serve]'") from error
+    raise InputError(f"the server needs the extra serve ({error}): pip install 'elmo-torch[serve]'") from error
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 LOCAL = "127.0.0.1", "[::1]", "localhost"
