@@ -21,13 +21,12 @@ except ImportError as error:  # pragma: no cover
 class ElmoEmbeddings(TokenEmbeddings):
     """The vectors of all tokens of Flair's sentences.
 
-    Parameters:
-        model: a model's name or folder, as in `elmo.load`.
-        layers: "mix" is a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average. Other
-            choices are fixed, as in `Embedder.embed`, except "all".
-        frozen: False also trains the biLM, with float32 products.
-        precision: "float32", "bfloat16" or "int8".
-        name: name of these vectors at a token, for stacked embeddings.
+    - `model`: a model's name or folder, as in `elmo.load`.
+    - `layers`: "mix" is a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average. Other
+      choices are fixed, as in `Embedder.embed`, except "all".
+    - `frozen`: False also trains the biLM, with float32 products.
+    - `precision`: "float32", "bfloat16" or "int8".
+    - `name`: name of these vectors at a token, for stacked embeddings.
 
     Flair saves the biLM with a tagger, which then loads without the model's folder.
     """

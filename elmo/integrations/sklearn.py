@@ -24,14 +24,13 @@ except ImportError as error:  # pragma: no cover
 class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """One vector per text: the mean (maximum, sum) of its tokens' vectors.
 
-    Parameters:
-        model: a model's name or folder, as in `elmo.load`.
-        layers: as in `Embedder.embed`, except "all", since a row has no layers; "concat" joins them.
-        pool: "mean", "max" or "sum" over tokens.
-        precision: "float32", "bfloat16" or "int8".
-        device: "cpu" or "cuda"; None for the GPU if there is one.
-        memory: a folder or a `joblib.Memory` that caches results. It stores every layer, so a search over `layers`
-            reads each text once; only "max" over mixed layers is stored per choice of layers.
+    - `model`: a model's name or folder, as in `elmo.load`.
+    - `layers`: as in `Embedder.embed`, except "all", since a row has no layers; "concat" joins them.
+    - `pool`: "mean", "max" or "sum" over tokens.
+    - `precision`: "float32", "bfloat16" or "int8".
+    - `device`: "cpu" or "cuda"; None for the GPU if there is one.
+    - `memory`: a folder or a `joblib.Memory` that caches results. It stores every layer, so a search over `layers`
+      reads each text once; only "max" over mixed layers is stored per choice of layers.
 
     A copy in another process, as in grid searches with `n_jobs`, loads the model there.
     """
