@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import run
 from small_results import plant, write
 from small_tasks import run_config
 from tiny import write_tiny
@@ -149,6 +150,13 @@ def test_trials_are_chosen_on_dev_and_the_table_is_of_test(tmp_path: Path) -> No
     assert (measured["data"], measured["scores"], measured["mean"]) == ("test", [40.0, 42.0], 41.0)
     assert measured["std"] == pytest.approx(2**0.5)
     assert measured["minutes"] == 1.5
+
+
+def test_a_table_needs_a_folder_of_runs(tmp_path: Path) -> None:
+    done = run("task", "compare", "queue", "--table", "--output", tmp_path / "typo")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "typo: no such folder" in done.stderr
+    assert not (tmp_path / "typo").exists()
 
 
 def test_a_title_is_one_cell(tmp_path: Path) -> None:

@@ -279,6 +279,8 @@ def compare_verb(arguments: argparse.Namespace) -> None:
         return beside if beside.suffix == ".toml" and beside.is_file() else find_recipe(name, "tasks")
 
     output = Path(arguments.output)
+    if arguments.table and not output.is_dir():
+        raise InputError(f"{output}: no such folder; name the --output of a queue that has run")
     if not arguments.table:
         compare.run(queue, output, recipe_of, given, arguments.quiet, show)
     with compare.writing(output):
