@@ -95,6 +95,15 @@ def test_version_and_unknown_verb():
     assert "dance" in done.stderr
 
 
+def test_a_lack_of_memory_is_one_line(lines, tmp_path):
+    """More than any machine can address, so no system promises it."""
+    done = run(
+        "train", "--train", lines, "--pretokenized", "--output", tmp_path / "run", "model.lstm.dim=9999999999999"
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert re.search(r"elmo: error: out of memory: \d+ bytes more are needed; use smaller batches", done.stderr)
+
+
 @pytest.mark.slow
 def test_new_interpreter_does_what_the_tests_fork(models, lines, tmp_path):
     done = run_fresh("embed", lines, tmp_path / "v.hdf5", "--model", models / "native")

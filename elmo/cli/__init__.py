@@ -7,6 +7,7 @@ torch. A user's error is one line and exit code 2.
 import argparse
 import errno
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from elmo.errors import InputError, in_one_line
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs one verb and exits: 0 for success, 1 if training failed, 2 if an input cannot be used."""
+    """Runs one verb and exits: 0 for success, 1 if training or memory failed, 2 if an input cannot be used."""
     for stream in (sys.stdout, sys.stderr):
         _make_printable(stream)
     parsed = _parse(arguments)
@@ -48,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _fail(error, 2, is_one_of_several and not isinstance(error, OSError))
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted", 130, is_one_of_several)
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
+        if (lack := _lack_of_memory(error)) is not None:
+            _fail(lack, 1, silently=False)
         if type(error).__name__ not in ("TrainingError", "LostProcess"):
             raise
         _fail(error, 1, not getattr(error, "speaks", not is_one_of_several))
@@ -90,6 +93,17 @@ def _is_broken_pipe(error: Exception) -> bool:
     if sys.platform == "win32" and isinstance(error, OSError) and error.errno == errno.EINVAL:
         return error.filename is None
     return isinstance(error, BrokenPipeError)
+
+
+def _lack_of_memory(error: Exception) -> str | None:
+    """The line for an allocation that Python, NumPy or torch refused; None for another error."""
+    text = str(error)
+    of_torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text
+    if not (of_torch or isinstance(error, MemoryError)):
+        return None
+    wanted = re.search(r"allocate (\d[\d.]* \w+)", text)
+    size = f": {wanted[1]} more are needed" if wanted else ""
+    return f"out of memory{size}; use smaller batches, a smaller model or a larger machine"
 
 
 def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:
