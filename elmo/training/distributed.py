@@ -23,7 +23,10 @@ try:
     from lightning_fabric.strategies.ddp import DDPStrategy
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 except ImportError as error:  # pragma: no cover
-    raise InputError(f"training needs lightning-fabric ({error}): pip install 'elmo-torch[train]'") from error
+    raise InputError(
+        f"lightning-fabric is missing ({error}): pip install 'elmo-torch[train]'; task models need the extra tasks,"
+        " reports the extra probes"
+    ) from error
 
 
 BEAT, ROLL_CALL = 0.5, 4.0
