@@ -374,7 +374,7 @@ def test_command_pulls_through_a_proxy_and_tells_what_came(served, tmp_path):
     done = run("verify", "nlpl-217", "--json", variables=served)
     assert json.loads(done.stdout)[0]["verdict"] == "differs"
     assert done.returncode == 2
-    assert "217.zip: not as published or pulled" in done.stderr
+    assert "217.zip: missing, or not as published or pulled" in done.stderr
 
 
 def test_command_tells_in_one_line_that_a_host_is_gone(served):

@@ -388,7 +388,7 @@ def test_probes_without_rows_or_with_others(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:
     output = tmp_path / "page.html"
-    for paths, message in (([tmp_path], "no results"), ([tmp_path / "nowhere"], "nowhere: no such folder")):
+    for paths, message in (([tmp_path], "no results"), ([tmp_path / "nowhere"], "nowhere: no such file or folder")):
         with pytest.raises(InputError, match=message):
             job.write(paths, output)
     plant(tmp_path / "run", "srl", 60.0, 59.0)

@@ -171,7 +171,9 @@ def verify_verb(arguments: argparse.Namespace) -> None:
             print(f"{file.path}: {file.verdict}{f' ({file.about})' if file.about else ''}; sha256 {file.sha256 or '-'}")
     wrong = [str(file.path) for file in found if file.verdict in ("differs", "missing")]
     if wrong:
-        raise InputError(f"{', '.join(wrong)}: not as published or pulled; remove and pull again: elmo pull NAME")
+        raise InputError(
+            f"{', '.join(wrong)}: missing, or not as published or pulled; remove what differs, then: elmo pull NAME"
+        )
 
 
 def push_verb(arguments: argparse.Namespace) -> None:

@@ -209,7 +209,7 @@ def collect(paths: Sequence[Path]) -> Results:
     seen: set[str] = set()
     for path in paths:
         if not path.exists():
-            raise InputError(f"{path}: no such folder; give folders of results, such as those of elmo task train")
+            raise InputError(f"{path}: no such file or folder; give results, such as a folder of elmo task train")
     for root, name in _named([path.absolute() for path in paths]).items():
         if root.is_file() and not _add_file(results, root, name):
             raise InputError(f"{root}: no results; give the --json output of elmo perplexity or elmo task eval")
