@@ -302,7 +302,7 @@ def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
             10**9,
             r"options\.json: char_cnn\.max_characters_per_token is 1000000000",
         ),
-        ("lstm", "dim", 10**30, r"model\.hdf5: \S+ has shape"),
+        ("lstm", "dim", 10**18, r"model\.hdf5: \S+ has shape"),
     ],
 )
 def test_numbers_that_would_fill_the_memory_are_refused(tmp_path, section, key, value, message):
