@@ -42,6 +42,5 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False  # torch's page on `forward` is not ours
 autodoc_default_options = {"undoc-members": True}
-autodoc_mock_imports = ["flair"]  # heavy, so not in the extra `dev`
 # Links to files of the repository (README, CONTRIBUTING) lie outside of the site.
 suppress_warnings = ["myst.xref_missing"]
