@@ -60,10 +60,12 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
 
 def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
     """`value`, with the keys that a table lacks from the field's default."""
+    if not isinstance(value, Mapping):
+        return value
     made = field.default_factory is not dataclasses.MISSING
     default = field.default_factory() if made else field.default  # type: ignore[operator]
     is_config = dataclasses.is_dataclass(default) and not isinstance(default, type)
-    return merge(to_dict(default), value) if is_config and isinstance(value, Mapping) else value
+    return merge(to_dict(default), value) if is_config else value
 
 
 def load_toml(path: Path) -> dict[str, Any]:

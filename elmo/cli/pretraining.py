@@ -144,7 +144,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     text = TextConfig("whitespace", "line") if arguments.pretokenized else model.text or TextConfig()
     paths = corpus.expand(arguments.text)
     for path in paths:
-        check_text(path, "write its sentences to a text file")
+        check_text(path)
     with Counter("words", arguments.quiet) as counter:
         report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
     if arguments.json:

@@ -183,7 +183,7 @@ def _opened(name: str, compression: str | None = None) -> OpenFile:
 @contextmanager
 def _text(name: str, begin: int = 0) -> Iterator[Any]:
     try:
-        if infer_compression(name) == "zip":
+        if not begin and infer_compression(name) == "zip":
             _check_members(name)
         with _opened(name, compression="infer") as file:
             if begin:

@@ -308,7 +308,7 @@ def piece_characters(counts: Counts, streams: int) -> int:
 def _check_files(paths: list[Path]) -> None:
     """Refuses files of other kinds, and pipes, such as a shell's `<(command)`: they can be read only once."""
     for path in paths:
-        check_text(path, "write its sentences to a text file")
+        check_text(path)
         if path.exists() and not path.is_file():
             raise InputError(f"{path}: is not a file on disk; training reads a text several times: write it to a file")
 

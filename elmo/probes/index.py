@@ -196,8 +196,6 @@ class Index:
     def occurrences(self, word: str, layer: int, most: int | None = None) -> tuple[list[Query], int]:
         """The first `most` occurrences of `word` with the same spelling, in text order; and how many there are."""
         column = _column(self.layer(layer))
-        if not is_utf8(word):  # no table has it
-            return [], 0
         with self._errors():
             search = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
             places = search.limit(None).to_arrow()
@@ -223,8 +221,6 @@ class Index:
         if k < 1:
             raise InputError(f"k is {k}; at least 1 neighbour is expected")
         word = query.sentence[query.index] if same_word else None
-        if word is not None and not is_utf8(word):
-            return []
         with self._errors():
             candidates = self._occurrences.count_rows(None if word is None else _is(word))
         limit = k + SPARE
@@ -303,6 +299,8 @@ def _writing(part: Path) -> AbstractContextManager[None]:
 
 def _is(word: str) -> str:
     """The condition in SQL. LanceDB's own `to_sql` does not double a quote after a backslash."""
+    if not is_utf8(word):  # no table has it
+        return "false"
     return "word = '" + word.replace("'", "''") + "'"
 
 

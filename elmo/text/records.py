@@ -45,7 +45,7 @@ def kind_of(path: str | Path) -> Kind:
     return SUFFIXES.get(suffix, "text")
 
 
-def check_text(path: str | Path, remedy: str) -> None:
+def check_text(path: str | Path, remedy: str = "write its sentences to a text file") -> None:
     """Raises InputError, with the remedy, for a file that by its name has other lines than text."""
     suffix = suffix_of(path)
     if suffix in SUFFIXES or suffix in UNTOLD:
