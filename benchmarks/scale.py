@@ -39,10 +39,10 @@ class Machines:
     dollars: float
 
 
-GPU, CORE, OF_32_CORES = 100e12, 0.12e12, 0.6
-"""Operations a second. Of a GPU assumed: a tenth of what an H100 has in bfloat16, as bilm-tf had a tenth of its GPUs'
-peak. Of a core measured: one thread of a Zen 4 at 2,048/256 in bfloat16 (docs/log.md, 2026-11-24). That 32 cores of a
-node do 0.6 of 32 times as much is assumed."""
+GPU, GPU_EMBEDS, CORE, OF_32_CORES = 36e12, 7.4e12, 0.12e12, 0.6
+"""Operations a second. Of an H100 measured at the published size: a training step in bfloat16, and embedding in float32
+(docs/speed.md). Of a core measured: one thread of a Zen 4 at 2,048/256 in bfloat16 (docs/log.md, 2026-11-24). That 32
+cores of a node do 0.6 of 32 times as much is assumed."""
 NODE = 32 * CORE * OF_32_CORES
 FLEETS = (
     Machines("1 GPU", 1, GPU, 1, 0, 3.0),
@@ -132,7 +132,8 @@ def embedding_on_paper() -> None:
             f"{name:28} {size / 1e12:7.0f} TB; at 1 GB/s {size / 1e9 / 3600:7.0f} h; ${size / 1e9 * 0.02:9,.0f} a month"
         )
     for fleet in FLEETS[:3]:
-        hours = flops * CRAWL / fleet.count / fleet.flops / 3600
+        each = GPU_EMBEDS if fleet.flops == GPU else fleet.flops
+        hours = flops * CRAWL / fleet.count / each / 3600
         print(f"{fleet.name:28} {hours:7.0f} h of products, ${hours * fleet.dollars:7,.0f}")
 
 

@@ -1,4 +1,7 @@
-"""On a device that is not the CPU all is computed there and gives the same numbers, as on a GPU: see `other_device`."""
+"""On a device that is not the CPU all is computed there and gives the same numbers.
+
+The device is a simulated one (`other_device`), and a GPU where there is one.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +10,7 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
-from other_device import DEVICE, Elsewhere, Lists, OtherDevice
+from other_device import DEVICE, Lists, OtherDevice
 from small_corpus import write_corpus
 from small_tasks import write_small
 from test_tasks import network
@@ -29,38 +32,43 @@ SENTENCES = [["word"] * (1 + number % 7) + [f"n{number}"] for number in range(12
 """More than are read side by side, so that rows of a batch begin anew."""
 
 
-@pytest.fixture(autouse=True)
-def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtherDevice]:
-    """There is another device during the test, and something is computed on it."""
+@pytest.fixture(params=["simulated", *(["cuda"] if torch.cuda.is_available() else [])])
+def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """Another device; something is computed on it during the test."""
+    if request.param == "cuda":
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # as when elmo trains
+        torch.cuda.reset_peak_memory_stats()
+        yield torch.device("cuda")
+        assert torch.cuda.max_memory_allocated()
+        return
     known = torch.is_autocast_enabled
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind != DEVICE.type and known(kind))
     with Lists(), OtherDevice() as mode:
-        yield mode
+        yield DEVICE
     assert mode.operations
 
 
-def test_the_device_is_as_strict_as_a_gpu() -> None:
-    there = torch.zeros(3, 2, device=DEVICE)
-    assert isinstance(there, Elsewhere)
-    assert (there + 1).cpu().tolist() == [[1.0, 1.0]] * 3
+def test_the_device_is_as_strict_as_a_gpu(there) -> None:
+    numbers = torch.zeros(3, 2, device=there)
+    assert (numbers + 1).cpu().tolist() == [[1.0, 1.0]] * 3
     for mixed in (
-        lambda: there + torch.ones(3, 2),
-        lambda: there.index_fill_(0, torch.tensor([1]), 5),
-        lambda: there.index_select(0, torch.tensor([1])),
-        lambda: torch.cat([there, torch.ones(3, 2)]),
-        lambda: torch.rand(2, device=DEVICE, generator=torch.Generator()),
+        lambda: numbers + torch.ones(3, 2),
+        lambda: numbers.index_fill_(0, torch.tensor([1]), 5),
+        lambda: numbers.index_select(0, torch.tensor([1])),
+        lambda: torch.cat([numbers, torch.ones(3, 2)]),
+        lambda: torch.rand(2, device=there, generator=torch.Generator()),
     ):
-        with pytest.raises(RuntimeError, match="meta"):
+        with pytest.raises(RuntimeError, match=there.type):
             mixed()
     with pytest.raises((RuntimeError, TypeError)):
-        there.numpy()
+        numbers.numpy()
 
 
 @pytest.mark.parametrize("state", ["reset", "echo", "carry", "warm"])
-def test_vectors_are_the_same(state) -> None:
+def test_vectors_are_the_same(state, there) -> None:
     options = {"state": state, "warm_text": ["a b"]} if state == "warm" else {"state": state}
     ours = Embedder(tiny_model().bilm(), device="cpu", **options).embed(SENTENCES)
-    found = Embedder(tiny_model().bilm(), device=DEVICE, **options).embed(SENTENCES)
+    found = Embedder(tiny_model().bilm(), device=there, **options).embed(SENTENCES)
     for expected, vectors in zip(ours, found, strict=True):
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
@@ -79,11 +87,11 @@ def language_model(device: torch.device, vocabulary: Vocabulary, negatives: int)
 
 
 @pytest.mark.parametrize("negatives", [0, 8])
-def test_gradients_of_training_are_the_same(text, negatives) -> None:
+def test_gradients_of_training_are_the_same(text, negatives, there) -> None:
     """Of two windows, the second from the state that the first one left."""
     path, vocabulary = text
     found = []
-    for device in (CPU, DEVICE):
+    for device in (CPU, there):
         model = language_model(device, vocabulary, negatives)
         reader = LmReader([path], vocabulary, TextConfig(tokens="whitespace", sentences="line"), ReaderConfig(4, 5))
         state = model.bilm.initial_state(4)
@@ -98,10 +106,10 @@ def test_gradients_of_training_are_the_same(text, negatives) -> None:
         torch.testing.assert_close(found[0][name], found[1][name], atol=1e-6, rtol=1e-4)
 
 
-def test_perplexity_is_the_same(text) -> None:
+def test_perplexity_is_the_same(text, there) -> None:
     path, vocabulary = text
     found = []
-    for device in (CPU, DEVICE):
+    for device in (CPU, there):
         model = language_model(device, vocabulary, 0).eval()
         held_out = HeldOut([path], TextConfig(tokens="whitespace", sentences="line"), vocabulary)
         found.append(perplexities(tally(model.bilm, model.lm_head, held_out)))
@@ -111,10 +119,10 @@ def test_perplexity_is_the_same(text) -> None:
 
 @pytest.mark.parametrize("name", tasks.available())
 @pytest.mark.parametrize("place", ["none", "both"])
-def test_tasks_are_the_same(name: str, place: str, tmp_path: Path) -> None:
+def test_tasks_are_the_same(name: str, place: str, there: torch.device, tmp_path: Path) -> None:
     examples = tasks.find(name).read(write_small(tmp_path, name))
     found, predictions = [], []
-    for device in (CPU, DEVICE):
+    for device in (CPU, there):
         task, model, collate = network(name, examples, elmo=place)
         module = cast(nn.Module, model).to(device)
         torch.manual_seed(3)

@@ -54,9 +54,8 @@ def _add_embed(verbs: Any) -> None:
     )
     embed.add_argument(
         "--memory",
-        default="160MB",
         metavar="SIZE",
-        help="limit for vectors in progress, without the model (default: 160MB)",
+        help="limit for vectors in progress, without the model (default: 160MB, on a GPU 1GB)",
     )
     embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")
     embed.add_argument("--device", help="cpu, cuda, cuda:1 ...")
@@ -138,7 +137,7 @@ def _refuse(arguments: argparse.Namespace, names: Sequence[str], why: str) -> No
 
 
 def _embed_file(arguments: argparse.Namespace) -> None:
-    from elmo.embedding.embedder import Embedder, parse_bytes
+    from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import embed_file
     from elmo.embedding.layers import parse_layers
     from elmo.embedding.store import check_vectors_path
@@ -146,12 +145,10 @@ def _embed_file(arguments: argparse.Namespace) -> None:
 
     check_vectors_path(Path(arguments.output), arguments.overwrite)
     kind = arguments.kind or kind_of(arguments.input)
-    options = {name: getattr(arguments, name) for name in ("state", "batch_tokens", "device", "precision")}
+    options = {name: getattr(arguments, name) for name in ("state", "memory", "batch_tokens", "device", "precision")}
     if arguments.batch_size is not None:
         options["batch_size"] = arguments.batch_size
-    embedder = Embedder.load(
-        arguments.model, weights=arguments.weights, memory=parse_bytes(arguments.memory), **options
-    )
+    embedder = Embedder.load(arguments.model, weights=arguments.weights, **options)
     with Counter("sentences", arguments.quiet) as counter:
         done = embed_file(
             embedder,
@@ -182,7 +179,7 @@ def _embed_corpus(arguments: argparse.Namespace) -> None:
     settings = Settings(
         layers=parse_layers(arguments.layers),
         columns=Columns(arguments.column, arguments.id_column),
-        memory=parse_bytes(arguments.memory),
+        memory=None if arguments.memory is None else parse_bytes(arguments.memory),
         part_rows=PART_ROWS if arguments.part_rows is None else arguments.part_rows,
         **{name: getattr(arguments, name) for name in names},
     )

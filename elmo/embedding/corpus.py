@@ -27,7 +27,7 @@ from elmo import __version__, formats, ops
 from elmo.config import from_dict, to_dict
 from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batches, error_schema, pyarrow, vector_schema
 from elmo.embedding.corpus_rows import Columns, Part, absolute, expand, filesystem, is_address, plan, read_part
-from elmo.embedding.embedder import MEMORY, Embedder, StatePolicy
+from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.embedding.layers import Layers, selection
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype
@@ -57,7 +57,7 @@ class Settings:
     row_bytes: int = ROW_BYTES
     row_tokens: int = ROW_TOKENS
     columns: Columns = field(default_factory=Columns)
-    memory: int = MEMORY
+    memory: int | None = None
     batch_tokens: int | None = None
 
     def choice(self) -> dict[str, Any]:

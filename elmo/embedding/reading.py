@@ -79,8 +79,8 @@ def read_independent(
     words: WordVectors,
     sentences: Sequence[Sentence],
     select: Selection,
-    max_tokens: int = 2048,
-    max_rows: int = 96,
+    max_tokens: int,
+    max_rows: int,
     twice: bool = False,
 ) -> list[np.ndarray]:
     """The arrays of `read_sentences` for sentences that all start from the zero state, in at most `max_rows` rows.

@@ -69,7 +69,7 @@ class TaskConfig:
     """Train on this many examples, drawn at random, the same for all seeds. A smaller number draws a subset."""
     train_fraction: float = 1.0
     """Train on this fraction of the examples, drawn in the same way; the lower of both limits counts."""
-    accelerator: str = "cpu"
+    accelerator: str = "auto"
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):

@@ -76,7 +76,7 @@ class CoveConfig:
     training: EpochConfig = field(default_factory=lambda: EpochConfig(epochs=10, patience=2, decay_patience=1))
     batch: BatchConfig = field(default_factory=BatchConfig)
     seed: int = 1
-    accelerator: str = "cpu"
+    accelerator: str = "auto"
 
     def __post_init__(self) -> None:
         configs.check_range(self, ("vocab_size",), 1 + len(SPECIAL))
