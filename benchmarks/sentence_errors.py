@@ -1,0 +1,90 @@
+"""Where ELMo helps a classifier of sentences (SST-5, SNLI): the likely ones or the others, and how sure the number is.
+
+    python benchmarks/sentence_errors.py runs/tasks/sst5/none/trial-1 runs/tasks/sst5/input/trial-2 --data DATA
+
+The first run is the baseline. Of each run's networks (`seed-*`) the mean accuracy on the test examples, and the
+reduction of the baseline's errors with its 95 % interval over draws of the test examples (bootstrap): of all, and of
+the thirds by the perplexity that the biLM gives their sentences, each read alone.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from elmo import formats
+from elmo.embedding.embedder import Embedder
+from elmo.pretraining.perplexity import softmax_of
+from elmo.tasks import task as tasks
+from elmo.tasks.files import find_file
+from elmo.tasks.train import CONFIG, read_config
+from elmo.tasks.trained import TrainedTask
+from elmo.text.vocabulary import BOS, EOS
+
+DRAWS = 2000
+THIRDS = ("all", "most likely third", "middle", "least likely third")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--data", help="folder of the recipe's files")
+    parser.add_argument("--model", default="english-base", help="the biLM that gives the perplexities")
+    options = parser.parse_args()
+    config = read_config(options.runs[0] / CONFIG)
+    assert config.test is not None
+    task = tasks.find(config.task)
+    test = task.read(find_file(config.test, options.data or config.data))
+    losses = losses_of([task.sentences(example) for example in test], options.model)
+    order = np.argsort(losses)
+    groups = [order, *np.array_split(order, 3)]
+    shown = [f"{name} ({np.exp(losses[group].mean()):.0f})" for name, group in zip(THIRDS, groups, strict=True)]
+    print("| run | " + " | ".join(shown) + " |\n|---|---|---|---|---|")
+    base: list[Float[np.ndarray, " M"]] = []
+    for run in options.runs:
+        right = np.mean([correct(task, test, folder) for folder in sorted(run.glob("seed-*"))], axis=0)
+        base = base or [right[group] for group in groups]
+        cells = [cell(right[group], first) for group, first in zip(groups, base, strict=True)]
+        print("|", " | ".join([str(run), *cells]), "|", flush=True)
+
+
+def losses_of(examples: Sequence[Sequence[list[str]]], name: str) -> Float[np.ndarray, " M"]:
+    """Each example's mean loss (nats) in both directions; a token predicts the next one, or the sentence's boundary."""
+    model = formats.load(name)
+    vocabulary, head = softmax_of(model)
+    embedder = Embedder(model.bilm(), vocabulary=model.inputs, device="cpu")
+    size, found = model.config.lstm.projection_dim, []
+    for example in examples:
+        sums = []
+        for tokens in example:
+            states = torch.from_numpy(embedder.embed([tokens], layers="top")[0])
+            words = torch.tensor(vocabulary.ids([BOS, *tokens, EOS]))
+            sums.append(head.log_probabilities(states[:, :size], words[2:]))
+            sums.append(head.log_probabilities(states[:, size:], words[:-2]))
+        found.append(-float(torch.cat(sums).mean()))
+    return np.array(found)
+
+
+def correct(task: tasks.Task, test: Sequence[Any], folder: Path) -> Float[np.ndarray, " M"]:
+    """1 for every right prediction of a network."""
+    predictions = TrainedTask.load(folder)(test)
+    return np.array([task.score([e], [p])[task.METRIC] / 100 for e, p in zip(test, predictions, strict=True)])
+
+
+def cell(right: Float[np.ndarray, " M"], base: Float[np.ndarray, " M"]) -> str:
+    """Accuracy; and the reduction of errors, where there is one, with its interval."""
+    said = f"{100 * right.mean():.1f}"
+    if right is base or (right == base).all():
+        return said
+    rows = np.random.default_rng(1).integers(len(right), size=(DRAWS, len(right)))
+    drawn = 100 * (1 - (1 - right)[rows].sum(1) / (1 - base)[rows].sum(1))
+    low, high = np.percentile(drawn, (2.5, 97.5))
+    return f"{said}: {100 * (right.mean() - base.mean()) / (1 - base.mean()):+.1f} % ({low:+.1f} to {high:+.1f})"
+
+
+if __name__ == "__main__":
+    main()
