@@ -57,16 +57,16 @@ def losses_of(examples: Sequence[Sequence[list[str]]], name: str) -> Float[np.nd
     model = formats.load(name)
     vocabulary, head = softmax_of(model)
     embedder = Embedder(model.bilm(), vocabulary=model.inputs, device="cpu")
-    size, found = model.config.lstm.projection_dim, []
-    for example in examples:
-        sums = []
-        for tokens in example:
-            states = torch.from_numpy(embedder.embed([tokens], layers="top")[0])
-            words = torch.tensor(vocabulary.ids([BOS, *tokens, EOS]))
-            sums.append(head.log_probabilities(states[:, :size], words[2:]))
-            sums.append(head.log_probabilities(states[:, size:], words[:-2]))
-        found.append(-float(torch.cat(sums).mean()))
-    return np.array(found)
+    size = model.config.lstm.projection_dim
+    sentences = [(number, tokens) for number, example in enumerate(examples) for tokens in example]
+    sums, counts = np.zeros(len(examples)), np.zeros(len(examples))
+    arrays = embedder.embed_stream((tokens for _, tokens in sentences), layers="top")
+    for (number, tokens), array in zip(sentences, map(torch.from_numpy, arrays), strict=True):
+        words = torch.tensor(vocabulary.ids([BOS, *tokens, EOS]))
+        for states, targets in ((array[:, :size], words[2:]), (array[:, size:], words[:-2])):
+            sums[number] -= float(head.log_probabilities(states, targets).sum())
+            counts[number] += len(targets)
+    return sums / counts
 
 
 def correct(task: tasks.Task, test: Sequence[Any], folder: Path) -> Float[np.ndarray, " M"]:
