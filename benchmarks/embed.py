@@ -126,15 +126,18 @@ def tokenizer(arguments: argparse.Namespace) -> Tokenizer:
     return Tokenizer(TextConfig("whitespace", "line") if arguments.pretokenized else TextConfig())
 
 
-def store_weights(config: BiLMConfig, path: str) -> None:
-    """Random weights, larger than those that training begins with: the gates' sums deviate by 0.3 to 0.7."""
+def random_weights(config: BiLMConfig) -> BiLM:
+    """Larger weights than those that training begins with: the gates' sums deviate by 0.3 to 0.7."""
     torch.manual_seed(20180216)
     bilm = BiLM(config)
-    weights = bilm.state_dict()
-    for name, weight in weights.items():
+    for name, weight in bilm.state_dict().items():
         if "layers." in name and "bias" not in name:
             weight *= 4 if "weight_input" in name else 2
-    native.save(Model(config, weights), Path(path))
+    return bilm
+
+
+def store_weights(config: BiLMConfig, path: str) -> None:
+    native.save(Model(config, random_weights(config).state_dict()), Path(path))
 
 
 def file_name(limits: dict[str, Any], size: str) -> str:

@@ -15,6 +15,7 @@ from statistics import median
 
 import numpy as np
 import torch
+from embed import random_weights
 
 from elmo import ops
 from elmo.bench.embedding import cut, latency, throughput
@@ -22,18 +23,13 @@ from elmo.bench.machine import synchronize
 from elmo.embedding.embedder import Embedder
 from elmo.formats import load
 from elmo.machine import card
-from elmo.model.bilm import BiLM, BiLMConfig
-from elmo.model.char_cnn import CharCnnConfig
-from elmo.model.lstm import LstmConfig
+from elmo.model.bilm import BiLMConfig
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
-FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256))
-BASE = BiLMConfig(LstmConfig(1024, 256), CharCnnConfig(filters=(*FILTERS, (6, 256)), n_highway=1))
-PUBLISHED = BiLMConfig(LstmConfig(4096, 512), CharCnnConfig(filters=(*FILTERS, (6, 512), (7, 1024)), n_highway=2))
-STEPS = (("english-base", BASE, 32, 4096), ("english-base", BASE, 256, 4096), ("published", PUBLISHED, 384, 8192))
+STEPS = (("english-base", 32, 4096), ("english-base", 256, 4096), ("published", 384, 8192))
 """Size, streams and negatives."""
 WINDOW = 20
 COMPARED = 150
@@ -52,11 +48,12 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = False  # as in `elmo train`
     compare(sentences[:COMPARED], arguments.device)
     for size, precision in product(("english-base", "published"), ("float32", "bfloat16")):
-        bilm = load("english-base").bilm() if size == "english-base" else random_weights()
+        bilm = load(size).bilm() if size == "english-base" else random_weights(BiLMConfig())
         embed(size, precision, Embedder(bilm, device=arguments.device, precision=precision), sentences)
     counts = Counter(token for sentence in sentences for token in sentence)
     vocabulary = Vocabulary(("<S>", "</S>", "<UNK>", *(word for word, _ in counts.most_common(50_000))))
-    for (size, config, streams, negatives), bfloat16 in product(STEPS, (False, True)):
+    for (size, streams, negatives), bfloat16 in product(STEPS, (False, True)):
+        config = load(size).config if size == "english-base" else BiLMConfig()
         model = LanguageModel(config, len(vocabulary), ObjectiveConfig(negatives=negatives))
         reader = LmReader([arguments.text], vocabulary, TextConfig("whitespace", "line"), ReaderConfig(streams, WINDOW))
         print(f"{size}, {streams} streams, {'bfloat16' if bfloat16 else 'float32'}:", end=" ")
@@ -75,17 +72,6 @@ def compare(sentences: list[list[str]], device: str) -> None:
 def furthest(some: list[np.ndarray], others: list[np.ndarray]) -> float:
     """The largest difference between vectors of the same sentences; the second list may be longer."""
     return max(float(np.abs(one - other).max()) for one, other in zip(some, others, strict=False))
-
-
-def random_weights() -> BiLM:
-    """The published size; larger weights than training begins with, so that the gates are not all half open."""
-    torch.manual_seed(0)
-    bilm = BiLM(PUBLISHED)
-    with torch.no_grad():
-        for name, weight in bilm.named_parameters():
-            if "layers." in name and "bias" not in name:
-                weight *= 4 if "weight_input" in name else 2
-    return bilm
 
 
 def embed(size: str, precision: ops.Precision, embedder: Embedder, sentences: list[list[str]]) -> None:

@@ -15,13 +15,8 @@ from statistics import mean, median
 from distributed import MODELS, add_numbers, started
 
 from elmo.model.bilm import BiLMConfig
-from elmo.model.char_cnn import CharCnnConfig
-from elmo.model.lstm import LstmConfig
 
-PUBLISHED = BiLMConfig(
-    LstmConfig(4096, 512),
-    CharCnnConfig(filters=((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024)), n_highway=2),
-)
+PUBLISHED = BiLMConfig()
 WORDS, NEGATIVES, STREAMS, WINDOW = 793_471, 8192, 384, 20
 CORPUS, EPOCHS = 768_648_884 + 30_301_028, 10
 """Words of the training part and its sentence ends (Chelba et al. 2013)."""
@@ -29,11 +24,13 @@ CORPUS, EPOCHS = 768_648_884 + 30_301_028, 10
 
 @dataclass(frozen=True)
 class Machines:
-    """Devices: operations and bytes a second of each, seconds until a message arrives, dollars an hour of all."""
+    """Devices: operations a second of each in training and in embedding, bytes a second, seconds until a message
+    arrives, dollars an hour of all."""
 
     name: str
     count: int
     flops: float
+    embedding_flops: float
     network: float
     latency: float
     dollars: float
@@ -45,10 +42,10 @@ GPU, GPU_EMBEDS, CORE, OF_32_CORES = 36e12, 7.4e12, 0.12e12, 0.6
 cores of a node do 0.6 of 32 times as much is assumed."""
 NODE = 32 * CORE * OF_32_CORES
 FLEETS = (
-    Machines("1 GPU", 1, GPU, 1, 0, 3.0),
-    Machines("8 GPUs, one machine", 8, GPU, 300e9, 10e-6, 24.0),
-    Machines("64 CPU nodes, 10 Gbit/s", 64, NODE, 1.25e9, 50e-6, 64 * 1.3),
-    Machines("64 CPU nodes, 1 Gbit/s", 64, NODE, 0.125e9, 100e-6, 64 * 1.3),
+    Machines("1 GPU", 1, GPU, GPU_EMBEDS, 1, 0, 3.0),
+    Machines("8 GPUs, one machine", 8, GPU, GPU_EMBEDS, 300e9, 10e-6, 24.0),
+    Machines("64 CPU nodes, 10 Gbit/s", 64, NODE, NODE, 1.25e9, 50e-6, 64 * 1.3),
+    Machines("64 CPU nodes, 1 Gbit/s", 64, NODE, NODE, 0.125e9, 100e-6, 64 * 1.3),
 )
 CRAWL, SENTENCE = 156e9, 21
 """Tokens of the English part of C4 (Dodge et al. 2021), and of a sentence."""
@@ -132,8 +129,7 @@ def embedding_on_paper() -> None:
             f"{name:28} {size / 1e12:7.0f} TB; at 1 GB/s {size / 1e9 / 3600:7.0f} h; ${size / 1e9 * 0.02:9,.0f} a month"
         )
     for fleet in FLEETS[:3]:
-        each = GPU_EMBEDS if fleet.flops == GPU else fleet.flops
-        hours = flops * CRAWL / fleet.count / each / 3600
+        hours = flops * CRAWL / fleet.count / fleet.embedding_flops / 3600
         print(f"{fleet.name:28} {hours:7.0f} h of products, ${hours * fleet.dollars:7,.0f}")
 
 

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
-from other_device import DEVICE, Lists, OtherDevice
+from other_device import DEVICE, Elsewhere, Lists, OtherDevice
 from small_corpus import write_corpus
 from small_tasks import write_small
 from test_tasks import network
@@ -50,6 +50,7 @@ def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 def test_the_device_is_as_strict_as_a_gpu(there) -> None:
     numbers = torch.zeros(3, 2, device=there)
+    assert numbers.is_cuda or isinstance(numbers, Elsewhere)
     assert (numbers + 1).cpu().tolist() == [[1.0, 1.0]] * 3
     for mixed in (
         lambda: numbers + torch.ones(3, 2),
