@@ -5,8 +5,8 @@
     python benchmarks/static_vectors.py 'lm/wiki.train.*' 'lm/books.train.*' --output vectors.100.txt
 
 Skip-gram with negative sampling (Mikolov et al. 2013), gensim's. The text is tokenised as the biLM's was, once, into a
-file beside the output, and a finished one is used again. With one worker and a seed the numbers repeat on one machine;
-on another they were others (docs/log.md), although OpenBLAS was told for which processor to compute. 15 minutes for
+file beside the output, and a finished one is used again. With one worker, a seed and OpenBLAS told for which processor
+to compute, the numbers repeat: an AMD EPYC and an Intel Xeon gave the same file (docs/log.md). 15 minutes for
 59M words.
 """
 
