@@ -84,3 +84,11 @@ def test_readme_names_every_command() -> None:
     listed = {verb for row in rows for verb in re.findall(r"`elmo ([a-z]+)", row.split(" | ")[0])}
     shown = run([sys.executable, "-m", "elmo", "--help"], ROOT)
     assert listed == set(re.findall(r"^    ([a-z]+)(?:  |$)", shown, re.MULTILINE))
+
+
+def test_readme_has_the_first_table_of_the_results() -> None:
+    """Its scores of the tasks are the generated ones."""
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    table = re.search(r"^\| task \| score \|.*?\n\n", results, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    assert table[0] in (ROOT / "README.md").read_text(encoding="utf-8")
