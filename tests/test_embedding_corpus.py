@@ -383,6 +383,7 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         (["a.txt", "a.conllu.gz"], {}, r"a\.conllu\.gz: the lines of \.conllu files are not text; embed it alone"),
         (["a.fa"], {}, r"a\.fa: the lines of \.fa files are not text"),
         (["a.7z"], {}, r"a\.7z: \.7z files are not read here; decompress it"),
+        (["a.lz4"], {}, r"a\.lz4: \.lz4 files are not read here; decompress it"),
         (["\udcff.txt"], {}, r"'\\udcff\.txt': the name is not UTF-8"),
         (["bad.parquet"], {}, r"bad\.parquet: not a complete Parquet file"),
         (["rows.parquet"], {}, r"rows\.parquet: has no column text or tokens, but number, line"),
@@ -404,7 +405,7 @@ def test_what_cannot_be_embedded_is_said_in_a_line_and_nothing_is_made(
     Path("bad.txt.zip").write_bytes(b"a\n")
     Path("cut.txt.gz").write_bytes(gzip.compress(b"line\n" * 1000)[:-20])
     Path("bad.parquet").write_bytes(b"PAR1 and no more")
-    for name in ("a.conllu.gz", "a.fa", "a.7z", "\udcff.txt"):
+    for name in ("a.conllu.gz", "a.fa", "a.7z", "a.lz4", "\udcff.txt"):
         Path(name).touch()
     with zipfile.ZipFile("two.zip", "w") as file:
         file.writestr("a.txt", "a\n")

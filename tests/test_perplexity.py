@@ -12,7 +12,7 @@ from brute_force import CONFIG, KNOWN, LINES, STRANGE, VOCABULARY, BruteForce, D
 from command import run
 
 from elmo.errors import InputError
-from elmo.formats import Model, native
+from elmo.formats import Model, content_hash, native
 from elmo.model.lm_head import LmHead
 from elmo.ops import packed_softmax
 from elmo.ops.packed_softmax import PackedSoftmax
@@ -71,6 +71,7 @@ def test_command_reports_brute_force_and_the_vocabulary(model, text, tmp_path):
     found = json.loads(done.stdout)
     words = "".join(f"{word}\n" for word in VOCABULARY.words).encode()
     assert found["vocabulary"] == {"size": len(VOCABULARY), "sha256": hashlib.sha256(words).hexdigest()}
+    assert found["bilm"]["sha256"] == content_hash(model)
     each = [[sentence] for document in documents for sentence in document]
     brute = BruteForce(model, tmp_path / "published")
     assert found["perplexity"]["reset"] == pytest.approx(brute.summary(each), rel=1e-5)

@@ -222,6 +222,19 @@ def test_a_fine_tuned_bilm_has_columns_of_its_own(tmp_path: Path) -> None:
     }
 
 
+def test_a_fine_tuned_bilm_is_compared_with_the_original_at_the_same_place(tmp_path: Path) -> None:
+    """Not with a better place of the original: the difference would be that of the places, too."""
+    tuned = BILM | {"init_from": {"model": "small", "continues": False}}
+    plant(tmp_path / "none", "snli", 70.0, 60.0)
+    for place, score in (("input", 63.0), ("both", 62.0)):
+        plant(tmp_path / place, "snli", score + 10, score, settings=[f"inputs.elmo={place}"], bilm=BILM)
+    plant(tmp_path / "tuned", "snli", 74.0, 64.0, settings=["inputs.elmo=both"], bilm=tuned)
+    glance, claimed, *_ = written(tmp_path, tmp_path).tables
+    assert glance[1][3] == "63.0"
+    (claim,) = (row for row in claimed if "Fine-tuning" in row[0])
+    assert claim[1:3] == ["one seed: +2.00", "tuned 64.00, both 62.00, seeds: 1"]
+
+
 def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_path: Path) -> None:
     """As runs of `elmo task train` lie in a folder; the baseline is that without ELMo, whatever its name."""
     plant(tmp_path / "a", "snli", 71.0, None, settings=["inputs.elmo=input"])
@@ -277,6 +290,17 @@ def test_the_default_model_has_the_name_that_the_result_gives(tmp_path: Path) ->
     text = page.read_text(encoding="utf-8")
     assert "elmo=input --model small --data" in text
     assert "elmo=both --data" in text
+
+
+def test_a_queue_with_the_default_model_has_its_name_too(tmp_path: Path) -> None:
+    """Ablations and sample efficiency keep None where the arms have the default model."""
+    config = configs.to_dict(ablate.Config(str(tmp_path), ("snli",)))
+    write(tmp_path / record.RECORD, {"probe": "ablate", "config": config, "bilm": BILM})
+    (tmp_path / record.ROWS).touch()
+    (page,) = job.write([tmp_path], tmp_path / "page.html")
+    text = page.read_text(encoding="utf-8")
+    assert "The biLM is small." in text
+    assert "model=small" in text
 
 
 def test_files_of_one_name_with_other_content_are_not_compared(tmp_path: Path) -> None:

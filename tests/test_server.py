@@ -133,6 +133,13 @@ def test_text_embeddings_inference(server, embedder):
     assert httpx.get(server.url + "/health").status_code == 200
 
 
+def test_load_balancers_may_ask_with_head(server):
+    for path in ("/", "/health"):
+        answer = httpx.head(server.url + path)
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["content-type"] == httpx.get(server.url + path).headers["content-type"]
+
+
 def test_the_commands_of_the_docs(server, tmp_path):
     page = (Path(__file__).parents[1] / "docs" / "serving.md").read_text(encoding="utf-8")
     commands = re.findall(r"^curl (?:.*\\\n)*.*$", page, re.MULTILINE)

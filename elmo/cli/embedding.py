@@ -42,7 +42,9 @@ def _add_embed(verbs: Any) -> None:
     embed.add_argument("--pool", choices=["mean", "max", "sum"], help="pool the tokens of a row into one vector")
     embed.add_argument("--index", metavar="FILE", help="also write each row's text, tokens and offsets as JSON lines")
     embed.add_argument("--resume", action="store_true", help="keep finished rows, and continue an interrupted run")
-    embed.add_argument("--dtype", choices=["float32", "float16"], default="float32")
+    embed.add_argument(
+        "--dtype", choices=["float32", "float16"], default="float32", help="type of the numbers (default: float32)"
+    )
     embed.add_argument(
         "--state",
         choices=["reset", "echo", "carry", "warm"],
@@ -84,8 +86,8 @@ def _add_allennlp(verbs: Any) -> None:
     allennlp.add_argument("input", help="text, one sentence per line, tokens separated by whitespace")
     allennlp.add_argument("output", help="the HDF5 file to write")
     which = allennlp.add_mutually_exclusive_group(required=True)
-    for choice in ("all", "top", "average"):
-        which.add_argument(f"--{choice}", dest="layers", action="store_const", const=choice)
+    for choice, said in (("all", "all layers"), ("top", "the top layer"), ("average", "the mean of all layers")):
+        which.add_argument(f"--{choice}", dest="layers", action="store_const", const=choice, help=said)
     allennlp.add_argument("--options-file", metavar="FILE", help="default: the pulled original model's")
     allennlp.add_argument("--weight-file", metavar="FILE", help="default: the pulled original model's")
     allennlp.add_argument("--batch-size", type=int, default=64, metavar="N", help="sentences read ahead")

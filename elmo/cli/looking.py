@@ -23,7 +23,7 @@ def add_verbs(verbs: Any) -> None:
         "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
     )
     bench.add_argument("--tokens", type=int, default=4000, metavar="N", help="tokens to read, at most (default: 4000)")
-    bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ...")
+    bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
     bench.add_argument("--json", action="store_true", help="print JSON")
 
     demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text")

@@ -37,7 +37,7 @@ def add_verbs(verbs: Any) -> None:
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
 
     models = add_verb(verbs, "models", models_verb, "list the published models, and which are in the cache")
-    models.add_argument("words", nargs="*", metavar="WORD", help="list only models with all of these in their row")
+    models.add_argument("words", nargs="*", metavar="WORD", help="list only models whose row has all of these words")
     models.add_argument("--json", action="store_true", help="print JSON, with addresses, licences and their sources")
 
     pull = add_verb(verbs, "pull", pull_verb, "download a published model to the cache, or resume the download")

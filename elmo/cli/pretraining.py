@@ -57,7 +57,7 @@ def _add_questions(verbs: Any) -> None:
         "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
     )
     perplexity.add_argument(
-        "--max-words", type=int, metavar="N", help="read about N words, from the beginnings of the first documents"
+        "--max-words", type=int, metavar="N", help="read only about N words, from the start of the first documents"
     )
     perplexity.add_argument("--json", action="store_true", help="print JSON")
     add_quiet(perplexity)
@@ -134,13 +134,14 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
 
 
 def perplexity_verb(arguments: argparse.Namespace) -> None:
-    from elmo import formats
     from elmo.pretraining import perplexity
+    from elmo.tasks.source import open_model
     from elmo.text import corpus
     from elmo.text.records import check_text
     from elmo.text.tokenizer import TextConfig
 
-    model = formats.load(arguments.model)
+    source = open_model(arguments.model)
+    model = source.model
     text = TextConfig("whitespace", "line") if arguments.pretokenized else model.text or TextConfig()
     paths = corpus.expand(arguments.text)
     for path in paths:
@@ -148,7 +149,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     with Counter("words", arguments.quiet) as counter:
         report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
     if arguments.json:
-        print(json.dumps(report, indent=2))
+        print(json.dumps(report | {"bilm": source.card()}, indent=2))
         return
     rows = [
         [policy, which, *(f"{numbers[d + suffix]:,.2f}" for d in ("forward", "backward", "mean"))]

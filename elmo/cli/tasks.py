@@ -21,8 +21,6 @@ from elmo.cli.arguments import (
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
-ELMO_AT = ("none", "input", "output", "both")
-
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
@@ -102,7 +100,7 @@ def _add_compare(tasks: Any) -> None:
         "--data", metavar="FOLDER", help="folder of the recipes' files (default: the variable ELMO_DATA)"
     )
     compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
-    compare.add_argument("--model", metavar="MODEL", help="the biLM of arms that name none")
+    compare.add_argument("--model", metavar="MODEL", help="the biLM for arms without one of their own")
     add_jobs(compare)
     compare.add_argument("--table", action="store_true", help="train nothing, only tabulate finished runs")
     add_quiet(compare)

@@ -350,8 +350,8 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
         if new[key] != old[key]:
             was, now = configs.difference(old[key], new[key])
             raise InputError(
-                f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps it: omit it, or name another"
-                " --output"
+                f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps its settings: give the former"
+                " one, or name another --output"
             )
 
 

@@ -88,7 +88,8 @@ def _tasks(comparisons: Sequence[Comparison]) -> Iterator[Row]:
         if best is not None:
             pair = _scored(each, best), _scored(each, each.runs[0])
             yield (*_row(f"ELMo improves {each.title}", "Table 1", *pair), each.name)
-        given, tuned = each.best_with_elmo(fine_tuned=False), each.best_with_elmo(fine_tuned=True)
+        tuned = each.best_with_elmo(fine_tuned=True)
+        given = tuned and each.best_with_elmo(fine_tuned=False, place=tuned.elmo)
         if given is not None and tuned is not None:
             pair = _scored(each, tuned), _scored(each, given)
             yield (*_row(f"Fine-tuning the biLM improves {each.title}", "section 3.4", *pair), each.name)

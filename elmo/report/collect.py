@@ -125,9 +125,11 @@ class Comparison:
             return []
         return [run for run in others if run.has_elmo]
 
-    def best_with_elmo(self, fine_tuned: bool | None = None) -> TaskRun | None:
-        """The run with ELMo that is best on dev: of all, or of those with a fine-tuned biLM or with one as it is."""
+    def best_with_elmo(self, fine_tuned: bool | None = None, place: str | None = None) -> TaskRun | None:
+        """The run with ELMo that is best on dev: of all, of those with a fine-tuned biLM or with one as it is, or of
+        those at one place."""
         runs = [run for run in self.with_elmo() if fine_tuned in (None, run.is_fine_tuned)]
+        runs = [run for run in runs if place in (None, run.elmo)]
         return max(runs, key=lambda run: run.on_dev, default=None)
 
 
@@ -278,7 +280,7 @@ def _probe(name: str, folder: Path) -> Probe:
 
 def _name_default(settings: dict[str, Any], bilm: Mapping[str, Any] | None) -> None:
     """Gives the default model its own name, if the record has it: another version may have another default."""
-    if bilm is not None and settings.get("model") == "default":
+    if bilm is not None and settings.get("model", "") in (None, "default"):
         settings["model"] = bilm.get("model", "default")
 
 

@@ -90,6 +90,11 @@ def cached(values: Mapping[str, Any]) -> dict[str, Any]:
     return {} if dtype is None else {"cache": {"dtype": dtype}}
 
 
+def model_name(bilm: Mapping[str, Any] | None) -> str:
+    """The name of a biLM, as a result describes it, without folders of this machine; empty if unknown."""
+    return str(shown((bilm or {}).get("model", "")))
+
+
 def shown(value: Any) -> Any:
     """A value without folders of this machine: absolute paths become their last part."""
     if isinstance(value, Mapping):

@@ -85,7 +85,9 @@ def sections(probes: Sequence[Probe]) -> Iterator[Section]:
         made = MADE.get(probe.probe, _rows)
         title = TITLES.get(probe.probe, f"Probe {probe.probe}")
         title += f": {probe.name}" if kinds.count(probe.probe) > 1 else ""
-        yield Section(title, (*made(probe), _provenance(probe)))
+        model = commands.model_name(probe.record.get("bilm"))
+        said = (Text(f"The biLM is {model}."),) if model else ()
+        yield Section(title, (*made(probe), *said, _provenance(probe)))
 
 
 def cell(value: Any) -> str:

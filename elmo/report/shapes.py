@@ -39,7 +39,10 @@ CARD = {
     "vocabulary?": VOCABULARY,
 }  # fmt: skip
 MODEL = {"card?": CARD}
-PERPLEXITY = {"text": list, "vocabulary": VOCABULARY, "perplexity": {"*": {"unknown_rate?": float, "*": NUMBER}}}
+PERPLEXITY = {
+    "text": list, "vocabulary": VOCABULARY, "perplexity": {"*": {"unknown_rate?": float, "*": NUMBER}},
+    "bilm?": (BILM, None),
+}  # fmt: skip
 EVALUATION = {"task": str, "examples": float, "members": float}
 
 PROBE = {

@@ -58,6 +58,7 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
         app.include_router(routes, responses={"default": {"description": "an error and its remedy", "model": Problem}})
     app.include_router(page.router(service.config.pictures))
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health")
     async def health() -> dict[str, str]:
         """Whether the server is up."""

@@ -42,6 +42,7 @@ def router(pictures: Sequence[Picture] = ()) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
     drawn = {picture.name: picture for picture in pictures}
 
+    @routes.head("/")
     @routes.get("/")
     async def index() -> Response:
         return _file("index.html")

@@ -357,8 +357,8 @@ def check_output(config: TaskConfig, resume: bool) -> None:
     if changed:
         was, now = configs.difference(old[changed[0]], new[changed[0]])
         raise InputError(
-            f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps it: omit it, or name"
-            " another --output"
+            f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps its settings: give the"
+            " former one, or name another --output"
         )
 
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 MAX_CHARACTERS = 65_536  # per piece of a document, and per line
 BUFFER_CHARACTERS = 16_000_000  # in the shuffle's buffer
 OPEN_FILES = 16  # read side by side when shuffling; a compressed one takes a few MB
-OTHER_COMPRESSION = (".bz2", ".zip", ".zst", ".7z")
+OTHER_COMPRESSION = (".bz2", ".zip", ".zst", ".lz4", ".7z")
 RATIO = 4  # approximate characters per byte of a compressed file
 ORDER = 2  # version of the shuffled order: positions of different versions are not comparable
 
