@@ -44,13 +44,13 @@ def queue(tmp_path: Path) -> Path:
     return folder
 
 
-def test_runs_on_several_drives_go_by_their_last_names(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_on_several_drives_keep_the_name_of_the_given_folder(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(paths: object) -> str:
         raise ValueError("Paths don't have the same drive")
 
     monkeypatch.setattr(weights.os.path, "commonpath", refuse)
     rows = weights.run(weights.Config((str(queue / "sst-10"), str(queue / "sst-9"))))
-    assert {row.run for row in rows} == {"input", "both"}
+    assert {row.run for row in rows} == {"sst-9/input", "sst-10/both"}
 
 
 def test_rows_are_those_of_the_results_in_order(queue: Path) -> None:
@@ -148,6 +148,20 @@ def test_a_tuned_arm_is_its_best_trial(tmp_path: Path) -> None:
     (arm / "trial-1" / "seed-1" / "result.json").write_text('{"seed": 1, "mixes": {}}')
     with pytest.raises(InputError, match=r"trial-1/seed-1/result.json: not the result of a trained task"):
         shown(tmp_path)
+
+
+def test_runs_of_different_tasks_are_no_trials_whatever_their_names(tmp_path: Path) -> None:
+    for trial, task in ((1, "sst5"), (2, "snli")):
+        write_run(tmp_path / "mine" / f"trial-{trial}", task, {1: {"input": mix([0.5, 0.5], 1.0)}})
+    rows = weights.run(weights.Config((str(tmp_path),)))
+    assert {(row.task, row.run) for row in rows} == {("sst5", "mine/trial-1"), ("snli", "mine/trial-2")}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_links_are_followed(queue: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "first").symlink_to(queue / "sst-9")
+    assert {row.run for row in weights.run(weights.Config((str(tmp_path / "links"),)))} == {"first/input"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -352,6 +353,57 @@ def test_of_an_arm_that_was_tuned_the_best_trial_is_shown_and_its_ensemble(tmp_p
     assert "ner/input is the best of 2 on dev, by the first seed: trial-1 50.00, trial-2 45.00." in found.text
 
 
+def test_runs_of_different_tasks_or_places_are_no_trials_whatever_their_names(tmp_path: Path) -> None:
+    plant(tmp_path / "mine" / "trial-1", "ner-wnut17", 50.0, 49.0)
+    plant(tmp_path / "mine" / "trial-2", "snli", 70.0, 69.0)
+    plant(tmp_path / "more" / "trial-1", "snli", 70.0, 69.0)
+    plant(tmp_path / "more" / "trial-2", "snli", 72.0, 71.0, settings=["inputs.elmo=input"])
+    results = collect([tmp_path])
+    assert [run.folder.name for run in results.runs] == ["trial-1", "trial-2"]
+    assert [[run.folder.name for run in each.runs] for each in results.comparisons] == [["trial-1", "trial-2"]]
+
+
+def test_without_the_first_arm_of_a_queue_there_is_no_baseline(tmp_path: Path) -> None:
+    """It may still be in training."""
+    for arm in ("input", "both"):
+        plant(tmp_path / "snli" / arm, "snli", 70.0, 69.0, settings=[f"inputs.elmo={arm}"])
+    write(tmp_path / "table.json", [{"row": "snli", "arm": arm, "baseline": "none"} for arm in ("input", "both")])
+    (comparison,) = collect([tmp_path]).comparisons
+    assert not comparison.has_baseline
+    plant(tmp_path / "snli" / "none", "snli", 60.0, 59.0)
+    write(
+        tmp_path / "table.json", [{"row": "snli", "arm": arm, "baseline": "none"} for arm in ("none", "input", "both")]
+    )
+    (comparison,) = collect([tmp_path]).comparisons
+    assert comparison.has_baseline
+
+
+def test_the_same_files_under_other_paths_are_the_same_data(tmp_path: Path) -> None:
+    for arm, path in (("none", "a/x.conll"), ("input", "./a/x.conll")):
+        plant(tmp_path / arm, "ner-wnut17", 50.0, 40.0, settings=[f"inputs.elmo={arm}", f"train={path}"])
+        origin = {"version": "1", "bilm": None, "data": {"train": "d1", "dev": "d2", "test": "d3"}}
+        write(tmp_path / arm / "origin.json", origin)
+    assert [[run.folder.name for run in each.runs] for each in collect([tmp_path]).comparisons] == [["none", "input"]]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_links_are_followed_once(tmp_path: Path) -> None:
+    plant(tmp_path / "disk" / "one", "snli", 70.0, 69.0)
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "one").symlink_to(tmp_path / "disk" / "one")
+    (tmp_path / "disk" / "one" / "loop").symlink_to(tmp_path / "disk")
+    assert [run.name for run in collect([tmp_path / "all"]).runs] == ["all/one"]
+    assert [run.name for run in collect([tmp_path]).runs] == ["/".join((tmp_path.name, "all/one"))]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode elsewhere")
+def test_a_name_that_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
+    plant(tmp_path / "caf\udce9", "snli", 70.0, 69.0)
+    job.write([tmp_path], tmp_path / "page.html", tmp_path / "page.md")
+    for page in ("page.html", "page.md"):
+        assert r"caf\udce9" in (tmp_path / page).read_text(encoding="utf-8")
+
+
 def test_trials_are_judged_by_the_first_seed_of_the_queue_whatever_its_number(tmp_path: Path) -> None:
     arm = tmp_path / "ner" / "input"
     for trial, scores in (("trial-1", {3: 50.0, 1: 40.0}), ("trial-2", {3: 45.0})):
@@ -683,6 +735,13 @@ def test_a_claim_holds_beyond_the_spread_only() -> None:
     assert claims.verdict(claims.Score(70.0), claims.Score(69.9)) == "holds"
     assert claims.verdict(claims.Score(70.0, 0.0, 1), claims.Score(60.0, 1.0, 3)) == "one seed: +10.00"
     assert claims.verdict(claims.Score(70.0), claims.Score(70.0)) == "undecided"
+
+
+def test_the_best_place_is_claimed_of_all_three_only() -> None:
+    common = {"recipe": "snli", "task": "snli", "seeds": [1, 2], "dev_std": 0.1, "analysis": "places"}
+    rows = [common | {"arm": arm, "dev": dev} for arm, dev in (("both", 82.0), ("input", 80.0), ("output", 84.0))]
+    assert not list(claims._ablations(Probe("ablate", "ablate", {}, rows[:2])))
+    assert [row[1] for row in claims._ablations(Probe("ablate", "ablate", {}, rows))] == ["does not hold"]
 
 
 @pytest.mark.parametrize(("std", "said"), [(0.5, "holds"), (1.5, "undecided")])

@@ -1,9 +1,11 @@
 """`elmo task`: every verb does its work on a small file, and what goes wrong is one line."""
 
+import argparse
 import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import Command, run
@@ -11,11 +13,14 @@ from small_tasks import write_small
 from tiny import write_tiny
 
 from elmo import config as configs
+from elmo.cli import tasks as task_verbs
 from elmo.cli.arguments import RECIPES
+from elmo.errors import InputError
 from elmo.tasks import ner
 from elmo.tasks import task as tasks
 from elmo.tasks.queue import read_queue
 from elmo.tasks.train import TaskConfig
+from elmo.tasks.trained import TrainedTask
 
 SMALL = (
     "inputs.vectors_dim=6",
@@ -128,6 +133,18 @@ def test_eval_of_one_and_of_an_ensemble(trained: Path) -> None:
     assert json.loads(one.stdout)["f1"] == pytest.approx(result["dev"]["f1"])
     both = run("task", "eval", *seeds, trained / "small.conll", "--json")
     assert json.loads(both.stdout)["members"] == 2
+
+
+def test_networks_of_two_tasks_are_refused_before_they_read_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded(folder: str, *_: Any, **__: Any) -> TrainedTask:
+        network = object.__new__(TrainedTask)
+        network.task = tasks.find(folder)
+        return network
+
+    monkeypatch.setattr(TrainedTask, "load", loaded)
+    arguments = argparse.Namespace(model=None, vectors=None, folders=["ner", "snli"], input="-")
+    with pytest.raises(InputError, match="the 2 networks have different tasks"):
+        task_verbs.eval_verb(arguments)
 
 
 def test_predict_files_and_text(trained: Path) -> None:

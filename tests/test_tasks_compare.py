@@ -293,6 +293,9 @@ def test_a_run_that_another_process_begins_meanwhile_is_one(tmp_path: Path, monk
     [
         ("arms = { none = [] }", "at least two are expected"),
         ("arms = { none = [], None = [] }", "in more than upper and lower case"),
+        ('arms = { none = [], "in/put" = [] }', "names of folders are expected"),
+        ('arms = { none = [], ".." = [] }', "names of folders are expected"),
+        ("arms = { none = [], trial-2 = [] }", "not seed-N or trial-N"),
         ('arms = { none = [], input = "x" }', "a list of settings is expected"),
         ("arms = { none = [], input = [] }\nseeds = []", "seeds of 'small' are .*at least one"),
         ("arms = { none = [], input = [] }\nseeds = [1, 1]", "seeds of 'small' are .*without repeats"),

@@ -454,6 +454,14 @@ def test_coref_json_speakers_and_missing_parts(file) -> None:
     assert bare.speakers == (("",) * 3, ("",) * 2)
 
 
+def test_a_coref_speaker_of_null_is_unknown(file) -> None:
+    some, one = readers_coref.read_coref(
+        file(coref(speakers=[[None, "A", None], [None] * 2]) + coref(speakers=[None, "B"]))
+    )
+    assert some.speakers == (("", "A", ""), ("", ""))
+    assert one.speakers == (("",) * 3, ("B",) * 2)
+
+
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
@@ -463,6 +471,7 @@ def test_coref_json_speakers_and_missing_parts(file) -> None:
         (coref(clusters=[[3]]), ("mention 3",)),
         (coref(clusters=[3]), ("'clusters'",)),
         (coref(speakers=["A"]), ("'speakers'",)),
+        (coref(speakers=["A", 2]), ("'speakers'", "null")),
         (coref(part="1"), ("'part': '1'",)),
         (coref(sentences=[3]), ("'a sentence'",)),
         (coref(sentences=3), ("'sentences'",)),

@@ -190,10 +190,12 @@ def _numbers(text: str) -> list[int]:
 
 
 def _members(arguments: argparse.Namespace) -> list[Any]:
-    """The networks in the folders."""
-    from elmo.tasks.trained import TrainedTask
+    """The networks in the folders. Raises InputError if they have different tasks."""
+    from elmo.tasks.trained import TrainedTask, check_one_task
 
-    return [TrainedTask.load(each, arguments.model, vectors=arguments.vectors) for each in arguments.folders]
+    members = [TrainedTask.load(each, arguments.model, vectors=arguments.vectors) for each in arguments.folders]
+    check_one_task(members)
+    return members
 
 
 def _predictions(members: list[Any], examples: list[Any], quiet: bool) -> list[Any]:

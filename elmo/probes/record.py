@@ -26,7 +26,7 @@ def write(
     """Writes both files. `config` and `rows` are dataclasses; `bilm` is the card of the probed model."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
-    write_whole(folder / ROWS, lines.encode())
+    write_whole(folder / ROWS, lines.encode(errors="backslashreplace"))
     record = {
         "probe": probe,
         "version": version,
@@ -35,7 +35,7 @@ def write(
         "seconds": seconds,
         "machine": machine.card(),
     }
-    write_whole(folder / RECORD, configs.as_json(record).encode())
+    write_whole(folder / RECORD, configs.as_json(record).encode(errors="backslashreplace"))
 
 
 def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint: str | None = None) -> None:

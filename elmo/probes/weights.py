@@ -74,14 +74,15 @@ def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) ->
     """
     if not config.runs:
         raise InputError("no runs given; give folders of finished runs of elmo task train")
-    base = _common(Path(name).resolve() for name in config.runs)
+    roots = {name: Path(os.path.abspath(name)) for name in config.runs}  # noqa: PTH100 (links keep their names)
+    base = _common(roots.values())
     rows: set[Row] = set()
     for name in config.runs:
         found = {
             row
-            for arm, files in _arms(Path(name)).items()
+            for arm, files in _arms(roots[name]).items()
             for file in files
-            for row in _rows(file, _name(arm.resolve(), base), left_out)
+            for row in _rows(file, _name(arm, base or roots[name].parent), left_out)
         }
         if not found:
             raise InputError(
@@ -116,18 +117,47 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 def _arms(root: Path) -> dict[Path, list[Path]]:
     """The results of every run below `root`; for an arm with trials (`arm/trial-1` ...), those of the best trial.
 
-    A trial that is given directly is a run like any other.
+    A trial that is given directly is a run like any other, and so are runs of different tasks or places of ELMo.
     """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give folders of finished runs of elmo task train")
     runs: dict[Path, list[Path]] = {}
-    for file in sorted(root.rglob(RESULT), key=lambda file: _natural(str(file))):
+    for file in sorted(_results(root), key=lambda file: _natural(str(file))):
         runs.setdefault(file.parent.parent, []).append(file)
-    arms: dict[Path, list[list[Path]]] = {}
+    arms: dict[Path, dict[Path, list[Path]]] = {}
     for run, files in runs.items():
         is_trial = TRIAL.fullmatch(run.name) and root in (run.parent, *run.parent.parents)
-        arms.setdefault(run.parent if is_trial else run, []).append(files)
-    return {arm: tried[0] if len(tried) == 1 else max(tried, key=_on_dev) for arm, tried in arms.items()}
+        arms.setdefault(run.parent if is_trial else run, {})[run] = files
+    found: dict[Path, list[Path]] = {}
+    for arm, tried in arms.items():
+        if len(tried) == 1:
+            (found[arm],) = tried.values()
+        elif len({_kind(files[0].parent) for files in tried.values()}) == 1:
+            found[arm] = max(tried.values(), key=_on_dev)
+        else:
+            found |= tried
+    return found
+
+
+def _results(root: Path) -> Iterator[Path]:
+    """The results below a folder, through links, each once."""
+    seen: set[str] = set()
+    for folder, inside, files in os.walk(root, followlinks=True):
+        inside.sort()
+        if (real := os.path.realpath(folder)) in seen:
+            inside.clear()
+            continue
+        seen.add(real)
+        if RESULT in files:
+            yield Path(folder, RESULT)
+
+
+def _kind(folder: Path) -> tuple[str, str, str]:
+    """What all trials of an arm have in common: task, training data, place of ELMo."""
+    said = _said(folder)
+    inputs = said.get("inputs")
+    place = inputs.get("elmo") if isinstance(inputs, dict) else None
+    return said["task"], str(said.get("train")), str(place)
 
 
 def _on_dev(files: Sequence[Path]) -> float:
@@ -175,9 +205,9 @@ def _common(folders: Iterable[Path]) -> Path | None:
         return None
 
 
-def _name(run: Path, base: Path | None) -> str:
+def _name(run: Path, base: Path) -> str:
     """The name of a run's folder: its path below the common parent folder, else its last part."""
-    return run.relative_to(base).as_posix() if base is not None and base in run.parents else run.name
+    return run.relative_to(base).as_posix() if base in run.parents else run.name
 
 
 def _said(folder: Path) -> dict[str, Any]:

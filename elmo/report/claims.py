@@ -171,9 +171,8 @@ def _ablations(probe: Probe) -> Iterator[Row]:
             if kind == analysis and {better, worse} <= set(scores):
                 yield _row(f"{claim}: {recipe}", source, (better, scores[better]), (worse, scores[worse]))
         best = PLACES.get(task, "")
-        others = [arm for arm in scores if arm != best]
-        if analysis == "places" and best in scores and others:
-            other = max(others, key=lambda arm: scores[arm].value)
+        if analysis == "places" and best and scores.keys() == {"input", "output", "both"}:
+            other = max((arm for arm in scores if arm != best), key=lambda arm: scores[arm].value)
             claim = f"ELMo is best at {'both places' if best == 'both' else 'the ' + best}: {recipe}"
             yield _row(claim, "Table 3", (best, scores[best]), (other, scores[other]))
 

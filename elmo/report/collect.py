@@ -215,12 +215,12 @@ def collect(paths: Sequence[Path]) -> Results:
     for root, name in _named([path.absolute() for path in paths]).items():
         if root.is_file() and not _add_file(results, root, name):
             raise InputError(f"{root}: no results; give the --json output of elmo perplexity or elmo task eval")
-        for folder, inside, files in os.walk(root):
+        for folder, inside, files in os.walk(root, followlinks=True):
             inside[:] = sorted(each for each in inside if each not in SKIPPED and not each.startswith("."))
-            if folder in seen:
-                inside.clear()  # it was fully searched
+            if (real := os.path.realpath(folder)) in seen:
+                inside.clear()  # it was fully searched, or a link leads back to it
                 continue
-            seen.add(folder)
+            seen.add(real)
             below = "/".join((name, *Path(folder).relative_to(root).parts))
             _add_folder(results, runs, Path(folder), below, set(files), inside)
     _compare(results, _tuned(runs))
@@ -368,13 +368,19 @@ def _scored(shape: dict[str, Any], metric: str) -> dict[str, Any]:
 
 
 def _tuned(runs: Sequence[TaskRun]) -> list[TaskRun]:
-    """The runs; of an arm's trials (`arm/trial-1` ...) only the best on dev by the first seed."""
+    """The runs; of an arm's trials (`arm/trial-1` ...) only the best on dev by the first seed.
+
+    Runs of different tasks, data or places of ELMo are not an arm's trials, whatever their names.
+    """
     arms: dict[Path, list[TaskRun]] = {}
     for run in runs:
         is_trial = TRIAL.fullmatch(run.folder.name) and "/" in run.name  # else it was given directly
         arms.setdefault(run.folder.parent if is_trial else run.folder, []).append(run)
     found = []
     for folder, trials in arms.items():
+        if len({(run.task, _data(run), run.elmo) for run in trials}) > 1:
+            found += trials
+            continue
         scores = [run.first["dev"][run.metric] for run in trials]
         best = trials[scores.index(max(scores))]
         if best.folder != folder:
@@ -400,7 +406,8 @@ def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
         order = list(rows)
         group = [replace(run, wanted=rows.get(run.folder.name, {}).get("seeds_wanted", run.wanted)) for run in group]
         arms = sorted(group, key=lambda run: (*_place(run.folder.name, order), run.elmo != "none", run.name))
-        has_baseline = (order[:1] == [arms[0].folder.name]) or (not order and arms[0].elmo == "none")
+        first = next(iter(rows.values())).get("baseline", order[0]) if rows else None
+        has_baseline = arms[0].folder.name == first if rows else arms[0].elmo == "none"
         beside = [key[1] for key in groups if key[0] == parent]
         said = f"{title or task} on {_said(group[0])}" if beside.count(task) > 1 else title or task
         if not title:
@@ -414,8 +421,11 @@ def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
 
 
 def _data(run: TaskRun) -> str:
-    """A key of runs that trained and were scored on the same examples, by one version of the task."""
-    parts = [[run.config.get(part), run.data.get(part)] for part in ("train", "dev", "test")]
+    """A key of runs that trained and were scored on the same examples, by one version of the task.
+
+    Files are the same by content; by path if the run does not know it.
+    """
+    parts = [run.data.get(part) or run.config.get(part) for part in ("train", "dev", "test")]
     return json.dumps([parts, run.config.get("max_train"), run.config.get("train_fraction", 1.0), run.version])
 
 

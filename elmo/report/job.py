@@ -40,7 +40,7 @@ def write(
         if file.parent == output:
             file.parent.mkdir(exist_ok=True)
         with whole(file, overwrite) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="\n")
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         written.append(file)
     if markdown_file is not None and folder is not None:
         _write_markdown(document, markdown_file, folder, overwrite)
@@ -68,4 +68,4 @@ def _write_markdown(document: Document, file: Path, folder: Path, overwrite: boo
             for name, content in drawn.items():
                 (temporary / name).write_bytes(content)
     with whole(file, overwrite) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")

@@ -32,7 +32,7 @@ RESULT = {"seed": float, "seconds": float, "dev": SCORES, "test?": SCORES, "bilm
 SUMMARY = {"version?": str}
 ORIGIN = {"version?": str, "data?": {"*": str}}
 ENSEMBLE = {"members": float, "dev": SCORES, "test?": SCORES}
-TABLE = [{"row?": str, "title?": str, "arm?": str, "seeds_wanted?": float}]
+TABLE = [{"row?": str, "title?": str, "arm?": str, "baseline?": str, "seeds_wanted?": float}]
 POINT = {"step": float, "tokens?": float, "carry_mean?": float, "reset_mean?": float, "tokens_per_s?": float}
 CARD = {
     "words_read?": NUMBER, "heldout?": (list, None), "perplexity?": ({"*": ({"*": NUMBER}, None)}, None),

@@ -17,7 +17,8 @@ ENSEMBLE = "ensemble.json"
 TRIAL = re.compile(r"trial-\d+")
 """The folder, in its arm's, of a trial: one of several settings for an arm."""
 
-OTHER_NAMES = "different names are expected, in more than upper and lower case"
+OTHER_NAMES = "names of folders are expected, different in more than upper and lower case, and not seed-N or trial-N"
+NO_NAME = re.compile(r"\.{0,2}|.*[/\\\\].*|(seed|trial)-\d+", re.DOTALL)
 
 Settings = tuple[str, ...]
 """`section.key=value`."""
@@ -101,8 +102,8 @@ class Work:
 
 
 def _have_folders(names: Collection[str]) -> bool:
-    """Whether all names give different folders, even if the file system ignores case."""
-    return len({name.casefold() for name in names}) == len(names)
+    """Whether all names give folders of their own, even if the file system ignores case."""
+    return len({name.casefold() for name in names}) == len(names) and not any(map(NO_NAME.fullmatch, names))
 
 
 def read_queue(path: Path) -> Queue:

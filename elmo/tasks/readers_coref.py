@@ -144,10 +144,14 @@ def _speakers(speakers: Any, sentences: tuple[tuple[str, ...], ...], place: str)
         return tuple(("",) * len(tokens) for tokens in sentences)
     if isinstance(speakers, list) and len(speakers) == len(sentences):
         lengths = [len(tokens) for tokens in sentences]
-        each = [[name] * n if isinstance(name, str) else name for name, n in zip(speakers, lengths, strict=True)]
-        if all(isinstance(names, list) and len(names) == n for names, n in zip(each, lengths, strict=True)):
-            return tuple(tuple(map(str, names)) for names in each)
-    raise InputError(f"{place}: 'speakers' does not match the sentences; name one per sentence or per token")
+        each = [names if isinstance(names, list) else [names] * n for names, n in zip(speakers, lengths, strict=True)]
+        if [len(names) for names in each] == lengths:
+            found = tuple(tuple("" if name is None else name for name in names) for names in each)
+            if all(isinstance(name, str) for names in found for name in names):
+                return found
+    raise InputError(
+        f"{place}: 'speakers' does not match the sentences; name one per sentence or per token, null if it is unknown"
+    )
 
 
 # CoNLL-2012

@@ -86,6 +86,7 @@ def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
         "row": row.name,
         "title": row.title or row.name,
         "arm": arm,
+        "baseline": next(iter(row.arms)),
         "task": task.NAME,
         "version": train.version_of(best.folder),
         "metric": task.METRIC,

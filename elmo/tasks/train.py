@@ -352,7 +352,7 @@ def check_output(config: TaskConfig, resume: bool) -> None:
         return
     if not resume:
         raise InputError(f"{record.parent}: holds a run; add --resume to continue it, or name another --output")
-    old, new = (_kept(each) for each in (read_config(record), config))
+    old, new = (_kept(completed(each)) for each in (read_config(record), config))
     changed = [key for key in new if new[key] != old[key]]
     if changed:
         was, now = configs.difference(old[changed[0]], new[changed[0]])

@@ -188,14 +188,19 @@ def ensemble(
 
     Calls `progress` with the number of single predictions, and their total.
     """
-    if len({member.task.NAME for member in members}) != 1:
-        raise InputError(f"the {len(members)} networks have different tasks; give networks of one task")
+    check_one_task(members)
     total = len(members) * len(examples)
 
     def predictions(number: int) -> list[Any]:
         return members[number](examples, lambda done: progress(number * len(examples) + done, total))
 
     return members[0].task.combine([predictions(number) for number in range(len(members))])
+
+
+def check_one_task(members: Sequence[TrainedTask]) -> None:
+    """Raises InputError if the networks have different tasks."""
+    if len({member.task.NAME for member in members}) != 1:
+        raise InputError(f"the {len(members)} networks have different tasks; give networks of one task")
 
 
 def read_text(task: Task, path: str) -> list[Any]:
