@@ -2,10 +2,14 @@
 
 import gzip
 import json
+import os
+import signal
+import sys
+import time
 
 import numpy as np
 import pytest
-from command import run
+from command import Command, run
 from safetensors import safe_open
 from tiny import DIM, LAYERS, write_tiny
 
@@ -74,3 +78,21 @@ def test_types_are_written_as_word2vec_does(model, tmp_path):
     refused = run("types", tmp_path / "t.conllu", tmp_path / "v.txt", "--model", model)
     assert refused.returncode == 2
     assert "the output exists" in refused.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a program there without a chance to tidy up")
+def test_what_is_ended_leaves_no_unfinished_file(tmp_path):
+    write_tiny(tmp_path / "model")
+    os.mkfifo(tmp_path / "text.txt")
+    out = tmp_path / "out"
+    out.mkdir()
+    command = Command("embed", tmp_path / "text.txt", out / "v.npz", "--model", tmp_path / "model", "--pretokenized")
+    text = os.open(tmp_path / "text.txt", os.O_RDWR)  # the command reads from it, and waits
+    begun = time.monotonic()
+    while not list(out.iterdir()) and time.monotonic() < begun + 120:
+        time.sleep(0.05)
+    assert list(out.iterdir())
+    os.kill(command.process.pid or 0, signal.SIGTERM)
+    assert command.wait().returncode == 128 + signal.SIGTERM
+    assert not list(out.iterdir())
+    os.close(text)

@@ -164,3 +164,10 @@ def test_other_columns_are_refused(names, values, match):
     batch = pa.record_batch([pa.array([0]), pa.array(values)], names=names)
     with pytest.raises(InputError, match=match):
         list(embed_batches(EMBEDDER, [batch]))
+
+
+def test_a_row_beyond_float16_is_an_error():
+    given = batches(["a play", "a b c"], [2])
+    found, errors = results(embed_batches(EMBEDDER, given, layers=[1e6, 0.0, 0.0], dtype="float16"))
+    assert (found, set(errors)) == ({}, {0, 1})
+    assert "outside the range of float16" in errors[0]

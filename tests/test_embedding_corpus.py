@@ -386,6 +386,7 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         (["a.lz4"], {}, r"a\.lz4: \.lz4 files are not read here; decompress it"),
         (["\udcff.txt"], {}, r"'\\udcff\.txt': the name is not UTF-8"),
         (["bad.parquet"], {}, r"bad\.parquet: not a complete Parquet file"),
+        (["a.fa.bz2"], {}, r"a\.fa: the lines of \.fa files are not text; embed it alone"),
         (["rows.parquet"], {}, r"rows\.parquet: has no column text or tokens, but number, line"),
         (["rows.parquet"], {"columns": Columns("line", "key")}, "has no column key, but number, line, list"),
         (["rows.parquet"], {"columns": Columns("number")}, r"column number of rows\.parquet is of type int64"),
@@ -405,7 +406,7 @@ def test_what_cannot_be_embedded_is_said_in_a_line_and_nothing_is_made(
     Path("bad.txt.zip").write_bytes(b"a\n")
     Path("cut.txt.gz").write_bytes(gzip.compress(b"line\n" * 1000)[:-20])
     Path("bad.parquet").write_bytes(b"PAR1 and no more")
-    for name in ("a.conllu.gz", "a.fa", "a.7z", "a.lz4", "\udcff.txt"):
+    for name in ("a.conllu.gz", "a.fa", "a.fa.bz2", "a.7z", "a.lz4", "\udcff.txt"):
         Path(name).touch()
     with zipfile.ZipFile("two.zip", "w") as file:
         file.writestr("a.txt", "a\n")
@@ -426,6 +427,19 @@ def test_an_id_that_is_not_utf8_is_said(tmp_path, unchecked):
     (part,) = plan([str(tmp_path / "rows.parquet")], 10, Columns(id="key"))
     with pytest.raises(InputError, match=r"the column key of .*rows\.parquet has an id that is not UTF-8"):
         list(read_part(part, Columns(id="key"), 100))
+
+
+def test_a_damaged_page_of_parquet_is_said_with_the_name_of_the_file(tmp_path):
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(
+        pa.table({"text": [f"row {number * 7919}" for number in range(3000)]}), path, use_dictionary=False
+    )
+    content = bytearray(path.read_bytes())
+    content[1000:4000] = b"\xff" * 3000
+    path.write_bytes(content)
+    (part,) = plan([str(path)], 3000, Columns())
+    with pytest.raises(InputError, match=r"rows\.parquet: not a complete Parquet file .*; fetch it again"):
+        list(read_part(part, Columns(), 100))
 
 
 def test_folders_of_others_are_left_alone(model, text, tmp_path):

@@ -77,6 +77,16 @@ def test_float16_is_stored_as_float16(tmp_path, suffix):
         np.testing.assert_array_equal(found[0], vectors(0, 2).astype(np.float16))
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("size", [2, 1 << 22])
+def test_numbers_beyond_float16_are_refused(tmp_path, suffix, size):
+    large = np.full((1, 2, size), 7e4, np.float32)
+    with pytest.raises(InputError, match="outside the range of float16; store float32"):  # noqa: SIM117
+        with write_vectors(tmp_path / f"v{suffix}", dtype="float16") as writer:
+            writer.append("a b", ["a", "b"], large)
+    assert not list(tmp_path.iterdir())
+
+
 def test_hdf5_has_the_layout_of_allennlp(tmp_path):
     path = tmp_path / "v.hdf5"
     with write_vectors(path) as writer:

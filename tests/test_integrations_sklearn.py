@@ -50,6 +50,12 @@ def test_a_generator_of_texts_is_read_once(model):
     assert list(frame.index) == list(range(5, 11))
 
 
+def test_an_array_of_strings_is_read(model):
+    texts = ["the cat sat", "dogs"]
+    vectorizer = ElmoVectorizer(model, device="cpu").fit(texts)
+    np.testing.assert_array_equal(vectorizer.transform(np.array(texts)), vectorizer.transform(texts))
+
+
 def test_a_search_over_layers_reads_each_text_once(model, tmp_path, monkeypatch):
     read = []
     embed_stream = Embedder.embed_stream

@@ -1,5 +1,6 @@
 """The component `elmo` and the architecture `elmo.Tok2Vec.v1` in spaCy's own pipelines, found by their entry points."""
 
+import pickle
 import subprocess
 import sys
 from functools import cache
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spacy
+import torch
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed, load_model_from_config, registry
@@ -104,6 +106,20 @@ def test_processes_give_the_same(folder):
     for tensor, rows in zip(seen[:12], alone * 4, strict=True):
         np.testing.assert_allclose(tensor, rows, rtol=0, atol=1e-6)
     np.testing.assert_array_equal(seen[12], seen[0][1])
+
+
+def test_a_pickle_of_another_process_keeps_the_threads(folder):
+    """Only a process that was forked has one thread."""
+    nlp = blank(folder)
+    before = torch.get_num_threads()
+    nlp.get_pipe("elmo").bilm._process = -1  # as read in another program
+    again = pickle.loads(pickle.dumps(nlp.get_pipe("elmo").bilm))
+    try:
+        torch.set_num_threads(2)
+        again.read([nlp.make_doc(TEXTS[0])])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_pipeline_is_saved_with_its_model(folder, tmp_path):

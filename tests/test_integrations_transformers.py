@@ -288,6 +288,14 @@ def test_what_is_no_text_is_a_value_error_of_one_line(characters, text, options,
     assert "\n" not in str(caught.value)
 
 
+def test_half_of_a_surrogate_pair_is_refused(characters, monkeypatch):
+    """spaCy's tokenizers leave it out, so the word is not in the text."""
+    tokenizer = AutoTokenizer.from_pretrained(characters)
+    monkeypatch.setattr(tokenizer, "_split", lambda text: ["abcd", "e"])
+    with pytest.raises(InputError, match="has half of a surrogate pair"):
+        tokenizer("ab\ud83dcd e")
+
+
 @pytest.mark.parametrize("name", ["padding_side", "truncation_side"])
 def test_only_the_right_side_is_padded_or_cut(characters, name):
     tokenizer = AutoTokenizer.from_pretrained(characters, **{name: "left"})

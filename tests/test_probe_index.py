@@ -137,6 +137,23 @@ def test_graph_finds_nine_of_ten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert np.mean(shares) >= 0.9
 
 
+def test_where_the_graph_gives_up_every_candidate_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does among many copies of a sentence, whose tokens all have the same vector."""
+    sentences = [["t1", "w2"]] * 300 + text(20)
+    index.build(Planted(), sentences, tmp_path / "index", RECORD)
+    opened, search = Index(tmp_path / "index"), Index._search
+
+    def gives_up(self: Index, query: Any, layer: int, limit: int, word: str | None, exact: bool) -> list[Any]:
+        return search(self, query, layer, limit, word, True)[: None if exact else 100]
+
+    monkeypatch.setattr(index, "EXACT_MOST", 10)
+    monkeypatch.setattr(Index, "_search", gives_up)
+    query = query_of(sentences[0], 1)
+    found = opened.nearest(query, 1, 5)
+    assert len(found) == 5
+    assert found == opened.nearest(query, 1, 5, exact=True)
+
+
 def test_senses_of_a_word_part_where_its_context_is_seen(tmp_path: Path) -> None:
     sentences = [[SENSES[n % 2], f"n{n}", "bank"] for n in range(40)]
     index.build(Planted(), sentences, tmp_path / "index", RECORD)

@@ -265,6 +265,8 @@ def test_what_cannot_be_served_is_one_line(tmp_path):
             (["--host", "0.0.0.0"], "set ELMO_API_KEY, or give --api-key-file or --no-auth"),
             (["--model", str(tmp_path)], "not a known model"),
             (["--layers", "9", "--port", "0"], "layers is 9"),
+            (["--layers", "all", "--port", "0"], "one vector per input: try concat"),
+            (["--no-auth", "--api-key-file", "key", "--port", "0"], "exclude each other"),
             (["--most-tokens", "0"], "--most-tokens is 0"),
             (["--port", "99999"], "--port is 99999; a number from 0 to 65535"),
             (["--port", "-1"], "--port is -1"),

@@ -8,7 +8,9 @@ import argparse
 import errno
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -37,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         _make_printable(stream)
     parsed = _parse(arguments)
+    _end_by_exit()
     warnings.showwarning = _show_warning
     # Processes that train together hit the same errors, except a machine's own; only the first reports them.
     is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
@@ -68,6 +71,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if rest:
         parsed.overrides = [*parsed.overrides, *rest]
     return parsed
+
+
+def _end_by_exit() -> None:
+    """Lets SIGTERM and SIGHUP end the program as an exception does, which removes unfinished files."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")):
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:

@@ -78,7 +78,9 @@ def serve_verb(arguments: argparse.Namespace) -> None:
 
     if not 0 <= arguments.port <= 65535:
         raise InputError(f"--port is {arguments.port}; a number from 0 to 65535 is expected")
-    key = _key(arguments.api_key_file)
+    if arguments.no_auth and arguments.api_key_file is not None:
+        raise InputError("--no-auth and --api-key-file exclude each other; omit one")
+    key = None if arguments.no_auth else _key(arguments.api_key_file)
     if arguments.host not in LOOPBACK and key is None and not arguments.no_auth:
         raise InputError(
             f"--host {arguments.host} is reachable from other machines; set {KEY}, or give --api-key-file or --no-auth"

@@ -18,6 +18,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype
+from elmo.embedding.store_safetensors import as_stored
 from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer
 
@@ -83,7 +84,10 @@ def embed_batches(
         if isinstance(tokens, Refused):
             errors.append((name, tokens.reason, tokens.begin))
         else:
-            rows.append((name, tokens, vectors.astype(dtype, copy=False)))
+            try:
+                rows.append((name, tokens, as_stored(vectors, np.dtype(dtype))))
+            except InputError as error:
+                errors.append((name, str(error), None))
             size += sum(map(len, tokens)) + TOKEN_BYTES * len(tokens)  # many more than the vectors, if pooled
         size += vectors.size * np.dtype(dtype).itemsize + 100
         del vectors

@@ -29,7 +29,7 @@ from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batch
 from elmo.embedding.corpus_rows import Columns, Part, absolute, expand, filesystem, is_address, plan, read_part
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.embedding.layers import Layers, selection
-from elmo.embedding.pooling import Pool
+from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
 from elmo.formats.whole import locked, whole
@@ -306,6 +306,7 @@ def _parquet(file: Any, schema: Any) -> Iterator[Any]:
 
 def _check(settings: Settings) -> None:
     pyarrow()
+    shaping(settings.layers, settings.pool)
     if settings.state == "carry":
         raise InputError("state carry makes a row depend on all before it, but a corpus is read in parts; use reset")
     if settings.part_rows < 1:

@@ -88,7 +88,8 @@ def _check_name(name: str) -> None:
     """Raises InputError for what would be read as lines of text but is none, and for a name that no id can have."""
     if not is_utf8(name):
         raise InputError(f"{name!r}: the name is not UTF-8, so no row's id can have it; rename the file")
-    check_text(name, "embed it alone, without --engine")
+    for each in (name, name.rpartition(".")[0] if infer_compression(name) else name):
+        check_text(each, "embed it alone, without --engine")
     suffix = suffix_of(name)
     if suffix in OTHER_COMPRESSION and infer_compression(name) is None:
         raise InputError(f"{name}: {suffix} files are not read here; decompress it, or compress it as .gz, .xz or .bz2")
@@ -241,8 +242,11 @@ def _parquet(name: str) -> Iterator[Any]:
     with _opened(name) as file:
         try:
             yield parquet.ParquetFile(file)
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{name}: not a complete Parquet file ({' '.join(str(error).split())[:200]})") from error
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            said = " ".join(str(error).split())[:200]
+            raise InputError(f"{name}: not a complete Parquet file ({said}); fetch it again") from error
 
 
 def _parquet_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[int, int, int]]:

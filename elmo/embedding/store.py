@@ -24,7 +24,7 @@ from typing import Any, Literal
 import h5py
 import numpy as np
 
-from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter
+from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter, as_stored
 from elmo.errors import InputError
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.formats.whole import check_output, whole
@@ -80,7 +80,7 @@ class Hdf5Writer:
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
         """Adds a row. The index has both rows of a repeated sentence; readers of JSON keep the last."""
         if vectors.size <= NUMBERS_AT_ONCE:
-            _create(self._output.file, str(self._rows), vectors.astype(self._dtype, order="C", copy=False))
+            _create(self._output.file, str(self._rows), as_stored(vectors, self._dtype))
         else:
             self._append_parts(vectors)
         self._tokens.append(_to_json(tokens))
@@ -100,7 +100,7 @@ class Hdf5Writer:
         step = max(1, NUMBERS_AT_ONCE * tokens_of_row // vectors.size)
         for begin in range(0, tokens_of_row, step):
             part = (..., slice(begin, begin + step), slice(None)) if vectors.ndim > 1 else ...
-            stored[part] = vectors[part].astype(self._dtype, copy=False)
+            stored[part] = as_stored(vectors[part], self._dtype)
             self._output.check()
 
     def __enter__(self) -> "Hdf5Writer":
@@ -156,7 +156,7 @@ class NpzWriter:
         with self._zip.open(f"{self._rows}.npy", "w", force_zip64=numbers.nbytes >= 1 << 31) as member:
             np.lib.format.write_array_header_1_0(member, header)
             for begin in range(0, numbers.size, NUMBERS_AT_ONCE):
-                member.write(numbers[begin : begin + NUMBERS_AT_ONCE].astype(self._dtype, copy=False).data)
+                member.write(as_stored(numbers[begin : begin + NUMBERS_AT_ONCE], self._dtype).data)
         self._tokens.write(f"{_to_json(tokens)}\n".encode())
         self._rows += 1
 
@@ -199,7 +199,7 @@ class ParquetWriter:
         if vectors.size > PARQUET_MOST_NUMBERS:
             raise InputError(f"row {self._rows} has {vectors.size:,} numbers, too many for Parquet; use .hdf5 or .npz")
         words = [token if is_utf8(token) else token.encode("utf-8", "replace").decode() for token in tokens]
-        row = (self._rows, words, vectors.astype(self._dtype, copy=False).ravel(), vectors.shape)
+        row = (self._rows, words, as_stored(vectors, self._dtype).ravel(), vectors.shape)
         for column, value in zip(self._group.values(), row, strict=True):
             column.append(value)
         self._rows += 1

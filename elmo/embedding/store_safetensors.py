@@ -23,6 +23,17 @@ TOKENS = "tokens"
 DTYPES = {"float32": "F32", "float16": "F16"}
 MOST_HEADER_BYTES = 100_000_000
 NUMBERS_AT_ONCE = 1 << 22
+
+
+def as_stored(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The numbers in the type of a file. Raises InputError if one is outside its range."""
+    with np.errstate(over="ignore"):
+        stored = numbers.astype(dtype, order="C", copy=False)
+    if stored.dtype != numbers.dtype and not np.isfinite(stored).all():
+        raise InputError(f"a vector has values outside the range of {dtype}; store float32")
+    return stored
+
+
 """A long row is converted in pieces, so there is no second whole copy of it."""
 
 
@@ -53,7 +64,7 @@ class SafetensorsWriter:
             )
         numbers = vectors.reshape(-1)
         for start in range(0, numbers.size, NUMBERS_AT_ONCE):
-            self._numbers.write(numbers[start : start + NUMBERS_AT_ONCE].astype(self._dtype, copy=False).data)
+            self._numbers.write(as_stored(numbers[start : start + NUMBERS_AT_ONCE], self._dtype).data)
 
     def __enter__(self) -> "SafetensorsWriter":
         return self

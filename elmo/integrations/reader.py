@@ -39,7 +39,7 @@ class Reader:
             return list(text)
         if self._tokenizer is None:  # imports spaCy, only if there is text
             self._tokenizer = Tokenizer(self._text)
-        return self._tokenizer.tokens(text)
+        return self._tokenizer.tokens(str(text))  # spaCy reads no subclass, such as NumPy's
 
 
 def checked(texts: Iterable[Any]) -> list[Text]:

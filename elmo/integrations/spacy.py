@@ -4,6 +4,7 @@ spaCy finds both by entry points and imports this file for every pipeline, so th
 already loaded. Needs the extra `text`.
 """
 
+import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -79,6 +80,11 @@ class Bilm:
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_embedder": None}  # it cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if multiprocessing.parent_process() is None:  # read from a file, not sent to a worker
+            self._process = os.getpid()
 
     def _check(self) -> None:
         from elmo import formats

@@ -168,7 +168,9 @@ class ElmoTokenizer(PreTrainedTokenizer):
         words = words if limit is None else words[: max(0, limit - 2)]
         offsets, end = [], 0
         for word in words:
-            begin = 0 if is_split else text.index(word, end)  # only whitespace is between words
+            begin = 0 if is_split else text.find(word, end)  # only whitespace is between words
+            if begin < 0:  # the tokenizer leaves out what UTF-8 cannot express
+                raise InputError(f"{text[:40]!r} has half of a surrogate pair; give whole characters")
             end = begin + len(word)
             offsets.append((begin, end))
         return Encoding([BOS, *words, EOS], [None, *range(len(words)), None], [(0, 0), *offsets, (0, 0)])

@@ -223,17 +223,18 @@ class Index:
         word = query.sentence[query.index] if same_word else None
         with self._errors():
             candidates = self._occurrences.count_rows(None if word is None else _is(word))
-        limit = k + SPARE
+        limit, exact = k + SPARE, exact or candidates <= EXACT_MOST
         while True:
-            rows = self._search(query, self.layer(layer), limit, word, exact or candidates <= EXACT_MOST)
+            rows = self._search(query, self.layer(layer), limit, word, exact)
             tokens = self._tokens(row["sentence"] for row in rows)
             found = [
                 Neighbor(row["similarity"], row["sentence"], row["token"], tokens[row["sentence"]])
                 for row in rows
                 if (row["token"], tokens[row["sentence"]]) != (query.index, query.sentence)
             ]
-            if len(found) >= k or len(rows) < limit:
+            if len(found) >= k or (exact and len(rows) < limit):
                 return found[:k]
+            exact |= len(rows) < limit  # among many equal vectors the graph finds no way to the others
             limit *= 2  # the query's sentence occurs several times in the text
 
     def _search(self, query: Query, layer: int, limit: int, word: str | None, exact: bool) -> list[dict[str, Any]]:

@@ -106,6 +106,8 @@ class Service:
             self._embed, self.embedder.batch_tokens, config.queue_tokens, config.wait, self.metrics.batch
         )
         self.metrics.watch(lambda: self.batcher.waiting)
+        if config.layers == "all":  # /embed and /v1/embeddings promise one vector
+            raise InputError("--layers is 'all', but clients expect one vector per input: try concat")
         self.check(Kind(config.layers, config.pool))
 
     def _sharing(self, state: StatePolicy) -> Embedder:
