@@ -119,6 +119,42 @@ def test_a_write_that_fails_leaves_the_old_model(model, saved, monkeypatch):
     assert {path.name for path in saved.parent.iterdir()} == {"saved"}
 
 
+@pytest.fixture
+def mounts(monkeypatch) -> None:
+    """Each folder is a file system of its own."""
+    replace_ = Path.replace
+
+    def across(source: Path, target: Path) -> Path:
+        if not source.resolve().is_relative_to(target.parent.resolve()):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(source), None, str(target))
+        return replace_(source, target)
+
+    monkeypatch.setattr(Path, "replace", across)
+
+
+@pytest.mark.parametrize("way", ["saved", "link", "saved/below/.."])
+def test_a_folder_of_another_file_system_is_saved_to(saved, mounts, way):
+    (saved / "below").mkdir()
+    (saved.parent / "link").symlink_to(saved)
+    HubModel(CONFIG).save_pretrained(saved.parent / way)
+    assert HubModel.from_pretrained(saved).beside.vocabulary is None
+    assert {path.name for path in saved.iterdir()} == {"config.json", "model.safetensors", "README.md", "below"}
+
+
+def test_a_move_that_fails_removes_no_file_of_the_old_model(saved, monkeypatch):
+    replace_ = Path.replace
+
+    def fail(source: Path, target: Path) -> Path:
+        if target.parent == saved:
+            raise OSError(errno.EIO, "Input/output error")
+        return replace_(source, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        HubModel(CONFIG).save_pretrained(saved)
+    assert HubModel.from_pretrained(saved).beside.vocabulary is not None
+
+
 def edit(folder: Path, change: object) -> None:
     config = json.loads((folder / "config.json").read_text())
     change(config)
@@ -234,14 +270,18 @@ def test_names_that_the_hub_cannot_have(name):
     assert "\n" not in str(caught.value)
 
 
-def test_push_uploads_the_four_files(model, monkeypatch):
-    uploaded: dict[str, object] = {}
+@pytest.fixture
+def uploaded(monkeypatch) -> dict[str, Any]:
+    """What was pushed last."""
+    uploaded: dict[str, Any] = {}
 
     class Api:
         def __init__(self, token: str | None) -> None:
             uploaded["token"] = token
 
         def create_repo(self, repo_id: str, **options: object) -> object:
+            if repo_id == "user/refused":
+                raise OSError("refused")
             return type("Made", (), {"repo_id": repo_id})
 
         def upload_folder(self, folder_path: Path, **options: object) -> str:
@@ -251,6 +291,10 @@ def test_push_uploads_the_four_files(model, monkeypatch):
             return "https://example.org/commit"
 
     monkeypatch.setattr(hub_mixin, "HfApi", Api)
+    return uploaded
+
+
+def test_push_uploads_the_four_files(model, uploaded):
     pushed = HubModel.of(model).push_to_hub("user/oak", token="secret", commit_message="Grow")
     assert pushed == "https://example.org/commit"
     assert (uploaded["repo_id"], uploaded["token"], uploaded["commit_message"]) == ("user/oak", "secret", "Grow")
@@ -258,6 +302,17 @@ def test_push_uploads_the_four_files(model, monkeypatch):
     assert set(files) == {"config.json", "model.safetensors", "vocab.txt", "README.md"}
     assert json.loads(files["config.json"])["format"] == "elmo-torch"
     assert '.from_pretrained("user/oak")' in files["README.md"]
+
+
+def test_saving_pushes_last_so_that_a_refused_push_keeps_the_files(model, uploaded, tmp_path):
+    made, options = HubModel.of(model), {"push_to_hub": True, "model_card_kwargs": {"title": "Mine"}}
+    with pytest.raises(OSError, match="refused"):
+        made.save_pretrained(tmp_path / "oak", repo_id="user/refused", **options)
+    same(native.load(tmp_path / "oak"), model)
+    assert made.save_pretrained(tmp_path / "oak", token="secret", **options) == "https://example.org/commit"
+    assert (uploaded["repo_id"], uploaded["token"]) == ("oak", "secret")
+    assert "# Mine\n" in uploaded["files"]["README.md"]
+    assert "# Mine\n" in (tmp_path / "oak" / "README.md").read_text(encoding="utf-8")
 
 
 def test_without_the_extra_the_error_has_the_pip_line():

@@ -154,21 +154,27 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """Writes a folder that `from_pretrained` and `elmo.load` open; keeps an existing README.
 
-        `options` are the mixin's: `model_card_kwargs`, `push_to_hub` and its options. The files are written beside the
-        folder and moved into it when all are complete; the mixin itself would first remove the old ones.
+        `options` are the mixin's: `model_card_kwargs`, `push_to_hub` and its options. The files are written to a
+        folder of their own there and moved out of it when all are complete; the mixin itself would first remove the old
+        ones. A push comes last: the files stay if it fails.
         """
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as beside:
-            new = Path(beside) / folder.name
-            address = super().save_pretrained(new, **options)
-            for name in native.FILES:
-                if not (new / name).exists():
-                    (folder / name).unlink(missing_ok=True)
-            for file in new.iterdir():
-                if file.name in native.FILES or not (folder / file.name).exists():
-                    file.replace(folder / file.name)
-        return address
+        named = folder if folder.is_symlink() else folder.resolve()  # "." has no name
+        repository = options.pop("repo_id", None) or named.name
+        pushes = options.pop("push_to_hub", False)
+        written = {name: options.pop(name) for name in ("config", "model_card_kwargs") if name in options}
+        # Inside the folder, which may be a mount or a link to one: files are not moved between file systems.
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".new.") as inside:
+            new = Path(inside) / "model"
+            super().save_pretrained(new, **written)
+            saved = {file.name for file in new.iterdir()}
+            for name in saved:
+                if name in native.FILES or not (folder / name).exists():
+                    (new / name).replace(folder / name)
+        for name in set(native.FILES) - saved:
+            (folder / name).unlink(missing_ok=True)
+        return self.push_to_hub(repository, **written, **options) if pushes else None
 
     def _save_pretrained(self, save_directory: Path) -> None:
         native.save(self.stored(), save_directory, overwrite=True)
