@@ -50,5 +50,14 @@ def test_a_string_is_no_list_of_tokens():
         check_tokens([[3]])
 
 
+def test_iterators_are_read_as_lists_are():
+    lists = [["a", "b"], [], ["c"]]
+    for give in (iter, lambda _: map(iter, lists), lambda _: [iter(tokens) for tokens in lists]):
+        assert to_batch(give(lists)).char_ids.equal(to_batch(lists).char_ids)
+        assert batch_to_ids(give(lists)).equal(batch_to_ids(lists))
+    with pytest.raises(InputError, match="sentence 1 is the string 'two words'"):
+        to_batch(iter([["fine"], "two words"]))
+
+
 def test_a_token_of_any_length_is_cut():
     assert to_batch([["x" * 10_000]]).char_ids.shape == (1, 3, 50)

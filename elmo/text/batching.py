@@ -24,22 +24,21 @@ S = TypeVar("S", bound=Sequence[str])
 
 
 def to_batch(
-    sentences: Sequence[Sequence[str]], max_characters: int = 50, vocabulary: Vocabulary | Lexicon | None = None
+    sentences: Iterable[Iterable[str]], max_characters: int = 50, vocabulary: Vocabulary | Lexicon | None = None
 ) -> Batch:
     """Tokenised sentences as a batch, with `<S>` and `</S>` around each; an empty sentence has only these two.
 
     Pass a `Vocabulary` for a model that reads words (each token is one id), a `Lexicon` for one that reads words and
     code points.
     """
-    check_tokens(sentences)
+    sentences = _lists(sentences)
     encode = partial(encode_words, max_characters=max_characters) if vocabulary is None else vocabulary.encode
     return _pad([[BOS, *sentence, EOS] for sentence in sentences], encode)
 
 
-def batch_to_ids(sentences: Sequence[Sequence[str]]) -> Int[Tensor, "B T 50"]:
+def batch_to_ids(sentences: Iterable[Iterable[str]]) -> Int[Tensor, "B T 50"]:
     """Character ids of tokenised sentences without boundaries, padded with 0."""
-    check_tokens(sentences)
-    return _pad(sentences, encode_words).char_ids
+    return _pad(_lists(sentences), encode_words).char_ids
 
 
 def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
@@ -68,6 +67,15 @@ def check_tokens(sentences: Any) -> None:
         for token in sentence:
             if not isinstance(token, str):
                 raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
+
+
+def _lists(sentences: Iterable[Iterable[str]]) -> list[Sequence[str]]:
+    """The checked sentences; iterators as lists, since they can be read only once."""
+    if isinstance(sentences, str):
+        check_tokens(sentences)
+    lists: list[Sequence[str]] = [sentence if isinstance(sentence, str) else list(sentence) for sentence in sentences]
+    check_tokens(lists)
+    return lists
 
 
 def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], np.ndarray]) -> Batch:
