@@ -167,10 +167,23 @@ def test_native_damaged_configuration_is_said_in_one_line(tmp_path, changes, sai
     assert "\n" not in str(caught.value)
 
 
-def test_native_configuration_that_is_nested_too_deeply_is_none(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b'{"a":' * 100_000, "recursion"),
+        (b'{"format": "elmo-torch"', "line 1 column"),
+        (b"\xff", "codec can't decode|utf-8"),
+    ],
+    ids=["nested", "cut", "no text"],
+)
+def test_native_configuration_that_is_no_json_is_named(tmp_path, text, said):
     folder = saved(tmp_path)
-    (folder / "config.json").write_text('{"a":' * 100_000)
+    (folder / "config.json").write_bytes(text)
     assert not native.recognizes(folder)
+    for path in (folder, folder / "vocab.txt", tmp_path):
+        with pytest.raises(InputError, match=rf"config\.json: not valid JSON \(.*({said}).*\); fix it, or fetch"):
+            formats.load(path)
+    (folder / "config.json").write_text("[]")
     with pytest.raises(InputError, match="not a known model"):
         formats.load(folder)
 

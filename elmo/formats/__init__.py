@@ -93,6 +93,8 @@ def _format_of(path: Path) -> ModuleType:
     for format_ in FORMATS:
         if format_.recognizes(path):
             return format_
+    native.check_json(path)
+    native.check_json(path / TRAINED)
     if is_archive(path) and {native.CONFIG, native.WEIGHTS} <= {file.name for file in listed(path)}:
         raise InputError(f"{path}: an archive of {native.CONFIG} and {native.WEIGHTS}; unpack it, and give the folder")
     raise InputError(

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from elmo.config import ConfigError, from_dict, to_dict
 from elmo.errors import InputError
+from elmo.formats.files import on_disk
 from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, weight_shapes
 from elmo.formats.whole import whole
 from elmo.model.bilm import BiLMConfig
@@ -47,6 +48,14 @@ def recognizes(path: Path) -> bool:
         return json.loads(config.read_bytes())["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
+
+
+def check_json(path: Path) -> None:
+    """Raises InputError if such a folder has a configuration that is not valid JSON, so that it is not recognized."""
+    folder = _folder(path)
+    is_ours = path == folder or path.name in FILES
+    if is_ours and (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
+        on_disk(folder / CONFIG).json()
 
 
 def describe(path: Path) -> Description:
