@@ -177,6 +177,22 @@ def test_config_is_read_strictly(saved, change, message):
         HubModel.from_pretrained(saved)
 
 
+def test_config_may_begin_with_a_byte_order_mark(model, saved):
+    text = (saved / "config.json").read_text(encoding="utf-8")
+    (saved / "config.json").write_text(text, encoding="utf-8-sig")
+    same(HubModel.from_pretrained(saved).stored(), model)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('{"format": "elmo', r"config\.json: not valid JSON"), ("[]", r"no config\.json of the format")],
+)
+def test_a_damaged_config_is_said_in_one_line(saved, text, message):
+    (saved / "config.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        HubModel.from_pretrained(saved)
+
+
 @pytest.mark.parametrize("change", ["missing", "unknown"])
 def test_weights_are_read_strictly(saved, change):
     from safetensors.torch import load_file, save_file
@@ -211,12 +227,6 @@ def remote(saved, monkeypatch, tmp_path) -> list[dict[str, object]]:
     """`user/name` holds the saved model; the calls that reach the Hub's library."""
     calls: list[dict[str, object]] = []
 
-    def hf_hub_download(repo_id: str, filename: str, **options: object) -> str:
-        calls.append({"repo_id": repo_id, "filename": filename, **options})
-        if options["local_files_only"]:
-            raise LocalEntryNotFoundError("not\ncached")
-        return str(saved / filename)
-
     def snapshot_download(repo_id: str, **options: object) -> str:
         calls.append({"repo_id": repo_id, **options})
         if options["local_files_only"]:
@@ -226,7 +236,6 @@ def remote(saved, monkeypatch, tmp_path) -> list[dict[str, object]]:
         shutil.copytree(saved, folder, ignore=lambda _, names: [name for name in names if name not in patterns])
         return str(folder)
 
-    monkeypatch.setattr(hub_mixin, "hf_hub_download", hf_hub_download)
     monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
     return calls
 

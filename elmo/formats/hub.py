@@ -97,8 +97,8 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         """
         if is_offline():
             options["local_files_only"] = True
-        try:
-            return super().from_pretrained(pretrained_model_name_or_path, **options)
+        try:  # not by the mixin, which first reads config.json: not strictly, and with errors of its own
+            return cls._from_pretrained(model_id=str(pretrained_model_name_or_path), **options)
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
             why = " ".join(str(error).split())
             raise InputError(
@@ -118,20 +118,19 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         cls,
         *,
         model_id: str,
-        revision: str | None,
-        cache_dir: str | Path | None,
-        force_download: bool,
-        local_files_only: bool,
-        token: str | bool | None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+        token: str | bool | None = None,
         **others: Any,
     ) -> Self:
-        # The mixin's own reading of config.json, which is not strict, and download options of versions before 1.0.
-        for name in ("config", "proxies", "resume_download"):
+        for name in ("config", "proxies", "resume_download"):  # options of the mixin, the latter before version 1.0
             others.pop(name, None)
         if others:
             raise InputError(f"{', '.join(others)}: not an option of HubModel.from_pretrained, which is always strict")
         folder = Path(model_id)
-        if not folder.is_dir():
+        if not model_id or not folder.is_dir():
             fetched = snapshot_download(
                 model_id,
                 revision=revision,
@@ -143,6 +142,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
             )
             folder = Path(fetched)
         if not native.recognizes(folder):
+            native.check_json(folder)
             raise InputError(
                 f"{model_id}: has no {native.CONFIG} of the format {native.FORMAT!r}; other formats are read from"
                 " files: elmo.load, elmo convert"
