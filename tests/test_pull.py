@@ -2,9 +2,12 @@
 
 import errno
 import hashlib
+import io
 import json
 import sys
+import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,7 @@ from elmo.errors import InputError
 from elmo.formats import Model, allennlp, cache, download, published
 from elmo.formats.download import DownloadError
 from elmo.formats.published import PublishedFile, PublishedModel
-from elmo.formats.pull import pull
+from elmo.formats.pull import discard_pages, pull
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -328,6 +331,14 @@ def test_verify_of_nothing(table, tmp_path):
 # The command line
 
 
+def zipped(files: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
 @pytest.fixture
 def served(server, tiny, tmp_path) -> dict[str, str]:
     """The variables of a command whose mirror is the server of the test: its proxy answers for every address."""
@@ -335,7 +346,7 @@ def served(server, tiny, tmp_path) -> dict[str, str]:
         for file in model.files:
             for url in file.urls:
                 if url.startswith("http://vectors.nlpl.eu"):
-                    server.resources[url] = server.resources.get(url) or server.at(server.add(url, b"PK no model"))
+                    server.resources[url] = server.resources.get(url) or server.at(server.add(url, zipped(tiny)))
     return {"ELMO_CACHE": str(tmp_path / "cache"), "http_proxy": server.address, "https_proxy": "http://127.0.0.1:9"}
 
 
@@ -362,12 +373,11 @@ def test_command_pull_refuses_what_it_cannot_do(tmp_path, served):
 def test_command_pulls_through_a_proxy_and_tells_what_came(served, tmp_path):
     done = run("pull", "nlpl-217", "--quiet", variables=served)
     path = tmp_path / "cache" / "nlpl-217" / "217.zip"
-    assert path.read_bytes() == b"PK no model"
     assert f"{path}: nlpl-217, downloaded" in done.stdout
-    assert f"217.zip: sha256 {sha256(b'PK no model')}, no published hash" in done.stdout
+    digest = sha256(path.read_bytes())
+    assert f"217.zip: sha256 {digest}, no published hash" in done.stdout
     assert "please cite: Andrey Kutuzov" in done.stdout
-    assert done.returncode == 2
-    assert "nlpl-217 was downloaded, but cannot be opened" in done.stderr
+    assert done.returncode == 0, done.stderr
     done = run("verify", "nlpl-217", path, variables=served)
     assert done.stdout.count("217.zip: as pulled") == 2
     path.write_bytes(b"changed")
@@ -375,6 +385,31 @@ def test_command_pulls_through_a_proxy_and_tells_what_came(served, tmp_path):
     assert json.loads(done.stdout)[0]["verdict"] == "differs"
     assert done.returncode == 2
     assert "217.zip: missing, or not as published or pulled" in done.stderr
+    done = run("pull", "nlpl-217", variables=served)
+    assert "already here" in done.stdout
+    assert f"cannot be opened: {path}: not a known model" in done.stderr
+    assert f"; remove {path}: pull it again, or get it at http" in done.stderr
+
+
+def test_command_pulls_again_what_was_a_page_and_no_model(served, server, tmp_path):
+    (resource,) = [item for url, item in server.resources.items() if url.endswith("/20/217.zip")]
+    resource.content, content = b"<html>Log in</html>", resource.content
+    done = run("pull", "nlpl-217", variables=served)
+    assert done.returncode == 2
+    assert "nlpl-217 was downloaded, but cannot be opened" in done.stderr
+    assert "; the web page that came as 217.zip is removed: pull it again, or get it at http" in done.stderr
+    resource.content = content
+    assert run("pull", "nlpl-217", variables=served).returncode == 0
+    assert (tmp_path / "cache" / "nlpl-217" / "217.zip").read_bytes() == content
+
+
+def test_only_pages_among_the_new_files_are_discarded(server, tiny, table, home):
+    table(rows_of(server, tiny | {OPTIONS: b"\xef\xbb\xbf\n <!doctype html>"}, hashes=False))
+    pulled = pull("tiny")
+    assert discard_pages(replace(pulled, new=())) == []
+    assert discard_pages(pulled) == [OPTIONS]
+    assert list(cache.read_record(home / "tiny")) == [WEIGHTS]
+    assert pull("tiny").new == (OPTIONS,)
 
 
 def test_command_tells_in_one_line_that_a_host_is_gone(served):
@@ -383,12 +418,12 @@ def test_command_tells_in_one_line_that_a_host_is_gone(served):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="resource limits")
-def test_command_keeps_what_came_before_the_disk_was_full(served, server, tmp_path):
+def test_command_keeps_what_came_before_the_disk_was_full(served, server, tiny, tmp_path):
     (resource,) = [item for url, item in server.resources.items() if url.endswith("/20/218.zip")]
-    resource.content = bytes(1_000_000)
+    resource.content = zipped({**tiny, "more": bytes(1_000_000)})
     done = run("pull", "nlpl-218", variables=served | {"FILE_SIZE_LIMIT": "600000"})
     refused(done, "218.zip.part", "free some and pull again")
     assert 0 < (tmp_path / "cache" / "nlpl-218" / "218.zip.part").stat().st_size <= 600_000
     run("pull", "nlpl-218", variables=served)
-    assert (tmp_path / "cache" / "nlpl-218" / "218.zip").stat().st_size == 1_000_000
+    assert (tmp_path / "cache" / "nlpl-218" / "218.zip").read_bytes() == resource.content
     assert "Range" in resource.requests[-1]

@@ -135,7 +135,7 @@ def pull_verb(arguments: argparse.Namespace) -> None:
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     from elmo import formats
-    from elmo.formats.pull import pull
+    from elmo.formats.pull import discard_pages, pull
 
     columns = (
         TextColumn("{task.description}"),
@@ -157,7 +157,12 @@ def pull_verb(arguments: argparse.Namespace) -> None:
         try:
             formats.describe(pulled.path)
         except InputError as error:
-            raise InputError(f"{model.name} was downloaded, but cannot be opened: {error}") from error
+            pages = " and ".join(discard_pages(pulled))
+            remedy = f"the web page that came as {pages} is removed" if pages else f"remove {pulled.path}"
+            raise InputError(
+                f"{model.name} was downloaded, but cannot be opened: {error}; {remedy}: pull it again, or get it at"
+                f" {model.page}"
+            ) from error
 
 
 def verify_verb(arguments: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 `ELMO_OFFLINE` (any value but 0 and the empty one) forbids it. A second `pull` of the same model downloads nothing.
 """
 
+import codecs
 import datetime
 import json
 import os
@@ -59,6 +60,22 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
     return Pulled(model, cache.path_of(model), tuple(file.name for file in missing), digests)
 
 
+def discard_pages(pulled: Pulled) -> list[str]:
+    """Removes new files that are web pages, such as a network's login; returns their names. The next pull gets them."""
+    folder = cache.folder_of(pulled.model)
+    pages = [name for name in pulled.new if _is_page(folder / name)]
+    for name in pages:
+        (folder / name).unlink()
+    _write_record(folder, {name: entry for name, entry in cache.read_record(folder).items() if name not in pages})
+    return pages
+
+
+def _is_page(path: Path) -> bool:
+    """Whether it is HTML or XML; no file of a model begins so."""
+    with path.open("rb") as file:
+        return file.read(1000).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"<")
+
+
 def _missing(model: PublishedModel, folder: Path) -> list[PublishedFile]:
     return [file for file in model.files if not (folder / file.name).is_file()]
 
@@ -89,6 +106,9 @@ def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progres
 
 def _record(folder: Path, name: str, entry: dict[str, Any]) -> None:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    files = cache.read_record(folder) | {name: entry | {"date": today}}
+    _write_record(folder, cache.read_record(folder) | {name: entry | {"date": today}})
+
+
+def _write_record(folder: Path, files: dict[str, dict[str, Any]]) -> None:
     with whole(folder / cache.RECORD, overwrite=True) as temporary:
         temporary.write_text(json.dumps({"files": files}, indent=2) + "\n", encoding="utf-8", newline="\n")
