@@ -350,6 +350,8 @@ class FakeHub(BaseHTTPRequestHandler):
             name = "/".join(filter(None, (json.loads(body).get("organization"), json.loads(body)["name"])))
             return self.answer(200, {"url": f"http://{self.headers['Host']}/{name}", "name": name})
         if self.path == "/api/validate-yaml":
+            if "license: CC BY" in json.loads(body)["content"]:
+                return self.answer(400, {"errors": [{"message": '"license" must be one of [mit]'}], "warnings": []})
             return self.answer(200, {"errors": [], "warnings": []})
         if self.path == "/api/models/user/oak/preupload/main":
             files = [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in json.loads(body)["files"]]
@@ -442,6 +444,17 @@ def test_a_readme_beside_the_model_is_the_text_of_the_card(trained, tmp_path):
             hub.prepare(trained, "user/oak", tmp_path / "made", *given)
 
 
+def test_a_readme_in_another_encoding(trained, tmp_path):
+    readme, text = trained / "model" / "README.md", "---\nlicense: mit\n---\n# Größe\n"
+    readme.write_text(text, encoding="utf-8-sig")
+    (tmp_path / "made").mkdir()
+    hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
+    assert (tmp_path / "made" / "README.md").read_text(encoding="utf-8") == text
+    readme.write_text(text, encoding="latin-1")
+    with pytest.raises(InputError, match=r"README\.md: is not UTF-8 \(byte 25\); save it as UTF-8"):
+        hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
+
+
 def test_a_model_of_another_format_is_sent_as_ours(tmp_path):
     source = Path(__file__).parent / "data" / "many_langs" / "both"
     hub.prepare(source, "user/oak", tmp_path, None, None)
@@ -456,10 +469,15 @@ def test_a_model_of_another_format_is_sent_as_ours(tmp_path):
         (("user/oak",), {"HF_TOKEN": "wrong"}, "user/oak: .*401"),
         (("user/oak",), {"HF_TOKEN": "secret", "HF_ENDPOINT": "http://127.0.0.1:9"}, "user/oak: .*refused"),
         (("user/oak",), {"HF_TOKEN": "secret", "ELMO_OFFLINE": "1"}, "ELMO_OFFLINE is set"),
+        (
+            ("user/oak", "--license", "CC BY 4.0"),
+            {"HF_TOKEN": "secret"},
+            r"user/oak: Invalid metadata in README\.md.*must be one of.*; correct --license, --language or the header",
+        ),
         (("oak",), {}, "'oak' is not a repository; user/name is expected"),
         (("user/o--ak",), {}, "'user/o--ak': Cannot have --"),
     ],
-    ids=["no token", "wrong token", "no answer", "offline", "no user", "bad name"],
+    ids=["no token", "wrong token", "no answer", "offline", "unknown licence", "no user", "bad name"],
 )
 def test_push_refuses_in_one_line(trained, endpoint, arguments, variables, message):
     done = run("push", trained, *arguments, variables={**endpoint, **variables})

@@ -257,7 +257,7 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
     readme = made.generate_model_card(repository=repository, title=title)
     text = str(readme)
     if native.recognizes(found) and (home / "README.md").is_file():
-        own = (home / "README.md").read_text(encoding="utf-8")
+        own = _read_text(home / "README.md")
         if own.startswith("---") and (license or language):
             raise InputError(
                 f"{home / 'README.md'}: has a header of its own; --license and --language would have no effect: write"
@@ -267,10 +267,17 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
     (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
 
 
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
+
+
 def push(folder: Path, repository: str, private: bool = False, message: str | None = None) -> str:
     """Uploads a folder from `prepare`; returns the commit's address. The repository is created if necessary.
 
-    Raises InputError if there is no token, or if the Hub refuses or cannot be reached.
+    Raises InputError if there is no token, or if the Hub refuses it or its card, or cannot be reached.
     """
     if is_offline():
         raise InputError("ELMO_OFFLINE is set, but a push needs the network")
@@ -282,8 +289,11 @@ def push(folder: Path, repository: str, private: bool = False, message: str | No
         commit = api.upload_folder(
             repo_id=made.repo_id, folder_path=folder, commit_message=message or "Upload a model of elmo-torch"
         )
-    except (HfHubHTTPError, OSError, *_network_errors()) as error:
-        raise InputError(f"{repository}: {' '.join(str(error).split())}") from error
+    except (HfHubHTTPError, OSError, ValueError, *_network_errors()) as error:
+        why = " ".join(str(error).split())
+        if "metadata in README.md" in why:  # a ValueError of the Hub's library
+            why += "; correct --license, --language or the header of README.md"
+        raise InputError(f"{repository}: {why}") from error
     return commit.commit_url
 
 
