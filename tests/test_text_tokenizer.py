@@ -124,6 +124,24 @@ def test_parts_are_the_tokens(english, words):
         assert [token for part in parts for token in part] == english.tokens(line)
 
 
+def test_a_long_text_without_spaces_has_the_tokens_and_sentences_of_its_parts():
+    """So long that this would not end, if the time rose with the square of the length."""
+    chinese = Tokenizer(TextConfig(language="zh"))
+    text = "我们今天去北京看长城。他说，天气很好！"
+    assert len(chinese.sentences(text)) == 2
+    assert chinese.sentences(text * 20_000) == chinese.sentences(text) * 20_000
+    assert chinese.tokens("长" * 25_000) == ["长"] * 25_000
+    for line in (text * 2_000, "长" * 25_000, f" {text} {text}\n" * 800):
+        parts = list(chinese.parts(line))
+        assert len(parts) > 2
+        assert [token for part in parts for token in part] == chinese.tokens(line) == list("".join(line.split()))
+
+
+def test_parts_of_text_without_spaces_end_after_a_sentence():
+    parts = tokenizer.UNSPACED_PART.findall("他走了。" * 2_501 + "长" * 10_001)
+    assert [len(part) for part in parts] == [10_000, 4, 10_000, 1]
+
+
 @pytest.mark.parametrize(("treebank", "floor"), [("en_ewt-ud-dev", 0.93), ("en_gum-open-dev", 0.97)])
 def test_rule_finds_the_sentences_of_treebanks(shared, english, treebank, floor):
     """F1 of sentence ends on raw paragraphs; pysbd has 0.908 and 0.970 there."""

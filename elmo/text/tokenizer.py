@@ -14,6 +14,9 @@ from elmo.errors import InputError
 MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: about 0.1 GB at this number
 LONG_WORD = re.compile(r"(\S{1001,})")  # not split: spaCy takes quadratic time for a run of brackets or quotes
 PART = re.compile(r".{1,10000}\S*", re.DOTALL)  # cut after a word
+# For languages without spaces, whose tokenizers take quadratic time or refuse a long text: cut after a sentence.
+UNSPACED_PART = re.compile(r".{1,10000}(?:(?<=[\s。！？])|\Z)|.{1,10000}", re.DOTALL)  # noqa: RUF001
+VERSION = 2  # of the tokens: counts of another version's are not reused
 
 # Sentence-ending marks of the scripts in use, then marks after them that still belong to the sentence.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥។៕።፧፨՜՞։܀܁܂᠃᠉")  # noqa: RUF001
@@ -41,11 +44,14 @@ class Tokenizer:
         self.config = config
         self._spacy: Any = _load_spacy(config.language) if config.tokens == "spacy" else None
         self._segment = _load_pysbd(config.language) if config.sentences == "pysbd" else None
+        self._is_unspaced = self._spacy is not None and not _splits_at_spaces(self._spacy)
 
     def tokens(self, line: str) -> list[str]:
         """The tokens of one sentence; spaCy does not see what UTF-8 cannot express (a lone surrogate)."""
         if self._spacy is None:
             return line.split()
+        if self._is_unspaced:
+            return [token for part in UNSPACED_PART.findall(line) for token in self._spacy_tokens(part)]
         if len(line) > 1000 and max(map(len, line.split()), default=0) > 1000:
             parts = LONG_WORD.split(line)
             return [token for i, part in enumerate(parts) for token in ([part] if i % 2 else self._spacy_tokens(part))]
@@ -56,7 +62,8 @@ class Tokenizer:
 
         The same tokens, unless a part ends within what spaCy could take for a smiley.
         """
-        return (self.tokens(part[0]) for part in PART.finditer(line))
+        parts = UNSPACED_PART if self._is_unspaced else PART
+        return (self.tokens(part[0]) for part in parts.finditer(line))
 
     def sentences(self, paragraph: str) -> list[list[str]]:
         """The tokens of every sentence of a paragraph; no sentence is empty."""
@@ -123,6 +130,13 @@ def _load_spacy(language: str) -> Any:
     except (ImportError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"language {language!r}: spaCy cannot tokenise it ({reason}); try 'xx'") from error
+
+
+def _splits_at_spaces(tokenizer: Any) -> bool:
+    """Whether it is spaCy's own; those of Chinese, Japanese, Korean, Thai and Vietnamese are classes of their own."""
+    from spacy.tokenizer import Tokenizer as SpacyTokenizer
+
+    return isinstance(tokenizer, SpacyTokenizer)
 
 
 def _load_pysbd(language: str) -> Callable[[str], list[str]]:
