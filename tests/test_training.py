@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.training import checkpoint, disk, distributed, loop
 from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import launch
@@ -318,6 +318,16 @@ def test_checkpoints_come_by_step_and_by_time_and_the_last_two_are_kept(tmp_path
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000000011", "step-000000013"]
 
 
+@pytest.mark.parametrize(("evaluate_steps", "expected"), [(1000, 5), (4, 3)])
+def test_a_checkpoint_comes_before_the_first_evaluation(tmp_path, evaluate_steps, expected):
+    """Also if that is the last one: it writes a model, and a model without a checkpoint is not resumed."""
+    run = Run(tmp_path, config=LoopConfig(evaluate_steps=evaluate_steps))
+    run.evaluate = lambda step: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    with pytest.raises(ZeroDivisionError):
+        run.fit(6)
+    assert newest_checkpoint(tmp_path / "checkpoints") == tmp_path / "checkpoints" / f"step-{expected:09d}"
+
+
 def test_half_written_checkpoint_is_no_checkpoint_and_goes_with_the_next(tmp_path):
     run = Run(tmp_path)
     run.fit(3)
@@ -369,6 +379,42 @@ def test_checkpoint_written_before_losses_were_kept_in_it_is_read(tmp_path):
     run = Run(tmp_path)
     _, begin = load_checkpoint(file.parent, run.fabric, run.network, run.optimizer)
     assert begin == Progress(3, {"next": 3}, ())
+
+
+@pytest.mark.parametrize(
+    ("problem", "raised"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), torch.OutOfMemoryError),
+        (RuntimeError("unable to mmap 9 bytes from file <a>: Cannot allocate memory (12)"), MemoryError),
+        (MemoryError("Cannot allocate memory (os error 12)"), MemoryError),
+        (RuntimeError("CUDA error: device-side assert triggered"), RuntimeError),
+        (PermissionError(13, "Permission denied"), PermissionError),
+        (OSError(5, "Input/output error"), OSError),
+    ],
+)
+def test_a_fault_of_the_machine_is_not_the_checkpoints(tmp_path, monkeypatch, problem, raised):
+    """Else it would be removed, as its error says."""
+
+    def load(*_, **__):
+        raise problem
+
+    Run(tmp_path).fit(3)
+    monkeypatch.setattr(checkpoint, "load_file", load)
+    with pytest.raises(raised) as caught:
+        Run(tmp_path).fit(5, resume=True)
+    assert not isinstance(problem, OSError) or "step-000000003: " in in_one_line(caught.value)
+    assert "remove" not in str(caught.value)
+
+
+def test_a_checkpoint_that_lacks_a_file_or_is_of_another_network_is_named(tmp_path):
+    Run(tmp_path).fit(3)
+    folder = tmp_path / "checkpoints" / "step-000000003"
+    run = Run(tmp_path)
+    with pytest.raises(InputError, match=r"(?s)step-000000003: cannot be resumed .*size mismatch.*remove this folder"):
+        load_checkpoint(folder, run.fabric, nn.Linear(4, 1), run.optimizer)
+    (folder / "optimizer.safetensors").unlink()
+    with pytest.raises(InputError, match=r"step-000000003: cannot be resumed .*optimizer.*remove this folder"):
+        run.fit(5, resume=True)
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks Linux for the files that are open")

@@ -13,6 +13,7 @@ no random state is stored.
 
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from elmo.training.distributed import Fabric
 from elmo.training.sharding import Shard, joined, part
 
 KEPT = 2
+OF_SHAPES = re.compile(r"Error\(s\) in loading state_dict|[Tt]ensors must (match|have)")
+"""What torch says of tensors that do not fit."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ def load_checkpoint(
     """Fills model and optimizer; returns the carried tensors and the progress of this rank.
 
     If the number of processes has changed, `divide(what each of them saved, rank, world)` gives this rank's part.
-    Raises InputError if a file is missing or damaged, or belongs to another network.
+    Raises InputError if a file is missing or damaged, or belongs to another network; MemoryError and OSError if the
+    machine is at fault.
     """
     rank, world = fabric.global_rank, fabric.world_size
     try:
@@ -110,10 +114,17 @@ def load_checkpoint(
         if divide is None or before == world:
             return _kept(checkpoint, rank, str(fabric.device))
         return divide([_kept(checkpoint, other, str(fabric.device)) for other in range(before)], rank, world)
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+    except (SafetensorError, FileNotFoundError, ValueError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "Cannot allocate memory" in str(error):  # to map a file
+            raise MemoryError(str(error)) from error
+        if isinstance(error, RuntimeError) and not OF_SHAPES.search(str(error)):
+            raise
         raise InputError(
             f"{checkpoint}: cannot be resumed ({error}); remove this folder to resume from the previous checkpoint"
         ) from error
+    except OSError as error:
+        problem = f"{error.strerror or error}; fix this, then continue with --resume"
+        raise OSError(error.errno, problem, str(checkpoint)) from error
 
 
 def _kept(checkpoint: Path, rank: int, device: str) -> Saved:

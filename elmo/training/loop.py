@@ -130,7 +130,7 @@ def fit(
                 model.train()
             due = done - saved_step >= config.checkpoint_steps or done == total_steps
             # The first evaluation may write a model, and a model without a checkpoint is not resumed.
-            due |= saved_step == 0 and (done + 1) % config.evaluate_steps == 0
+            due |= saved_step == 0 and ((done + 1) % config.evaluate_steps == 0 or done + 1 == total_steps)
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
             # All processes do what any of them asks for: 1 is a checkpoint, 2 is to stop after it.
             wish = torch.tensor(2 if must_stop() else int(due or late), device=fabric.device)
