@@ -439,6 +439,19 @@ def test_later_settings_win(tmp_path):
     assert (values["optim"]["lr"], values["optim"]["warmup_steps"]) == (0.2, 7)
 
 
+@pytest.mark.parametrize("where", ["recipe", "override", "flag"])
+def test_a_command_that_torchrun_restarts_finds_its_run_wherever_its_output_is_named(trained, tmp_path, where):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f"output = {json.dumps(str(trained))}\n" if where == "recipe" else "", encoding="utf-8")
+    output = {"recipe": (), "override": (f"output={trained}",), "flag": ("--output", trained)}[where]
+    given = ("train", recipe, *output, "optim.lr=0.25", "--print-config")
+    restarted = run(*given, variables={"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_RUN_ID": "a"})
+    for done in (restarted, run(*given, "--resume")):
+        assert done.returncode == 0, done.stderr
+        values = json.loads(done.stdout)
+        assert (values["streams"], values["optim"]["lr"], values["output"]) == (16, 0.25, str(trained))
+
+
 def lists_as_tuples(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(lists_as_tuples, value))

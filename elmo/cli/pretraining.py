@@ -105,11 +105,18 @@ def _is_restarted() -> bool:
 def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]:
     """Recipe, then flags, then overrides; later ones win. A resumed run starts from its own configuration."""
     recipe, overrides = recipe_and_overrides(arguments)
+    given = config.load_toml(find_recipe(recipe)) if recipe is not None else {}
+    names = ("train", "heldout", "output", "init_from")
+    flags = {name: getattr(arguments, name) for name in names} | {"init_vocab": arguments.vocab}
+    flags = {name: value for name, value in flags.items() if value}
+    if arguments.pretokenized:
+        flags["text"] = {"tokens": "whitespace", "sentences": "line"}
+    given = config.merge(config.merge(given, flags), config.parse_overrides(overrides))
     values: dict[str, Any] = {}
     if resume:
-        if arguments.output is None:
+        if "output" not in given:
             raise InputError("--resume needs --output, the folder of the run to continue")
-        record = Path(arguments.output) / "train.json"
+        record = Path(str(given["output"])) / "train.json"
         if record.is_file():
             from elmo.pretraining.settings import read_record
 
@@ -117,13 +124,7 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
         elif "TORCHELASTIC_RUN_ID" not in os.environ:
             raise InputError(f"{record}: no such file, so there is no run to resume; omit --resume to start one")
     has_begun = bool(values)
-    if recipe is not None:
-        values = config.merge(values, config.load_toml(find_recipe(recipe)))
-    given = {name: getattr(arguments, name) for name in ("train", "heldout", "output", "init_from")}
-    flags = {name: value for name, value in (given | {"init_vocab": arguments.vocab}).items() if value}
-    if arguments.pretokenized:
-        flags["text"] = {"tokens": "whitespace", "sentences": "line"}
-    values = config.merge(config.merge(values, flags), config.parse_overrides(overrides))
+    values = config.merge(values, given)
     placeholders = {"train": ["TRAIN"], "output": "OUTPUT"}
     require(values, placeholders, arguments.print_config, "elmo train --train 'corpus/*.txt' --output run/")
     if values.get("init_from") not in (None, "none") and not has_begun:
