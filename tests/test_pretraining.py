@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -341,6 +342,48 @@ def test_a_heldout_text_without_words_is_refused_before_training(tmp_path, folde
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert str(empty) in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_training_text_is_no_heldout_text(tmp_path, folder):
+    """As a pattern may match both; its perplexity would look better than it is."""
+    (tmp_path / "text").symlink_to(folder)
+    given = ("--train", folder / "*.txt", "--heldout", tmp_path / "text" / "heldout.txt", *TINY, "--quiet")
+    done = run("train", *given, "--output", tmp_path / "run")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{tmp_path / 'text' / 'heldout.txt'}: is both training and held-out text; leave it out of" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("content", "problem"), [(None, "No such file"), ("a\nb\n", "words.txt: ")])
+def test_a_vocabulary_that_cannot_be_used_is_refused_before_words_are_counted(tmp_path, trained, content, problem):
+    words = tmp_path / "words.txt"
+    if content is not None:
+        words.write_text(content, encoding="utf-8")
+    config = replace(read_record(trained / "train.json"), vocab=str(words), output=str(tmp_path / "run"))
+    with mock.patch.object(train, "count") as count, pytest.raises((InputError, OSError), match=problem):
+        train.main(config, quiet=True)
+    assert not count.called
+
+
+def test_a_file_of_somebody_else_in_the_models_folder_does_not_end_a_run(tmp_path, trained):
+    """As a file manager leaves one there: the run goes on, and says so; without it, the last model is written."""
+    config = replace(read_record(trained / "train.json"), output=str(tmp_path / "run"))
+    other = tmp_path / "run" / "model" / ".DS_Store"
+    export = train.export
+    with (
+        mock.patch.object(train, "export", lambda *given: (export(*given), other.touch())),
+        pytest.warns(UserWarning, match=r"model: not replaced, since it also holds '\.DS_Store'; move it out"),
+        pytest.raises(InputError, match="model: is not from the last step, since other files are there; move them"),
+    ):
+        train.main(config, quiet=True)
+    assert native.describe(tmp_path / "run" / "model").card["words_read"] < 16000
+    before = metrics(tmp_path / "run")
+    with pytest.raises(InputError, match=r"model: also holds '\.DS_Store'; move it out"):
+        train.main(config, resume=True, quiet=True)
+    other.unlink()
+    train.main(config, resume=True, quiet=True)
+    assert native.describe(tmp_path / "run" / "model").card["words_read"] == 16000
+    assert metrics(tmp_path / "run") == before == metrics(trained)
 
 
 def test_files_of_other_kinds_are_refused(tmp_path, folder):

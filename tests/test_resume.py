@@ -281,6 +281,17 @@ def test_a_finished_run_measures_other_held_out_text_and_only_that(whole, tmp_pa
     assert cards[0] == cards[1] | {"heldout": ["other.txt"]}
 
 
+def test_a_finished_run_measures_a_text_of_the_same_name_and_less_of_a_text(whole, tmp_path):
+    output = shutil.copytree(whole, tmp_path / "run")
+    other = tmp_path / "heldout.txt"
+    other.write_text("The judge waits .\n" * 400, encoding="utf-8")
+    seen = [formats.describe(output).card["perplexity"]["reset"]]
+    for change in (("--heldout", other), ("evaluate_words=10",)):
+        assert run("train", "--resume", "--output", output, *change).returncode == 0
+        seen.append(formats.describe(output).card["perplexity"]["reset"])
+    assert [each["tokens"] for each in seen] == [300, 2_000, 50]
+
+
 def test_a_model_whose_checkpoints_are_gone_is_not_begun_anew(whole, tmp_path):
     """To save room they were removed: a run from the beginning would replace the model."""
     output = shutil.copytree(whole, tmp_path / "run")

@@ -103,7 +103,7 @@ def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Pat
     _check_files([*paths, *heldout])
     check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
     _check_output(config, may_exist)
-    _check_heldout(heldout)
+    _check_heldout(heldout, paths)
     _check_source(config, begun=(Path(config.output) / "corpus.json").exists())
     return paths, heldout
 
@@ -160,7 +160,9 @@ def _train(
 
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
-        if fabric.is_global_zero:
+        if fabric.is_global_zero and (other := _other_file(folder / "model")):  # the run goes on without
+            warnings.warn(f"{folder / 'model'}: not replaced, since it also holds {other!r}; move it out", stacklevel=2)
+        elif fabric.is_global_zero:
             export(language_model, vocabulary, config, folder, step * plan.words_a_step, measured, origin, fingerprint)
         return {
             f"{policy}_{name}": perplexity.summary()[name]
@@ -168,12 +170,16 @@ def _train(
             for name in ("forward", "backward", "mean")
         }
 
+    if begin.step == plan.steps and not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
+        evaluate(plan.steps)  # the run now ends at this step, or measures other text
     if fabric.is_global_zero:
         write_record(config)  # a resumed run's changed settings, now that all checks have passed
-    if begin.step == plan.steps and not fabric.broadcast(_is_exported(config, plan, origin)):
-        evaluate(plan.steps)  # the run now ends at this step, or measures other text
     with closing(batches):
         fit(training, batches, evaluate, state, folder, plan.steps, plan.words_a_step, begin, quiet)
+    if not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
+        raise InputError(
+            f"{folder / 'model'}: is not from the last step, since other files are there; move them out, then --resume"
+        )
     done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
     return done | _remark(plan, config)
 
@@ -265,6 +271,9 @@ def _words_read(words: int, origin: dict[str, Any] | None) -> int:
 def _is_exported(config: TrainConfig, plan: Plan, origin: dict[str, Any] | None) -> bool:
     """Whether the folder's model is from the last step and was measured on this held-out text."""
     path = Path(config.output) / "model"
+    before = read_record(Path(config.output) / "train.json")
+    if (before.heldout, before.evaluate_words) != (config.heldout, config.evaluate_words):
+        return False
     if not native.recognizes(path):
         return False
     card = native.describe(path).card
@@ -313,14 +322,20 @@ def _check_files(paths: list[Path]) -> None:
             raise InputError(f"{path}: is not a file on disk; training reads a text several times: write it to a file")
 
 
-def _check_heldout(paths: list[Path]) -> None:
-    """Refuses held-out text without words before hours of training; `lines` refuses other faults."""
+def _check_heldout(paths: list[Path], trained: list[Path]) -> None:
+    """Refuses held-out text that is training text, or has no words, before hours of training.
+
+    `lines` refuses other faults.
+    """
+    for path in paths:
+        if path.resolve() in {other.resolve() for other in trained}:
+            raise InputError(f"{path}: is both training and held-out text; leave it out of one of them")
     if paths and not sum(bool(line.strip()) for path in paths for line in corpus.lines(path)):  # to the last line
         raise InputError(f"{', '.join(map(str, paths))}: contains no words; give held-out text, one paragraph per line")
 
 
 def _check_source(config: TrainConfig, begun: bool) -> None:
-    """Refuses a model that the run cannot start from. A run that has begun no longer needs it."""
+    """Refuses a vocabulary or model that the run cannot start from. A run that has begun no longer needs them."""
     if config.init_from is None:
         if config.init_vocab != "keep":
             raise InputError(
@@ -328,6 +343,8 @@ def _check_source(config: TrainConfig, begun: bool) -> None:
             )
     elif not begun:
         check_source(config.init_from, config.init_vocab, config.model, config.vocab)
+    if config.vocab is not None and not begun:
+        Vocabulary.load(Path(config.vocab))
 
 
 def _check_output(config: TrainConfig, may_exist: bool) -> None:
@@ -345,6 +362,8 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
     if not may_exist:
         at = f"at {checkpoint.name}" if checkpoint else "without a checkpoint"
         raise InputError(f"{config.output}: holds a run ({at}); add --resume to continue it, or name another --output")
+    if other := _other_file(folder / "model"):
+        raise InputError(f"{folder / 'model'}: also holds {other!r}; move it out: training replaces this folder")
     old, new = fixed(read_record(record)), fixed(config)
     for key in new:
         if new[key] != old[key]:
@@ -353,6 +372,12 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
                 f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps its settings: give the former"
                 " one, or name another --output"
             )
+
+
+def _other_file(model: Path) -> str | None:
+    """The name of something in the model's folder that is not the model's; the folder is then not replaced."""
+    names = sorted(path.name for path in model.iterdir()) if model.is_dir() else []
+    return next((name for name in names if name not in native.FILES), None)
 
 
 def _estimate(training: Training[LmBatch], batches: Iterator[LmBatch], carried: Carried, plan: Plan) -> dict[str, Any]:
