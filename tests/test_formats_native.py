@@ -1,6 +1,8 @@
 """The native folder: what is written is read, and what does not fit is said in one line."""
 
 import json
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -207,6 +209,35 @@ def test_native_card_may_hold_what_utf_8_does_not(tmp_path):
     native.save(replace(model(), card=card), tmp_path / "model")
     assert native.load(tmp_path / "model").card == card
     assert "é 東" in (tmp_path / "model" / native.CONFIG).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("format_", [native, allennlp])
+def test_models_without_the_ids_of_their_words_are_not_written(tmp_path, format_):
+    words = BiLMConfig(CONFIG.lstm, None, n_tokens_vocab=5)
+    of_words = Model(words, BiLM(words).state_dict(), vocabulary=model().vocabulary)
+    of_words.weights["token_encoder.embedding"][0] = 0
+    with pytest.raises(InputError, match=r"^new: the model has weights for words but no vocabulary; add it: .*replace"):
+        format_.save(replace(of_words, vocabulary=None), "new")
+    format_.save(of_words, str(tmp_path / "new"))
+    assert formats.load(tmp_path / "new").vocabulary == of_words.vocabulary
+
+
+def test_native_softmax_without_its_words_is_not_written(tmp_path):
+    with pytest.raises(InputError, match="no vocabulary; add it"):
+        native.save(replace(model(), vocabulary=None), tmp_path / "new")
+    both = formats.load(Path(__file__).parent / "data" / "many_langs" / "both")
+    with pytest.raises(InputError, match="no lexicon; add it"):
+        native.save(replace(both, lexicon=None), tmp_path / "new")
+    allennlp.save(replace(model(), vocabulary=None), tmp_path / "new")  # which leaves the softmax out
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="paths are Unicode there")
+def test_native_path_that_is_not_utf_8_is_refused(tmp_path):
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/mod\xe8le"))
+    saved(tmp_path).rename(folder)
+    for use in (formats.load, formats.describe, lambda _: native.save(model(), folder / "new")):
+        with pytest.raises(InputError, match=r"mod\ufffdle.*: the path is not UTF-8, .*; rename the folder$"):
+            use(folder)
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])

@@ -11,7 +11,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from elmo.errors import InputError
 from elmo.formats.bilm_layout import dataset_names, to_config, to_datasets, to_options, to_weights
 from elmo.formats.files import Source, is_archive, listed, on_disk
 from elmo.formats.hdf5 import Hdf5Output, check_dataset, datasets, is_hdf5, read_hdf5
-from elmo.formats.stored import Description, Model, weight_shapes
+from elmo.formats.stored import Description, Model, check_words, weight_shapes
 from elmo.formats.whole import whole
 from elmo.model.bilm import BiLMConfig
 from elmo.text.vocabulary import Vocabulary
@@ -84,11 +84,13 @@ def load(path: Path, weights: Path | None = None) -> Model:
     return Model(config, arrays, vocabulary=_vocabulary(parts, config), card={"options": options})
 
 
-def save(model: Model, path: Path, overwrite: bool = False) -> None:
+def save(model: Model, path: str | Path, overwrite: bool = False) -> None:
     """Writes the folder `path` atomically: the two files, and the vocabulary of a word model.
 
-    Options that only the published programs use (`card["options"]` of a loaded model) are kept.
+    Options that only the published programs use (`card["options"]` of a loaded model) are kept. Raises InputError if
+    the format cannot store the model, or if the model reads words and has no vocabulary, and OSError as `whole` does.
     """
+    path = Path(path)
     if model.config.word_cnn is not None or model.config.lstm.has_projection != (
         model.config.lstm.dim != model.config.lstm.projection_dim
     ):
@@ -100,6 +102,7 @@ def save(model: Model, path: Path, overwrite: bool = False) -> None:
         raise InputError(
             f"{path}: the model's padding has a vector, which this format cannot store; write it as native"
         )
+    check_words(path, replace(model, lm_head=None))
     own = to_options(model.config)
     # A word table computed from characters comes with the options of the characters, and replaces them.
     published = model.card.get("options")

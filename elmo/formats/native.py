@@ -9,6 +9,7 @@
 """
 
 import json
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from torch import Tensor
 from elmo.config import ConfigError, from_dict, to_dict
 from elmo.errors import InputError
 from elmo.formats.files import on_disk
-from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, weight_shapes
+from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, check_words, weight_shapes
 from elmo.formats.whole import whole
 from elmo.model.bilm import BiLMConfig
 from elmo.model.word_cnn import WordCnnConfig
@@ -97,12 +98,20 @@ def _read_weight(file: Path, name: str) -> Tensor:
 
 
 def save(
-    model: Model, path: Path, overwrite: bool = False, dtype: Dtype = "float32", softmax_dtype: Dtype | None = None
+    model: Model,
+    path: str | Path,
+    overwrite: bool = False,
+    dtype: Dtype = "float32",
+    softmax_dtype: Dtype | None = None,
 ) -> None:
     """Writes the folder `path` atomically.
 
-    `dtype` is the type of the stored weights; the softmax, which does not affect vectors, may have another.
+    `dtype` is the type of the stored weights; the softmax, which does not affect vectors, may have another. Raises
+    InputError if the model lacks the ids of its words, and OSError as `whole` does.
     """
+    path = Path(path)
+    check_words(path, model)
+    _check_path(path)
     config = config_values(model)
     parts = {"bilm": (model.weights, dtype), "lm_head": (model.lm_head or {}, softmax_dtype or dtype)}
     stored = {
@@ -193,10 +202,20 @@ def _read_config(file: Path) -> _Config:
     return config
 
 
+def _check_path(path: Path) -> None:
+    """Raises InputError for a path that safetensors cannot open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        name = os.fsencode(path).decode(errors="replace")
+        raise InputError(f"{name}: the path is not UTF-8, which safetensors needs; rename the folder") from error
+
+
 def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None, list[str]]:
     """The shapes of the biLM and of the softmax, and the data types."""
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; the folder of a model holds {CONFIG} and {WEIGHTS}")
+    _check_path(file)
     try:
         with safetensors.safe_open(file, framework="pt") as header:
             slices = {name: header.get_slice(name) for name in header.keys()}  # noqa: SIM118

@@ -150,6 +150,20 @@ def check_shapes(file: Path | str, seen: Mapping[str, Shape], expected: Mapping[
             raise InputError(f"{file}: {name} has shape {seen[name]}; {shape} is expected; {remedy}")
 
 
+def check_words(path: Path | str, model: Model) -> None:
+    """Raises InputError if `model`, to be written to `path`, lacks the ids of its words: nothing could open it."""
+    missing = None
+    if model.vocabulary is None and (model.config.n_tokens_vocab is not None or model.lm_head):
+        missing = "vocabulary"
+    elif model.lexicon is None and model.config.word_cnn is not None:
+        missing = "lexicon"
+    if missing is not None:
+        raise InputError(
+            f"{path}: the model has weights for words but no {missing}; add it:"
+            f" dataclasses.replace(model, {missing}=...)"
+        )
+
+
 def check_finite(path: Path | str, model: Model) -> None:
     """Raises InputError for the first weight of `model`, read from `path`, that could make vectors NaN.
 
