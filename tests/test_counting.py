@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from elmo.errors import InputError
 from elmo.pretraining import counting
 from elmo.pretraining.settings import TrainConfig
+from elmo.text import tokenizer
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import count_words, merge_tables
 from elmo.training.distributed import launch
@@ -69,6 +71,30 @@ def test_counts_are_of_one_text_read_in_one_way(tmp_path: Path) -> None:
     assert counting._cache_file([text], TextConfig()) != file
     os.utime(text, ns=(1, 1))
     assert counting._cache_file([text], plain) != file
+
+
+@pytest.mark.parametrize("package", ["elmo-torch", "spacy", "pysbd"])
+def test_counts_are_of_one_version_of_what_splits_the_text(tmp_path, monkeypatch, package) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("ein Hund\n", encoding="utf-8")
+    ways = [TextConfig("whitespace", "line"), TextConfig("spacy", "pysbd")]
+    before = [counting._cache_file([text], way) for way in ways]
+    monkeypatch.setattr(counting, "version", lambda name: "0" if name == package else version(name))
+    after = [counting._cache_file([text], way) for way in ways]
+    assert [one != other for one, other in zip(before, after, strict=True)] == [package == "elmo-torch", True]
+    monkeypatch.setattr(tokenizer, "VERSION", 0)
+    assert counting._cache_file([text], ways[1]) != after[1]
+
+
+def test_counts_that_another_run_removes_meanwhile_are_counted_again(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    exists = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path, **how: path.suffix == ".tsv" or exists(path, **how))
+    text = tmp_path / "a.txt"
+    text.write_text("ein Hund , ein Hund\n", encoding="utf-8")
+    config = TrainConfig((str(text),), str(tmp_path / "run"), text=TextConfig("whitespace", "line"))
+    counted = counting.count(launch("cpu", 1, 1, "32-true"), [text], "of the file", config, keep=False, quiet=True)
+    assert counted[1].tokens == 5
 
 
 def test_counts_that_are_kept_longest_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

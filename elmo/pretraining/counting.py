@@ -9,6 +9,8 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from elmo.formats.cache import cache_folder, make_folder
 from elmo.pretraining.initial import initial_vocabulary, origin_of
 from elmo.pretraining.settings import TrainConfig
 from elmo.terminal import Counter
-from elmo.text import corpus
+from elmo.text import corpus, tokenizer
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import Counts, Vocabulary, WordTable, choose_words, count_words, merge_tables
 from elmo.training.disk import locked, write_whole
@@ -44,11 +46,17 @@ def count(fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConf
     group = patient(fabric)
     kept = _cache_file(paths, config.text)
     first = fabric.is_global_zero
-    is_known = fabric.broadcast(first and ((Path(config.output) / "corpus.json").exists() or kept.exists()))
     table: WordTable | None = None
+    words: Words | None = None
     problem: InputError | OSError | None = None
     began = time.monotonic()
-    if not is_known:
+    if first:
+        try:
+            in_folder = (Path(config.output) / "corpus.json").exists()
+            words = ([], Counts(0, 0, 0, 0)) if in_folder else _read(kept)
+        except (InputError, OSError) as error:
+            problem = error
+    if not fabric.broadcast(words is not None or problem is not None):
         try:
             own = corpus.deal(paths, fabric.world_size)[fabric.global_rank]
             with Counter("words counted", quiet or not first) as counter:
@@ -60,11 +68,13 @@ def count(fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConf
         tables = gather_to_first(fabric, table, group)
         table = merge_tables(tables) if len(tables) > 1 else table
     counted: Counted | None = None
-    if first:
+    if first and problem is None:
         try:
-            words = _read(kept) if table is None else (table.ranked(), table.counts())
-            if table is not None and time.monotonic() - began > WORTH_KEEPING:
-                _keep(kept, words)
+            if words is None:
+                assert table is not None
+                words = table.ranked(), table.counts()
+                if time.monotonic() - began > WORTH_KEEPING:
+                    _keep(kept, words)
             counted = _counted(words, fingerprint, config, keep)
         except (InputError, OSError) as error:
             problem = error
@@ -129,8 +139,16 @@ def _vocabulary(words: Words, config: TrainConfig) -> tuple[Vocabulary, Counts]:
 
 
 def _cache_file(paths: list[Path], text: TextConfig) -> Path:
-    """Where the counts of this text are cached: the name is a hash of all paths, sizes and modification times."""
-    key = hashlib.sha256(configs.to_json(text).encode())
+    """Where the counts of this text are cached.
+
+    The name is a hash of all paths, sizes and modification times, and of the versions of what splits the text.
+    """
+    packages = ["elmo-torch"] + ["spacy"] * (text.tokens == "spacy") + ["pysbd"] * (text.sentences == "pysbd")
+    versions = [str(tokenizer.VERSION)]
+    for package in packages:
+        with suppress(PackageNotFoundError):  # the tokenizer says how to install it
+            versions.append(f"{package} {version(package)}")
+    key = hashlib.sha256(f"{configs.to_json(text)}{versions}".encode())
     for path in paths:
         found = path.stat()
         key.update(f"{path.resolve()} {found.st_size} {found.st_mtime_ns}\n".encode(errors="surrogateescape"))
@@ -148,26 +166,28 @@ def _keep(file: Path, words: Words) -> None:
                 old.unlink()
 
 
-def _read(file: Path) -> Words:
-    """The cached words and counts; words are read lazily. Both raise InputError if the file is damaged."""
-    if not file.exists():  # the run's own folder has the counts
-        return [], Counts(0, 0, 0, 0)
+def _read(file: Path) -> Words | None:
+    """The cached words and counts, if there are any; words are decoded lazily.
+
+    Both raise InputError if the file is damaged.
+    """
     try:
-        with file.open(encoding="utf-8", newline="\n") as lines:
-            counts = Counts(**json.loads(next(lines)))
+        lines = BytesIO(file.read_bytes())  # whole: another run may remove it
+        counts = Counts(**json.loads(next(lines)))
+    except FileNotFoundError:
+        return None
     except (ValueError, TypeError, StopIteration) as error:
         raise _damaged(file, error) from error
 
     def ranked() -> Iterator[tuple[str, int]]:
         left = counts.types
-        with file.open(encoding="utf-8", errors="surrogatepass", newline="\n") as lines:
-            next(lines)
-            for line in lines:
-                number, tab, word = line.removesuffix("\n").partition("\t")
-                if not (tab and number.isdecimal() and line.endswith("\n")):
-                    raise _damaged(file, f"line {line[:40]!r}")
-                left -= 1
-                yield word, int(number)
+        for raw in lines:
+            line = raw.decode("utf-8", "surrogatepass")
+            number, tab, word = line.removesuffix("\n").partition("\t")
+            if not (tab and number.isdecimal() and line.endswith("\n")):
+                raise _damaged(file, f"line {line[:40]!r}")
+            left -= 1
+            yield word, int(number)
         if left:
             raise _damaged(file, f"{left:,} words are missing")
 
