@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -264,6 +265,10 @@ def test_info_and_convert(models, tmp_path):
     assert all(torch.equal(weight, other.weights[name]) for name, weight in one.weights.items())
     said = run("convert", models / "native", tmp_path / "d", "--to", "allennlp").stdout
     assert "without the softmax and the vocabulary and the tokenizer's settings, which this" in said, said
+    native.save(replace(one, card={"license": "cc0-1.0", "options": {}}), tmp_path / "card")
+    assert "(without the card, which this" in run("convert", tmp_path / "card", tmp_path / "e").stdout
+    native.save(replace(one, card={"options": {}}), tmp_path / "none")
+    assert run("convert", tmp_path / "none", tmp_path / "f").stdout.endswith("written as allennlp\n")
     refused(run("convert", models / "native", tmp_path / "a"), tmp_path / "a", "exists", "--overwrite")
     refused(run("convert", models / "native", tmp_path / "c", "--dtype", "float16"), "--dtype", "float32")
 

@@ -106,6 +106,7 @@ def convert_verb(arguments: argparse.Namespace) -> None:
         formats.allennlp.save(model, target, arguments.overwrite)
     softmax = "the softmax" if model.config.n_tokens_vocab else "the softmax and the vocabulary"
     parts = {softmax: model.lm_head, "the learned mixes": model.mixes, "the tokenizer's settings": model.text}
+    parts |= {"the card": model.card.keys() - {"options"}}
     lost = " and ".join(part for part, there in parts.items() if there) if wanted == "allennlp" else ""
     print(f"{target}: written as {wanted}" + (f" (without {lost}, which this format cannot store)" if lost else ""))
 
