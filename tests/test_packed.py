@@ -1,5 +1,7 @@
 """Packed models: every library and precision against the readable path, and none that silently uses another."""
 
+import copy
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.elmo import Elmo
 from elmo.model.lstm import LstmConfig, PackedBiLstmLayer
 from elmo.ops import packing, products
 from elmo.text.batching import to_batch
@@ -272,3 +275,15 @@ def test_no_product_of_a_training_step_falls_back():
     called = operators(lambda: bilm(to_batch(SENTENCES)).layers.sum().backward())
     assert "mkldnn::_linear_pointwise" in called
     assert not called & {"aten::mm", "aten::addmm", "aten::bmm", "aten::linear"}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_network_around_a_packed_model_is_copied(library):
+    """As by torch.optim.swa_utils.AveragedModel. The copy has mixes of its own; the packed weights are shared."""
+    network = Elmo(model().packed("float32", library)).eval()
+    copied = copy.deepcopy(network)
+    network.mixes[0].gamma.data.fill_(0)
+    batch = to_batch(SENTENCES)
+    assert copied(batch)[0][0].any()
+    assert not network(batch)[0][0].any()
+    assert torch.equal(copied.bilm(batch).layers, network.bilm(batch).layers)

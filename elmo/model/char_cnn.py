@@ -119,6 +119,10 @@ class PackedCharCnn(nn.Module):
         projection = encoder.projection
         self.projection = None if projection is None else packed(projection.weight, projection.bias)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> "PackedCharCnn":
+        """Itself: torch cannot copy packed weights, and nothing changes them."""
+        return self
+
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         """Like `CharCnn.forward`."""
         char_ids = _without_tail(char_ids, max(width for width, _ in self.config.filters))

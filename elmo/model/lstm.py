@@ -121,6 +121,10 @@ class PackedBiLstmLayer(nn.Module):
             for d in range(2)
         ]
 
+    def __deepcopy__(self, memo: dict[int, object]) -> "PackedBiLstmLayer":
+        """Itself: torch cannot copy packed weights, and nothing changes them."""
+        return self
+
     def forward(
         self,
         inputs: Float[Tensor, "2 T B P"],

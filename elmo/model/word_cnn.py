@@ -77,6 +77,10 @@ class PackedWordCnn(nn.Module):
         self.projection = ops.pack(encoder.projection.weight.detach(), kind, library)
         self.bias = encoder.projection.bias.detach()
 
+    def __deepcopy__(self, memo: dict[int, object]) -> "PackedWordCnn":
+        """Itself: torch cannot copy packed weights, and nothing changes them."""
+        return self
+
     @property
     def embedding(self) -> Float[Tensor, "V E"]:
         """Like `WordCnn.embedding`."""
