@@ -11,6 +11,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,7 +98,10 @@ def difference(old: Any, new: Any) -> tuple[Any, Any]:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """`["optim.lr=0.1", "output=run"]` -> `{"optim": {"lr": 0.1}, "output": "run"}`; values are TOML, else text."""
+    """`["optim.lr=0.1", "output=run"]` -> `{"optim": {"lr": 0.1}, "output": "run"}`; values are TOML, else text.
+
+    A date or time is text, too: no setting is one, but a folder may have such a name.
+    """
     values: dict[str, Any] = {}
     for override in overrides:
         key, equals, text = override.partition("=")
@@ -106,6 +110,8 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
         try:
             value: Any = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
+            value = text
+        if isinstance(value, date | time):
             value = text
         for part in reversed(key.split(".")):
             value = {part: value}

@@ -46,6 +46,11 @@ def test_none_leaves_out_what_is_optional() -> None:
         from_dict(Config, parse_overrides(["limit=null"]))
 
 
+@pytest.mark.parametrize("name", ["2024-05-01", "07:32:00", "2024-05-01T07:32:00Z"])
+def test_a_name_that_is_a_date_or_a_time_is_text(name: str) -> None:
+    assert from_dict(Config, parse_overrides([f"path={name}", f"name={name}"])) == Config(path=name, name=name)
+
+
 def test_names_of_files_that_are_no_utf8_are_stored() -> None:
     made = Config(path=os.fsdecode(b"caf\xe9.txt"), name="caf\u00e9")
     stored = to_json(made).encode()

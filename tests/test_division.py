@@ -77,6 +77,12 @@ def test_a_process_opens_its_own_files_only(paths, monkeypatch):
     assert max(sizes) < 1.1 * min(sizes)
 
 
+def test_shares_of_plain_and_compressed_files_are_measured_as_they_are_dealt(tmp_path):
+    for name, size in (("a.txt", 4_000), ("b.gz", 1_000)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    check_shares(sorted(tmp_path.iterdir()), 2, 2, 1)
+
+
 @pytest.mark.parametrize(("streams", "shares", "world"), [(6, 4, 1), (6, 3, 2), (6, 6, 1)])
 def test_shares_that_do_not_fit_are_refused(paths, streams, shares, world):
     with pytest.raises(InputError, match=r"shares is \d"):

@@ -22,7 +22,7 @@ def write(folder, documents, name="text.txt"):
     path = folder / name
     text = "\n\n".join("\n".join(paragraphs) for paragraphs in documents)
     raw = text.encode()
-    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)(raw))
+    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix.lower(), bytes)(raw))
     return path
 
 
@@ -33,7 +33,7 @@ def many(folder, files=3, documents=40):
     ]
 
 
-@given(DOCUMENTS, st.sampled_from(["text.txt", "text.txt.gz", "text.xz"]))
+@given(DOCUMENTS, st.sampled_from(["text.txt", "text.txt.gz", "text.xz", "TEXT.TXT.GZ", "TEXT.XZ"]))
 def test_documents_are_those_of_the_file(tmp_path_factory, documents, name):
     path = write(tmp_path_factory.mktemp("corpus"), documents, name)
     found = list(corpus.documents([path]))
@@ -160,14 +160,13 @@ def test_expand_says_what_is_missing(tmp_path, name, message):
         corpus.expand([])
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".gz", ".xz"])
+@pytest.mark.parametrize("suffix", [".txt", ".gz", ".xz", ".GZ"])
 @pytest.mark.parametrize("line", [1, 2, 70_000])
 def test_invalid_utf8_is_named_with_its_line(tmp_path, suffix, line):
     raw = "früh genug\n".encode() * (line - 1) + b"zu sp\xe4t\n" + b"more\n" * 3
     path = tmp_path / f"latin{suffix}"
-    path.write_bytes(
-        {".gz": lambda r: gzip.compress(r, 1), ".xz": lambda r: lzma.compress(r, preset=0)}.get(suffix, bytes)(raw)
-    )
+    packs = {".gz": lambda r: gzip.compress(r, 1), ".xz": lambda r: lzma.compress(r, preset=0)}
+    path.write_bytes(packs.get(suffix.lower(), bytes)(raw))
     with pytest.raises(InputError, match=rf"line {line} is not UTF-8 .*0xe4.*iconv") as raised:
         list(corpus.documents([path]))
     assert str(path) in str(raised.value)
@@ -219,8 +218,9 @@ def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
         list(corpus.lines(path))
 
 
-def test_other_compression_is_named(tmp_path):
-    path = tmp_path / "corpus.txt.bz2"
+@pytest.mark.parametrize("name", ["corpus.txt.bz2", "corpus.txt.BZ2"])
+def test_other_compression_is_named(tmp_path, name):
+    path = tmp_path / name
     path.write_bytes(bz2.compress(b"Rain ."))
-    with pytest.raises(InputError, match=r"corpus\.txt\.bz2: \.bz2 files are not read; .*\.gz or \.xz"):
+    with pytest.raises(InputError, match=rf"{name}: \.bz2 files are not read; .*\.gz or \.xz"):
         next(corpus.lines(path))

@@ -118,6 +118,7 @@ def test_a_sequence_without_a_header_is_named():
         ("a.conllu", "conllu"),
         ("a.FASTA", "fasta"),
         ("a.fa.gz", "fasta"),
+        ("A.FA.GZ", "fasta"),
         ("-", "text"),
         ("a", "text"),
     ],

@@ -42,8 +42,8 @@ def test_of_a_word_that_is_there_twice_the_last_id_counts():
 def test_load_reads_the_published_kinds(tmp_path):
     lines = "\ufeff<S>\r\n</S>\r\n<UNK>\r\n!!!MAXTERMID\r\nthe\r\na\u2028b\r\n"
     (tmp_path / "vocab.txt").write_bytes(lines.encode())
-    (tmp_path / "vocab.txt.gz").write_bytes(gzip.compress(lines.encode()))
-    plain, packed = Vocabulary.load(tmp_path / "vocab.txt"), Vocabulary.load(tmp_path / "vocab.txt.gz")
+    (tmp_path / "VOCAB.TXT.GZ").write_bytes(gzip.compress(lines.encode()))
+    plain, packed = Vocabulary.load(tmp_path / "vocab.txt"), Vocabulary.load(tmp_path / "VOCAB.TXT.GZ")
     assert plain == packed
     assert plain.words == (*SPECIAL, "the", "a\u2028b")
     assert plain.sha256 == packed.sha256

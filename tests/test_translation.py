@@ -204,6 +204,8 @@ def test_command_resumes_and_says_what_it_made(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"target": "absent.de"}, "absent.de: no such file"),
+        ({"source": "lines.conllu"}, "lines.conllu: the lines of .conllu files are not text"),
+        ({"target": "short.fa"}, "has 60 lines, but .*short.fa has 1;"),
         ({"target": "short.de"}, "has 60 lines, but .*short.de has 1;"),
         ({"source": "blank.en", "target": "blank.en"}, "contain no words"),
         ({"vectors": "short.de"}, "a word and its vector"),
@@ -215,7 +217,8 @@ def test_bad_input_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = dataclasses.replace(toy(tmp_path), **change)
-    Path("short.de").write_text("Eins\n", encoding="utf-8")
+    for name in ("short.de", "short.fa", "lines.conllu"):
+        Path(name).write_text("Eins\n", encoding="utf-8")
     Path("blank.en").write_text("\n \n", encoding="utf-8")
     Path("vectors.txt").write_text("one 1 2\n", encoding="utf-8")
     with pytest.raises(InputError, match=said) as error:

@@ -167,7 +167,9 @@ def score_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
     from elmo.embedding.job import read_lines
     from elmo.pretraining.scoring import Scorer
+    from elmo.text.records import check_text
 
+    check_text(arguments.text)
     model = formats.load(arguments.model)
     tokenizer = tokenizer_of(model.text, arguments.pretokenized)
     for scores in Scorer(model).score(tokenizer.tokens(line) for line in read_lines(arguments.text)):

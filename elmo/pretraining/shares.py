@@ -30,11 +30,11 @@ def check_shares(paths: Sequence[Path], streams: int, shares: int, world: int) -
             f"shares is {shares}; a divisor of streams ({streams}) is expected that is a multiple or a divisor of the"
             f" number of processes ({world})"
         )
-    sizes = [sum(path.stat().st_size for path in files) for files in corpus.deal(paths, shares)]
+    sizes = [sum(map(corpus.size_of, files)) for files in corpus.deal(paths, shares)]
     if max(sizes) > UNEVEN * min(sizes):
         raise InputError(
-            f"shares is {shares}, but the {len(paths)} training files make shares of {min(sizes):,} to {max(sizes):,}"
-            " bytes; split the largest file (split -n l/64 FILE), or use fewer shares"
+            f"shares is {shares}, but the {len(paths)} training files make shares of about {min(sizes):,} to"
+            f" {max(sizes):,} characters; split the largest file (split -n l/64 FILE), or use fewer shares"
         )
 
 

@@ -29,6 +29,7 @@ from elmo.tasks import batches, vectors
 from elmo.tasks.batches import BatchConfig
 from elmo.text import corpus
 from elmo.text.batching import to_batch
+from elmo.text.records import check_text, suffix_of
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import SPECIAL, Vocabulary, count_vocabulary
 from elmo.training.disk import alone, holds_run, write_whole
@@ -153,6 +154,8 @@ def _record(config: CoveConfig) -> dict[str, Any]:
     for path in files.values():
         if not Path(path).is_file():
             raise InputError(f"{path}: no such file; give a file of text (.txt, .gz, .xz)")
+        if suffix_of(path) != ".fa":  # Persian, beside .en
+            check_text(path)
     return {"config": configs.to_dict(config), "sha256": {name: sha256_of(Path(path)) for name, path in files.items()}}
 
 

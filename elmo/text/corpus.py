@@ -72,11 +72,12 @@ def open_text(path: Path) -> TextIOWrapper:
 
     Raises InputError if the name ends as other compressed files do.
     """
-    if path.suffix in OTHER_COMPRESSION:
-        raise InputError(f"{path}: {path.suffix} files are not read; decompress it, or compress it as .gz or .xz")
-    if path.suffix == ".gz":
+    suffix = path.suffix.lower()
+    if suffix in OTHER_COMPRESSION:
+        raise InputError(f"{path}: {suffix} files are not read; decompress it, or compress it as .gz or .xz")
+    if suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
-    if path.suffix == ".xz":
+    if suffix == ".xz":
         return lzma.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
     return path.open(encoding="utf-8", newline="\n")
 
@@ -152,7 +153,7 @@ def sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[list[str]
 
 def deal(paths: Sequence[Path], shares: int) -> list[list[Path]]:
     """The files in `shares` parts of about the same size, each in the order of `paths`: the largest are dealt first."""
-    sizes = [_characters(path) for path in paths]
+    sizes = [size_of(path) for path in paths]
     lightest = [(0, share) for share in range(shares)]
     chosen: list[list[int]] = [[] for _ in range(shares)]
     for number in sorted(range(len(paths)), key=lambda number: (-sizes[number], number)):
@@ -160,6 +161,12 @@ def deal(paths: Sequence[Path], shares: int) -> list[list[Path]]:
         chosen[share].append(number)
         heapq.heapreplace(lightest, (held + sizes[number], share))
     return [[paths[number] for number in sorted(numbers)] for numbers in chosen]
+
+
+def size_of(path: Path) -> int:
+    """The approximate number of characters in a file, at least 1."""
+    size = max(1, path.stat().st_size)
+    return size * RATIO if path.suffix.lower() in (".gz", ".xz") else size
 
 
 def fingerprint(paths: Sequence[Path]) -> str:
@@ -201,7 +208,7 @@ def _interleaved(paths: Sequence[Path], rng: random.Random, max_characters: int)
     while waiting or is_open:
         while waiting and len(is_open) < OPEN_FILES:
             file, path = _pop(waiting, rng)
-            heapq.heappush(is_open, (now, file, _characters(path), _documents_of(path, file, max_characters)))
+            heapq.heappush(is_open, (now, file, size_of(path), _documents_of(path, file, max_characters)))
         now, file, characters, documents = is_open[0]
         document = next(documents, None)
         if document is None:
@@ -209,12 +216,6 @@ def _interleaved(paths: Sequence[Path], rng: random.Random, max_characters: int)
         else:
             heapq.heapreplace(is_open, (now + len(document.text) / characters, file, characters, documents))
             yield document
-
-
-def _characters(path: Path) -> int:
-    """The approximate number in a file, at least 1."""
-    size = max(1, path.stat().st_size)
-    return size * RATIO if path.suffix in (".gz", ".xz") else size
 
 
 def _pop(items: list[T], rng: random.Random) -> T:
@@ -227,7 +228,7 @@ def _pop(items: list[T], rng: random.Random) -> T:
 
 def _invalid_line(path: Path) -> int:
     """The number of the first line that is not UTF-8."""
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
     decoder = codecs.getincrementaldecoder("utf-8")()
     before = 0
     with opener(path, "rb") as file:

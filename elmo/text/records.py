@@ -54,8 +54,8 @@ def check_text(path: str | Path, remedy: str = "write its sentences to a text fi
 
 def suffix_of(path: str | Path) -> str:
     """The extension of a file, with its dot, in lower case, ignoring that of a compression."""
-    name = Path(path)
-    return (Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix).lower()
+    name = Path(str(path).lower())
+    return Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
 
 
 def read_records(

@@ -92,7 +92,7 @@ class Vocabulary:
     def parse(cls, raw: bytes, name: str) -> "Vocabulary":
         """Like `load`, from the bytes of a file; errors refer to it as `name`."""
         try:
-            raw = _decompressed(raw, name) if name.endswith(".gz") else raw
+            raw = _decompressed(raw, name) if name.lower().endswith(".gz") else raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(
                 f"{name}: damaged or incomplete gzip file ({error}); fetch or compress it again"
