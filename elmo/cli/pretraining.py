@@ -135,14 +135,14 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
 
 
 def perplexity_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
     from elmo.pretraining import perplexity
-    from elmo.tasks.source import open_model
+    from elmo.tasks.source import Source
     from elmo.text import corpus
     from elmo.text.records import check_text
     from elmo.text.tokenizer import TextConfig
 
-    source = open_model(arguments.model)
-    model = source.model
+    model = formats.load(arguments.model)
     text = TextConfig("whitespace", "line") if arguments.pretokenized else model.text or TextConfig()
     paths = corpus.expand(arguments.text)
     for path in paths:
@@ -150,6 +150,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     with Counter("words", arguments.quiet) as counter:
         report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
     if arguments.json:
+        source = Source(formats.named(arguments.model), model, formats.content_hash(model))
         print(json.dumps(report | {"bilm": source.card()}, indent=2))
         return
     rows = [

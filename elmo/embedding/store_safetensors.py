@@ -23,6 +23,7 @@ TOKENS = "tokens"
 DTYPES = {"float32": "F32", "float16": "F16"}
 MOST_HEADER_BYTES = 100_000_000
 NUMBERS_AT_ONCE = 1 << 22
+"""A long row is converted in pieces, so there is no second whole copy of it."""
 
 
 def as_stored(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -32,9 +33,6 @@ def as_stored(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if stored.dtype != numbers.dtype and not np.isfinite(stored).all():
         raise InputError(f"a vector has values outside the range of {dtype}; store float32")
     return stored
-
-
-"""A long row is converted in pieces, so there is no second whole copy of it."""
 
 
 class SafetensorsWriter:

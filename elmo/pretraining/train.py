@@ -327,8 +327,9 @@ def _check_heldout(paths: list[Path], trained: list[Path]) -> None:
 
     `lines` refuses other faults.
     """
+    known = {path.resolve() for path in trained}
     for path in paths:
-        if path.resolve() in {other.resolve() for other in trained}:
+        if path.resolve() in known:
             raise InputError(f"{path}: is both training and held-out text; leave it out of one of them")
     if paths and not sum(bool(line.strip()) for path in paths for line in corpus.lines(path)):  # to the last line
         raise InputError(f"{', '.join(map(str, paths))}: contains no words; give held-out text, one paragraph per line")

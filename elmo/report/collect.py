@@ -402,12 +402,12 @@ def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
             continue
         name = group[0].name.rpartition("/")[0] or parent.name
         rows = _table(parent)
-        title = next(iter(rows.values())).get("title", "") if rows else ""
+        row = next(iter(rows.values()), {})
+        title = row.get("title", "")
         order = list(rows)
         group = [replace(run, wanted=rows.get(run.folder.name, {}).get("seeds_wanted", run.wanted)) for run in group]
         arms = sorted(group, key=lambda run: (*_place(run.folder.name, order), run.elmo != "none", run.name))
-        first = next(iter(rows.values())).get("baseline", order[0]) if rows else None
-        has_baseline = arms[0].folder.name == first if rows else arms[0].elmo == "none"
+        has_baseline = arms[0].folder.name == row.get("baseline", order[0]) if rows else arms[0].elmo == "none"
         beside = [key[1] for key in groups if key[0] == parent]
         said = f"{title or task} on {_said(group[0])}" if beside.count(task) > 1 else title or task
         if not title:
