@@ -95,7 +95,7 @@ class CharCnn(nn.Module):
         return torch.cat(pooled, dim=-1)
 
 
-class PackedCharCnn(nn.Module):
+class PackedCharCnn(ops.PackedModule):
     """A `CharCnn` for inference: weights packed for the fastest product, no gradients, memory bounded by `WORDS`.
 
     With int8 the products are float32: a word's vector is computed once, so its error matters more than its time.
@@ -118,10 +118,6 @@ class PackedCharCnn(nn.Module):
         ]
         projection = encoder.projection
         self.projection = None if projection is None else packed(projection.weight, projection.bias)
-
-    def __deepcopy__(self, memo: dict[int, object]) -> "PackedCharCnn":
-        """Itself: torch cannot copy packed weights, and nothing changes them."""
-        return self
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         """Like `CharCnn.forward`."""

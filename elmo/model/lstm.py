@@ -101,7 +101,7 @@ class BiLstmLayer(nn.Module):
         )
 
 
-class PackedBiLstmLayer(nn.Module):
+class PackedBiLstmLayer(ops.PackedModule):
     """A `BiLstmLayer` for inference: weights packed for the fastest product, no gradients."""
 
     def __init__(self, layer: BiLstmLayer, precision: ops.Precision, library: ops.Library | None) -> None:
@@ -120,10 +120,6 @@ class PackedBiLstmLayer(nn.Module):
             )
             for d in range(2)
         ]
-
-    def __deepcopy__(self, memo: dict[int, object]) -> "PackedBiLstmLayer":
-        """Itself: torch cannot copy packed weights, and nothing changes them."""
-        return self
 
     def forward(
         self,

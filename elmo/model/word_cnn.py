@@ -64,7 +64,7 @@ class WordCnn(nn.Module):
         return self.projection(_features(self.words, self.char_cnn, ids)).to(self.projection.weight.dtype)
 
 
-class PackedWordCnn(nn.Module):
+class PackedWordCnn(ops.PackedModule):
     """A `WordCnn` for inference: weights packed for the fastest product, no gradients; see `PackedCharCnn`."""
 
     def __init__(self, encoder: WordCnn, precision: ops.Precision, library: ops.Library | None) -> None:
@@ -76,10 +76,6 @@ class PackedWordCnn(nn.Module):
         kind: ops.Precision = "float32" if precision == "int8" else precision
         self.projection = ops.pack(encoder.projection.weight.detach(), kind, library)
         self.bias = encoder.projection.bias.detach()
-
-    def __deepcopy__(self, memo: dict[int, object]) -> "PackedWordCnn":
-        """Itself: torch cannot copy packed weights, and nothing changes them."""
-        return self
 
     @property
     def embedding(self) -> Float[Tensor, "V E"]:

@@ -16,6 +16,7 @@ from elmo.ops.lstm import PackedLstm as PackedLstm
 from elmo.ops.lstm import bi_lstm as bi_lstm
 from elmo.ops.lstm import pack_lstm as pack_lstm
 from elmo.ops.lstm import packed_bi_lstm as packed_bi_lstm
+from elmo.ops.packing import PackedModule as PackedModule
 from elmo.ops.packing import Precision as Precision
 from elmo.ops.packing import Support as Support
 from elmo.ops.packing import pack as pack

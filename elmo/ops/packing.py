@@ -5,11 +5,11 @@ Neither the processor's name nor a timing decides: timings vary, and another cho
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo.ops.int8 import FbgemmInt8Product, OneDnnInt8Product
 from elmo.ops.products import Library, OneDnnProduct, Product, TorchProduct, default_library, has_onednn, is_x86
@@ -39,6 +39,13 @@ def support(precision: Precision) -> Support:
     if not _multiplies_bfloat16() or (is_x86() and not onednn):
         return Support(("torch",), "this CPU has no bfloat16 instructions, so float32 is faster")
     return Support(("onednn", "torch") if onednn else ("torch",))
+
+
+class PackedModule(nn.Module):
+    """A module of packed products. A copy is the module itself: torch cannot copy them, and nothing changes them."""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
 
 
 def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
