@@ -117,12 +117,12 @@ def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
     """Writes a figure as SVG or PNG, by its name. Raises InputError for other names, OSError if the file exists."""
     check_path(path)
     with whole(path, overwrite) as temporary:
-        temporary.write_bytes(_saved(figure, path.suffix[1:], transparent=False))
+        temporary.write_bytes(_saved(figure, path.suffix[1:].lower(), transparent=False))
 
 
 def check_path(path: Path) -> None:
     """Raises InputError for a name that no figure can have."""
-    if path.suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(SUFFIXES)} is expected")
 
 

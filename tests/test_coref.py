@@ -309,7 +309,7 @@ def test_combine() -> None:
     assert coref.combine([members[2], members[0], members[0]]) == combined, "though the first one has no span b"
 
 
-@pytest.mark.parametrize("name", ["out.conll", "out.jsonl"])
+@pytest.mark.parametrize("name", ["out.conll", "out.jsonl", "OUT.JSONL.GZ"])
 def test_files(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     coref.write(path, [replace(FABLE, clusters=None), NEWS], [Prediction(CLUSTERS), Prediction(())])

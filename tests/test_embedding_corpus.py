@@ -394,6 +394,8 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         (["twice.parquet"], {}, "has 2 columns text; rename all but one"),
         (["a.txt"], {"state": "carry"}, "state carry makes"),
         (["a.txt"], {"part_rows": 0}, "part_rows is 0"),
+        (["a.txt"], {"batch_tokens": 0}, "batch_tokens is 0"),
+        (["a.txt"], {"batch_tokens": None, "memory": 9}, "memory is 9 bytes, but one token of this model takes"),
         (["a.txt"], {"layers": "first"}, "layers is 'first'"),
     ],
 )

@@ -10,7 +10,7 @@ from elmo.embedding import store, store_safetensors
 from elmo.embedding.store import read_vectors, write_vectors
 from elmo.errors import InputError
 
-SUFFIXES = [".hdf5", ".h5", ".npz", ".parquet", ".safetensors"]
+SUFFIXES = [".hdf5", ".h5", ".npz", ".parquet", ".safetensors", ".H5", ".NPZ"]
 ROWS = [
     ("The cat sat .", ["The", "cat", "sat", "."]),
     ("", []),

@@ -367,6 +367,20 @@ def test_embedder_can_be_pickled_with_its_weights(files, layers):
     np.testing.assert_allclose(again.embed_sentence(SENTENCES[0]), layers[0], atol=1e-6)
 
 
+def test_embedder_uses_weights_that_are_loaded_or_trained_later(files):
+    embedder = ElmoEmbedder(*files)
+    for change in (
+        lambda: embedder.elmo_bilm.load_state_dict({k: w * 0.5 for k, w in embedder.elmo_bilm.state_dict().items()}),
+        lambda: embedder.elmo_bilm.requires_grad_(False).bilm.token_encoder.embedding.mul_(2),
+    ):
+        before = embedder.embed_sentence(SENTENCES[0])
+        change()
+        expected = embedder.batch_to_embeddings(SENTENCES[:1])[0][0]
+        after = embedder.embed_sentence(SENTENCES[0])
+        np.testing.assert_allclose(after, expected, atol=1e-6)
+        assert not np.allclose(after, before, atol=1e-6)
+
+
 def test_strings_are_refused(files):
     with pytest.raises(InputError, match="sentence 0 is the string"):
         ElmoEmbedder(*files).embed_batch(["The cat sat ."])

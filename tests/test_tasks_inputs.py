@@ -345,7 +345,9 @@ def test_a_hash_is_of_all_that_vectors_depend_on() -> None:
     marks = {"<bos>": 2, "<eos>": 3, "<bow>": 4, "<eow>": 5}
     of_both = [Model(reads_both, {}, lexicon=Lexicon(*ids, 9)) for ids in ((one, one | marks), (other, one | marks))]
     of_both.append(Model(reads_both, {}, lexicon=Lexicon(one, other | marks, 9)))
-    assert len({content_hash(each) for each in (*of_words, *of_both)}) == 5
+    reads_forms = replace(reads_both, word_cnn=WordCnnConfig(2, 4))
+    of_forms = [Model(reads_forms, {}, lexicon=Lexicon(one, None, most)) for most in (None, 9, 10)]
+    assert len({content_hash(each) for each in (*of_words, *of_both, *of_forms)}) == 8
 
 
 def test_sentences_of_the_same_letters_are_told_apart(tmp_path: Path, embedder: Embedder) -> None:

@@ -27,7 +27,7 @@ from elmo import __version__, formats, ops
 from elmo.config import from_dict, to_dict
 from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batches, error_schema, pyarrow, vector_schema
 from elmo.embedding.corpus_rows import Columns, Part, absolute, expand, filesystem, is_address, plan, read_part
-from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.embedding.embedder import Embedder, StatePolicy, tokens_within
 from elmo.embedding.layers import Layers, selection
 from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.store import Dtype
@@ -191,10 +191,12 @@ def open_worker(job: Job, device: str | None = None, threads: int | None = None)
 def examined(settings: Settings) -> tuple[str, TextConfig]:
     """The model's content hash, and how to split text for it.
 
-    Raises the errors of `elmo.formats.load`, and InputError if the model lacks the layers.
+    Raises the errors of `elmo.formats.load`, and InputError if the model lacks the layers or needs more memory.
     """
     model = formats.load(settings.model, settings.weights)
     selection(settings.layers, model.config.lstm.n_layers + 1)
+    if settings.memory is not None:
+        tokens_within(settings.memory, model.config)
     return formats.content_hash(model), _text(settings, model.text)
 
 
@@ -309,8 +311,9 @@ def _check(settings: Settings) -> None:
     shaping(settings.layers, settings.pool)
     if settings.state == "carry":
         raise InputError("state carry makes a row depend on all before it, but a corpus is read in parts; use reset")
-    if settings.part_rows < 1:
-        raise InputError(f"part_rows is {settings.part_rows}; at least 1 is expected")
+    for name, value in (("part_rows", settings.part_rows), ("batch_tokens", settings.batch_tokens)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}; at least 1 is expected")
 
 
 def _text(settings: Settings, text: TextConfig | None) -> TextConfig:

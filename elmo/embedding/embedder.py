@@ -21,7 +21,7 @@ from elmo.embedding.reading import read_independent, read_sentences
 from elmo.embedding.words import WordVectors, encoder
 from elmo.errors import InputError
 from elmo.machine import usable_device
-from elmo.model.bilm import BiLM
+from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.text.batching import by_length
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig
@@ -104,7 +104,7 @@ class Embedder:
         if memory is None:
             memory = MEMORY if on_cpu else GPU_MEMORY
         memory = parse_bytes(memory) if isinstance(memory, str) else memory
-        batch_tokens = tokens_within(memory, bilm) if batch_tokens is None else batch_tokens
+        batch_tokens = tokens_within(memory, bilm.config) if batch_tokens is None else batch_tokens
         for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
             if value < 1:
                 raise InputError(f"{name} is {value}; at least 1 is expected")
@@ -251,13 +251,13 @@ class Embedder:
         return torch.autocast("cuda", torch.bfloat16, enabled=self._bfloat16_on_gpu)
 
 
-def tokens_within(memory: int, bilm: BiLM) -> int:
+def tokens_within(memory: int, config: BiLMConfig) -> int:
     """The tokens per batch for which its vectors, and those of the sentences read ahead, take `memory` bytes.
 
     A token takes its input, twice the output of every layer, and all its layers; the chunk's other tokens take only the
     latter, the result. Memory fragmentation adds two thirds, as measured on prose.
     """
-    lstm = bilm.config.lstm
+    lstm = config.lstm
     vectors = 1 + 2 * lstm.n_layers + (1 + BATCHES_OF_A_CHUNK) * (lstm.n_layers + 1)
     a_token = 4 * 2 * lstm.projection_dim * vectors * 5 // 3
     if memory < a_token:

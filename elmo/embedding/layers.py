@@ -16,7 +16,7 @@ from elmo.errors import InputError
 
 Layers = str | int | Sequence[float]
 Selection = Callable[[Float[Tensor, "N B T D"]], Tensor]
-CHOICES = "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last}, or {n} weights"
+CHOICES = "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last}, or a list of {n} weights"
 
 
 def parse_layers(text: str) -> Layers:

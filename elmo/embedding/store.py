@@ -51,15 +51,15 @@ def write_vectors(path: Path, dtype: Dtype = "float32", overwrite: bool = False)
     check_vectors_path(path, overwrite)
     if dtype not in ("float32", "float16"):
         raise InputError(f"dtype is {dtype!r}; float32 or float16 is expected")
-    with whole(path, overwrite) as temporary, WRITERS[path.suffix](temporary, np.dtype(dtype)) as writer:
+    with whole(path, overwrite) as temporary, WRITERS[path.suffix.lower()](temporary, np.dtype(dtype)) as writer:
         yield writer
 
 
 def check_vectors_path(path: Path, overwrite: bool = False) -> None:
     """Raises the errors of `write_vectors` for this path, before any work is done."""
-    if path.suffix not in WRITERS:
+    if path.suffix.lower() not in WRITERS:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(WRITERS)} is expected")
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         _pyarrow()
     check_output(path, overwrite)
 
@@ -349,10 +349,10 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
-    if path.suffix not in READERS:
+    if path.suffix.lower() not in READERS:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(READERS)} is expected")
     try:
-        vectors = READERS[path.suffix](path)
+        vectors = READERS[path.suffix.lower()](path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a complete {path.suffix} file ({error}); write it again") from error
     try:

@@ -193,6 +193,8 @@ def content_hash(model: Model) -> str:
     inputs = model.inputs if model.config.char_cnn is None else None
     if isinstance(inputs, Lexicon):
         digest.update(json.dumps([_items(inputs.words), _items(inputs.characters)]).encode())
+        if inputs.characters is None and inputs.max_characters is not None:  # else it is in the config
+            digest.update(f"max_characters {inputs.max_characters}".encode())
     elif inputs is not None:
         digest.update(inputs.sha256.encode())
     return digest.hexdigest()

@@ -235,6 +235,7 @@ class ElmoEmbedder:
         usable_device(self._device)  # refuse it before the weights are read
         self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state).to(self._device)
         self._embedder: Embedder | None = None
+        self._packed: list[Any] = []  # marks of the weights that it has packed
 
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """The layers (B, N, T, D) of a batch, zero at padding, and its mask (B, T), int64."""
@@ -255,8 +256,9 @@ class ElmoEmbedder:
             vectors, mask = self.batch_to_embeddings(batch)
             lengths = mask.sum(dim=1).tolist()
             return [row[:, :length].cpu().numpy() for row, length in zip(vectors, lengths, strict=True)]
-        if self._embedder is None or self._embedder.device != self._device:
-            self._embedder = Embedder(self.elmo_bilm.bilm, device=self._device)
+        weights = [(self._device, weight.data_ptr(), weight._version) for weight in self.elmo_bilm.bilm.parameters()]
+        if self._embedder is None or self._packed != weights:  # a program may load others, or train these
+            self._embedder, self._packed = Embedder(self.elmo_bilm.bilm, device=self._device), weights
         return self._embedder.embed(batch)
 
     def embed_sentences(

@@ -5,7 +5,7 @@ Neither the processor's name nor a timing decides: timings vary, and another cho
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Self
+from typing import Literal, NoReturn, Self
 
 import torch
 from jaxtyping import Float
@@ -46,6 +46,9 @@ class PackedModule(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a model packed for this CPU cannot be pickled; load the model in each process")
 
 
 def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:

@@ -30,6 +30,7 @@ from elmo.tasks.coref_spans import Span, Spans, SpanVectors
 from elmo.tasks.inputs import Inputs, Tokens
 from elmo.tasks.layers import Affine, BiLstm, FeedForward, VariationalDropout, masked_softmax
 from elmo.text.batching import check_tokens
+from elmo.text.records import suffix_of
 
 NAME = "coref"
 VERSION = "1"
@@ -343,6 +344,5 @@ def write(path: Path, examples: Sequence[Example], predictions: Sequence[Predict
         replace(example, clusters=prediction.clusters)
         for example, prediction in zip(examples, predictions, strict=True)
     ]
-    plain = path.with_suffix("") if path.suffix in (".gz", ".xz") else path
-    write_documents = readers.write_coref_json if plain.suffix == ".jsonl" else readers.write_conll2012
+    write_documents = readers.write_coref_json if suffix_of(path) == ".jsonl" else readers.write_conll2012
     write_documents(path, documents, overwrite=True)

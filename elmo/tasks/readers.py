@@ -296,7 +296,7 @@ def writing(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
     with (
         whole(path, overwrite) as temporary,
         temporary.open("wb") as raw,
-        TextIOWrapper(_compressed(raw, path.suffix), encoding="utf-8", newline="\n") as file,
+        TextIOWrapper(_compressed(raw, path.suffix.lower()), encoding="utf-8", newline="\n") as file,
     ):
         yield file
 
