@@ -6,15 +6,18 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from command import Command, run
 from safetensors import safe_open
-from tiny import DIM, LAYERS, write_tiny
+from tiny import DIM, LAYERS, tiny_model, write_tiny
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.store import read_vectors
+from elmo.formats import native
+from elmo.text.tokenizer import TextConfig
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +31,9 @@ def done(*arguments):
     return completed.stdout
 
 
-def test_embed_concat_with_an_index_of_offsets(model, tmp_path):
-    text = "  The cat, sat.\n\nŻółw \u00a0 x\n"
+def test_embed_concat_with_an_index_of_offsets(tmp_path):
+    model, text = tmp_path / "model", "  The cat, sat.\n\nŻółw \u00a0 x\n"
+    native.save(replace(tiny_model(), text=TextConfig("spacy", "line")), model)
     (tmp_path / "t.txt").write_text(text, encoding="utf-8")
     arguments = ("embed", tmp_path / "t.txt", tmp_path / "v.safetensors", "--model", model, "--layers", "concat")
     done(*arguments, "--index", tmp_path / "rows.jsonl")
@@ -43,6 +47,17 @@ def test_embed_concat_with_an_index_of_offsets(model, tmp_path):
         assert sorted(file.keys()) == ["0", "1", "2"]
         assert file.get_tensor("0").shape == (5, LAYERS * DIM)
         assert file.get_tensor("1").shape == (0, LAYERS * DIM)
+
+
+def test_text_for_a_model_of_unknown_text_is_split_at_whitespace_with_a_warning(model, tmp_path):
+    """As by the programs that such models come from."""
+    (tmp_path / "t.txt").write_text("Eles não d'água (R$10,50).\n", encoding="utf-8")
+    for more, warnings in (((), 1), (("--pretokenized",), 0)):
+        written = run("embed", tmp_path / "t.txt", tmp_path / f"{warnings}.npz", "--model", model, "--quiet", *more)
+        assert written.returncode == 0
+        assert written.stderr.count("elmo: warning: the model does not say how its text was split") == warnings
+        with read_vectors(tmp_path / f"{warnings}.npz") as found:
+            assert found.tokens(0) == ["Eles", "não", "d'água", "(R$10,50)."]
 
 
 def test_embed_proteins_as_seqvec(model, tmp_path):

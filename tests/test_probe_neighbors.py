@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,18 @@ import pytest
 from command import run
 from small_results import plant_probe
 from test_probes import Written
-from tiny import write_tiny
+from tiny import tiny_model, write_tiny
 
 from elmo.cli.arguments import RECIPES
 from elmo.config import ConfigError, from_dict, load_toml
 from elmo.errors import InputError
+from elmo.formats import native
 from elmo.probes import neighbors, record, wsd_readers
 from elmo.probes.neighbors import Asked, Config
 from elmo.report import claims
 from elmo.report.collect import collect
 from elmo.report.document import Table
+from elmo.text.tokenizer import TextConfig
 
 TEXT = [
     "a play on the stage",
@@ -127,7 +130,7 @@ def test_settings_that_cannot_be_used(values: dict[str, Any], said: str) -> None
     ],
 )  # fmt: skip
 def test_texts_of_all_kinds(tmp_path: Path, name: str, text: str, more: tuple[str, ...]) -> None:
-    write_tiny(tmp_path / "bilm")
+    native.save(replace(tiny_model(), text=TextConfig()), tmp_path / "bilm")
     (tmp_path / name).write_text(text, encoding="utf-8")
     query = "queries=[{sentence='They play .', word='play'}]"
     done = run(

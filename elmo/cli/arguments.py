@@ -54,10 +54,10 @@ def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
 
 
 def tokenizer_of(text: Any, pretokenized: bool) -> Any:
-    """The model's own tokenizer, or a whitespace tokenizer; one sentence per line."""
-    from elmo.text.tokenizer import TextConfig, Tokenizer
+    """The tokenizer of the model's training text; of whitespace with `pretokenized`, or if that text is unknown."""
+    from elmo.text.tokenizer import Tokenizer, text_of
 
-    return Tokenizer(TextConfig("whitespace", "line") if pretokenized else text or TextConfig(sentences="line"))
+    return Tokenizer(text_of(text, pretokenized))
 
 
 def is_first_process() -> bool:

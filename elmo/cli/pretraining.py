@@ -140,10 +140,11 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     from elmo.tasks.source import Source
     from elmo.text import corpus
     from elmo.text.records import check_text
-    from elmo.text.tokenizer import TextConfig
+    from elmo.text.tokenizer import text_of
 
     model = formats.load(arguments.model)
-    text = TextConfig("whitespace", "line") if arguments.pretokenized else model.text or TextConfig()
+    perplexity.softmax_of(model)  # refuses a model without one before any warning
+    text = text_of(model.text, arguments.pretokenized)
     paths = corpus.expand(arguments.text)
     for path in paths:
         check_text(path)
@@ -172,8 +173,9 @@ def score_verb(arguments: argparse.Namespace) -> None:
 
     check_text(arguments.text)
     model = formats.load(arguments.model)
+    scorer = Scorer(model)
     tokenizer = tokenizer_of(model.text, arguments.pretokenized)
-    for scores in Scorer(model).score(tokenizer.tokens(line) for line in read_lines(arguments.text)):
+    for scores in scorer.score(tokenizer.tokens(line) for line in read_lines(arguments.text)):
         columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
         if arguments.json:
             rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}

@@ -33,7 +33,7 @@ from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
 from elmo.formats.whole import locked, whole
-from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
 
 MANIFEST, VECTORS, ERRORS, DONE = "manifest.json", "vectors", "errors", "done"
 FORMAT = 1
@@ -317,8 +317,7 @@ def _check(settings: Settings) -> None:
 
 
 def _text(settings: Settings, text: TextConfig | None) -> TextConfig:
-    whitespace = TextConfig(tokens="whitespace", sentences="line")
-    return whitespace if settings.pretokenized or text is None else text
+    return WHITESPACE if settings.pretokenized or text is None else text
 
 
 def _placed(settings: Settings) -> Settings:

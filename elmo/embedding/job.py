@@ -20,7 +20,7 @@ from elmo.errors import InputError
 from elmo.formats.whole import whole
 from elmo.text import corpus
 from elmo.text.records import Kind, Record, kind_of, read_records
-from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def embed_file(
     named = isinstance(source, str | Path)
     kind = kind or (kind_of(source) if named else "text")
     if kind == "text" and tokenizer is None:
-        tokenizer = Tokenizer(embedder.text or TextConfig(tokens="whitespace", sentences="line"))
+        tokenizer = Tokenizer(embedder.text or WHITESPACE)
     lines = read_lines(source) if named else source
     records = read_records(lines, kind, tokenizer, source if named else "input")
     rows = tokens_seen = 0

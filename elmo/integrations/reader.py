@@ -10,7 +10,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.tasks.source import open_model
-from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 Text = str | Sequence[str]
 """A text, which the model's own tokenizer splits, or its tokens."""
@@ -23,7 +23,7 @@ class Reader:
         source = open_model(model)
         self.model: Model = source.model
         self.sha256 = source.sha256
-        self._text = self.model.text or TextConfig(tokens="whitespace", sentences="line")
+        self._text = self.model.text or WHITESPACE
         self._tokenizer: Tokenizer | None = None
 
     def embedder(self, precision: Any = "float32", device: Any = None, release: bool = False) -> Embedder:

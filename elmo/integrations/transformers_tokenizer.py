@@ -15,7 +15,7 @@ from elmo.errors import InputError
 from elmo.formats import native
 from elmo.text.batching import check_tokens, to_batch
 from elmo.text.characters import BOS, EOS
-from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 PAD = "<PAD>"
 IGNORED = {"verbose", "return_attention_mask"}
@@ -65,7 +65,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         self._max_characters = 50 if config.char_cnn is None else config.char_cnn.max_characters_per_token
         self._vocabulary = words if config.char_cnn is None else None
         self._size = config.ids_per_token
-        self._split = Tokenizer(text or TextConfig(tokens="whitespace", sentences="line")).tokens
+        self._split = Tokenizer(text or WHITESPACE).tokens
         names = [native.CONFIG] if config.char_cnn else [native.CONFIG, native.VOCABULARY, native.LEXICON]
         self._files = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
         super().__init__(**({"pad_token": PAD} | others))

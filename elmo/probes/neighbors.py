@@ -20,7 +20,7 @@ from elmo.tasks.readers import numbered_lines
 from elmo.tasks.source import Source, open_model
 from elmo.text import corpus
 from elmo.text.records import kind_of, read_records
-from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
 
 VERSION = "1"
 STATIC = "static"
@@ -146,7 +146,7 @@ def sentences(path: Path, config: Config, text: TextConfig | None) -> Iterator[S
     kind = kind_of(path)
     if kind != "text":
         return (record.tokens for record in read_records((line for _, line in numbered_lines(path)), kind, None, path))
-    tokenizer = Tokenizer(TextConfig("whitespace", "line") if config.pretokenized else text or TextConfig())
+    tokenizer = Tokenizer(text_of(text, config.pretokenized))
     return corpus.sentences([path], tokenizer)
 
 

@@ -25,7 +25,7 @@ from elmo.server.metrics import Metrics
 from elmo.server.page import Picture
 from elmo.tasks.source import open_model
 from elmo.text.characters import is_utf8
-from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 T = TypeVar("T")
 Given = str | list[str]
@@ -91,7 +91,7 @@ class Service:
         self.index = None if config.index is None else Index(Path(config.index))
         if self.index is not None:
             self.index.check_model(self.card)
-        self.tokenizer = Tokenizer(model.text or TextConfig(tokens="whitespace", sentences="line"))
+        self.tokenizer = Tokenizer(model.text or WHITESPACE)
         self._tokenizing = ThreadPoolExecutor(1, "elmo-tokenizer")  # one thread, as the tokenizer needs
         self._writing = ThreadPoolExecutor(1, "elmo-answers")
         self.facts = {

@@ -5,6 +5,7 @@
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,6 +36,24 @@ class TextConfig:
     """What ends a sentence: marks among the tokens, pysbd's decision on the raw text, or the line."""
     language: str = "en"
     """ISO code, for spaCy and pysbd."""
+
+
+WHITESPACE = TextConfig("whitespace", "line")
+"""For tokenized text, and for models that do not say how theirs was split, as those of older programs."""
+
+
+def text_of(text: TextConfig | None, pretokenized: bool) -> TextConfig:
+    """How to split text for a model: as its training text (`text`), or at white space with `pretokenized`.
+
+    Warns if `text` is None without `pretokenized`: then, white space separates tokens, too.
+    """
+    if not pretokenized and text is None:
+        warnings.warn(
+            "the model does not say how its text was split, so tokens are separated by whitespace: if they are, say so"
+            " with --pretokenized (a probe: pretokenized=true); else split the text first",
+            stacklevel=2,
+        )
+    return WHITESPACE if pretokenized or text is None else text
 
 
 class Tokenizer:
