@@ -18,7 +18,7 @@ from elmo.formats import Model, allennlp, native
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
-from elmo.pretraining.growth import can_grow
+from elmo.pretraining.growth import obstacle
 from elmo.pretraining.initial import begin_from, initial_vocabulary, origin_of
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.text.characters import encode_words
@@ -178,6 +178,7 @@ def test_model_without_a_softmax_can_be_given_one(base, tmp_path):
     ("arguments", "message"),
     [
         (("model.lstm.dim=7",), r"its model has {'lstm': {'dim': 8}}, but model is set to {'lstm': {'dim': 7}}"),
+        (("model.lstm.dim=9", "model.lstm.projection_dim=8"), "the number of character filters, leaves no room for"),
         (("model.lstm.n_layers=3",), "only model.lstm.dim and model.lstm.projection_dim may be larger"),
         (("vocab=words.txt",), "vocab is 'words.txt', but init_vocab is keep"),
         (("--init-from", "no/such/model"), "no/such/model: no such file or folder"),
@@ -263,19 +264,22 @@ def layers_of(model: LanguageModel) -> torch.Tensor:
     return model.bilm.read(torch.stack([words, words]), model.bilm.initial_state(1))[0]
 
 
-@pytest.mark.parametrize(("cells", "size"), [(9, 6), (24, 6), (8, 7), (20, 16)])
-def test_grown_model_computes_what_it_was_grown_from(cells, size):
-    config = BiLMConfig(LstmConfig(8, 6, 2, 0.5, 0.5), CharCnnConfig(filters=((1, 4), (2, 5)), n_highway=1))
+@pytest.mark.parametrize(
+    ("was", "cells", "size"),
+    [(6, 9, 6), (6, 24, 6), (6, 8, 7), (6, 20, 16), (9, 12, 9), (9, 8, 14)],  # 9 filters: no projection of tokens
+)
+def test_grown_model_computes_what_it_was_grown_from(was, cells, size):
+    config = BiLMConfig(LstmConfig(8, was, 2, 0.5, 0.5), CharCnnConfig(filters=((1, 4), (2, 5)), n_highway=1))
     old = LanguageModel(config, len(OLD), ObjectiveConfig())
     for layer in old.bilm.layers:
         layer.bias.data.normal_()
     wide = replace(config, lstm=replace(config.lstm, dim=cells, projection_dim=size))
-    assert can_grow(config, wide)
+    assert not obstacle(config, wide)
     new = LanguageModel(wide, len(NEW), ObjectiveConfig())
     assert begin_from(new, NEW, Model(config, old.bilm.state_dict(), old.lm_head.state_dict(), OLD)) == 5
     seen, expected = (layers_of(model) for model in (new, old))
-    torch.testing.assert_close(seen[..., :6], expected)
-    assert (seen[..., 6:] != 0).all()
+    torch.testing.assert_close(seen[..., :was], expected)
+    assert (seen[..., was:] != 0).all()
     torch.testing.assert_close(seen[-1] @ new.lm_head.weight[:4].T, expected[-1] @ old.lm_head.weight[[0, 1, 2, 4]].T)
 
 
@@ -302,7 +306,17 @@ def test_grown_model_learns_with_all_that_is_new():
 )
 def test_other_differences_than_wider_ones_do_not_grow(lstm):
     config = BiLMConfig(LstmConfig(8, 6, 2))
-    assert not can_grow(config, replace(config, lstm=replace(config.lstm, **lstm)))
+    assert obstacle(config, replace(config, lstm=replace(config.lstm, **lstm)))
+
+
+def test_model_grows_neither_into_nor_from_one_without_the_projections_that_it_needs():
+    config = BiLMConfig(LstmConfig(8, 6, 2), CharCnnConfig(filters=((1, 4), (2, 5)), n_highway=1))
+    for narrow, wide, problem in (
+        ((8, 6), (8, 9), "a projection_dim of 9, the number of character filters"),
+        ((8, 6), (8, 8), "give another dim"),
+        ((6, 6), (8, 6), "does not grow: omit both"),
+    ):
+        assert problem in obstacle(*(replace(config, lstm=LstmConfig(*sizes, 2)) for sizes in (narrow, wide)))
 
 
 def test_wider_run_begins_with_what_its_model_has_and_says_so(base, tmp_path):

@@ -14,22 +14,44 @@ from torch import Tensor
 from elmo.model.bilm import BiLM, BiLMConfig
 
 
-def can_grow(narrow: BiLMConfig, wide: BiLMConfig) -> bool:
-    """Whether they differ only in more cells or a wider projection, and both have a projection."""
+def obstacle(narrow: BiLMConfig, wide: BiLMConfig) -> str:
+    """Why a model of `narrow` cannot become one of `wide`, with the remedy; empty if it can."""
     lstm = replace(wide.lstm, dim=narrow.lstm.dim, projection_dim=narrow.lstm.projection_dim)
     is_wider = wide.lstm.dim >= narrow.lstm.dim and wide.lstm.projection_dim >= narrow.lstm.projection_dim
-    return replace(wide, lstm=lstm) == narrow and is_wider and wide.lstm.has_projection and narrow.lstm.has_projection
+    if replace(wide, lstm=lstm) != narrow or not is_wider:
+        return "only model.lstm.dim and model.lstm.projection_dim may be larger: omit the others"
+    if not narrow.lstm.has_projection:
+        return "a model without a projection, its dim equal to its projection_dim, does not grow: omit both"
+    if not wide.lstm.has_projection:
+        return "a dim equal to projection_dim leaves no room for the model's projection: give another dim"
+    filters = None if wide.char_cnn is None else wide.char_cnn.n_filters
+    if wide.lstm.projection_dim == filters != narrow.lstm.projection_dim:
+        return (
+            f"a projection_dim of {filters}, the number of character filters, leaves no room for the model's"
+            " projection of its tokens: give another"
+        )
+    return ""
 
 
 @torch.no_grad()
 def grow_into(bilm: BiLM, weights: Mapping[str, Tensor]) -> None:
-    """Copies the weights of a biLM that is at most as wide into a new one, in place; see `can_grow`."""
+    """Copies the weights of a biLM that is at most as wide into a new one, in place; see `obstacle`."""
+    weights = _identity(bilm.config) | dict(weights)
     for name, wide in bilm.state_dict().items():
         narrow = weights[name].to(wide.dtype)
         if name.endswith((".weight_input", ".weight_state", ".bias")) and name.startswith("layers."):
             # The four gates are stacked: each grows separately.
             wide, narrow = (t.view(2, 4, -1, *t.shape[2:]) for t in (wide, narrow))
         wide[tuple(slice(size) for size in narrow.shape[:-1])] = widened(narrow, wide.shape[-1])
+
+
+def _identity(config: BiLMConfig) -> dict[str, Tensor]:
+    """The token projection of a model that has none, since it is as wide as its filters."""
+    if config.char_cnn is None:
+        return {}
+    filters = config.char_cnn.n_filters
+    parts = {"weight": torch.eye(filters), "bias": torch.zeros(filters)}
+    return {f"token_encoder.projection.{name}": part for name, part in parts.items()}
 
 
 def widened(narrow: Tensor, size: int) -> Tensor:

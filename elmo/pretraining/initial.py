@@ -20,7 +20,7 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import Description, Model
 from elmo.model.bilm import BiLMConfig
-from elmo.pretraining.growth import can_grow, grow_into, widened
+from elmo.pretraining.growth import grow_into, obstacle, widened
 from elmo.pretraining.objective import LanguageModel
 from elmo.text.vocabulary import Vocabulary
 
@@ -38,12 +38,9 @@ def settings_of(path: str | Path) -> dict[str, Any]:
 def check_source(path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: str | None) -> Description:
     """The model to start from, by its headers. Raises InputError if a run of `config` cannot start from it."""
     found = formats.describe(path)
-    if not can_grow(found.config, config) and found.config != config:
+    if found.config != config and (problem := obstacle(found.config, config)):
         was, now = configs.difference(configs.to_dict(found.config), configs.to_dict(config))
-        raise InputError(
-            f"{path}: its model has {was!r}, but model is set to {now!r}; only model.lstm.dim and"
-            " model.lstm.projection_dim may be larger: omit the others"
-        )
+        raise InputError(f"{path}: its model has {was!r}, but model is set to {now!r}; {problem}")
     if init_vocab == "keep" and vocab is not None:
         raise InputError(f"vocab is {vocab!r}, but init_vocab is keep; to use that file: --vocab replace, or extend")
     if init_vocab != "replace" and (found.vocabulary is None or found.lm_head is None):
