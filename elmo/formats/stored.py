@@ -1,5 +1,6 @@
 """What all formats read and write: a `Model` in memory, and the `Description` of a model that is not loaded."""
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
@@ -65,15 +66,19 @@ class Model:
         return self.lexicon or self.vocabulary
 
     def elmo(self, dropout: float = 0.5, frozen: bool = True) -> Elmo:
-        """The network with its learned mixes, in order; without any, with one newly initialised mix."""
-        elmo = Elmo(self.bilm(), max(1, len(self.mixes)), dropout, frozen=frozen)
+        """The network with its learned mixes, in order; without any, with one newly initialised mix.
+
+        A frozen biLM shares its weights with this object; one to be trained has its own.
+        """
+        bilm = self.bilm() if frozen else copy.deepcopy(self.bilm())
+        elmo = Elmo(bilm, max(1, len(self.mixes)), dropout, frozen=frozen)
         for mix, module in zip(self.mixes, elmo.mixes, strict=False):
             module.load_state_dict({"scalars": torch.tensor(mix.scalars), "gamma": torch.tensor(mix.gamma)})
             module.layer_norm = mix.layer_norm  # type: ignore[assignment]
         return elmo
 
     def bilm(self) -> BiLM:
-        """The network in evaluation mode; it shares its weights with this object."""
+        """The network in evaluation mode; it shares its weights with this object: to train it, `copy.deepcopy` it."""
         with torch.device("meta"):
             bilm = BiLM(self.config)
         bilm.load_state_dict(self.weights, assign=True)
