@@ -11,8 +11,10 @@ from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.elmo import Elmo
 from elmo.model.lstm import LstmConfig, PackedBiLstmLayer
+from elmo.model.word_cnn import WordCnnConfig
 from elmo.ops import packing, products
 from elmo.text.batching import to_batch
+from elmo.types import Batch
 
 SENTENCES = [
     ["The", "old", "bridge", "was", "closed", "for", "the", "winter", "."],
@@ -163,6 +165,45 @@ def test_the_product_of_words_that_are_alike_is_taken_once(precision, at_once, m
     steps = max(1, at_once // 3)
     parts = [same[d, start : start + steps, : active[start]] for d in (0, 1) for start in range(0, 9, steps)]
     assert sorted(rows) == sorted(len(part.unique()) for part in parts)
+
+
+CHARACTERS = CharCnnConfig(4, ((1, 4), (2, 4)), 1, 9, 5)
+READ = {
+    "characters": {"char_cnn": CHARACTERS},
+    "words": {"char_cnn": None, "n_tokens_vocab": 8},
+    "both": {"char_cnn": None, "word_cnn": WordCnnConfig(9, 3, CHARACTERS)},
+}
+
+
+def small(reads: str) -> tuple[BiLM, Batch]:
+    torch.manual_seed(0)
+    bilm = BiLM(BiLMConfig(LstmConfig(6, 4, 2), **READ[reads])).eval()
+    return bilm, Batch(torch.randint(1, 9, (3, 4, bilm.config.ids_per_token)), torch.tensor([4, 2, 3]))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("reads", READ)
+def test_a_packed_model_keeps_the_weights_as_they_were(reads, library):
+    bilm, batch = small(reads)
+    packed = bilm.packed("float32", library)
+    with torch.inference_mode():
+        before = packed(batch).layers
+        for parameter in bilm.parameters():
+            parameter.data += 1
+        assert torch.equal(packed(batch).layers, before)
+        assert not torch.allclose(bilm(batch).layers, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("reads", READ)
+def test_a_packed_model_computes_in_float32_whatever_its_weights_are(reads, dtype):
+    bilm, batch = small(reads)
+    bilm.to(dtype)
+    with torch.inference_mode():
+        seen = bilm.packed()(batch).layers
+        assert seen.dtype == torch.float32
+        assert torch.equal(seen, copy.deepcopy(bilm).float().packed()(batch).layers)
+        assert torch.equal(seen, bilm.packed(release=True)(batch).layers)
 
 
 class Counting:

@@ -69,7 +69,8 @@ class Embedder:
     lexicon of a model that reads words and code points.
 
     `precision` is that of matrix products. On a CPU, the weights are packed for the fastest library; `library` forces
-    one. A CPU without bfloat16 instructions uses float32, with a warning.
+    one. A CPU without bfloat16 instructions uses float32, with a warning. Packed weights stay as they were: after more
+    training, make a new embedder.
 
     `memory` limits the bytes of vectors in progress, as a number or as "500MB"; the default is 160 MB on a CPU and 1 GB
     on a GPU. Not included are the model, 32 MB of known words, the encoder's buffers for 128 words, and the array of a

@@ -5,6 +5,7 @@
 - state in, state out; sentences of any order and length in a batch
 """
 
+import copy
 import warnings
 from dataclasses import dataclass, field
 
@@ -80,6 +81,7 @@ class BiLM(nn.Module):
     ) -> "BiLM":
         """This model for inference: its weights packed for the fastest products on this CPU, without gradients.
 
+        They stay as they are now, also if this model is trained later; all that is not a product is float32.
         `library` forces one. With `release`, the original weights of each part are freed as soon as it is packed: half
         the memory, but this model cannot be used afterwards. A packed model returns itself.
 
@@ -97,7 +99,7 @@ class BiLM(nn.Module):
         with torch.device("meta"):
             packed = BiLM(self.config)
         packed.packed_for = precision, library
-        packed.token_encoder = _packed_encoder(self.token_encoder, precision, library)
+        packed.token_encoder = _packed_encoder(self.token_encoder, precision, library, release)
         if release and packed.token_encoder is not self.token_encoder:
             self.token_encoder.to("meta")
         for number, layer in enumerate(self.layers):
@@ -209,12 +211,14 @@ def _token_encoder(config: BiLMConfig) -> TokenEncoder:
     return WordTable(config.n_tokens_vocab, size)
 
 
-def _packed_encoder(encoder: TokenEncoder, precision: ops.Precision, library: ops.Library | None) -> TokenEncoder:
+def _packed_encoder(
+    encoder: TokenEncoder, precision: ops.Precision, library: ops.Library | None, release: bool
+) -> TokenEncoder:
     if isinstance(encoder, CharCnn):
         return PackedCharCnn(encoder, precision, library)
     if isinstance(encoder, WordCnn):
-        return PackedWordCnn(encoder, precision, library)
-    return encoder  # a table of words has no products
+        return PackedWordCnn(encoder, precision, library, release)
+    return (encoder if release else copy.deepcopy(encoder)).float()  # a table of words has no products
 
 
 def tokens_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:

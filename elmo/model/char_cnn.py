@@ -104,12 +104,12 @@ class PackedCharCnn(ops.PackedModule):
     def __init__(self, encoder: CharCnn, precision: ops.Precision, library: ops.Library | None) -> None:
         super().__init__()
         self.config = encoder.config
-        self.embedding = encoder.embedding.detach()
+        self.embedding = encoder.embedding.detach().to(torch.float32, copy=True)
         kind: ops.Precision = "float32" if precision == "int8" else precision
 
         def packed(weight: Tensor, bias: Tensor | None) -> tuple[ops.Product, Tensor]:
             assert bias is not None
-            return ops.pack(weight.detach(), kind, library), bias.detach()
+            return ops.pack(weight.detach(), kind, library), bias.detach().to(torch.float32, copy=True)
 
         self.convolutions = [packed(c.weight.transpose(1, 2).flatten(1), c.bias) for c in encoder.convolutions]  # type: ignore[operator, union-attr, arg-type]
         self.highways = [

@@ -67,15 +67,16 @@ class WordCnn(nn.Module):
 class PackedWordCnn(ops.PackedModule):
     """A `WordCnn` for inference: weights packed for the fastest product, no gradients; see `PackedCharCnn`."""
 
-    def __init__(self, encoder: WordCnn, precision: ops.Precision, library: ops.Library | None) -> None:
+    def __init__(self, encoder: WordCnn, precision: ops.Precision, library: ops.Library | None, release: bool) -> None:
         super().__init__()
         self.config = encoder.config
-        self.words = None if encoder.words is None else encoder.words.detach()
+        # A large table, which is not copied if the encoder will not be used again.
+        self.words = None if encoder.words is None else encoder.words.detach().to(torch.float32, copy=not release)
         char_cnn = encoder.char_cnn
         self.char_cnn = None if char_cnn is None else PackedCharCnn(char_cnn, precision, library)
         kind: ops.Precision = "float32" if precision == "int8" else precision
         self.projection = ops.pack(encoder.projection.weight.detach(), kind, library)
-        self.bias = encoder.projection.bias.detach()
+        self.bias = encoder.projection.bias.detach().to(torch.float32, copy=True)
 
     @property
     def embedding(self) -> Float[Tensor, "V E"]:

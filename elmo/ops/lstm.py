@@ -129,7 +129,7 @@ def pack_lstm(
     return PackedLstm(
         pack(_ready(to_input), precision, library),
         pack(_ready(to_state), precision, library),
-        _ready(bias[:, None], clips.forget_bias).squeeze(1),
+        _ready(bias[:, None].float(), clips.forget_bias).squeeze(1),
         None if projection is None else pack(projection, precision, library),
     )
 

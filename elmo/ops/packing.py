@@ -52,11 +52,11 @@ class PackedModule(nn.Module):
 
 
 def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
-    """The product with `weight`, with a library of `support(precision)`, by default the first. CPU only."""
+    """The product with a copy of `weight`, with a library of `support(precision)`, by default the first. CPU only."""
     library = library or support(precision).libraries[0]
     if precision == "int8":
-        return INT8[library](weight)
-    weight = weight.to(getattr(torch, precision))
+        return INT8[library](weight.float())
+    weight = weight.to(getattr(torch, precision), copy=library == "torch")  # oneDNN makes its own
     return OneDnnProduct(weight) if library == "onednn" else TorchProduct(weight)
 
 
