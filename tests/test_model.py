@@ -1,6 +1,7 @@
 """The biLM against its slow twin, for everything that `options.json` can say; and what must hold of any sentence."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import nn
 
 from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnn, CharCnnConfig
 from elmo.model.highway import Highway
@@ -454,6 +456,21 @@ def test_annotations_refuse_wrong_shapes_and_types(bilm) -> None:
     for call in wrong:
         with pytest.raises(Exception, match=r"(?i)type-check error|jaxtyping"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            replace(CONFIG, char_cnn=replace(CONFIG.char_cnn, max_characters_per_token=9)),
+            r"reads 9: .*\(sentences, 9\)",
+        ),
+        (replace(CONFIG, char_cnn=None, n_tokens_vocab=7), r"reads 1: to_batch\(sentences, vocabulary=model.inputs\)"),
+    ],
+)
+def test_a_batch_of_other_tokens_than_the_model_reads_is_refused(config, message) -> None:
+    with pytest.raises(InputError, match=f"the batch has 50 ids per token, but the model {message}$"):
+        BiLM(config)(to_batch([["the", "cat"]]))
 
 
 def test_depths_are_wired_in_turn(bilm) -> None:

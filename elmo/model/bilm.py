@@ -117,7 +117,10 @@ class BiLM(nn.Module):
         )
 
     def forward(self, batch: Batch, state: LstmState | None = None) -> BiLMOutput:
-        """All layers of `batch`; each row starts from its row of `state`, or from zero if there is none."""
+        """All layers of `batch`; each row starts from its row of `state`, or from zero if there is none.
+
+        Raises InputError if the batch has another number of ids per token than the model reads.
+        """
         if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
             # torch.compile leaves it as it is: products and gradients are written by hand already.
             return torch.compiler.disable(self._forward)(batch, state)  # type: ignore[call-arg]
@@ -125,6 +128,12 @@ class BiLM(nn.Module):
 
     def _forward(self, batch: Batch, state: LstmState | None) -> BiLMOutput:
         rows, steps, characters = batch.char_ids.shape
+        if characters != (expected := self.config.ids_per_token):
+            options = expected if self.config.char_cnn is not None else "vocabulary=model.inputs"
+            raise InputError(
+                f"the batch has {characters} ids per token, but the model reads {expected}:"
+                f" to_batch(sentences, {options})"
+            )
         words, index = ops.distinct_rows(batch.char_ids.reshape(-1, characters))
         tokens = self.encode_words(words)[index.view(rows, steps)]  # B T P
         return self.contextualize(tokens, batch.lengths, state)
