@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -338,6 +339,23 @@ def test_half_written_checkpoint_is_no_checkpoint_and_goes_with_the_next(tmp_pat
     again = Run(tmp_path)
     again.fit(5, resume=True)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000000003", "step-000000005"]
+
+
+def test_only_steps_are_checkpoints(tmp_path):
+    """A copy of one, or what else is named alike, is neither resumed nor removed, and drives none out."""
+    run = Run(tmp_path)
+    run.fit(3)
+    folder = tmp_path / "checkpoints"
+    mine = ["step-000000003 (copy)", "step-000000009.bak", "step-best"]
+    for name in mine:
+        shutil.copytree(folder / "step-000000003", folder / name)
+    assert newest_checkpoint(folder) == folder / "step-000000003"
+    Run(tmp_path).fit(4, resume=True)
+    Run(tmp_path).fit(5, resume=True)
+    kept = ["step-000000004", "step-000000005"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*kept, *mine])
+    (folder / kept[-1]).rename(folder / "step-1000000000")  # a digit more
+    assert newest_checkpoint(folder) == folder / "step-1000000000"
 
 
 def test_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):

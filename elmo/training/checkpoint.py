@@ -31,6 +31,7 @@ from elmo.training.distributed import Fabric
 from elmo.training.sharding import Shard, joined, part
 
 KEPT = 2
+NAME = re.compile("step-[0-9]+")
 OF_SHAPES = re.compile(r"Error\(s\) in loading state_dict|[Tt]ensors must (match|have)")
 """What torch says of tensors that do not fit."""
 
@@ -81,7 +82,7 @@ def save_checkpoint(
     if fabric.is_global_zero:
         shutil.rmtree(target, ignore_errors=True)
         temporary.replace(target)
-        for old in sorted(folder.glob("step-*"))[:-KEPT]:
+        for old in _checkpoints(folder)[:-KEPT]:
             shutil.rmtree(old)
     fabric.barrier()
     return target
@@ -89,7 +90,13 @@ def save_checkpoint(
 
 def newest_checkpoint(folder: Path) -> Path | None:
     """The checkpoint with the highest step, if there is one."""
-    return max(folder.glob("step-*"), default=None)
+    return next(reversed(_checkpoints(folder)), None)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints, by step. Other names, as of a copy `step-000001200.bak`, are not ours."""
+    found = (path for path in folder.glob("step-*") if NAME.fullmatch(path.name))
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def load_checkpoint(
