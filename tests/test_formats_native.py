@@ -108,6 +108,34 @@ def test_native_model_gives_a_network_with_these_weights(tmp_path):
     assert all(parameter.requires_grad for parameter in bilm.parameters())
 
 
+def test_a_network_to_be_trained_has_its_own_weights_and_a_frozen_one_shares_them():
+    loaded = model()
+    before = {name: weight.clone() for name, weight in loaded.weights.items()}
+    trained, frozen, fresh = (loaded.elmo(frozen=frozen) for frozen in (False, True, False))
+    for parameter in trained.bilm.parameters():
+        parameter.data += 1
+    for network in (frozen, fresh):
+        assert all(torch.equal(weight, before[name]) for name, weight in network.bilm.state_dict().items())
+    assert all(weight.data_ptr() == loaded.weights[name].data_ptr() for name, weight in frozen.bilm.named_parameters())
+
+
+def test_native_model_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    """As by a run that goes on training."""
+    folder, later, read = saved(tmp_path), model(), native._read_weight
+    names: list[str] = []
+
+    def slowly(file: Path, name: str) -> torch.Tensor:
+        names.append(name)
+        if len(names) == 5:
+            native.save(later, folder, overwrite=True)
+        return read(file, name)
+
+    monkeypatch.setattr(native, "_read_weight", slowly)
+    after = formats.load(folder)
+    assert all(torch.equal(after.weights[name], weight) for name, weight in later.weights.items())
+    assert len(names) == 2 * len(set(names))
+
+
 def test_native_save_refuses_an_existing_folder(tmp_path):
     folder = saved(tmp_path)
     before = (folder / native.WEIGHTS).read_bytes()

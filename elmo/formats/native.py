@@ -35,6 +35,8 @@ Dtype = Literal["float32", "float16"]
 
 FORMAT = "elmo-torch"
 VERSION = 1
+MOST_TRIES = 5
+"""To load a model that is replaced meanwhile."""
 MODEL_TYPE = "elmo"  # by it transformers knows what class opens the folder
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}  # safetensors' -> the usual names
 FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
@@ -82,13 +84,35 @@ def describe(path: Path) -> Description:
 
 
 def load(path: Path) -> Model:
-    """Reads a model; raises InputError or ConfigError if its files do not match."""
+    """Reads a model; raises InputError or ConfigError if its files do not match.
+
+    If the folder was replaced meanwhile, as by a run that goes on, reads the new one.
+    """
+    file = _folder(path) / WEIGHTS
+    for _ in range(MOST_TRIES):
+        before = _version(file)
+        model = _load(path)
+        if _version(file) == before:
+            return model
+    raise InputError(f"{path}: is replaced again and again; load a copy of it")
+
+
+def _load(path: Path) -> Model:
     found = describe(path)
     names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
     bilm, lm_head = parts_of({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
     mixes = _read_config(_folder(path) / CONFIG).mixes
     lexicon = None if found.config.word_cnn is None else _read_lexicon(_folder(path) / LEXICON, found.config.word_cnn)
     return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, mixes, lexicon)
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    """What differs if the file is replaced."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _read_weight(file: Path, name: str) -> Tensor:
