@@ -9,7 +9,7 @@ import pytest
 from command import run
 
 from elmo.formats import whole as whole_module
-from elmo.formats.whole import whole
+from elmo.formats.whole import tidy, whole
 
 
 def write(path: Path, text: str) -> None:
@@ -35,6 +35,20 @@ def test_what_a_killed_process_of_the_same_number_left_is_no_hindrance(tmp_path:
         (left / "half").touch()
     write(tmp_path / "out", "new")
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "file"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_killed_processes_left_goes_or_comes_back(tmp_path: Path, is_there) -> None:
+    """Of this output only: a folder that was moved aside is the output, if there is no other."""
+    write(tmp_path / ".out.12.old", "old")
+    if is_there:
+        write(tmp_path / "out", "new")
+    others = {".out.partial", ".out.x.old", ".other.12.partial", "out.12.partial"}
+    for name in (".out.12.partial", ".out.345.partial", *others):
+        (tmp_path / name).touch()
+    tidy(tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"out", *others}
+    assert (tmp_path / "out" / "file").read_text() == ("new" if is_there else "old")
 
 
 def test_old_folder_comes_back_when_the_new_one_cannot_be_moved(tmp_path: Path, monkeypatch) -> None:

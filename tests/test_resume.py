@@ -259,13 +259,14 @@ def test_a_run_that_is_to_end_at_its_checkpoint_ends_with_a_model(whole, tmp_pat
     """Of a run that was killed before it ever measured: nothing is left to train, but the model is to be written."""
     output = tmp_path / "run"
     assert run("train", *flags(whole), "max_words=400", "--output", output).returncode == 0
-    shutil.rmtree(output / "model")
+    (output / "model").rename(output / ".model.12.partial")
     shutil.rmtree(output / "checkpoints" / "step-000000020")
     done = run("train", "--resume", "--output", output, "max_words=280")
     assert done.returncode == 0, done.stderr
     card = formats.describe(output).card
     assert card["words_read"] == 280
     assert card["perplexity"]
+    assert not list(output.glob(".model.*"))
 
 
 def test_a_finished_run_measures_other_held_out_text_and_only_that(whole, tmp_path):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -77,6 +78,20 @@ def put_whole(finished: Path, path: Path) -> None:
     """Moves a finished file or folder to its target, which it replaces."""
     _sync(finished)
     _move(finished, path.resolve())
+
+
+def tidy(path: Path) -> None:
+    """Removes what killed processes left of writing `path`, or puts a folder back that they had moved aside.
+
+    Only for the one process that may write `path` now.
+    """
+    path = path.resolve()
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.(partial|old)")
+    for left in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]:
+        if left.suffix == ".old" and not path.exists():
+            left.replace(path)
+        else:
+            _remove(left)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from elmo import ops
 from elmo.errors import InputError
 from elmo.formats import Model, native
 from elmo.formats import load as load_model
+from elmo.formats.whole import tidy
 from elmo.machine import peak_memory
 from elmo.pretraining.agreement import agree
 from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
@@ -220,6 +221,7 @@ def _alone(fabric: Fabric, config: TrainConfig, resume: bool) -> Iterator[None]:
             try:
                 stack.enter_context(alone(Path(config.output)))
                 _check_output(config, resume)
+                tidy(Path(config.output) / "model")
             except (InputError, OSError) as error:
                 problem = error
         problem = fabric.broadcast(problem)

@@ -21,6 +21,7 @@ from elmo import config as configs
 from elmo.errors import InputError
 from elmo.formats import TRAINED, Model, native
 from elmo.formats.download import sha256_of
+from elmo.formats.whole import tidy
 from elmo.model.bilm import BiLMConfig
 from elmo.model.lstm import LstmConfig
 from elmo.model.translator import DecoderConfig, Translator
@@ -95,6 +96,7 @@ def main(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[
     check_output(folder, record, resume)
     with alone(folder):
         check_output(folder, record, resume)  # again: another process may have worked here until now
+        tidy(folder / TRAINED)
         keep_few_programs()
         pairs = read_pairs(config, config.source, config.target)
         heldout = read_pairs(config, config.heldout_source, config.heldout_target)
