@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from elmo.errors import InputError, in_one_line
 from elmo.training import checkpoint, disk, distributed, loop
 from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
-from elmo.training.distributed import launch
+from elmo.training.distributed import launch, processes
 from elmo.training.loop import LoopConfig, Training, TrainingError, fit, seed_step
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, build_optimizer, learning_rate
@@ -525,6 +525,29 @@ def test_devices_that_are_not_there_are_an_error_of_one_line(accelerator, device
     with pytest.raises(InputError, match=f"{accelerator}.* with {devices} devices") as caught:
         distributed.launch(accelerator, devices, 1, "32-true")
     assert "\n" not in str(caught.value)
+
+
+def test_machines_on_which_nothing_has_started_the_run_are_not_waited_for(monkeypatch):
+    """A resumed run goes on without them."""
+    for name in ("MASTER_ADDR", "SLURM_NTASKS", "LSB_JOBID", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InputError, match=r"nodes is 2, .*: torchrun --nnodes 2 --nproc-per-node 4 -m elmo train"):
+        processes(4, 2)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="the run had 2 machines and continues on this one"):
+            assert processes(4, 2, resumed=True) == (4, 1)
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")  # as in the processes that it starts
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    assert processes(4, 2, resumed=True) == processes(4, 2) == (4, 2)
+
+
+def test_a_resumed_run_takes_the_gpus_that_are_there(monkeypatch):
+    """As many as divide its streams as before."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert processes(8, 1, "auto", resumed=True) == (2, 1)
+    assert processes(2, 1, "auto", resumed=True) == (2, 1)
+    assert processes(0, 0, "auto", resumed=True) == (0, 0)  # refused later
+    assert processes(8, 1, "cpu", resumed=True) == processes(8, 1, "auto") == (8, 1)
 
 
 def test_more_gpus_than_there_are_is_one_line(monkeypatch) -> None:

@@ -67,7 +67,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
 
     Raises InputError if configuration or text cannot be used, or if the output holds another run.
     """
-    devices, nodes = processes(config.devices, config.nodes)
+    devices, nodes = processes(config.devices, config.nodes, config.accelerator, resume)
     config = dataclasses.replace(config, devices=devices, nodes=nodes, precision=_usable_precision(config))
     config = dataclasses.replace(config, compiled=config.compiled and not _on_gpu(config) and ops.can_compile())
     problem: InputError | OSError | None = None

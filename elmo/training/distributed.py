@@ -32,6 +32,7 @@ except ImportError as error:  # pragma: no cover
 BEAT, ROLL_CALL = 0.5, 4.0
 """Seconds between signs of life, and how long to look for them after a connection breaks."""
 
+HERE = "127.0.0.1"
 LONGEST_WAIT = timedelta(days=1)
 """How long a process waits while others count the words of a large corpus."""
 
@@ -46,12 +47,32 @@ class LostProcess(RuntimeError):
         self.speaks = speaks
 
 
-def processes(devices: int, nodes: int) -> tuple[int, int]:
-    """Devices per node, and nodes: as given, or as started by `torchrun`."""
-    if not torch.distributed.is_torchelastic_launched():
+def processes(devices: int, nodes: int, accelerator: str = "cpu", resumed: bool = False) -> tuple[int, int]:
+    """Devices per node, and nodes: as given, or as started by `torchrun`.
+
+    A run that is `resumed` on this machine alone takes what this machine has, not what the run had. A new one raises
+    InputError if nothing has started it on several nodes: it would wait for them.
+    """
+    if torch.distributed.is_torchelastic_launched():
+        local = int(os.environ["LOCAL_WORLD_SIZE"])
+        return local, int(os.environ["WORLD_SIZE"]) // local
+    # What else lightning knows; the processes that it starts here have this machine's address.
+    if os.environ.get("MASTER_ADDR", HERE) != HERE or os.environ.keys() & {"SLURM_NTASKS", "LSB_JOBID"}:
         return devices, nodes
-    local = int(os.environ["LOCAL_WORLD_SIZE"])
-    return local, int(os.environ["WORLD_SIZE"]) // local
+    if nodes > 1:
+        remedy = _torchrun(devices, nodes)
+        if not resumed:
+            raise InputError(f"nodes is {nodes}, but only this machine was started; start each: {remedy}")
+        warnings.warn(f"the run had {nodes} machines and continues on this one; to have more: {remedy}", stacklevel=3)
+        nodes = 1
+    there = torch.cuda.device_count() if resumed and accelerator != "cpu" else 0
+    if 0 < there < devices:
+        devices = max(n for n in range(1, there + 1) if devices % n == 0)
+    return devices, nodes
+
+
+def _torchrun(devices: int, nodes: int) -> str:
+    return f"torchrun --nnodes {nodes} --nproc-per-node {devices} -m elmo train ..."
 
 
 def is_one_of_several() -> bool:
@@ -64,7 +85,8 @@ def launch(
 ) -> Fabric:
     """A launched Fabric: one process per device, gradients averaged; processes come from `torchrun` or start here.
 
-    A process that waits for another longer than `wait_minutes` raises RuntimeError: see `naming_lost`.
+    A process that waits for another longer than `wait_minutes` raises RuntimeError: see `naming_lost`. If the other
+    never came, that is an InputError.
     """
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     keep_freed_memory()
@@ -85,11 +107,23 @@ def launch(
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
     # From torch's own Adagrad, which makes new sparse tensors from those it gets.
     warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
+    try:
+        _meet_again("nccl" if accelerator == "cuda" else "gloo", timedelta(minutes=wait_minutes))
+        fabric.launch()
+    except distributed.DistError as error:
+        why = " ".join(str(error).split())
+        raise InputError(
+            f"not all of {devices * nodes} processes met ({why}); start them together: {_torchrun(devices, nodes)}"
+        ) from error
+    return fabric
+
+
+def _meet_again(kind: str, wait: timedelta) -> None:
+    """Connects the processes if torchrun has restarted them: its store still has the addresses of lost ones, which
+    would be waited for."""
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    if attempt:  # torchrun's store still has the addresses of lost processes, which would be waited for
-        wait = timedelta(minutes=wait_minutes)
+    if attempt:
         store, rank, world = next(rendezvous("env://", timeout=wait))
-        kind = "nccl" if accelerator == "cuda" else "gloo"
         distributed.init_process_group(
             kind,
             store=distributed.distributed_c10d.PrefixStore(f"attempt {attempt}", store),
@@ -97,8 +131,6 @@ def launch(
             world_size=world,
             timeout=wait,
         )
-    fabric.launch()
-    return fabric
 
 
 @contextmanager
