@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import tomllib
@@ -306,6 +307,31 @@ def test_a_record_of_words_that_is_damaged_is_named(tmp_path, trained, text):
     done = run("train", "--resume", "--output", copy, "--quiet")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "corpus.json: damaged" in done.stderr
+
+
+def test_text_changed_in_its_place_is_not_resumed_and_a_run_of_an_older_version_is(folder, trained, tmp_path):
+    copy = shutil.copytree(trained, tmp_path / "run")
+    arguments = ("train", "--resume", "--output", copy, "--quiet", "max_words=16160")
+    other = tmp_path / "train.txt"
+    other.write_text((folder / "train.txt").read_text(encoding="utf-8").swapcase(), encoding="utf-8")
+    done = run(*arguments, "--train", other)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "the training files differ from those counted" in done.stderr
+    record, progress = copy / "corpus.json", copy / "checkpoints" / "step-000000100" / "rank-0.json"
+    for file, name in ((record, "fingerprint"), (progress, "corpus")):  # once without a sample of the text
+        older = re.sub(rf'("{name}": "\w{{16}})\w{{16}}"', r'\1"', file.read_text(encoding="utf-8"))
+        file.write_text(older, encoding="utf-8")
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(record.read_text(encoding="utf-8"))["fingerprint"]) == 32
+
+
+def test_processes_that_do_not_meet_say_so_in_a_line(tmp_path):
+    alone = ("nodes=2", "wait_minutes=0.02", "--output", tmp_path / "run")
+    done = run("train", *texts(tmp_path), *TINY, *alone, variables={"MASTER_ADDR": "localhost"})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "not all of 2 processes met" in done.stderr
+    assert "torchrun --nnodes 2 --nproc-per-node 1 -m elmo train" in done.stderr
 
 
 def test_a_pattern_without_quotes_is_no_recipe(tmp_path):

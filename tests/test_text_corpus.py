@@ -3,6 +3,8 @@
 import bz2
 import gzip
 import lzma
+import os
+import sys
 import tracemalloc
 from itertools import pairwise
 
@@ -208,6 +210,25 @@ def test_sentences_and_fingerprint(tmp_path):
     assert corpus.fingerprint([renamed]) != before
     renamed.write_text("a b\n")
     assert corpus.fingerprint([renamed.rename(path)]) != before
+
+
+def test_fingerprint_sees_another_text_of_the_same_size(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("Rain FELL .\n" * 20_000)
+    before = corpus.fingerprint([path])
+    for text in ("rain fell .\n" * 20_000, "Rain FELL .\n" * 19_999 + "Rain fell .\n"):
+        path.write_text(text)
+        assert corpus.fingerprint([path])[: corpus.HASH] == before[: corpus.HASH]
+        assert not corpus.is_fingerprint(before, corpus.fingerprint([path]))
+        assert corpus.is_fingerprint(before[: corpus.HASH], corpus.fingerprint([path]))  # without a sample, as once
+    many = [path] * corpus.ALL_BLOCKS  # a block of each
+    assert corpus.sample(many) != corpus.sample([*many[:-1], write(tmp_path, [["a"]], "other.txt")])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes are of Unix")
+def test_fingerprint_does_not_read_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert corpus.fingerprint([tmp_path / "pipe"])
 
 
 @pytest.mark.parametrize(("encoding", "said"), [("utf-16", "utf-16"), ("latin1", "latin1")])

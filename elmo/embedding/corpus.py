@@ -33,9 +33,11 @@ from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
 from elmo.formats.whole import locked, whole
+from elmo.text.corpus import sample
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
 
 MANIFEST, VECTORS, ERRORS, DONE = "manifest.json", "vectors", "errors", "done"
+CONTENTS = "inputs' contents"
 FORMAT = 1
 PART_ROWS = 10_000
 
@@ -334,6 +336,7 @@ def _identity(settings: Settings, sha256: str, text: TextConfig, sizes: dict[str
     """What identifies a job, as JSON values."""
     kept = {name: value for name, value in to_dict(settings).items() if name not in NO_IDENTITY}
     identity = {"model sha256": sha256, "text": to_dict(text), **kept, "inputs": sizes}
+    identity[CONTENTS] = sample([Path(name) for name in sizes if not is_address(name)])
     return json.loads(json.dumps(identity))
 
 
@@ -348,7 +351,7 @@ def _own_manifest(files: Any, path: str, output: str, identity: dict[str, Any]) 
 def _check_identity(manifest: dict[str, Any], identity: dict[str, Any], output: str) -> None:
     for name, value in identity.items():
         was = manifest["job"].get(name)
-        if was != value:
+        if was != value and not (name == CONTENTS and was is None):  # older manifests are without it
             shown = [_shown(part) for part in (was, value)]
             raise InputError(
                 f"{output}: holds another job: {name} was {shown[0]} and is {shown[1]} now; give the same, or name"

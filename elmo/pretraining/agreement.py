@@ -26,11 +26,15 @@ def agree(
     `problem` is this process's own. All processes raise the first problem, or InputError if settings or texts differ
     from those of the first process.
     """
+    texts: dict[str, str] = {}
+    try:
+        texts = {"train": corpus.fingerprint(paths), "heldout": corpus.fingerprint(heldout)}
+    except OSError as error:
+        problem = problem or error
     for rank, found in enumerate(gather(fabric, problem)):
         if found is not None:
             raise found if rank == 0 else InputError(f"process {rank}: {in_one_line(found)}")
     own = {name: value for name, value in configs.to_dict(config).items() if name not in OWN}
-    texts = {"train": corpus.fingerprint(paths), "heldout": corpus.fingerprint(heldout)}
     first, *others = gather(fabric, own | {"version": version("elmo-torch")} | texts)
     for rank, other in enumerate(others, 1):
         for key, value in first.items():

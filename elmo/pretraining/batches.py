@@ -199,8 +199,10 @@ class LmReader:
         config = self.config
         expected = {"corpus": self._corpus, "order": corpus.ORDER, "rank": config.rank, "world": config.world}
         for name, value in expected.items():
-            if position.get(name) != value:  # older ones have no order
-                raise InputError(f"the checkpoint has {name} {position.get(name)!r}, this run {value!r}; {_REMEDY}")
+            known = position.get(name)
+            is_same = corpus.is_fingerprint(known, value) if name == "corpus" else known == value
+            if not is_same:  # older ones have no order
+                raise InputError(f"the checkpoint has {name} {known!r}, this run {value!r}; {_REMEDY}")
         if len(position["dealt"]) != config.streams:
             raise InputError(f"resumed with {config.streams} streams, started with {len(position['dealt'])}; {_REMEDY}")
         end = Reference(position["epoch"], position["ordinal"])

@@ -105,7 +105,7 @@ def _counted(words: Words, fingerprint: str, config: TrainConfig, keep: bool) ->
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{record}: damaged ({error}); remove it to count the words again") from error
         origin = stored.get("init_from")  # not in records of before 2026-11-22
-        if known != fingerprint:
+        if not corpus.is_fingerprint(known, fingerprint):
             raise InputError(f"{record}: the training files differ from those counted; name another --output")
         vocabulary = Vocabulary.load(file)
     else:

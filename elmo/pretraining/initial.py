@@ -22,6 +22,7 @@ from elmo.formats import Description, Model
 from elmo.model.bilm import BiLMConfig
 from elmo.pretraining.growth import grow_into, obstacle, widened
 from elmo.pretraining.objective import LanguageModel
+from elmo.text import corpus
 from elmo.text.vocabulary import Vocabulary
 
 InitVocab = Literal["keep", "replace", "extend"]
@@ -64,7 +65,7 @@ def origin_of(
     card = found.card
     words, before = card.get("words_read"), card.get("init_from")
     read = card.get("fingerprint")  # older cards have none
-    is_same = read == fingerprint if read is not None else card.get("train") == names_of(train)
+    is_same = corpus.is_fingerprint(read, fingerprint) if read is not None else card.get("train") == names_of(train)
     is_first = before is None or (isinstance(before, dict) and before.get("continues") is True)
     origin = {
         "model": Path(formats.named(path)).name,

@@ -26,6 +26,7 @@ from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.formats.whole import check_output, put_whole
 from elmo.probes.nearest import Neighbor, unit
+from elmo.text import corpus
 from elmo.text.batching import in_parts
 from elmo.text.characters import is_utf8
 from elmo.text.tokenizer import TextConfig
@@ -326,6 +327,8 @@ def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
     if not resume:
         raise InputError(f"{part}: the index is incomplete; add --resume to continue it, or remove it")
     kept = _read(part)
+    if corpus.is_fingerprint(kept.fingerprint, record.fingerprint):
+        kept = replace(kept, fingerprint=record.fingerprint)
     old, new = (configs.to_dict(replace(each, sentences=0, tokens=0)) for each in (kept, record))
     if old != new:
         was, now = configs.difference(old, new)

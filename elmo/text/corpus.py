@@ -30,6 +30,9 @@ BUFFER_CHARACTERS = 16_000_000  # in the shuffle's buffer
 OPEN_FILES = 16  # read side by side when shuffling; a compressed one takes a few MB
 OTHER_COMPRESSION = (".bz2", ".zip", ".zst", ".lz4", ".7z")
 RATIO = 4  # approximate characters per byte of a compressed file
+HASH = 16  # hexadecimal digits of a hash
+BLOCK = 4096  # bytes of a sample
+MOST_BLOCKS, ALL_BLOCKS = 16, 4096  # of a file, and of all, but one of each
 ORDER = 2  # version of the shuffled order: positions of different versions are not comparable
 
 
@@ -170,9 +173,32 @@ def size_of(path: Path) -> int:
 
 
 def fingerprint(paths: Sequence[Path]) -> str:
-    """A short hash of the files' names and sizes, to detect a corpus that changed after a position was stored."""
+    """Short hashes of the files' names and sizes, and of a sample of their bytes, to detect a corpus that changed."""
     listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)
-    return hashlib.sha256(listing.encode("utf-8", errors="surrogateescape")).hexdigest()[:16]
+    names = hashlib.sha256(listing.encode("utf-8", errors="surrogateescape")).hexdigest()[:HASH]
+    return names + sample(paths)
+
+
+def is_fingerprint(known: object, now: str) -> bool:
+    """Whether a stored fingerprint is that of `now`; older ones are without a sample."""
+    return known in (now, now[:HASH])
+
+
+def sample(paths: Sequence[Path]) -> str:
+    """A short hash of blocks of the files' raw bytes: of each the first and, unless there are many, some to the last.
+
+    A pipe is not read.
+    """
+    digest = hashlib.sha256()
+    gaps = min(MOST_BLOCKS, ALL_BLOCKS // max(1, len(paths))) - 1
+    for path in paths:
+        if size := path.stat().st_size:
+            last = max(0, size - BLOCK)
+            with path.open("rb") as file:
+                for place in sorted({0} | {last * number // gaps for number in range(1, gaps + 1)}):
+                    file.seek(place)
+                    digest.update(file.read(BLOCK))
+    return digest.hexdigest()[:HASH]
 
 
 def _cut(text: str, max_characters: int) -> tuple[str, str]:
