@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class LostProcess(RuntimeError):
-    """A process no longer answers; `speaks` is true in the process that reports it."""
+    """A process does not answer; `speaks` is true in the process that reports it."""
 
     def __init__(self, message: str, speaks: bool) -> None:
         super().__init__(message)
@@ -86,7 +86,7 @@ def launch(
     """A launched Fabric: one process per device, gradients averaged; processes come from `torchrun` or start here.
 
     A process that waits for another longer than `wait_minutes` raises RuntimeError: see `naming_lost`. If the other
-    never came, that is an InputError.
+    never came, that is a LostProcess.
     """
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     keep_freed_memory()
@@ -112,9 +112,8 @@ def launch(
         fabric.launch()
     except distributed.DistError as error:
         why = " ".join(str(error).split())
-        raise InputError(
-            f"not all of {devices * nodes} processes met ({why}); start them together: {_torchrun(devices, nodes)}"
-        ) from error
+        message = f"not all of {devices * nodes} processes met ({why}); start them together: "
+        raise LostProcess(message + _torchrun(devices, nodes), speaks=True) from error
     return fabric
 
 
