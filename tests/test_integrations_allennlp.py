@@ -29,6 +29,7 @@ from elmo.integrations.allennlp import (
     _ElmoBiLm,
     batch_to_ids,
 )
+from elmo.model.scalar_mix import ScalarMix
 
 SENTENCES = [["The", "cat", "sat", "."], [], ["a"], ["zażółć", "東京"]]
 LENGTHS = [4, 0, 1, 2]
@@ -101,6 +102,17 @@ def test_given_mix_parameters_are_used_before_the_softmax_and_stay(files, layers
     assert not any(weight.requires_grad for name, weight in elmo.named_parameters() if name.startswith("scalar_mix"))
     with pytest.raises(InputError, match="scalar_mix_parameters has 2 numbers; the model has 3 layers"):
         Elmo(*files, 1, scalar_mix_parameters=[1.0, 2.0])
+
+
+def test_a_replica_and_a_program_may_have_other_mixes(files, layers):
+    elmo, top = Elmo(*files, 1), ScalarMix(LAYERS)
+    top.scalars.data[-1] = 50
+    copy = elmo._replicate_for_data_parallel()  # what nn.DataParallel makes; it then replaces the modules inside
+    copy.scalar_mix_0 = top
+    np.testing.assert_allclose(represented(copy)[0][0][0], layers[0][-1], atol=1e-6)
+    np.testing.assert_allclose(represented(elmo)[0][0][0], layers[0].mean(axis=0), atol=1e-6)
+    elmo.scalar_mix_0 = top
+    np.testing.assert_allclose(represented(elmo)[0][0][0], layers[0][-1], atol=1e-6)
 
 
 def test_dropout_is_for_training(files):
@@ -381,9 +393,23 @@ def test_embedder_uses_weights_that_are_loaded_or_trained_later(files):
         assert not np.allclose(after, before, atol=1e-6)
 
 
+@pytest.mark.parametrize("state", ["reset", "carry"])
+def test_iterators_are_sentences_and_batches(files, layers, state):
+    embedder = ElmoEmbedder(*files, state=state)
+    for expected, vectors in zip(layers, embedder.embed_batch(map(iter, SENTENCES)), strict=True):
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    embedder.elmo_bilm._elmo_lstm.reset_states()
+    np.testing.assert_allclose(embedder.embed_sentence(iter(SENTENCES[0])), layers[0], atol=1e-6)
+    embedder.elmo_bilm._elmo_lstm.reset_states()
+    for expected, vectors in zip(layers, embedder.embed_sentences(map(iter, SENTENCES), 9), strict=True):
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
 def test_strings_are_refused(files):
     with pytest.raises(InputError, match="sentence 0 is the string"):
         ElmoEmbedder(*files).embed_batch(["The cat sat ."])
+    with pytest.raises(InputError, match="sentence 0 is the string"):
+        ElmoEmbedder(*files).embed_sentence("The cat sat .")
 
 
 def test_the_published_address_is_the_default_and_no_network_is_asked(monkeypatch, tmp_path):

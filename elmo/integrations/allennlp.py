@@ -32,7 +32,7 @@ from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
 from elmo.model.scalar_mix import ScalarMix
 from elmo.text.batching import batch_to_ids as batch_to_ids
-from elmo.text.batching import check_tokens
+from elmo.text.batching import token_lists
 from elmo.text.characters import BOS, END_WORD, EOS, PADDING, encode_words
 from elmo.types import Batch, LstmState
 
@@ -78,11 +78,9 @@ class Elmo(nn.Module):
         self._has_cached_vocab = vocab_to_cache is not None
         self._keep_sentence_boundaries = keep_sentence_boundaries
         self._dropout = nn.Dropout(dropout)
-        self._mixes: list[ScalarMix] = []  # registered under the names in AllenNLP's state dicts
-        for k in range(num_output_representations):
-            mix = _mix(self._elmo_lstm.num_layers, do_layer_norm, scalar_mix_parameters)
-            self.add_module(f"scalar_mix_{k}", mix)
-            self._mixes.append(mix)
+        self._mixes = [f"scalar_mix_{k}" for k in range(num_output_representations)]  # as in AllenNLP's state dicts
+        for name in self._mixes:
+            self.add_module(name, _mix(self._elmo_lstm.num_layers, do_layer_norm, scalar_mix_parameters))
         self.register_load_state_dict_pre_hook(_read_mixes)
 
     def get_output_dim(self) -> int:
@@ -106,7 +104,7 @@ class Elmo(nn.Module):
             None if word_inputs is None else word_inputs.flatten(0, -2),
         )
         layers, mask = torch.stack(list(output["activations"])), output["mask"] > 0
-        mixed = [mix(layers, mask) * mask[:, :, None] for mix in self._mixes]
+        mixed = [getattr(self, name)(layers, mask) * mask[:, :, None] for name in self._mixes]
         if not self._keep_sentence_boundaries:
             mixed = [_without_boundaries(vectors, mask) for vectors in mixed]
             mask = mask[:, 2:]  # two tokens fewer: a mask is ones, then zeros
@@ -237,7 +235,7 @@ class ElmoEmbedder:
         self._embedder: Embedder | None = None
         self._packed: list[Any] = []  # marks of the weights that it has packed
 
-    def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+    def batch_to_embeddings(self, batch: Iterable[Iterable[str]]) -> tuple[Tensor, Tensor]:
         """The layers (B, N, T, D) of a batch, zero at padding, and its mask (B, T), int64."""
         with torch.no_grad():
             output = self.elmo_bilm(batch_to_ids(batch).to(self._device))
@@ -245,13 +243,16 @@ class ElmoEmbedder:
         layers = [_without_boundaries(layer, mask) for layer in output["activations"]]
         return torch.stack(layers, dim=1), mask[:, 2:].long()
 
-    def embed_sentence(self, sentence: Sequence[str]) -> np.ndarray:
-        """All layers of one sentence: (N, T, D), float32."""
+    def embed_sentence(self, sentence: Iterable[str]) -> np.ndarray:
+        """All layers of one sentence: (N, T, D), float32. Raises InputError for a string."""
         return self.embed_batch([sentence])[0]
 
-    def embed_batch(self, batch: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """All layers of each sentence, in order: (N, T, D); an empty sentence has T = 0."""
-        check_tokens(batch)
+    def embed_batch(self, batch: Iterable[Iterable[str]]) -> list[np.ndarray]:
+        """All layers of each sentence, in order: (N, T, D); an empty sentence has T = 0.
+
+        Raises InputError for strings as sentences.
+        """
+        batch = token_lists(batch)
         if self.elmo_bilm._elmo_lstm.stateful:
             vectors, mask = self.batch_to_embeddings(batch)
             lengths = mask.sum(dim=1).tolist()
@@ -262,7 +263,7 @@ class ElmoEmbedder:
         return self._embedder.embed(batch)
 
     def embed_sentences(
-        self, sentences: Iterable[Sequence[str]], batch_size: int = DEFAULT_BATCH_SIZE
+        self, sentences: Iterable[Iterable[str]], batch_size: int = DEFAULT_BATCH_SIZE
     ) -> Iterator[np.ndarray]:
         """Like `embed_batch`, one array at a time, for any number of sentences."""
         if batch_size < 1:

@@ -31,14 +31,14 @@ def to_batch(
     Pass a `Vocabulary` for a model that reads words (each token is one id), a `Lexicon` for one that reads words and
     code points.
     """
-    sentences = _lists(sentences)
+    sentences = token_lists(sentences)
     encode = partial(encode_words, max_characters=max_characters) if vocabulary is None else vocabulary.encode
     return _pad([[BOS, *sentence, EOS] for sentence in sentences], encode)
 
 
 def batch_to_ids(sentences: Iterable[Iterable[str]]) -> Int[Tensor, "B T 50"]:
     """Character ids of tokenised sentences without boundaries, padded with 0."""
-    return _pad(_lists(sentences), encode_words).char_ids
+    return _pad(token_lists(sentences), encode_words).char_ids
 
 
 def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
@@ -69,8 +69,8 @@ def check_tokens(sentences: Any) -> None:
                 raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
 
 
-def _lists(sentences: Iterable[Iterable[str]]) -> list[Sequence[str]]:
-    """The checked sentences; iterators as lists, since they can be read only once."""
+def token_lists(sentences: Iterable[Iterable[str]]) -> list[Sequence[str]]:
+    """The sentences as lists, since iterators can be read only once. Raises InputError as `check_tokens` does."""
     if isinstance(sentences, str):
         check_tokens(sentences)
     lists: list[Sequence[str]] = [sentence if isinstance(sentence, str) else list(sentence) for sentence in sentences]
