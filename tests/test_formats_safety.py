@@ -425,6 +425,28 @@ def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path, suffix, data
     assert "\n" not in said
 
 
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (FILES, "options.json"),
+        (FILES, "model.hdf5"),
+        (WORD_FILES, "vocab.txt"),
+        (archived(STATE), "config.json"),
+        (archived(STATE), "weights.th"),
+    ],
+)
+def test_a_member_of_a_zip_that_is_not_what_was_packed_is_refused(tmp_path, files, name, compression):
+    path = write_zip(tmp_path / "model.zip", files, compression)
+    with zipfile.ZipFile(path) as archive:
+        crc = archive.getinfo(name).CRC
+    first, _, last = path.read_bytes().rpartition(struct.pack("<I", crc))  # the last one is that of the directory
+    path.write_bytes(first + struct.pack("<I", crc ^ 1) + last)
+    refused(path, rf"{name}: damaged archive \(checksum {crc:08x}, {crc ^ 1:08x} is expected\); fetch or copy it again")
+    if name.endswith((".hdf5", ".th")):
+        formats.describe(path)  # which does not read so much
+
+
 def test_a_compressed_member_of_another_kind_is_named(tmp_path):
     path = write_zip(tmp_path / "model.zip", FILES, zipfile.ZIP_LZMA)
     refused(path, r"model\.zip/options\.json: is compressed with lzma; only deflate can be read: unpack it")

@@ -78,6 +78,9 @@ def load(path: Path, weights: Path | None = None) -> Model:
     """Reads a model; raises InputError if weights and options do not match. `weights` as in `describe`."""
     parts = _locate(path, weights)
     options = read_options(parts.options)
+    for source in (parts.weights, parts.table):
+        if source is not None:
+            source.check()
     with _opened(parts) as found:
         config, names = _examine(parts, options, found)
         arrays = to_weights(config, lambda name: np.asarray(found[names[name]], dtype=np.float32))

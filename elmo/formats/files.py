@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,7 +15,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.formats.inflate import GZIP, RAW_DEFLATE, Inflated, Section
+from elmo.formats.inflate import BLOCK, GZIP, RAW_DEFLATE, Inflated, Section
 
 MOST_JSON = 10_000_000
 """Most bytes of a JSON file; those of published models have less than a thousand."""
@@ -36,6 +37,8 @@ class Source:
     path: Path
     """The file or archive on disk."""
     opener: Callable[[], io.BufferedReader] = field(repr=False, compare=False)
+    crc: int | None = None
+    """The checksum of a zip's member."""
 
     @property
     def is_on_disk(self) -> bool:
@@ -52,12 +55,30 @@ class Source:
             return file.read(len(start)) == start
 
     def read(self, most: int) -> bytes:
-        """All bytes; raises InputError if there are more than `most`."""
+        """All bytes; raises InputError if there are more than `most`, or if they are damaged in a zip."""
         with self.open() as file:
             data = file.read(min(most, self.size) + 1)  # `most` may come from a damaged file
         if len(data) > most:
             raise InputError(f"{self.label}: has more than {most:,} bytes, too many for such a file; check it")
+        self._compare(zlib.crc32(data))
         return data
+
+    def check(self) -> None:
+        """Raises InputError if a member of a zip is not what was packed, which takes reading all of it."""
+        if self.crc is None:
+            return
+        found = 0
+        with self.open() as file:
+            while chunk := file.read(BLOCK):
+                found = zlib.crc32(chunk, found)
+        self._compare(found)
+
+    def _compare(self, found: int) -> None:
+        if self.crc not in (None, found):
+            raise InputError(
+                f"{self.label}: damaged archive (checksum {found:08x}, {self.crc:08x} is expected);"
+                " fetch or copy it again"
+            )
 
     def json(self) -> Any:
         """Its content as JSON; raises InputError if it is not valid JSON."""
@@ -108,7 +129,7 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
             f"{path}: damaged or incomplete archive ({size:,} bytes: {str(error) or 'a size beyond the memory'});"
             " fetch or copy it again"
         ) from error
-    for name, _, _ in found:
+    for name, *_ in found:
         if (
             PurePosixPath(name).is_absolute()
             or PureWindowsPath(name).drive
@@ -118,13 +139,13 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
                 f"{path}: contains {name!r}, a path outside the archive; do not use it, get the archive elsewhere"
             )
     return tuple(
-        Source(PurePosixPath(name).name, f"{path}/{name}", size, path, opener)
-        for name, size, opener in sorted(found, key=lambda member: member[0])
+        Source(PurePosixPath(name).name, f"{path}/{name}", size, path, opener, crc)
+        for name, size, opener, crc in sorted(found, key=lambda member: member[0])
         if not name.startswith("__MACOSX/") and not PurePosixPath(name).name.startswith("._")
     )
 
 
-Member = tuple[str, int, Callable[[], io.BufferedReader]]
+Member = tuple[str, int, Callable[[], io.BufferedReader], int | None]
 
 
 def _zip_members(path: Path) -> list[Member]:
@@ -134,7 +155,7 @@ def _zip_members(path: Path) -> list[Member]:
     def opener(info: zipfile.ZipInfo) -> Callable[[], io.BufferedReader]:
         return lambda: _open_zipped(path, info)
 
-    return [(info.filename, info.file_size, opener(info)) for info in infos]
+    return [(info.filename, info.file_size, opener(info), info.CRC) for info in infos]
 
 
 def _open_zipped(path: Path, info: zipfile.ZipInfo) -> io.BufferedReader:
@@ -177,7 +198,7 @@ def _tar_members(path: Path) -> list[Member]:
     def opener(begin: int, size: int) -> Callable[[], io.BufferedReader]:
         return lambda: io.BufferedReader(Section(_unpacked_tar(path), begin, size), 1 << 16)
 
-    return [(info.name, info.size, opener(info.offset_data, info.size)) for info in infos]
+    return [(info.name, info.size, opener(info.offset_data, info.size), None) for info in infos]
 
 
 def _unpacked_tar(path: Path) -> io.BufferedReader:

@@ -20,6 +20,7 @@ from elmo.formats.files import Source
 
 def read_state_dict(source: Source) -> dict[str, Tensor]:
     """The tensors by name, on the CPU. Raises InputError if the file holds anything else, or is damaged."""
+    source.check()
     found = _read(source, nullcontext())
     for name, tensor in found.items():
         if tensor.is_meta:
