@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import random
+import re
 import shutil
 import socket
 from collections import namedtuple
@@ -278,6 +279,16 @@ def test_mirror_begins_anew_where_the_hash_is_not_known(server, target):
     assert "Range" not in server.at(second).requests[0]
 
 
+@pytest.mark.parametrize("failure", [404, 500])
+def test_part_of_a_mirror_is_kept_while_a_dead_address_is_asked(server, target, failure):
+    dead = server.add("/dead", b"", failures=[failure] * 99)
+    mirror = server.add("/f", CONTENT, drop_after=[400_000] + [0] * (module.RETRIES + 1))
+    refused([dead, mirror], target)
+    assert download([dead, mirror], target) == SHA256
+    assert server.at(mirror).requests[-1]["Range"] == "bytes=400000-"
+    assert all("Range" not in request for request in server.at(dead).requests)
+
+
 def test_server_that_recovers(server, target):
     url = server.add("/f", CONTENT, failures=[503, 500, 429])
     assert download([url], target) == SHA256
@@ -297,6 +308,20 @@ def test_redirect_in_a_circle_and_to_a_file(server, target):
     secret.write_bytes(CONTENT)
     for elsewhere in (secret.as_uri(), "ftp://127.0.0.1/f"):
         assert "is not followed" in refused([server.add("/g", b"", redirect=elsewhere)], target)
+
+
+@pytest.mark.parametrize("redirect", ["http://[::1", "http://.no/f", "http://127.0.0.1:x/f"])
+def test_redirect_to_what_is_no_address(server, target, redirect):
+    url = server.add("/f", b"", redirect=redirect)
+    assert re.search(r"1:\d+: an address is invalid: its own or one that it redirects to \(", refused([url], target))
+    assert len(server.at(url).requests) == 1
+
+
+@pytest.mark.parametrize("proxy", ["http:/proxy:8080", "http://.proxy:8080", "http://proxy:port"])
+def test_proxy_that_is_no_address(target, monkeypatch, proxy):
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.setenv("no_proxy", "")
+    assert "an address is invalid: the proxy's in http_proxy, its own or" in refused(["http://example.org/f"], target)
 
 
 def test_encrypted_addresses_do_not_lead_to_plain_ones():

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import zipfile
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from test_cli import refused
 
 import elmo
 from elmo import formats
+from elmo.cli.models import pull_verb
 from elmo.errors import InputError
 from elmo.formats import Model, allennlp, cache, download, published
 from elmo.formats.download import DownloadError
@@ -216,8 +218,22 @@ def test_model_without_an_address(table):
         pull("page")
     with pytest.raises(InputError, match=r"no download address of hand\.zip is known; .* put it into .*hand$"):
         pull("hand")
-    with pytest.raises(FileNotFoundError, match="elmo pull page"):
+    with pytest.raises(FileNotFoundError, match=r"page: .* get it at https://.* give its path, or put .* into .*page$"):
         cache.local("page")
+
+
+@pytest.mark.parametrize("inside", [".", "unpacked"])
+def test_model_without_an_address_may_be_put_into_the_cache(tiny, table, home, inside):
+    model = row("page")
+    table(model)
+    (home / "page" / inside).mkdir(parents=True)
+    (home / "page" / ".lock").touch()
+    assert not cache.is_pulled(model)
+    for name, content in tiny.items():
+        (home / "page" / inside / name).write_bytes(content)
+    assert cache.is_pulled(model)
+    assert pull("page").new == ()
+    assert formats.describe("page").config == CONFIG
 
 
 def test_two_processes_do_not_write_one_file(server, tiny, table, home):
@@ -403,13 +419,24 @@ def test_command_pulls_again_what_was_a_page_and_no_model(served, server, tmp_pa
     assert (tmp_path / "cache" / "nlpl-217" / "217.zip").read_bytes() == content
 
 
-def test_only_pages_among_the_new_files_are_discarded(server, tiny, table, home):
-    table(rows_of(server, tiny | {OPTIONS: b"\xef\xbb\xbf\n <!doctype html>"}, hashes=False))
+def test_only_pages_are_discarded_of_earlier_pulls_too(server, tiny, table, home):
+    page = b"\xef\xbb\xbf\n <!doctype html>"
+    table(rows_of(server, tiny | {OPTIONS: page, "vocab.txt": b"<S>\n</S>\n<UNK>\n"}, hashes=False))
+    pull("tiny")
     pulled = pull("tiny")
-    assert discard_pages(replace(pulled, new=())) == []
+    assert pulled.new == ()
     assert discard_pages(pulled) == [OPTIONS]
-    assert list(cache.read_record(home / "tiny")) == [WEIGHTS]
+    assert discard_pages(replace(pulled, model=row("other"))) == []
+    assert set(cache.read_record(home / "tiny")) == {WEIGHTS, "vocab.txt"}
     assert pull("tiny").new == (OPTIONS,)
+
+
+def test_command_discards_a_page_in_the_place_of_the_options(server, tiny, table, home, capsys):
+    table(rows_of(server, tiny | {OPTIONS: b"<html>Log in</html>"}, hashes=False))
+    for _ in range(2):
+        with pytest.raises(InputError, match=rf"no options file.*the web page that came as {OPTIONS} is removed"):
+            pull_verb(Namespace(names=["tiny"], quiet=True))
+    assert not (home / "tiny" / OPTIONS).exists()
 
 
 def test_command_tells_in_one_line_that_a_host_is_gone(served):

@@ -13,7 +13,7 @@ from elmo.cli.arguments import (
     add_verb,
     add_weights,
 )
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.terminal import Counter, print_settings, print_table
 
 
@@ -157,12 +157,12 @@ def pull_verb(arguments: argparse.Namespace) -> None:
         print(f"    licence: {model.license or 'not stated at the source'}; please cite: {model.citation}")
         try:
             formats.describe(pulled.path)
-        except InputError as error:
+        except (InputError, OSError) as error:
             pages = " and ".join(discard_pages(pulled))
             remedy = f"the web page that came as {pages} is removed" if pages else f"remove {pulled.path}"
             raise InputError(
-                f"{model.name} was downloaded, but cannot be opened: {error}; {remedy}: pull it again, or get it at"
-                f" {model.page}"
+                f"{model.name} was downloaded, but cannot be opened: {in_one_line(error)}; {remedy}: pull it again,"
+                f" or get it at {model.page}"
             ) from error
 
 

@@ -51,12 +51,29 @@ def folder_of(model: PublishedModel) -> Path:
 
 def path_of(model: PublishedModel) -> Path:
     """The path for `elmo.load` of a model in the cache: its folder, or its file if it has only one."""
-    return folder_of(model) / model.files[0].name if len(model.files) == 1 else folder_of(model)
+    folder = folder_of(model)
+    names = [file.name for file in model.files] or _put_by_hand(folder)
+    return folder / names[0] if len(names) == 1 else folder
 
 
 def is_pulled(model: PublishedModel) -> bool:
-    """Whether all files of the model are in the cache."""
-    return bool(model.files) and all((folder_of(model) / file.name).is_file() for file in model.files)
+    """Whether all files of the model are in the cache; if its files are unknown, whether anything is in its folder."""
+    folder = folder_of(model)
+    if not model.files:
+        return bool(_put_by_hand(folder))
+    return all((folder / file.name).is_file() for file in model.files)
+
+
+def by_hand(model: PublishedModel) -> str:
+    """How to get a model that cannot be downloaded: words for an error."""
+    folder = folder_of(model)
+    if not model.files:
+        return f"get it at {model.page} and give its path, or put its files into {folder}"
+    return f"get it at {model.page} and put it into {folder}"
+
+
+def _put_by_hand(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir() if not _is_ours(file)) if folder.is_dir() else []
 
 
 def local(reference: str | Path) -> Path | None:
@@ -91,6 +108,8 @@ def local(reference: str | Path) -> Path | None:
 def _require(model: PublishedModel, reference: str) -> None:
     if not is_pulled(model):
         what = "a published model" if model.name == reference else f"of the published model {model.name}"
+        if not model.files:
+            raise FileNotFoundError(f"{reference}: {what} without a known download address; {by_hand(model)}")
         raise FileNotFoundError(f"{reference}: {what}, not yet in {cache_folder()}; get it: elmo pull {model.name}")
 
 

@@ -15,12 +15,12 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPMessage, HTTPResponse
+from http.client import HTTPException, HTTPMessage, HTTPResponse, InvalidURL
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener, getproxies
 
 from elmo.formats.whole import DISK_FULL
 
@@ -162,9 +162,7 @@ def _try(opener: OpenerDirector, url: str, part: _Part) -> tuple[str | None, int
     """
     headers = {"User-Agent": "elmo-torch", "Accept-Encoding": "identity"}
     validator = part.validator(url)
-    if validator is None:
-        part.discard()
-    elif part.size:
+    if part.size and validator is not None:  # else the response is the whole file, and replaces the part
         headers |= {"Range": f"bytes={part.size}-"} | ({"If-Range": validator} if validator else {})
     have = part.size
     try:
@@ -173,8 +171,8 @@ def _try(opener: OpenerDirector, url: str, part: _Part) -> tuple[str | None, int
     except HTTPError as error:
         with error:
             return _refused(error, part), have
-    except (OSError, HTTPException) as error:
-        return _broken(error, part), have
+    except (OSError, HTTPException, ValueError) as error:
+        return _broken(error, part, url), have
 
 
 def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None, int]:
@@ -229,9 +227,13 @@ def _refused(error: HTTPError, part: _Part) -> str | None:
     return said
 
 
-def _broken(error: OSError | HTTPException, part: _Part) -> str:
+def _broken(error: OSError | HTTPException | ValueError, part: _Part, url: str) -> str:
     """The problem that a network failure means. Raises disk errors, which, unlike those of sockets, name a file."""
     reason: Any = error.reason if isinstance(error, URLError) else error
+    if isinstance(reason, InvalidURL) or not isinstance(error, OSError | HTTPException):
+        scheme = urlsplit(url).scheme
+        which = f"the proxy's in {scheme}_proxy, " if scheme in getproxies() else ""
+        raise _Failure(f"an address is invalid: {which}its own or one that it redirects to ({error}); correct it")
     if isinstance(error, OSError) and error.filename is not None:
         raise error
     if isinstance(error, OSError) and error.errno in DISK_FULL:

@@ -17,6 +17,7 @@ from elmo.formats import cache, published
 from elmo.formats.download import DownloadError, Wanted, download
 from elmo.formats.published import PublishedFile, PublishedModel
 from elmo.formats.whole import locked, whole
+from elmo.text.vocabulary import SPECIAL
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, its bytes received and its bytes in total."""
@@ -49,7 +50,7 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
     model = published.model_named(name)
     folder = cache.folder_of(model)
     missing = _missing(model, folder)
-    if missing or not model.files:
+    if not cache.is_pulled(model):
         _check_may_download(model, missing)
         cache.make_folder(folder)
         with locked(folder, "another process is pulling this model; wait for it"):
@@ -61,9 +62,11 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
 
 
 def discard_pages(pulled: Pulled) -> list[str]:
-    """Removes new files that are web pages, such as a network's login; returns their names. The next pull gets them."""
+    """Removes files that are web pages, such as a network's login; returns their names. The next pull gets them."""
     folder = cache.folder_of(pulled.model)
-    pages = [name for name in pulled.new if _is_page(folder / name)]
+    pages = [file.name for file in pulled.model.files if _is_page(folder / file.name)]
+    if not pages:
+        return []
     for name in pages:
         (folder / name).unlink()
     _write_record(folder, {name: entry for name, entry in cache.read_record(folder).items() if name not in pages})
@@ -71,9 +74,10 @@ def discard_pages(pulled: Pulled) -> list[str]:
 
 
 def _is_page(path: Path) -> bool:
-    """Whether it is HTML or XML; no file of a model begins so."""
+    """Whether it is HTML or XML; of a model's files, only a vocabulary begins with `<`, that of `<S>`."""
     with path.open("rb") as file:
-        return file.read(1000).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"<")
+        start = file.read(1000).removeprefix(codecs.BOM_UTF8).lstrip()
+    return start.startswith(b"<") and not start.startswith(tuple(word.encode() for word in SPECIAL))
 
 
 def _missing(model: PublishedModel, folder: Path) -> list[PublishedFile]:
@@ -81,11 +85,11 @@ def _missing(model: PublishedModel, folder: Path) -> list[PublishedFile]:
 
 
 def _check_may_download(model: PublishedModel, missing: list[PublishedFile]) -> None:
-    by_hand = f"get it at {model.page} and put it into {cache.folder_of(model)}"
+    by_hand = cache.by_hand(model)
     if is_offline():
         raise InputError(f"{model.name} is not in the cache, and ELMO_OFFLINE is set; unset it, or {by_hand}")
     if not model.files:
-        raise InputError(f"{model.name}: no download address is known; get it at {model.page}")
+        raise InputError(f"{model.name}: no download address is known; {by_hand}")
     for file in missing:
         if not file.urls:
             raise InputError(f"{model.name}: no download address of {file.name} is known; {by_hand}")
