@@ -155,6 +155,7 @@ def check_allennlp(folder: Path) -> None:
 
 def check_bilm(folder: Path) -> None:
     with h5py.File(folder / "bilm.hdf5") as file:
+        assert set(file) == {"0", "1"}
         assert file["1"].shape == (LAYERS, 2, DIM)
 
 

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from bilm_files import write_zip
 
 from elmo import formats
 from elmo.errors import InputError
@@ -142,7 +143,50 @@ def test_allennlp_two_models_in_a_folder_are_told_apart_by_file(tmp_path):
         (tmp_path / name / allennlp.OPTIONS).rename(folder / f"{name}_options.json")
         (tmp_path / name / allennlp.WEIGHTS).rename(folder / f"{name}_weights.hdf5")
     assert formats.load(folder / "b_weights.hdf5").config == CONFIGS["one layer"]
-    with pytest.raises(InputError, match=r"both: 2 options files \(a_options\.json, b_options\.json\)"):
+    with pytest.raises(InputError, match=r"both: 2 weights files \(a_w\S+, b_w\S+\); give the path of one"):
+        formats.load(folder)
+
+
+@pytest.mark.parametrize("given", ["german.hdf5", "portuguese.hdf5"])
+def test_allennlp_files_of_one_name_belong_together(tmp_path, given):
+    folder = tmp_path / "both"
+    folder.mkdir()
+    configs = {"german.hdf5": CONFIGS["usual"], "portuguese.hdf5": CONFIGS["one layer"]}
+    for name, config in configs.items():
+        model = saved(tmp_path / name, config)
+        (model / allennlp.WEIGHTS).rename(folder / name)
+        (model / allennlp.OPTIONS).rename(folder / Path(name).with_suffix(".json"))
+    assert formats.load(folder / given).config == configs[given]
+
+
+def test_allennlp_several_options_of_one_weights_file_need_both_paths(tmp_path):
+    folder = saved(tmp_path)
+    other = folder / "options_inference.json"
+    other.write_bytes((folder / allennlp.OPTIONS).read_bytes())
+    message = r": 2 options files \(options\.json, options_inference\.json\); give both paths: elmo\.load\(OPTIONS, w"
+    for path in (folder, folder / allennlp.WEIGHTS):
+        with pytest.raises(InputError, match=message):
+            formats.load(path)
+    assert formats.load(other, folder / allennlp.WEIGHTS).config == CONFIGS["usual"]
+    archive = write_zip(tmp_path / "m.zip", {file.name: file.read_bytes() for file in folder.iterdir()})
+    with pytest.raises(InputError, match=r"m\.zip: 2 options files \(.*\); unpack it, and give both paths"):
+        formats.load(archive)
+
+
+def test_allennlp_a_file_that_cannot_be_opened_is_no_hindrance_unless_it_may_be_the_weights(tmp_path, monkeypatch):
+    folder, usual = saved(tmp_path), Path.open
+    (folder / "secret").write_bytes(b"")
+
+    def refuse(path, *arguments, **more):
+        if path.name in closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return usual(path, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    closed = {"secret"}
+    assert formats.load(folder).config == formats.load(folder / allennlp.WEIGHTS).config == CONFIGS["usual"]
+    closed = {allennlp.WEIGHTS}
+    with pytest.raises(PermissionError, match=allennlp.WEIGHTS):
         formats.load(folder)
 
 

@@ -49,6 +49,13 @@ def test_load_reads_the_published_kinds(tmp_path):
     assert plain.sha256 == packed.sha256
 
 
+def test_white_space_around_a_word_does_not_count_but_a_space_of_unicode_is_a_word(tmp_path):
+    lines = "<S> \n\t</S>\r\n<UNK>\nthe \r\n \n\u00a0\na b\n!!!MAXTERMID \ncat\u2009\n\x85\n"
+    (tmp_path / "vocab.txt").write_bytes(lines.encode())
+    words = Vocabulary.load(tmp_path / "vocab.txt").words
+    assert words == (*SPECIAL, "the", "", "\u00a0", "a b", "cat\u2009", "\x85")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

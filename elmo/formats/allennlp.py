@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import h5py
@@ -52,7 +52,7 @@ def recognizes(path: Path) -> bool:
     """Whether there are options and weights of this kind at `path`, or one of them with the other missing."""
     if path.is_dir() or is_archive(path):
         files = listed(path)
-        return any(map(_is_options, files)) and any(map(is_hdf5, files))
+        return any(map(_is_options, files)) and bool(_hdf5_in(files))
     return path.is_file() and (is_hdf5(on_disk(path)) or _is_options(on_disk(path)))
 
 
@@ -132,15 +132,16 @@ def _locate(path: Path, weights: Path | None) -> Parts:
         return _two_paths(path, weights)
     if path.is_dir() or is_archive(path):
         beside = listed(path)
-        return _parts(only(path, options_in(beside), "options"), _weights_in(path, beside), beside)
+        found = _weights_in(path, beside)
+        return _parts(_options_of(found, path, beside), found, beside)
     beside = listed(path.parent)
     if not is_hdf5(on_disk(path)):
         return _parts(on_disk(path), _weights_in(path.parent, beside), beside)
     chosen = on_disk(path)
     if _tops(chosen) >= {"embedding"} and "RNN_0" not in _tops(chosen):
         weights_file = _weights_in(path.parent, [file for file in beside if file.path != path])
-        return Parts(_options_beside(weights_file, beside), weights_file, chosen, beside)
-    return _parts(_options_beside(chosen, beside), chosen, beside)
+        return Parts(_options_of(weights_file, path.parent, beside), weights_file, chosen, beside)
+    return _parts(_options_of(chosen, path.parent, beside), chosen, beside)
 
 
 def _two_paths(options: Path, weights: Path) -> Parts:
@@ -162,7 +163,7 @@ def _parts(options: Source, weights: Source, beside: list[Source]) -> Parts:
     tops = _tops(weights)
     if "RNN_0" not in tops or tops & {"char_embed", "embedding"}:
         return Parts(options, weights, None, beside)
-    tables = [file for file in beside if is_hdf5(file) and file != weights and "embedding" in _tops(file)]
+    tables = [file for file in _hdf5_in(beside) if file != weights and "embedding" in _tops(file)]
     return Parts(options, weights, tables[0] if len(tables) == 1 else None, beside)
 
 
@@ -185,19 +186,38 @@ def options_in(files: list[Source]) -> list[Source]:
     return [file for file in files if _is_options(file)]
 
 
-def _options_beside(weights: Source, beside: list[Source]) -> Source:
-    """The options file whose name is most similar to that of the weights."""
+def _options_of(weights: Source, place: Path, beside: list[Source]) -> Source:
+    """The options file of the folder or archive; of several, the one with the weights' name, but for the kind."""
     found = options_in(beside)
-    twins = [file for file in found if file.name.split("options")[0] == weights.name.split("weights")[0]]
-    return only(weights.path.parent, found if len(found) == 1 else twins, "options")
+    twins = [file for file in found if _are_twins(file.name, weights.name)]
+    both = "give both paths: elmo.load(OPTIONS, weights=WEIGHTS), or --weights on the command line"
+    return only(place, twins if len(twins) == 1 else found, "options", both)
+
+
+def _are_twins(options: str, weights: str) -> bool:
+    same_stem = PurePath(options).stem == PurePath(weights).stem
+    return same_stem or options.split("options")[0] == weights.split("weights")[0]
 
 
 def _weights_in(place: Path, files: list[Source]) -> Source:
     """The only HDF5 file of the folder or archive that holds weights; other HDF5 files may hold vectors."""
-    found = [file for file in files if is_hdf5(file)]
+    found = _hdf5_in(files)
     if len(found) > 1:
         found = [file for file in found if "RNN_0" in _tops(file)]
-    return only(place, found, "weights")
+    return only(place, found, "weights", "give the path of one weights file")
+
+
+def _hdf5_in(files: list[Source]) -> list[Source]:
+    """The HDF5 files among them. Raises OSError only if there is none, and one of the files cannot be opened."""
+    found, problem = list[Source](), None
+    for file in files:
+        try:
+            found += [file] if is_hdf5(file) else []
+        except OSError as error:
+            problem = error
+    if problem is not None and not found:
+        raise problem
+    return found
 
 
 def _tops(source: Source) -> set[str]:
@@ -206,14 +226,15 @@ def _tops(source: Source) -> set[str]:
         return {name for name in ("RNN_0", "char_embed", "embedding") if name in file}
 
 
-def only(place: Path, found: list[Source], what: str) -> Source:
-    """The one file found. Raises FileNotFoundError or InputError if there is none, or more than one."""
+def only(place: Path, found: list[Source], what: str, remedy: str) -> Source:
+    """The one file found. Raises FileNotFoundError without any, and InputError with the remedy for more than one."""
     if len(found) == 1:
         return found[0]
     if not found:
         raise FileNotFoundError(f"{place}: no {what} file; a model is an options file (JSON) and an HDF5 file")
     names = ", ".join(file.name for file in found)
-    raise InputError(f"{place}: {len(found)} {what} files ({names}); give the path of one weights file")
+    remedy = f"unpack it, and {remedy}" if place.is_file() else remedy
+    raise InputError(f"{place}: {len(found)} {what} files ({names}); {remedy}")
 
 
 # Reading them

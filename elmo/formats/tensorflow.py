@@ -105,7 +105,7 @@ def _examine(path: Path) -> Checkpoint:
     index = _index_in(path) if path.is_dir() else _index_beside(path)
     bundle = read_index(index)
     files = listed(index.parent)
-    options_file = only(index.parent, options_in(files), "options")
+    options_file = only(index.parent, options_in(files), "options", "leave only the checkpoint's there")
     options = read_options(options_file)
     known = {_dataset(name): name for name in bundle.variables if name.startswith(SCOPE) and not SLOTS.search(name)}
     if any(name.startswith("rnn/") for name in known):

@@ -15,7 +15,8 @@ from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer
 
 Kind = Literal["text", "conllu", "fasta"]
-SUFFIXES: dict[str, Kind] = {".conllu": "conllu", ".fasta": "fasta", ".fa": "fasta", ".faa": "fasta"}
+FASTA = (".fasta", ".fa", ".faa", ".fas", ".fsa", ".mpfa", ".pep")
+SUFFIXES: dict[str, Kind] = {".conllu": "conllu", **dict.fromkeys(FASTA, "fasta")}
 UNTOLD = (".conll", ".conllx")
 COMPRESSED = (".gz", ".xz")
 CONLLU_ID = re.compile(r"\d{1,9}([-.]\d{1,9})?")

@@ -1,6 +1,7 @@
 """Vocabulary: the words that the language model predicts, and counting it from a corpus.
 
 - one word per line, the line number is the id; includes `<S>`, `</S>` and `<UNK>` (0, 1, 2 in ours)
+- white space around a word does not count, as in bilm-tf
 - reads the published `vocab.txt` and `vocab.txt.gz`
 - word ids for models that read words
 - counting in bounded memory, with ties broken by the word, so the same corpus always gives the same file
@@ -102,8 +103,9 @@ class Vocabulary:
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             raise InputError(f"{name}: line {line} is not UTF-8 ({error.reason}); convert the file to UTF-8") from error
-        # Only "\n" ends a line: a word may be a character that str.splitlines takes for a line end.
-        lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        # Only "\n" ends a line: a word may be a character that str.splitlines takes for a line end. Nor is a space of
+        # Unicode removed, which may be a word, too.
+        lines = [line.strip(" \t\r\v\f") for line in text.removesuffix("\n").split("\n")]
         try:
             return cls(tuple(word for word in lines if word != SKIPPED))
         except InputError as error:
