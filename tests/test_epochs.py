@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from elmo.training.distributed import launch
@@ -48,12 +49,15 @@ class Trained:
         def evaluate() -> dict[str, float]:
             assert not self.network.training
             self.after_epochs.append({name: each.clone() for name, each in self.network.state_dict().items()})
+            if len(self.after_epochs) > len(self.scores):
+                raise KeyboardInterrupt
             return {"score": self.scores[len(self.after_epochs) - 1]}
 
         self.folder.mkdir(exist_ok=True)
         fabric = launch("cpu", 1, 1, "32-true")
         given = (self.folder, self.config, self.seed, True)
-        fit_epochs(fabric, self.network, lambda epoch: BATCHES, loss, evaluate, "score", *given)
+        with suppress(KeyboardInterrupt):  # as if it was killed
+            fit_epochs(fabric, self.network, lambda epoch: BATCHES, loss, evaluate, "score", *given)
 
 
 def by_hand(make: Callable[[Any], torch.optim.Optimizer], rates: Sequence[float], clip_norm: float) -> nn.Linear:
@@ -107,6 +111,23 @@ def test_the_weights_of_the_best_epoch_are_kept(tmp_path: Path) -> None:
     kept = load_file(tmp_path / BEST)
     assert all(torch.equal(kept[name], run.after_epochs[1][name]) for name in kept)
     assert not torch.equal(kept["weight"], run.after_epochs[2]["weight"])
+
+
+@pytest.mark.parametrize("has_best", [True, False])
+def test_a_resumed_run_has_the_best_weights_of_its_checkpoint(tmp_path: Path, has_best: bool) -> None:
+    """Not those of a better epoch after it, which it may not have again. Checkpoints of older versions have none."""
+    config = EpochConfig(epochs=4, patience=0, checkpoint_minutes=0.0)
+    killed = Trained(tmp_path, config, [10.0, 20.0])  # at the end of the third epoch, for want of a score
+    copies = sorted(tmp_path.glob("checkpoints/step-*/best.safetensors"))
+    assert len(copies) == 2
+    before = copies[-1].read_bytes()
+    assert before == (tmp_path / BEST).read_bytes()
+    (tmp_path / BEST).write_bytes(save({name: each + 1 for name, each in killed.after_epochs[1].items()}))
+    if not has_best:
+        copies[-1].unlink()
+    later = (tmp_path / BEST).read_bytes()
+    Trained(tmp_path, config, [5.0, 6.0])
+    assert (tmp_path / BEST).read_bytes() == (before if has_best else later)
 
 
 def test_the_recorded_loss_is_the_mean_over_the_epochs_batches(tmp_path: Path) -> None:

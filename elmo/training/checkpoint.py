@@ -6,6 +6,7 @@ A checkpoint is a folder `step-000001200/`:
 - `table-R.safetensors`: with a sharded optimizer, its state for rank R's part of the tables
 - `rank-R.safetensors`: the state carried between batches (for a biLM, its LSTM state)
 - `rank-R.json`: the rank's `Progress`
+- `best.safetensors`: in training by epochs, the weights of the best one so far
 
 It is written under a temporary name and renamed when complete. Random numbers are a function of seed, step and rank, so
 no random state is stored.
@@ -30,6 +31,7 @@ from elmo.training.disk import write
 from elmo.training.distributed import Fabric
 from elmo.training.sharding import Shard, joined, part
 
+BEST_SO_FAR = "best.safetensors"
 KEPT = 2
 NAME = re.compile("step-[0-9]+")
 OF_SHAPES = re.compile(r"Error\(s\) in loading state_dict|[Tt]ensors must (match|have)")
@@ -61,8 +63,9 @@ def save_checkpoint(
     carried: Sequence[Tensor],
     progress: Progress,
     shards: Sequence[Shard] = (),
+    best: Path | None = None,
 ) -> Path:
-    """Writes `folder/step-N` for `progress.step` and removes all but the newest ones."""
+    """Writes `folder/step-N` for `progress.step` and removes all but the newest ones; `best` is a file to copy."""
     target = folder / f"step-{progress.step:09d}"
     temporary = folder / f".{target.name}.part"
     whole, sharded = _optimizer_tensors(optimizer, shards)
@@ -72,6 +75,8 @@ def save_checkpoint(
         temporary.mkdir(parents=True)
         write(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
         write(temporary / "optimizer.safetensors", save(whole))
+        if best is not None:
+            write(temporary / BEST_SO_FAR, best.read_bytes())
     fabric.barrier()
     name = f"rank-{fabric.global_rank}"
     write(temporary / f"{name}.safetensors", save(_contiguous({str(i): t for i, t in enumerate(carried)})))

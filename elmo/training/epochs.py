@@ -2,7 +2,8 @@
 
 - an epoch's batches and a step's random numbers are functions of the seed and the epoch or step, so a resumed run does
   the same
-- the learning rate falls when the score stops rising, or to zero over all epochs; the best epoch's weights are kept
+- the learning rate falls when the score stops rising, or to zero over all epochs; the best epoch's weights are kept,
+  in checkpoints, too: what a resumed run repeats may end otherwise (a time limit, a GPU)
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from elmo.config import check_range
-from elmo.training.checkpoint import Progress, load_checkpoint, newest_checkpoint, save_checkpoint
+from elmo.training.checkpoint import BEST_SO_FAR, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.disk import write_whole
 from elmo.training.distributed import Fabric
 from elmo.training.loop import TrainingError, seed_step
@@ -152,6 +153,8 @@ def _begin(
         return State(config.lr)
     _, progress = load_checkpoint(checkpoint, fabric, model, optimizer)
     assert progress.position is not None
+    if (checkpoint / BEST_SO_FAR).is_file():  # the run's file may be of a later epoch, which it has not had now
+        write_whole(folder / BEST, (checkpoint / BEST_SO_FAR).read_bytes())
     return State(**progress.position)
 
 
@@ -233,7 +236,8 @@ class _Saver:
         if not (is_due or must_stop):
             return
         progress = Progress(state.step, dataclasses.asdict(state))
-        save_checkpoint(self._folder, self._fabric, self._model, self._optimizer, (), progress)
+        best = self._folder.parent / BEST if state.best_epoch else None
+        save_checkpoint(self._folder, self._fabric, self._model, self._optimizer, (), progress, best=best)
         self._saved = time.monotonic()
         if must_stop:
             raise Stopped(
