@@ -58,6 +58,15 @@ def test_conll_columns_are_chosen_and_tabs_keep_spaces(file) -> None:
     assert readers.read_conll(path, 1, 2) == [readers.Tagged(("#x", "New York"), ("O", "B-LOC"), (2, 3))]
 
 
+def test_columns_end_at_spaces_and_tabs_alone(file) -> None:
+    """Other white space is part of a token: French numbers have no-break spaces."""
+    french = file("10\u00a0000  NUM O\n euros\u00a0 NOUN\tO\r\n")
+    assert readers.read_conll(french) == [readers.Tagged(("10\u00a0000", "euros"), ("O", "O"), (1, 2))]
+    (document,) = readers_coref.read_coref(file(COLUMNS.replace(" man ", "  hom\u3000me\u00a0 ")))
+    assert document.sentences[0] == ("Ann", "met", "the", "hom\u3000me")
+    assert document.speakers[0] == ("Host",) * 4
+
+
 def test_conll_without_tags(file) -> None:
     (sentence,) = readers.read_conll(file("# a comment\n#one\ntwo\n"), tag_column=None)
     assert sentence.tokens == ("#one", "two")
@@ -384,13 +393,15 @@ def test_coreference_is_read_back(file, tmp_path: Path, writer) -> None:
 
 
 def test_names_and_tokens_that_columns_could_take_for_something_else(tmp_path: Path) -> None:
-    document = readers_coref.Document("#1\n2", (("#", "a b", ""),), (((0, 1),),), (("",) * 3,))
+    document = readers_coref.Document("#1\n2", (("#", "a b", "\u00a0"),), (((0, 1),),), (("",) * 3,))
     readers_coref.write_conll2012(tmp_path / "out", [document])
     (again,) = readers_coref.read_coref(tmp_path / "out")
     assert (again.sentences, again.clusters) == (document.sentences, document.clusters)
     for token in ("a\tb", "a\nb", "\r"):
         with pytest.raises(InputError, match=r"#1\n2: the token '.*' contains a tab or line end; write \.jsonl"):
             readers_coref.write_conll2012(tmp_path / "bad", [replace(document, sentences=((token, "", ""),))])
+    with pytest.raises(InputError, match=r"#1\n2: token 1 is empty"):
+        readers_coref.write_conll2012(tmp_path / "bad", [replace(document, sentences=(("a", "", ""),))])
     assert not (tmp_path / "bad").exists()
 
 
@@ -424,6 +435,7 @@ def test_clusters_that_share_a_mention_are_joined() -> None:
         ("(0)", "0", ("line 2", "'0'", "coreference column")),
         ("(0)", "(0)|", ("line 2", "coreference column")),
         ("met VBD", "met", ("line 3", "11 columns", "has 12")),
+        (COLUMNS[35:], COLUMNS[35:].replace(" ", "\t").replace("met", ""), ("line 3", "empty token")),
         ("#end document\n", "", ("line 1", "has no end")),
         ("#begin document (bn/x/1); part 002\n", "", ("line 1", "outside a document")),
         ("#end document\n", "#end document\n#end document\n", ("line 11", "has no start")),

@@ -8,6 +8,7 @@ that names the file, the line and the remedy. Other formats: `readers_trees.py` 
 import gzip
 import json
 import lzma
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -76,7 +77,7 @@ class Roles:
 def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -> list[Tagged]:
     """The sentences of a column file: one token per line, an empty line between sentences.
 
-    Columns are separated by tabs, or by whitespace if the first token's line has no tab; all lines have the same
+    Columns are separated by tabs, or by spaces and tabs if the first token's line has no tab; all lines have the same
     number. Ignored are lines of `-DOCSTART-`, which end a sentence, and comments: lines that start with `#` and have no
     tab or another number of columns.
 
@@ -119,7 +120,7 @@ def _columns(path: Path, token_column: int, tag_column: int | None) -> Iterator[
             continue
         if not width:
             separator = "\t" if "\t" in line else None
-        columns = line.split(separator)
+        columns = line.split(separator) if separator else columns_at_spaces(line)
         width = width or len(columns)
         if len(columns) != width:
             raise InputError(
@@ -270,6 +271,11 @@ def _prop(predicate: Predicate) -> dict[str, Any]:
 
 
 # Shared by all readers
+
+
+def columns_at_spaces(line: str) -> list[str]:
+    """The columns of a line. Other white space, such as a no-break space, belongs to them, but not at their ends."""
+    return [column.strip() for column in re.split("[ \t]", line) if column.strip()]
 
 
 def check_known(labels: Iterable[tuple[int, str]], known: Collection[str], path: Path, what: str = "tag") -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from elmo.errors import InputError
 from elmo.tasks.readers import (
+    columns_at_spaces,
     count,
     json_lines,
     numbered_lines,
@@ -54,7 +55,7 @@ def read_coref(path: Path) -> list[Document]:
     JSON: `doc_key`, `sentences`, `clusters` of `[first, last]` token, both included; optional: `speakers`, one per
     sentence or per token, `genre` and `part`. Clusters that share a mention are merged.
 
-    Raises InputError if brackets are not balanced, or a mention is not within a sentence.
+    Raises InputError if brackets are not balanced, a mention is not within a sentence, or a token is empty.
     """
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if first.lstrip().startswith("{"):
@@ -66,7 +67,7 @@ def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool =
     """Writes documents as CoNLL-2012 columns; fills those for name, part, number, word, speaker and coreference.
 
     Raises ValueError for crossing mentions of one cluster, which this format cannot distinguish, and InputError for a
-    token that contains a tab or line end.
+    token that is empty or contains a tab or line end.
     """
     with writing(path, overwrite) as file:
         for document in documents:
@@ -199,7 +200,7 @@ def _header(line: str) -> tuple[str, int]:
 
 
 def _columns(path: Path, number: int, line: str, before: list[Row]) -> list[str]:
-    columns = line.split("\t") if "\t" in line else line.strip(" ").split()
+    columns = line.split("\t") if "\t" in line else columns_at_spaces(line)
     width = len(before[0][1]) if before else max(len(columns), WORD + 2)
     if len(columns) != width:
         expected = f"its sentence has {width}" if before else f"at least {width} are expected"
@@ -207,6 +208,8 @@ def _columns(path: Path, number: int, line: str, before: list[Row]) -> list[str]
             f"{path}: line {number} has {count(len(columns), 'column')} where {expected}: {line[:60]!r}; write"
             " document, part, number, word, ..., coreference, and an empty line between sentences"
         )
+    if not columns[WORD]:
+        raise InputError(f"{path}: line {number} has an empty token; write the token or remove the line")
     return columns
 
 
@@ -264,6 +267,8 @@ def _rows(document: Document) -> Iterator[str]:
     token = 0
     for tokens, speakers in zip(document.sentences, document.speakers, strict=True):
         for number, (word, speaker) in enumerate(zip(tokens, speakers, strict=True)):
+            if not word:
+                raise InputError(f"{document.name}: token {token} is empty; give it a text, or remove it")
             if not {"\t", "\n", "\r"}.isdisjoint(word):
                 raise InputError(
                     f"{document.name}: the token {word!r} contains a tab or line end; write .jsonl instead"
