@@ -71,6 +71,15 @@ def test_rows_are_those_of_the_results_in_order(queue: Path) -> None:
     assert {r.task for r in rows} == {"sst5"}
 
 
+def test_rows_of_a_translation_models_encoder_say_so(queue: Path) -> None:
+    folder = write_run(queue / "sst-9" / "cove", "sst5", {1: {"input": mix(INPUT, 0.5)}})
+    result = json.loads((folder / "seed-1" / "result.json").read_text())
+    (folder / "seed-1" / "result.json").write_text(json.dumps(result | {"bilm": {"translation": {"pairs": 9}}}))
+    rows = weights.run(weights.Config((str(queue),)))
+    assert {row.run for row in rows if row.encoder == "translation"} == {"sst-9/cove"}
+    assert {row.run for row in rows if row.encoder == "biLM"} == {"sst-9/input", "sst-10/both"}
+
+
 def test_means_are_over_the_seeds(queue: Path) -> None:
     means = weights.means(weights.run(weights.Config((str(queue),))))
     assert [m.seeds for m in means] == [1] * 3 + [2] * 6

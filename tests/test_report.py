@@ -193,6 +193,21 @@ def test_vectors_of_a_translation_model_are_compared_but_are_not_elmo(tmp_path: 
     assert cove[-4:] == ["+4.00", "+6.8 %", "", "1.5"]
 
 
+def test_a_translation_model_decides_no_claim_about_bilms(tmp_path: Path) -> None:
+    """Neither by its probes nor by its layers' weights; rows of older records do not say what has the layers."""
+    mixed = [{"task": "snli", "seed": 1, "place": "input", "layer": n, "weight": w, "gamma": 1.0}
+             for n, w in enumerate((0.3, 0.4, 0.3))]  # fmt: skip
+    runs = {"old": {}, "elmo": {"encoder": "biLM"}, "cove": {"encoder": "translation"}}
+    plant_probe(tmp_path / "weights", "weights", [row | {"run": run} | more for run, more in runs.items()
+                                                  for row in mixed])  # fmt: skip
+    queries = configs.load_toml(RECIPES / "probes" / "neighbors.toml")["queries"]
+    row = {"query": "a [play]", "layer": "2", "rank": 1, "similarity": 0.9, "neighbor": "the [play]", "published": True}
+    row |= {"sentence_index": 1, "token_index": 1, "candidates": 147}
+    plant_probe(tmp_path / "near", "neighbors", [row], {"queries": queries}, BILM | {"translation": {"pairs": 9}})
+    claim = "Layer 1 has the largest weight at the input"
+    assert [each[0] for each in claimed(tmp_path)] == [f"{claim}: old", f"{claim}: elmo"]
+
+
 def test_the_papers_gain_stands_beside_a_gain_over_no_elmo_only(tmp_path: Path) -> None:
     rows = [{"row": "snli", "arm": arm} for arm in ("input", "both")]
     for row, test in zip(rows, (70.0, 71.0), strict=True):
@@ -236,6 +251,33 @@ def test_a_fine_tuned_bilm_is_compared_with_the_original_at_the_same_place(tmp_p
     assert claim[1:3] == ["one seed: +2.00", "tuned 64.00, both 62.00, seeds: 1"]
 
 
+def test_a_fine_tuned_bilm_is_compared_with_that_it_began_from_only(tmp_path: Path) -> None:
+    """Found by its name and the words that it has read; "default" is no name. The first table names both biLMs."""
+    base, other = ({"model": name, "words_read": words} for name, words in (("x/base", 9), ("x/other", 7)))
+    plant(tmp_path / "none", "snli", 70.0, 60.0)
+    plant(tmp_path / "a", "snli", 72.0, 62.0, settings=["inputs.elmo=input"], bilm=other)
+    plant(tmp_path / "b", "snli", 73.0, 63.0, settings=["inputs.elmo=input"], bilm=other | {"model": "x/base"})
+    for origin, given in (("base", ""), ("default", ""), ("other", "a"), ("base", "c"), ("default", "c")):
+        if given == "c":
+            plant(tmp_path / "c", "snli", 71.0, 61.0, settings=["inputs.elmo=input"], bilm=base)
+        begun = {"init_from": {"model": origin, "words_read": 7 if origin == "other" else 9, "continues": False}}
+        plant(tmp_path / "tuned", "snli", 74.0, 64.0, settings=["inputs.elmo=input"], bilm=BILM | begun)
+        said = [row[2].split()[2] for row in claimed(tmp_path) if "Fine-tuning" in row[0]]
+        assert said == ([given] if given else [])
+    (page,) = job.write([tmp_path], tmp_path / "page.html")
+    assert "with it; the biLM is x/base; fine-tuned: default." in page.read_text(encoding="utf-8")
+
+
+def test_the_first_table_names_the_bilm_of_the_score_that_it_shows(tmp_path: Path) -> None:
+    plant(tmp_path / "none", "snli", 70.0, 60.0)
+    for arm, name, dev in (("a", "small", 72.0), ("b", "base", 73.0)):
+        plant(tmp_path / arm, "snli", dev, dev - 10, settings=["inputs.elmo=input"], bilm=BILM | {"model": name})
+    (page,) = job.write([tmp_path], tmp_path / "page.html")
+    text = page.read_text(encoding="utf-8")
+    assert Page(text).tables[0][1][3] == "63.0"
+    assert "with it; the biLM is base." in text
+
+
 def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_path: Path) -> None:
     """As runs of `elmo task train` lie in a folder; the baseline is that without ELMo, whatever its name."""
     plant(tmp_path / "a", "snli", 71.0, None, settings=["inputs.elmo=input"])
@@ -253,6 +295,17 @@ def test_runs_without_a_table_are_compared_where_task_and_data_are_the_same(tmp_
     table = written(tmp_path, tmp_path).tables[2]
     assert table[2][:6] == ["a", "dev accuracy", "71.00", "-", "1", "+1.00"]
     assert [row[-2] for row in table[3:]] == ["", ""]  # nothing to compare with, so no difference
+
+
+def test_of_several_runs_without_elmo_the_best_on_dev_is_the_baseline(tmp_path: Path) -> None:
+    """As that with ELMo is the best one; the order of a queue stands."""
+    for name, dev, test in (("a", 60.0, 59.0), ("b", 70.0, 66.0), ("c", 65.0, 67.0)):
+        plant(tmp_path / "snli" / name, "snli", dev, test)
+    plant(tmp_path / "snli" / "elmo", "snli", 72.0, 69.0, settings=["inputs.elmo=input"])
+    assert [row[2] for row in claimed(tmp_path)] == ["elmo 69.00, b 66.00, seeds: 1"]
+    write(tmp_path / "table.json", [{"row": "snli", "arm": arm} for arm in ("a", "elmo", "c", "b")])
+    (comparison,) = collect([tmp_path]).comparisons
+    assert [run.folder.name for run in comparison.runs] == ["a", "elmo", "c", "b"]
 
 
 @pytest.mark.parametrize("content", ['{"a": 1}', '{"text": ["te', "reading\n{}", "[]"])
@@ -316,6 +369,24 @@ def test_files_of_one_name_with_other_content_are_not_compared(tmp_path: Path) -
     assert [[run.folder.name for run in each.runs] for each in results.comparisons] == [["a", "b"], ["d", "c"]]
     assert [run.folder.name for run in results.runs] == ["e"]
     assert len({each.title for each in results.comparisons}) == 2
+
+
+def test_runs_with_other_static_vectors_are_not_compared(tmp_path: Path) -> None:
+    """A run without any is beside all others if these have the same."""
+    made = {"a": ("none", "v1"), "b": ("input", "v1"), "c": ("input", "v2"), "d": ("input", None)}
+    for name, (arm, vectors) in made.items():
+        settings = [f"inputs.elmo={arm}", f"inputs.vectors=x/{vectors}.txt", f"inputs.static={bool(vectors)}".lower()]
+        plant(tmp_path / name, "ner-wnut17", 50.0, 40.0, settings=settings)
+        data = {"train": "d1"} | ({"vectors": vectors} if vectors else {})
+        write(tmp_path / name / "origin.json", {"version": "1", "bilm": None, "data": data})
+    results = collect([tmp_path])
+    (comparison,) = results.comparisons
+    assert [run.folder.name for run in comparison.runs] == ["a", "b"]
+    assert ", v1.txt, " in comparison.title
+    assert [run.folder.name for run in results.runs] == ["c", "d"]
+    shutil.rmtree(tmp_path / "c")
+    (comparison,) = collect([tmp_path]).comparisons
+    assert [run.folder.name for run in comparison.runs] == ["a", "b", "d"]
 
 
 def test_parts_of_speech_without_test_data_are_drawn_by_development_data(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
+from elmo.tasks import source
 from elmo.tasks import task as tasks
 from elmo.tasks.queue import TRIAL
 from elmo.tasks.train import CONFIG, read_json
@@ -24,6 +25,7 @@ from elmo.tasks.trained import RECORD, RESULT
 VERSION = "1"
 PLACES = ("input", "output")
 """Where a task model uses the mix, in the order of the rows."""
+BILM, TRANSLATION = "biLM", "translation"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Row:
     """The layer's weight, 0 to 1; the weights of a mix sum to 1."""
     gamma: float
     """The factor of the mix."""
+    encoder: str = BILM
+    """What has these layers: a biLM, or the encoder of a translation model (CoVe)."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,7 @@ def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[
     try:
         mixes, seed = result["mixes"], int(result["seed"])
         unknown = set(mixes) - set(PLACES)
+        encoder = BILM if source.is_bilm(result.get("bilm") or {}) else TRANSLATION
         values = {place: ([float(w) for w in mix["weights"]], float(mix["gamma"])) for place, mix in mixes.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _no_result(file, error) from error
@@ -190,7 +195,7 @@ def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[
             left_out(f"{name}, seed {seed}, {place}")
             continue
         for layer, weight in enumerate(shares):
-            yield Row(said["task"], name, seed, place, layer, weight, gamma)
+            yield Row(said["task"], name, seed, place, layer, weight, gamma, encoder)
 
 
 def _no_result(file: Path, error: Exception) -> InputError:

@@ -6,7 +6,8 @@ from pathlib import PurePath
 from typing import Any
 
 from elmo.probes import pos, wsd
-from elmo.report.collect import Probe, is_bilm, is_fine_tuned
+from elmo.report.collect import Probe, is_fine_tuned
+from elmo.tasks.source import is_bilm
 
 NOT_ASKED = {"model", "cache", "checkpoint_minutes"}
 """Settings that do not change the question."""

@@ -89,7 +89,7 @@ def _tasks(comparisons: Sequence[Comparison]) -> Iterator[Row]:
             pair = _scored(each, best), _scored(each, each.runs[0])
             yield (*_row(f"ELMo improves {each.title}", "Table 1", *pair), each.name)
         tuned = each.best_with_elmo(fine_tuned=True)
-        given = tuned and each.best_with_elmo(fine_tuned=False, place=tuned.elmo)
+        given = tuned and each.before_tuning(tuned)
         if given is not None and tuned is not None:
             pair = _scored(each, tuned), _scored(each, given)
             yield (*_row(f"Fine-tuning the biLM improves {each.title}", "section 3.4", *pair), each.name)
@@ -100,8 +100,8 @@ def _scored(comparison: Comparison, run: TaskRun) -> tuple[str, Score]:
 
 
 def _of(kind: str, decide: Decide, results: Results, latest: bool = False) -> Iterator[Row]:
-    """The claims that probes of a kind decide; `latest`: only for the models that have read the most."""
-    probes = [probe for probe in results.probes if probe.probe == kind]
+    """The claims that probes of biLMs decide, by kind; `latest`: only for the models that have read the most."""
+    probes = [probe for probe in results.probes if probe.probe == kind and alike.has_bilm(probe)]
     for probe in _latest(probes) if latest else probes:
         yield from ((*row, probe.name) for row in decide(probe))
 
@@ -111,7 +111,6 @@ def _latest(probes: Sequence[Probe]) -> Iterator[Probe]:
 
     Fine-tuned models only if there are no others.
     """
-    probes = list(filter(alike.has_bilm, probes))
     for state in dict.fromkeys(map(alike.state, probes)):
         asked = [probe for probe in probes if alike.state(probe) == state]
         groups = alike.groups(alike.pretrained(asked) or asked)
@@ -226,7 +225,8 @@ def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
 
 def _weights(probe: Probe) -> Iterator[Row]:
     found: dict[str, dict[int, Score]] = {}
-    for mean in weights.means(probing.weight_rows(probe)):
+    rows = [row for row in probing.weight_rows(probe) if row.encoder == weights.BILM]
+    for mean in weights.means(rows):
         if mean.place == "input":
             found.setdefault(mean.run, {})[mean.layer] = Score(mean.weight, mean.weight_std, mean.seeds)
     for run, layers in found.items():

@@ -18,6 +18,7 @@ from elmo.report import shapes
 from elmo.tasks import task as tasks
 from elmo.tasks import train
 from elmo.tasks.queue import ENSEMBLE, TRIAL
+from elmo.tasks.source import is_bilm
 from elmo.tasks.table import TABLE
 from elmo.tasks.trained import RESULT
 
@@ -64,6 +65,11 @@ class TaskRun:
     def elmo(self) -> str:
         """Where its network reads ELMo: none, input, output or both."""
         return self.config["inputs"].get("elmo", "none")
+
+    @property
+    def bilm(self) -> dict[str, Any]:
+        """The description of its biLM; empty if it has none."""
+        return self.results[0].get("bilm") or {}
 
     @property
     def has_elmo(self) -> bool:
@@ -125,23 +131,35 @@ class Comparison:
             return []
         return [run for run in others if run.has_elmo]
 
-    def best_with_elmo(self, fine_tuned: bool | None = None, place: str | None = None) -> TaskRun | None:
-        """The run with ELMo that is best on dev: of all, of those with a fine-tuned biLM or with one as it is, or of
-        those at one place."""
+    def best_with_elmo(self, fine_tuned: bool | None = None) -> TaskRun | None:
+        """The run with ELMo that is best on dev: of all, or of those with a fine-tuned biLM or with one as it is."""
         runs = [run for run in self.with_elmo() if fine_tuned in (None, run.is_fine_tuned)]
-        runs = [run for run in runs if place in (None, run.elmo)]
         return max(runs, key=lambda run: run.on_dev, default=None)
 
-
-def is_bilm(bilm: Mapping[str, Any]) -> bool:
-    """Whether a model, as a result describes it, is a biLM; the encoder of a translation model (CoVe) is not one."""
-    return "translation" not in bilm
+    def before_tuning(self, tuned: TaskRun) -> TaskRun | None:
+        """The run with the biLM that a fine-tuned one began from, at the same place; of several the best on dev."""
+        runs = [run for run in self.with_elmo() if not run.is_fine_tuned and run.elmo == tuned.elmo]
+        runs = [run for run in runs if began_from(tuned.bilm, run.bilm)]
+        return max(runs, key=lambda run: run.on_dev, default=None)
 
 
 def is_fine_tuned(bilm: Mapping[str, Any]) -> bool:
     """Whether a biLM, as a result describes it, started from one that had read another text."""
     origin = bilm.get("init_from")
     return bool(origin) and not origin.get("continues")
+
+
+def began_from(tuned: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether a fine-tuned biLM began from another, by the name and the words read.
+
+    Older records may call a biLM "default", which is no name: then the words read must be known.
+    """
+    origin = tuned.get("init_from") or {}
+    words = [each["words_read"] for each in (origin, given) if each.get("words_read") is not None]
+    if len(set(words)) > 1:
+        return False
+    names = {PurePath(str(each.get("model", ""))).name for each in (origin, given)}
+    return len(names) == 1 or ("default" in names and len(words) == 2)
 
 
 @dataclass(frozen=True)
@@ -391,12 +409,10 @@ def _tuned(runs: Sequence[TaskRun]) -> list[TaskRun]:
 
 
 def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
-    """Groups a folder's runs by task and data."""
-    groups: dict[tuple[Path, str, str], list[TaskRun]] = {}
-    for run in runs:
-        groups.setdefault((run.folder.parent, run.task, _data(run)), []).append(run)
+    """Groups a folder's runs by task, data and static vectors."""
+    groups = _groups(runs)
     found = []
-    for (parent, task, _), group in groups.items():
+    for (parent, task, _, vectors), group in groups.items():
         if len(group) == 1:
             results.runs.extend(group)
             continue
@@ -406,10 +422,10 @@ def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
         title = row.get("title", "")
         order = list(rows)
         group = [replace(run, wanted=rows.get(run.folder.name, {}).get("seeds_wanted", run.wanted)) for run in group]
-        arms = sorted(group, key=lambda run: (*_place(run.folder.name, order), run.elmo != "none", run.name))
+        arms = sorted(group, key=lambda run: (*_place(run, order), run.name))
         has_baseline = arms[0].folder.name == row.get("baseline", order[0]) if rows else arms[0].elmo == "none"
         beside = [key[1] for key in groups if key[0] == parent]
-        said = f"{title or task} on {_said(group[0])}" if beside.count(task) > 1 else title or task
+        said = f"{title or task} on {_said(group[0], bool(vectors))}" if beside.count(task) > 1 else title or task
         if not title:
             said = f"{said}, {name}" if len(beside) > 1 else name
         found.append(Comparison(name, said, tuple(arms), has_baseline))
@@ -418,6 +434,22 @@ def _compare(results: Results, runs: Sequence[TaskRun]) -> None:
     for number, (each, title) in enumerate(zip(found, named, strict=True)):
         earlier = named[:number].count(title)  # data of the same name but other content, or another version of the task
         results.comparisons.append(replace(each, title=f"{title} ({earlier + 1})" if earlier else title))
+
+
+def _groups(runs: Sequence[TaskRun]) -> dict[tuple[Path, str, str, str | None], list[TaskRun]]:
+    """A folder's runs of one task on the same data, divided by the hash of their static vectors if there are several.
+
+    A run without a hash, as one without static vectors, is beside all others if they have the same.
+    """
+    alike: dict[tuple[Path, str, str], list[TaskRun]] = {}
+    for run in runs:
+        alike.setdefault((run.folder.parent, run.task, _data(run)), []).append(run)
+    groups: dict[tuple[Path, str, str, str | None], list[TaskRun]] = {}
+    for key, group in alike.items():
+        has_several = len({run.data["vectors"] for run in group if "vectors" in run.data}) > 1
+        for run in group:
+            groups.setdefault((*key, run.data.get("vectors", "") if has_several else None), []).append(run)
+    return groups
 
 
 def _data(run: TaskRun) -> str:
@@ -429,16 +461,20 @@ def _data(run: TaskRun) -> str:
     return json.dumps([parts, run.config.get("max_train"), run.config.get("train_fraction", 1.0), run.version])
 
 
-def _said(run: TaskRun) -> str:
-    """A run's training data."""
+def _said(run: TaskRun, with_vectors: bool) -> str:
+    """A run's training data, and its static vectors if asked."""
     fraction, most = run.config.get("train_fraction", 1.0), run.config.get("max_train")
     limits = [f"{100 * fraction:g} %"] if fraction != 1 else []
     limits += [f"{most:,} examples"] if most is not None else []
+    limits += [PurePath(str(run.config["inputs"].get("vectors"))).name] if with_vectors else []
     return ", ".join([PurePath(str(run.config.get("train"))).name, *limits])
 
 
-def _place(arm: str, order: Sequence[str]) -> tuple[int]:
-    return (order.index(arm) if arm in order else len(order),)
+def _place(run: TaskRun, order: Sequence[str]) -> tuple[int, bool, float]:
+    """Where an arm is: in the order of its queue; without one, first the run without ELMo that is best on dev."""
+    arm, is_without = run.folder.name, run.elmo == "none"
+    place = order.index(arm) if arm in order else len(order)
+    return place, not is_without, -run.on_dev if is_without and not order else 0.0
 
 
 def _table(folder: Path) -> dict[str, dict[str, Any]]:

@@ -267,7 +267,7 @@ def _weights(probe: Probe) -> Iterator[Block]:
 def weight_rows(probe: Probe) -> list[weights.Row]:
     """The rows of the probe `weights`, without additions of other versions."""
     names = [field.name for field in dataclasses.fields(weights.Row)]
-    return [weights.Row(**{name: row[name] for name in names}) for row in probe.rows]
+    return [weights.Row(**{name: row[name] for name in names if name in row}) for row in probe.rows]
 
 
 def _neighbors(probe: Probe) -> Iterator[Block]:

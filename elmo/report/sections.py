@@ -5,7 +5,7 @@ from typing import Any
 
 from elmo import figures
 from elmo.report import claims, commands, growth, paper, probing
-from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun, is_fine_tuned, spread
+from elmo.report.collect import Comparison, Pretraining, Results, Scored, TaskRun, began_from, is_fine_tuned, spread
 from elmo.report.document import (
     ABSENT,
     Block,
@@ -71,11 +71,11 @@ def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
         return
     rows, gains = [], []
     is_tuned = any(run.is_fine_tuned for each in shown for run in each.with_elmo())
-    names = [_bilm(each.with_elmo()[0]) for each in shown]
+    best = [[each.best_with_elmo(fine_tuned) for fine_tuned in (False, True)] for each in shown]
+    names = [_bilms(given, tuned) for given, tuned in best]
     is_mixed = len(set(names)) > 1
-    for each, name in zip(shown, names, strict=True):
+    for each, (given, tuned), name in zip(shown, best, names, strict=True):
         baseline = each.runs[0]
-        given, tuned = each.best_with_elmo(fine_tuned=False), each.best_with_elmo(fine_tuned=True)
         cells = [*_gained(each, given), *(_gained(each, tuned) if is_tuned else ())]
         published = paper.cell("error reduction", baseline.task, form="{:+.1f} %")
         score = f"{each.part} {baseline.metric}"
@@ -95,12 +95,17 @@ def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
     yield Section("At a glance", (figure, table((*head, "paper's", "biLM"), rows), Text(TASKS_NOTE)))
 
 
-def _bilm(run: TaskRun) -> str:
+def _bilms(given: TaskRun | None, tuned: TaskRun | None) -> str:
+    """The name of the biLM as it is, and of what the fine-tuned one began with if that is another."""
+    if given is None or tuned is None or began_from(tuned.bilm, given.bilm):
+        return _bilm(given or tuned)
+    return f"{_bilm(given)}; fine-tuned: {_bilm(tuned)}"
+
+
+def _bilm(run: TaskRun | None) -> str:
     """The name of a run's biLM; if that is a fine-tuned one, of what it began with."""
-    found = run.results[0].get("bilm") or {}
-    if is_fine_tuned(found):
-        found = found["init_from"]
-    return commands.model_name(found) or ABSENT
+    found = run.bilm if run else {}
+    return commands.model_name(found["init_from"] if is_fine_tuned(found) else found) or ABSENT
 
 
 def _gained(comparison: Comparison, run: TaskRun | None) -> tuple[str, str]:

@@ -65,7 +65,8 @@ PROBED: Mapping[str, dict[str, Any]] = {
     "pos": {"layer": LAYER, "dev": float, "test?": NUMBER},
     "senses": {"layer": LAYER, "accuracy": float, "occurrences?": float, "by_word?": SCORES},
     "weights": {
-        "task": str, "run": str, "seed": float, "place": PLACES, "layer": LAYERS, "weight": float, "gamma": float
+        "task": str, "run": str, "seed": float, "place": PLACES, "layer": LAYERS, "weight": float, "gamma": float,
+        "encoder?": str,
     },
     "wsd": {"layer": LAYER, "all": float, "instances?": float},
 }  # fmt: skip

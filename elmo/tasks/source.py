@@ -1,6 +1,6 @@
 """A task's biLM: frozen, with a layer cache, or trained with the task."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,11 @@ class Source:
         lstm = self.model.config.lstm
         size = {"cells": lstm.dim, "projection_dim": lstm.projection_dim if lstm.has_projection else None}
         return {"model": self.name, "sha256": self.sha256, **said, **size}
+
+
+def is_bilm(card: Mapping[str, Any]) -> bool:
+    """Whether a model, as a result describes it, is a biLM; the encoder of a translation model (CoVe) is not one."""
+    return "translation" not in card
 
 
 def open_source(config: InputConfig) -> Source | None:
