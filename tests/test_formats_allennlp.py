@@ -153,7 +153,8 @@ def test_allennlp_files_of_one_name_belong_together(tmp_path, given):
     folder.mkdir()
     configs = {"german.hdf5": CONFIGS["usual"], "portuguese.hdf5": CONFIGS["one layer"]}
     for name, config in configs.items():
-        model = saved(tmp_path / name, config)
+        model = tmp_path / name
+        allennlp.save(random_model(config), model)
         (model / allennlp.WEIGHTS).rename(folder / name)
         (model / allennlp.OPTIONS).rename(folder / Path(name).with_suffix(".json"))
     assert formats.load(folder / given).config == configs[given]
