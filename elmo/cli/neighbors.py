@@ -68,12 +68,15 @@ def add_verbs(verbs: Any) -> None:
 def index_verb(arguments: argparse.Namespace) -> None:
     from elmo.probes import index
     from elmo.text import corpus
+    from elmo.text.records import kind_of
+    from elmo.text.tokenizer import WHITESPACE
 
     if arguments.limit is not None and arguments.limit < 1:
         raise InputError(f"--limit is {arguments.limit}; at least 1 is expected")
     card, embedder = _opened(arguments.model, arguments.state)
-    tokenizer = tokenizer_of(embedder.text, arguments.pretokenized)
     paths = corpus.expand(arguments.text)
+    unknown = None if "text" in set(map(kind_of, paths)) else WHITESPACE  # without text, no warning about it
+    tokenizer = tokenizer_of(embedder.text or unknown, arguments.pretokenized)
     record = index.Record(
         card,
         tuple(map(str, paths)),
@@ -150,7 +153,7 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     embedder = Embedder.load(arguments.model, state=arguments.state or "reset")
     text = arguments.text or str(DEMO_TEXT)
     kind = kind_of(text)
-    tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None)
+    tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None or kind != "text")
     records = read_records(read_lines(text), kind, tokenizer, text)
     sentences = [record.tokens for record in records if record.tokens]
     if arguments.query is not None:
