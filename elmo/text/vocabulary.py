@@ -103,8 +103,8 @@ class Vocabulary:
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             raise InputError(f"{name}: line {line} is not UTF-8 ({error.reason}); convert the file to UTF-8") from error
-        # Only "\n" ends a line: a word may be a character that str.splitlines takes for a line end. Nor is a space of
-        # Unicode removed, which may be a word, too.
+        # Only "\n" ends a line: a word may be a character that str.splitlines takes for a line end. Unicode spaces
+        # stay, since they may be words, too.
         lines = [line.strip(" \t\r\v\f") for line in text.removesuffix("\n").split("\n")]
         try:
             return cls(tuple(word for word in lines if word != SKIPPED))

@@ -3,7 +3,7 @@
 - an epoch's batches and a step's random numbers are functions of the seed and the epoch or step, so a resumed run does
   the same
 - the learning rate falls when the score stops rising, or to zero over all epochs; the best epoch's weights are kept,
-  in checkpoints, too: what a resumed run repeats may end otherwise (a time limit, a GPU)
+  in checkpoints, too, since epochs that a resumed run repeats may end otherwise (a time limit, a GPU)
 """
 
 import dataclasses
