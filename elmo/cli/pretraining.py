@@ -143,7 +143,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     from elmo.text.tokenizer import text_of
 
     model = formats.load(arguments.model)
-    perplexity.softmax_of(model)  # refuses a model without one before any warning
+    perplexity.check_softmax(model)  # before any warning
     text = text_of(model.text, arguments.pretokenized)
     paths = corpus.expand(arguments.text)
     for path in paths:

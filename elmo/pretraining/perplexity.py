@@ -172,14 +172,21 @@ def _perplexity(sums: list[list[float]]) -> Perplexity:
     return Perplexity(int(tokens), (int(unknown_f), int(unknown_b)), (all_f, all_b), (known_f, known_b))
 
 
-def softmax_of(model: Model) -> tuple[Vocabulary, LmHead]:
-    """The vocabulary and the softmax of a stored model. Raises InputError if it has none."""
+def check_softmax(model: Model) -> None:
+    """Raises InputError if a stored model has no softmax or no vocabulary."""
     if model.lm_head is None or model.vocabulary is None:
         reason = model.card.get("softmax", "its format has none")
         raise InputError(
             f"the model has no softmax ({reason}), so it cannot predict words; use a model from `elmo train`, or a"
             " TensorFlow checkpoint with its vocab.txt"
         )
+
+
+def softmax_of(model: Model) -> tuple[Vocabulary, LmHead]:
+    """The vocabulary and the softmax of a stored model. Raises InputError if it has none."""
+    check_softmax(model)
+    assert model.vocabulary is not None
+    assert model.lm_head is not None
     lm_head = LmHead(len(model.vocabulary), model.config.lstm.projection_dim)
     lm_head.load_state_dict(model.lm_head)
     return model.vocabulary, lm_head
