@@ -108,11 +108,6 @@ def svg(figure: "Figure", transparent: bool = True) -> bytes:
     return _saved(figure, "svg", transparent)
 
 
-def png(figure: "Figure", transparent: bool = False) -> bytes:
-    """The figure as PNG."""
-    return _saved(figure, "png", transparent)
-
-
 def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
     """Writes a figure as SVG or PNG, by its name. Raises InputError for other names, OSError if the file exists."""
     check_path(path)
