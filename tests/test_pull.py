@@ -335,6 +335,13 @@ def test_verify_without_published_hashes(server, tiny, table, home, tmp_path):
     assert verdicts("tiny") == {OPTIONS: "unknown", WEIGHTS: "unknown"}
 
 
+def test_verify_of_a_model_whose_files_are_unknown(table, home):
+    table(row("one"))
+    (home / "one").mkdir(parents=True)
+    (home / "one" / WEIGHTS).write_bytes(b"got elsewhere")
+    assert verdicts("one") == {WEIGHTS: "unknown"}
+
+
 def test_verify_of_nothing(table, tmp_path):
     table(row("one"))
     with pytest.raises(FileNotFoundError, match="no such file or folder, and not a published model"):

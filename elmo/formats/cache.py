@@ -156,9 +156,11 @@ def verify(reference: str | Path) -> list[Verified]:
         raise FileNotFoundError(
             f"{reference}: no such file or folder, and not a published model (elmo models lists them)"
         )
-    if not model.files:
-        raise InputError(f"{model.name}: its files are unknown; give the path of a file to compare")
-    return [_verify(folder_of(model) / file.name, model) for file in model.files]
+    folder = folder_of(model)
+    names = [file.name for file in model.files] or _put_by_hand(folder)
+    if not names:
+        raise InputError(f"{model.name}: its files are unknown, and {folder} has none; give the path of a file")
+    return [_verify(folder / name, model) for name in names]
 
 
 def _is_ours(file: Path) -> bool:
