@@ -267,6 +267,34 @@ def test_the_loss_is_that_of_the_labels_that_count(characters):
     torch.testing.assert_close(loss, expected)
 
 
+def first_step(folder: Path, output: Path, batch: int, accumulated: int) -> tuple[float, float]:
+    """The loss and the norm of the gradients of a trainer's first step."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    torch.manual_seed(0)
+    tagger = AutoModelForTokenClassification.from_pretrained(folder, num_labels=2, dropout=0.0)
+    options = {"report_to": [], "use_cpu": True, "save_strategy": "no", "disable_tqdm": True, "logging_steps": 1}
+    arguments = TrainingArguments(
+        str(output),
+        max_steps=1,
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=accumulated,
+        max_grad_norm=1e9,
+        **options,
+    )
+    collator = DataCollatorForTokenClassification(tokenizer)
+    data = corpus(tokenizer).select(range(8))
+    trainer = Trainer(tagger, arguments, train_dataset=data, data_collator=collator, processing_class=tokenizer)
+    trainer.train()
+    return trainer.state.log_history[0]["loss"], trainer.state.log_history[0]["grad_norm"]
+
+
+@pytest.mark.parametrize(("batch", "accumulated"), [(4, 2), (1, 8)])
+def test_accumulated_gradients_are_those_of_one_batch(characters, tmp_path, batch, accumulated):
+    """Sentences have different numbers of labels, so a mean of the batches' means would differ."""
+    expected = first_step(characters, tmp_path, 8, 1)
+    assert first_step(characters, tmp_path, batch, accumulated) == pytest.approx(expected, rel=1e-3)
+
+
 # What cannot be used
 
 

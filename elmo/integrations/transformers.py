@@ -186,14 +186,27 @@ class ElmoForTokenClassification(ElmoModel):
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         **_: Any,
     ) -> TokenClassifierOutput | tuple[Any, ...]:
-        """The loss ignores `labels` (B, T) of -100."""
+        """The loss is the mean over `labels` (B, T), without those of -100.
+
+        A trainer that accumulates gradients gives `num_items_in_batch`, the labels of all batches of a step; the loss
+        is then this batch's share of their mean.
+        """
         layers, hidden_states = self._layers(input_ids, output_hidden_states)
         logits = self.classifier(self.dropout(self.mix(layers, input_ids[:, :, 0] != 0)))
-        loss = None if labels is None else nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss = None if labels is None else _loss(logits, labels, num_items_in_batch)
         output = TokenClassifierOutput(loss=loss, logits=logits, hidden_states=hidden_states)  # type: ignore[arg-type]
         return output.to_tuple() if return_dict is False else output
+
+
+def _loss(logits: Tensor, labels: Tensor, count: Tensor | int | None) -> Tensor:
+    """The mean over labels; with `count`, their sum divided by it."""
+    logits, labels = logits.flatten(0, 1), labels.flatten()
+    if count is None:
+        return nn.functional.cross_entropy(logits, labels)
+    return nn.functional.cross_entropy(logits, labels, reduction="sum") / count
 
 
 AutoConfig.register(ElmoConfig.model_type, ElmoConfig, exist_ok=True)
