@@ -71,6 +71,17 @@ def test_prompts_are_ignored_and_no_tokens_are_zero(folder):
     assert model.encode(["", "cat"])[1].any()
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("pool", ["mean", "max", "cls", "lasttoken", "weightedmean", "mean_sqrt_len_tokens"])
+def test_no_tokens_are_zero_in_every_pooling(folder, pool, frozen):
+    elmo = Elmo(folder, frozen=frozen)
+    model = SentenceTransformer(modules=[elmo, Pooling(elmo.get_embedding_dimension(), pool)], device="cpu")
+    assert not model.encode(["", " "]).any()
+    none, some = model.encode(["", "the cat sat"])
+    assert not none.any()
+    np.testing.assert_allclose(some, model.encode("the cat sat"), rtol=0, atol=1e-6)
+
+
 def trained(model: SentenceTransformer, output: Path) -> SentenceTransformer:
     arguments = SentenceTransformerTrainingArguments(
         str(output), num_train_epochs=4, per_device_train_batch_size=5, learning_rate=0.05, report_to=[], use_cpu=True

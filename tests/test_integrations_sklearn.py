@@ -99,6 +99,16 @@ def test_another_model_is_loaded_when_the_parameter_changes(model, tmp_path):
     assert not np.allclose(before, after)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"layers": 7}, "layers is 7"), ({"layers": "all"}, "try 'concat'"), ({"pool": None}, "pool is None")],
+)
+def test_choices_that_change_after_fit_are_checked_again(model, change, said):
+    fitted = ElmoVectorizer(model, device="cpu").fit(TEXTS)
+    with pytest.raises(InputError, match=said):
+        fitted.set_params(**change).transform(TEXTS)
+
+
 def test_names_of_columns(model):
     frame = ElmoVectorizer(model, device="cpu").set_output(transform="pandas").fit_transform(TEXTS)
     assert list(frame.columns[:2]) == ["elmovectorizer0", "elmovectorizer1"]

@@ -51,15 +51,17 @@ class Elmo(InputModule):
         return self.vectors.dim
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """The tokens of texts. The mask is 1 at each token, so 0 everywhere for a text without tokens."""
+        """The tokens of texts. The mask is 1 at each token; a text without tokens has one whose vector is zero."""
         sentences = [self._reader.tokens(text) for text in checked(inputs)]
-        lengths = torch.tensor([len(sentence) for sentence in sentences])
+        lengths = torch.tensor([max(1, len(sentence)) for sentence in sentences])  # a maximum needs a token
         mask = (torch.arange(int(lengths.max())) < lengths[:, None]).long()
         return {"tokens": sentences, "input_ids": mask, "attention_mask": mask}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Adds `token_embeddings` (B, T, D), zero where the attention mask is zero."""
-        features["token_embeddings"] = self.vectors(features["tokens"])
+        vectors = self.vectors(features["tokens"])
+        missing = features["attention_mask"].shape[1] - vectors.shape[1]  # 1 if no text has tokens
+        features["token_embeddings"] = torch.nn.functional.pad(vectors, (0, 0, 0, missing))
         return features
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:

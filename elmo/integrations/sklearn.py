@@ -59,13 +59,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         checked(X)
         _, embedder = self._loaded()
-        selection(self.layers, embedder.n_layers)
-        pool: Any = self.pool  # scikit-learn checks parameters here, not in __init__
-        if pool is None:
-            raise InputError("pool is None; one vector per text is expected: 'mean', 'max' or 'sum'")
-        shaping(self.layers, pool)
-        if isinstance(self.layers, str) and self.layers == "all":
-            raise InputError("layers is 'all'; one vector per text is expected: try 'concat', which joins the layers")
+        self._check(embedder)
         side_by_side = isinstance(self.layers, str) and self.layers == "concat"
         self.n_features_out_ = embedder.dim * (embedder.n_layers if side_by_side else 1)
         return self
@@ -78,6 +72,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """One row of float32 numbers per text; zeros for a text without tokens."""
         check_is_fitted(self)
         reader, embedder = self._loaded()
+        self._check(embedder)  # set_params may have changed them
         sentences = [reader.tokens(text) for text in checked(X)]
         mixed = self.layers not in ("top", "concat") and not isinstance(self.layers, int)
         layers: Layers = self.layers if self.pool == "max" and mixed else "all"
@@ -102,6 +97,16 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     @property
     def _n_features_out(self) -> int:
         return self.n_features_out_
+
+    def _check(self, embedder: Embedder) -> None:
+        """Checks the parameters here, since scikit-learn does not in __init__."""
+        selection(self.layers, embedder.n_layers)
+        pool: Any = self.pool
+        if pool is None:
+            raise InputError("pool is None; one vector per text is expected: 'mean', 'max' or 'sum'")
+        shaping(self.layers, pool)
+        if isinstance(self.layers, str) and self.layers == "all":
+            raise InputError("layers is 'all'; one vector per text is expected: try 'concat', which joins the layers")
 
     def _loaded(self) -> tuple[Reader, Embedder]:
         asked = str(self.model), self.precision, self.device
