@@ -90,6 +90,10 @@ TEXT = ["a play", None, "über"]
         pa.array(TEXT).dictionary_encode(),
         pa.array([text and text.split() for text in TEXT]),
         pa.array([text and text.split() for text in TEXT], pa.large_list(pa.large_string())),
+        pa.array(TEXT, pa.string_view()),
+        pa.array(TEXT, pa.binary_view()),
+        pa.array([text and text.split() for text in TEXT], pa.list_(pa.string_view())),
+        pa.ListArray.from_arrays([0, None, 2, 3], pa.array(["a", "play", "über"]).dictionary_encode()),
     ],
     ids=lambda column: str(column.type),
 )
@@ -99,6 +103,13 @@ def test_every_type_of_text_and_tokens_is_read(column):
     found, errors = results(embed_batches(EMBEDDER, [batch]))
     assert {name: tokens for name, (tokens, _) in found.items()} == {"p": ["a", "play"], "r": ["über"]}
     assert errors == {"q": "null"}
+
+
+def test_lists_of_a_fixed_size_are_read():
+    tokens = pa.array([None, ["a", "play"], None], pa.list_(pa.string(), 2)).slice(1)
+    found, errors = results(embed_batches(EMBEDDER, [pa.record_batch([pa.array([0, 1]), tokens], ["id", "tokens"])]))
+    assert found[0][0] == ["a", "play"]
+    assert errors == {1: "null"}
 
 
 def test_strings_that_arrow_took_unchecked_are_errors_with_their_beginning():
@@ -158,12 +169,21 @@ def test_vectors_and_errors_go_into_one_table():
         (["key", "text"], ["a"], "columns key, text"),
         (["id", "text"], [1], "column text is of type int64; strings, bytes or lists"),
         (["id", "tokens"], [[1]], "of type list<.*int64"),
+        (["id", "tokens"], [[["a"]]], "of type list<.*list<"),
+        (["id", "text"], [{"a": "b"}], "of type struct<"),
+        (["id", "tokens"], pa.array([["a"]], pa.list_view(pa.string())), "of type list_view<"),
     ],
 )
 def test_other_columns_are_refused(names, values, match):
-    batch = pa.record_batch([pa.array([0]), pa.array(values)], names=names)
+    batch = pa.record_batch([pa.array([0]), values if isinstance(values, pa.Array) else pa.array(values)], names=names)
     with pytest.raises(InputError, match=match):
         list(embed_batches(EMBEDDER, [batch]))
+
+
+def test_ids_of_two_types_are_refused():
+    made = [pa.record_batch([pa.array(ids), pa.array(["a"])], names=["id", "text"]) for ids in ([1], ["p"])]
+    with pytest.raises(InputError, match="ids of type string after others of int64; cast them to one type"):
+        list(embed_batches(EMBEDDER, made))
 
 
 def test_a_row_beyond_float16_is_an_error():

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import re
+import tarfile
 import time
 import zipfile
 from contextlib import suppress
@@ -280,6 +281,28 @@ def test_addresses_of_fsspec_are_inputs_and_outputs(model, text, tmp_path):
     assert [row["vectors"] for row in rows] == [row["vectors"] for row in expected]
 
 
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_files_in_archives_are_inputs(model, text, tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(text.parent)
+    parquet.write_table(pa.table({"text": ["a play"]}), tmp_path / "b.parquet")
+    if kind == "zip":
+        with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+            archive.write(text, "a.txt")
+            archive.write(tmp_path / "b.parquet", "b.parquet")
+    else:
+        with tarfile.open(tmp_path / "x.tar", "w") as archive:
+            archive.add(text, "a.txt")
+            archive.add(tmp_path / "b.parquet", "b.parquet")
+    around = f"{tmp_path.as_uri()}/x.{kind}"
+    embed_corpus([f"{kind}://*::{around}"], str(tmp_path / "out"), small(model))
+    embed_corpus([str(text), str(tmp_path / "b.parquet")], str(tmp_path / "plain"), small(model))
+    rows, expected = rows_of(tmp_path / "out"), rows_of(tmp_path / "plain")
+    assert {row["id"].rpartition(":")[0] for row in rows} == {
+        f"{kind}://{name}::{around}" for name in ("a.txt", "b.parquet")
+    }
+    assert sorted(row["vectors"] for row in rows) == sorted(row["vectors"] for row in expected)
+
+
 # --- what is refused
 
 
@@ -390,6 +413,7 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         (["empty.txt"], {}, r"empty\.txt: no rows"),
         (["cut.txt.gz"], {}, r"cut\.txt\.gz: the compressed file is damaged or cut"),
         (["bad.txt.zip"], {}, r"bad\.txt\.zip: the compressed file is damaged or cut off \(File is not a zip file\)"),
+        (["zip://a.txt::file://bad.txt.zip"], {}, "cannot be reached by fsspec .File is not a zip file"),
         (["two.zip"], {}, r"two\.zip: holds 2 files or folders; one text is expected"),
         (["a.txt", "a.conllu.gz"], {}, r"a\.conllu\.gz: the lines of \.conllu files are not text; embed it alone"),
         (["a.fa"], {}, r"a\.fa: the lines of \.fa files are not text"),

@@ -59,7 +59,7 @@ def embed_batches(
     `Embedder.embed`. Text is split at whitespace without a `tokenizer`. A row is refused if it is null, has a null
     token, is not UTF-8, or has too many bytes or tokens.
 
-    Raises InputError if a batch lacks a column or has one of another type.
+    Raises InputError if a batch lacks a column or has one of another type, or ids of another type than those before.
     """
     pa = pyarrow()
     waiting: deque[tuple[Any, list[str] | Refused]] = deque()  # what the embedder has read ahead
@@ -70,6 +70,8 @@ def embed_batches(
         for batch in batches:
             ids, values = _columns(batch)
             kind = ids.type if kind is None else kind
+            if ids.type != kind:
+                raise InputError(f"a batch has ids of type {ids.type} after others of {kind}; cast them to one type")
             for name, value in zip(ids.to_pylist(), values.to_pylist(), strict=True):
                 tokens = _tokens(value, tokenizer, row_bytes, row_tokens)
                 waiting.append((name, tokens))
@@ -145,16 +147,15 @@ def as_bytes(values: Any, name: str) -> Any:
     pa = pyarrow()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    lists = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
-    inner = values.type.value_type if lists else values.type
-    if not any(is_kind(inner) for is_kind in _text_types(pa)):
-        raise InputError(f"the column {name} is of type {values.type}; strings, bytes or lists of strings are expected")
-    return values.cast(pa.large_list(pa.large_binary()) if lists else pa.large_binary())
-
-
-def _text_types(pa: Any) -> tuple[Any, ...]:
     kinds = pa.types
-    return kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary, kinds.is_null
+    # Not list views: Arrow's cast of those with nulls loses tokens (pyarrow 26).
+    is_list = any(is_kind(values.type) for is_kind in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list))
+    try:  # Arrow casts nothing else to bytes
+        return values.cast(pa.large_list(pa.large_binary()) if is_list else pa.large_binary())
+    except pa.ArrowNotImplementedError as error:
+        raise InputError(
+            f"the column {name} is of type {values.type}; strings, bytes or lists of strings are expected"
+        ) from error
 
 
 def _tokens(

@@ -8,6 +8,7 @@ needs only its footers.
 import glob
 import lzma
 import os
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,6 +69,12 @@ def is_address(name: str) -> bool:
     return "://" in name
 
 
+def inner(name: str) -> str:
+    """The address without the archive around it: `zip://a.txt` of `zip://a.txt::s3://bucket/all.zip`."""
+    first = name.partition("::")[0]
+    return first if is_address(first) else name
+
+
 def expand(patterns: Iterable[str]) -> dict[str, int]:
     """The distinct files matched by names and glob patterns, sorted, with their sizes in bytes.
 
@@ -88,10 +95,11 @@ def _check_name(name: str) -> None:
     """Raises InputError for what would be read as lines of text but is none, and for a name that no id can have."""
     if not is_utf8(name):
         raise InputError(f"{name!r}: the name is not UTF-8, so no row's id can have it; rename the file")
-    for each in (name, name.rpartition(".")[0] if infer_compression(name) else name):
+    file = inner(name)
+    for each in (file, file.rpartition(".")[0] if infer_compression(file) else file):
         check_text(each, "embed it alone, without --engine")
-    suffix = suffix_of(name)
-    if suffix in OTHER_COMPRESSION and infer_compression(name) is None:
+    suffix = suffix_of(file)
+    if suffix in OTHER_COMPRESSION and infer_compression(file) is None:
         raise InputError(f"{name}: {suffix} files are not read here; decompress it, or compress it as .gz, .xz or .bz2")
 
 
@@ -108,7 +116,9 @@ def _remote(pattern: str) -> dict[str, int]:
     files, path = filesystem(pattern)
     names = files.glob(path) if any(mark in path for mark in "*?[") else [path]
     found = {name: files.info(name) for name in names}
-    return {files.unstrip_protocol(name): info["size"] for name, info in found.items() if info["type"] == "file"}
+    archive = pattern.removeprefix(inner(pattern))
+    sizes = {name: info["size"] for name, info in found.items() if info["type"] == "file"}
+    return {files.unstrip_protocol(name) + archive: size for name, size in sizes.items()}
 
 
 def filesystem(address: str) -> tuple[Any, str]:
@@ -117,7 +127,7 @@ def filesystem(address: str) -> tuple[Any, str]:
         return LocalFileSystem(), Path(absolute(address)).as_posix()
     try:
         return fsspec.core.url_to_fs(address)
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise InputError(f"{address}: cannot be reached by fsspec ({' '.join(str(error).split())})") from error
 
 
@@ -173,7 +183,7 @@ def _line(line: bytes, most: int) -> bytes:
 
 
 def _is_parquet(file: str) -> bool:
-    return file.lower().endswith(PARQUET)
+    return inner(file).lower().endswith(PARQUET)
 
 
 def _opened(name: str, compression: str | None = None) -> OpenFile:
@@ -184,7 +194,7 @@ def _opened(name: str, compression: str | None = None) -> OpenFile:
 @contextmanager
 def _text(name: str, begin: int = 0) -> Iterator[Any]:
     try:
-        if not begin and infer_compression(name) == "zip":
+        if not begin and infer_compression(inner(name)) == "zip":
             _check_members(name)
         with _opened(name, compression="infer") as file:
             if begin:
