@@ -182,3 +182,17 @@ def test_what_was_accepted_is_done_after_closing_and_nothing_else():
             batcher.submit([["b"]], TOP)
         model.go.set()
         assert [len(future.result(5)) for future in futures] == [1, 1]
+
+
+def test_an_idle_queue_never_waits_without_an_end(monkeypatch):
+    """On Windows, Ctrl-C would not interrupt it."""
+    batcher, waits = Batcher(Model(), 20, 1000), []
+
+    def wait(seconds=None):
+        waits.append(seconds)
+        batcher.close()
+
+    monkeypatch.setattr(batcher._changed, "wait", wait)
+    batcher.run()
+    assert len(waits) == 1
+    assert waits[0] is not None

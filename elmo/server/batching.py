@@ -19,6 +19,8 @@ from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 
 Sentence = Sequence[str]
+IDLE_SECONDS = 0.5
+"""The longest wait: on Windows before Python 3.14, Ctrl-C does not interrupt one without an end."""
 
 
 class Kind(NamedTuple):
@@ -127,7 +129,7 @@ class Batcher:
                 if not self._queue:
                     if not self._open:
                         return []
-                    self._changed.wait()
+                    self._changed.wait(IDLE_SECONDS)
                     continue
                 left = self._queue[0].arrived + self._wait - time.monotonic()
                 if left > 0 and self._waiting < self._batch_tokens and self._open:
