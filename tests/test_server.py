@@ -174,7 +174,9 @@ ERRORS = {
     "an empty text": ("/embed", b'{"inputs": ["a", " "]}', 400, "input 1 is empty"),
     "no such place": ("/substitutes", b'{"sentence": "a b", "position": 7}', 400, "position is 7"),
     "no index": ("/neighbors", b'{"sentence": "a b", "position": 0}', 400, "--index FOLDER"),
-    "another route": ("/embeddings", b"{}", 404, "Not Found"),
+    "another route": ("/embeddings", b"{}", 404, "no such route; /docs lists"),
+    "a slash too many": ("/vectors/", b"{}", 404, "no such route"),
+    "another method": ("/info", b"{}", 405, "send GET"),
 }
 
 
@@ -268,6 +270,7 @@ def test_what_cannot_be_served_is_one_line(tmp_path):
             (["--layers", "all", "--port", "0"], "one vector per input: try concat"),
             (["--no-auth", "--api-key-file", "key", "--port", "0"], "exclude each other"),
             (["--most-tokens", "0"], "--most-tokens is 0"),
+            (["--drain", "0"], "--drain is 0"),
             (["--port", "99999"], "--port is 99999; a number from 0 to 65535"),
             (["--port", "-1"], "--port is -1"),
         ):

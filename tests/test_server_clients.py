@@ -113,7 +113,7 @@ def test_who_takes_nothing_of_an_answer_is_cut_off(server):
 @pytest.mark.slow
 def test_a_stop_does_not_wait_for_a_slow_sender_for_ever(tmp_path):
     native.save(tiny_model(), tmp_path / "model")
-    served = start(tmp_path / "log", "--model", str(tmp_path / "model"))
+    served = start(tmp_path / "log", "--model", str(tmp_path / "model"), "--drain", "1")
     with connected(served) as slow:
         slow.sendall(HEAD % 1000 + b'{"inputs": "')
         while httpx.get(served.url + "/health").status_code != 200:

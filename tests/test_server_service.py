@@ -18,7 +18,10 @@ from tiny import tiny_model
 from elmo.formats import native
 from elmo.probes import nearest
 from elmo.probes.index import Index, Query
+from elmo.server.answers import ARROW, NPY, NPZ, NotAcceptable, accepted
+from elmo.server.answers import JSON as JSON_TYPE
 from elmo.server.app import create_app
+from elmo.server.batching import Overloaded
 from elmo.server.service import ServeConfig, Service
 from elmo.text.tokenizer import TextConfig
 
@@ -179,6 +182,50 @@ def test_no_more_numbers_in_json_than_the_limit(service, monkeypatch):
         lambda client: client.post("/vectors", json={"sentences": sentences}, headers={"accept": "application/x-npz"}),
     )
     assert answer.status_code == 200
+
+
+def test_only_tokens_of_accepted_requests_are_counted(service, monkeypatch):
+    def counted() -> float:
+        return service.metrics.registry.get_sample_value("elmo_tokens_total")
+
+    before, body = counted(), {"sentences": [["a"] * 5]}
+    with monkeypatch.context() as small:
+        small.setattr(service, "config", replace(service.config, most_numbers=40))
+        assert post(service, "/vectors", body).status_code == 413
+
+    def full(*_: Any) -> None:
+        raise Overloaded
+
+    with monkeypatch.context() as busy:
+        busy.setattr(service.batcher, "submit", full)
+        assert post(service, "/vectors", body).status_code == 429
+    assert counted() == before
+    assert post(service, "/vectors", body).status_code == 200
+    assert counted() == before + 5
+
+
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        ("", JSON_TYPE),
+        ("*/*", JSON_TYPE),
+        (f"text/csv, {NPZ}", NPZ),
+        (f"{NPZ}, {NPY}", NPZ),
+        (f"{NPZ};q=0.5, {NPY}", NPY),
+        (f"{NPZ} ; Q=0.50 , */*; q=0.9", JSON_TYPE),
+        (f"{JSON_TYPE};q=0, {ARROW}", ARROW),
+        (f"{JSON_TYPE};q=0, */*", NPY),
+        (f"{NPZ};q=much,", NPZ),
+        ("*/*;q=0", None),
+        (f"{NPZ};q=0.000", None),
+    ],
+)
+def test_the_type_that_the_client_prefers(header, kind):
+    if kind is not None:
+        assert accepted(header) == kind
+        return
+    with pytest.raises(NotAcceptable):
+        accepted(header)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from elmo.server.page import Picture
 
 KEY = "ELMO_API_KEY"
-LIMITS = "wait", "timeout", "sending", "most_sentences", "most_tokens", "queue_tokens"
+LIMITS = "wait", "timeout", "sending", "drain", "most_sentences", "most_tokens", "queue_tokens"
 
 
 def add_verbs(verbs: Any) -> None:
@@ -49,6 +49,9 @@ def add_verbs(verbs: Any) -> None:
     )
     serve.add_argument("--timeout", type=float, metavar="S", help="seconds until a request fails (default: 60)")
     serve.add_argument("--sending", type=float, metavar="S", help="seconds a client may take to send (default: 30)")
+    serve.add_argument(
+        "--drain", type=float, metavar="S", help="seconds to finish accepted requests after SIGTERM (default: 30)"
+    )
     serve.add_argument("--most-sentences", type=int, metavar="N", help="sentences per request (default: 1024)")
     serve.add_argument("--most-tokens", type=int, metavar="N", help="tokens per request (default: 32768)")
     serve.add_argument("--queue-tokens", type=int, metavar="N", help="tokens in the queue (default: 262144)")

@@ -1,6 +1,7 @@
 """Encodes vectors in the type that the client accepts; JSON is several times slower than the others."""
 
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from elmo.errors import InputError
 JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
 SAFETENSORS, ARROW = "application/x-safetensors", "application/vnd.apache.arrow.stream"
 TYPES = JSON, NPY, NPZ, SAFETENSORS, ARROW
+WEIGHT = re.compile(r";\s*q=([01](?:\.\d*)?)\s*(?:;|$)", re.IGNORECASE)
 
 
 class NotAcceptable(Exception):
@@ -21,13 +23,17 @@ class NotAcceptable(Exception):
 
 
 def accepted(header: str) -> str:
-    """The first available type in an Accept header; JSON for `*/*`."""
-    names = [part.partition(";")[0].strip().lower() for part in header.split(",")]
-    for name in names:
-        if name in TYPES:
+    """The available type that an Accept header prefers, by q, then by order; JSON for `*/*`."""
+    weights: dict[str, float] = {}
+    for part in filter(str.strip, (header.strip() or "*/*").split(",")):
+        found = WEIGHT.search(part)
+        weights[part.partition(";")[0].strip().lower()] = float(found[1]) if found else 1.0
+    left = [kind for kind in TYPES if weights.get(kind, 1.0) > 0]
+    for name in sorted((name for name in weights if weights[name] > 0), key=lambda name: -weights[name]):
+        if name in left:
             return name
-        if name in ("", "*/*", "application/*"):
-            return JSON
+        if name in ("*/*", "application/*") and left:
+            return left[0]
     raise NotAcceptable(f"Accept is {header[:80]!r}; one of {', '.join(TYPES)} is expected")
 
 

@@ -53,7 +53,7 @@ HEADERS = [
 
 def create_app(service: Service, key: str | None = None) -> FastAPI:
     """The application for one service; with `key`, requests need the header `Authorization: Bearer KEY`."""
-    app = FastAPI(title="elmo", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="elmo", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     for routes in (embeddings.router(service), language.router(service)):
         app.include_router(routes, responses={"default": {"description": "an error and its remedy", "model": Problem}})
     app.include_router(page.router(service.config.pictures))
@@ -221,13 +221,22 @@ def _explained(error: Exception) -> tuple[int, str, dict[str, str]]:
         return 422, _invalid(error), {}
     if isinstance(error, HTTPException):
         headers = {"www-authenticate": "Bearer"} if error.status_code == 401 else dict(error.headers or {})
-        # FastAPI's own error for a body that it cannot decode.
-        message = NO_JSON if error.detail == "There was an error parsing the body" else str(error.detail)
-        return error.status_code, message, headers
+        return error.status_code, _remedy(error), headers
     for kind, (status, message, headers) in ERRORS.items():
         if isinstance(error, kind):
             return status, message or " ".join(str(error).split()), headers
     return 500, "an error of the server, which is in its log; the request can be sent again", {}
+
+
+def _remedy(error: HTTPException) -> str:
+    """The message of an error; of FastAPI's own ones, what to do."""
+    if error.detail == "There was an error parsing the body":
+        return NO_JSON
+    if error.detail == "Not Found":
+        return "no such route; /docs lists all of them"
+    if error.status_code == 405:
+        return f"this route has another method; send {(error.headers or {}).get('Allow', 'POST')}"
+    return str(error.detail)
 
 
 def _invalid(error: RequestValidationError) -> str:

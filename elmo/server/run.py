@@ -1,6 +1,7 @@
 """The process: the model runs in the main thread, which alone can run both directions in parallel; HTTP in another."""
 
 import logging
+import math
 import signal
 import socket
 import threading
@@ -21,12 +22,12 @@ except ImportError as error:  # pragma: no cover
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 LOCAL = "127.0.0.1", "[::1]", "localhost"
 """The same names as in a request's Host header."""
-DRAIN_SECONDS = 8.0
-"""Seconds for running requests after a signal to stop."""
 
 
 def serve(config: ServeConfig, host: str, port: int, key: str | None, started: Callable[[str], object] = print) -> None:
-    """Serves until SIGTERM or SIGINT; then finishes accepted requests. Calls `started` with the address.
+    """Serves until SIGTERM or SIGINT; then finishes accepted requests, for `drain` seconds at most.
+
+    Calls `started` with the address.
 
     Raises InputError or OSError before serving, for example without a model or if the port is taken.
     """
@@ -41,7 +42,7 @@ def serve(config: ServeConfig, host: str, port: int, key: str | None, started: C
             access_log=False,
             server_header=False,
             timeout_keep_alive=30,
-            timeout_graceful_shutdown=int(DRAIN_SECONDS),
+            timeout_graceful_shutdown=math.ceil(config.drain),
         )
         server = uvicorn.Server(options)
         http = threading.Thread(target=_http, args=(server, listening, service), name="elmo-http")

@@ -49,6 +49,8 @@ class ServeConfig:
     """Seconds until a request fails."""
     sending: float = 30.0
     """Seconds for a client to send a request's head, to send its body, and to read the next part of a response."""
+    drain: float = 30.0
+    """Seconds to finish accepted requests after a signal to stop."""
     most_bytes: int = 4_000_000
     """Bytes of a request's body."""
     most_sentences: int = 1024
@@ -125,9 +127,7 @@ class Service:
             raise InputError("no sentences; at least one is expected")
         if len(given) > self.config.most_sentences:
             raise TooLarge(f"{len(given):,} sentences; at most {self.config.most_sentences:,} are accepted: send fewer")
-        sentences = await self._answer(self._tokenizing.submit(self._tokens, given))
-        self.metrics.tokens.inc(sum(map(len, sentences)))
-        return sentences
+        return await self._answer(self._tokenizing.submit(self._tokens, given))
 
     def _tokens(self, given: Sequence[Given]) -> list[list[str]]:
         """Stops at the limit: spaCy needs seconds for a text of thousands of brackets."""
@@ -163,11 +163,17 @@ class Service:
     async def vectors(self, sentences: Sequence[Sentence], kind: Kind) -> list[np.ndarray]:
         """One array per sentence, like `Embedder.embed`. Raises like `Batcher.submit` and `answer`."""
         self.check(kind)
-        return await self._answer(self.batcher.submit(list(sentences), kind))
+        return await self._accepted(self.batcher.submit(list(sentences), kind), sentences)
 
     async def call(self, function: Callable[[], T], sentences: Sequence[Sentence]) -> T:
         """Runs `function` in the model's thread and returns its result; `sentences` give its size."""
-        return await self._answer(self.batcher.call(function, sum(len(sentence) + 2 for sentence in sentences)))
+        future = self.batcher.call(function, sum(len(sentence) + 2 for sentence in sentences))
+        return await self._accepted(future, sentences)
+
+    async def _accepted(self, future: "Future[T]", sentences: Sequence[Sentence]) -> T:
+        """The answer to a request that the queue has taken."""
+        self.metrics.tokens.inc(sum(map(len, sentences)))
+        return await self._answer(future)
 
     async def _answer(self, future: "Future[T]") -> T:
         try:
