@@ -88,6 +88,13 @@ def test_learned_vectors_are_of_words_of_the_training_examples_that_are_not_rare
     assert made.table.shape == (4, 5)
 
 
+@pytest.mark.parametrize("tuned", [False, True])
+def test_vectors_that_no_file_gives_are_trained_in_any_case(tuned: bool) -> None:
+    of_file = InputConfig(vectors="vectors.txt", vectors_tuned=tuned)
+    for config, trained in ((InputConfig(vectors_tuned=tuned), True), (of_file, tuned)):
+        assert Inputs(config, torch.randn(4, 5)).vectors.weight.requires_grad == trained
+
+
 # Inputs
 
 

@@ -71,7 +71,7 @@ class InputConfig:
     lowercase: bool = True
     """Look words up in lower case (characters and ELMo are case-sensitive)."""
     vectors_tuned: bool = True
-    """Train the static vectors with the network."""
+    """Train the vectors of the file with the network. Without a file, vectors are always trained."""
     characters: CharactersConfig | None = None
     elmo: Literal["none", "input", "output", "both"] = "none"
     model: str = "default"
@@ -106,6 +106,11 @@ class InputConfig:
                 f"inputs.static is false and inputs.elmo is {self.elmo!r}, so the network has no input; set"
                 " inputs.characters, or inputs.elmo=input"
             )
+
+    @property
+    def trains_vectors(self) -> bool:
+        """Whether the static vectors are trained with the network."""
+        return self.static and (self.vectors is None or self.vectors_tuned)
 
     @property
     def at_input(self) -> bool:
@@ -241,7 +246,7 @@ class Inputs(nn.Module):
         super().__init__()
         self.config = config
         self.vectors = nn.Embedding.from_pretrained(
-            vectors.clone(), freeze=not (config.static and config.vectors_tuned), padding_idx=PADDING
+            vectors.clone(), freeze=not config.trains_vectors, padding_idx=PADDING
         )
         self.characters = _characters(config.characters)
         self.dropout = nn.Dropout(config.dropout)
