@@ -75,6 +75,16 @@ def test_the_configuration_that_is_shown_is_whole_and_right(tmp_path: Path) -> N
     assert [bare[name] for name in ("train", "dev", "output")] == ["TRAIN", "DEV", "OUTPUT"], "only their names"
 
 
+def test_a_recipe_of_ones_own_changes_the_default_settings(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text('train = "a"\ndev = "b"\n[training]\nminutes = "none"\n', encoding="utf-8")
+    shown = [
+        json.loads(run("task", "train", "ner", *given, "--output", "run", "--print-config").stdout)
+        for given in ((tmp_path / "my.toml",), ("--train", "a", "--dev", "b", "training.minutes=none"))
+    ]
+    assert shown[0] == shown[1]
+    assert (shown[0]["inputs"]["characters"]["filters"], shown[0]["training"]["minutes"]) == ([[3, 128]], None)
+
+
 def test_a_training_that_its_limit_of_time_ended_says_so(tmp_path: Path) -> None:
     path = write_small(tmp_path, "ner")
     files = ("--train", path, "--dev", path, "--output", tmp_path / "run")

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from command import run
-from small_results import plant, write
+from small_results import plant, recipe_of, write
 from small_tasks import run_config
 from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
 from elmo.tasks import compare, ner, train
+from elmo.tasks import task as tasks
 from elmo.tasks.queue import Queue, Row, chosen, read_queue
 from elmo.tasks.table import write_tables
 from elmo.tasks.trained import TrainedTask, ensemble
@@ -40,9 +41,9 @@ def recipe(tmp_path: Path) -> Path:
 
 
 def _toml(values: Any, name: str = "") -> str:
-    """Plain values as TOML; what is None is left out."""
-    plain = {key: value for key, value in values.items() if value is not None and not isinstance(value, dict)}
-    lines = [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
+    """Plain values as TOML; what is None is "none"."""
+    plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    lines = [f"{key} = {json.dumps('none' if value is None else value)}" for key, value in plain.items()]
     tables = [_toml(value, f"{name}{key}.") for key, value in values.items() if isinstance(value, dict)]
     return "\n".join(([f"[{name[:-1]}]"] if name else []) + lines + tables)
 
@@ -53,6 +54,24 @@ def compared(tmp_path: Path, recipe: Path, text: str, show: Any = lambda line: N
     path.write_text(text, encoding="utf-8")
     compare.run(read_queue(path), tmp_path / "out", lambda name: recipe, {}, True, show)
     return json.loads((tmp_path / "out" / "table.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("task", tasks.available())
+def test_a_recipe_of_ones_own_changes_the_default_settings_of_its_task(tmp_path: Path, task: str) -> None:
+    """Not its data and seeds. And all settings of a run are a recipe of the same run, what is unset among them."""
+    own = tmp_path / "own.toml"
+
+    def made(path: Path, *settings: str) -> train.TaskConfig:
+        return compare.config_of(path, {}, settings, Path("out"), [1])
+
+    own.write_text(f'task = "{task}"\ntrain = "a"\ndev = "b"\n[training]\nlr = 0.5\n', encoding="utf-8")
+    named = ("train=a", "dev=b", "test=none", "training.lr=0.5")
+    assert made(own) == made(recipe_of(task), *named)
+    assert "seeds" not in train.read_recipe(own)
+    for unset in ((), ("inputs.characters=none", "training.minutes=none", "inputs.vectors=none")):
+        whole = made(recipe_of(task), *named, *unset)
+        own.write_text(_toml(configs.to_dict(whole)), encoding="utf-8")
+        assert made(own) == whole
 
 
 def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:

@@ -156,7 +156,7 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     if found is None and not arguments.resume:
         found = packaged_recipe(arguments.task, "tasks")
     if found is not None:
-        of_recipe = config.load_toml(found)
+        of_recipe = config.load_toml(found) if arguments.resume else train.read_recipe(found, arguments.task)
         if arguments.train is not None:  # the recipe's other files belong to other data
             of_recipe = {key: value for key, value in of_recipe.items() if key not in ("train", "dev", "test")}
         values = config.merge(values, of_recipe)

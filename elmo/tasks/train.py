@@ -43,6 +43,9 @@ ORIGIN = "origin.json"
 """What a run is made from and its settings only name: the task's version, the biLM, and hashes of the files."""
 TASK, BILM, FILE = "version of the task", "sha256 of the biLM", "sha256 of the file of {}"
 """Their names in errors."""
+RECIPES = Path(__file__).parent.parent / "recipes" / "tasks"
+OF_DATA = {"train", "dev", "test", "seeds"}
+"""What a packaged recipe says of its own data; the rest are the default settings of its task."""
 MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
 """Settings that a resumed run may change, since no result depends on them. Of `cache`, all but `dtype`."""
 
@@ -159,6 +162,20 @@ def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str
         }
         for part in parts
     }
+
+
+def read_recipe(path: Path, task: str | None = None) -> dict[str, Any]:
+    """The values of a recipe. One that is not packaged has its task's default settings where it says nothing.
+
+    These are the recipe of the task's name, without its data; `task` is that of a recipe that names none. Raises
+    ConfigError if the file is not valid TOML.
+    """
+    values = configs.load_toml(path)
+    name = values.get("task", task)
+    if path.parent.resolve() == RECIPES.resolve() or name not in tasks.available():
+        return values
+    defaults = configs.load_toml(RECIPES / f"{name}.toml")
+    return configs.merge({key: value for key, value in defaults.items() if key not in OF_DATA}, values)
 
 
 def completed(config: TaskConfig) -> TaskConfig:
