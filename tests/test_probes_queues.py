@@ -43,7 +43,7 @@ def test_equal_settings_are_one_run() -> None:
 
 
 def test_a_recipe_may_have_settings_of_its_own_over_those_of_all() -> None:
-    own = (ablate.Own("srl", ("training.lr=0.5", "inputs.dropout=0.25")), ablate.Own("sst5", ("training.lr=0.1",)))
+    own = (ablate.Own("srl", ("training.lr=0.5", "inputs.dropout=0.25")),)
     config = ablate.Config("out", ("snli", "srl"), ("types",), settings=("training.lr=0.125",), own_settings=own)
     given = queues.given(config.settings, None, None, None)
     queue, _ = ablate.plan(config, recipe_of, given)
@@ -52,6 +52,21 @@ def test_a_recipe_may_have_settings_of_its_own_over_those_of_all() -> None:
         for settings in row.arms.values():
             made = compare.config_of(recipe_of(row.recipe), given, settings, Path(), row.seeds)
             assert (made.training.lr, made.inputs.dropout == 0.25) == (lr, lr == 0.5)
+
+
+def test_settings_of_a_recipe_that_is_not_in_the_queue_are_refused(tmp_path: Path) -> None:
+    """Not those of the package, which names a recipe that the user may leave out."""
+    packaged = configs.load_toml(RECIPES / "probes" / "ablate.toml") | {"output": "out", "recipes": ["srl"]}
+    ablate.plan(configs.from_dict(ablate.Config, packaged), recipe_of, {})
+    (tmp_path / "my-ner.toml").write_text('task = "ner"\ntrain = "a"\ndev = "b"\n', encoding="utf-8")
+    for name, lr in ((str(tmp_path / "my-ner.toml"), 0.5), ("my-ner", 0.5), ("my-nr.toml", None), ("ner-wnut17", None)):
+        own = (ablate.Own(name, ("training.lr=0.5",)),)
+        config = ablate.Config("out", (str(tmp_path / "my-ner.toml"),), ("places",), own_settings=own)
+        if lr is None:
+            with pytest.raises(InputError, match=rf"own_settings has settings for '{name}', which is not in recipes"):
+                ablate.plan(config, recipe_of, {})
+        else:
+            assert ablate.plan(config, recipe_of, {})[0].rows[0].arms["both"] == ["training.lr=0.5", "inputs.elmo=both"]
 
 
 def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:

@@ -14,12 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from elmo import config as configs
+from elmo.errors import InputError
 from elmo.probes import queues, record
 from elmo.tasks import compare, train
 from elmo.tasks.queue import Queue
 from elmo.tasks.queue import Row as TaskRow
 
 NAME, VERSION = "ablate", "1"
+RECIPE = Path(__file__).parent.parent / "recipes" / "probes" / f"{NAME}.toml"
 Analysis = Literal["places", "layers", "gamma", "types"]
 
 ARMS: dict[Analysis, dict[str, tuple[str, ...]]] = {
@@ -58,7 +61,7 @@ class Own:
     """Settings for the runs of one recipe; they override those for all."""
 
     recipe: str
-    """Its name in `Config.recipes`."""
+    """As in `Config.recipes`, or as in the rows."""
     settings: tuple[str, ...]
 
 
@@ -144,14 +147,15 @@ def plan(
     """What to train, each combination of settings once; and `Runs`.
 
     A run is named after the first of all arms with its settings, even if that arm's analysis is not requested: so it
-    is found again when more analyses are.
+    is found again when more analyses are. Raises InputError for own settings of a recipe that is not in the queue.
     """
+    _check_own(config)
     rows = []
     runs: dict[tuple[str, Analysis, str], str] = {}
     for recipe in config.recipes:
         arms: dict[str, list[str]] = {}
         known: list[tuple[train.TaskConfig, str]] = []
-        own = [setting for each in config.own_settings if each.recipe == recipe for setting in each.settings]
+        own = [setting for each in config.own_settings if each.recipe in _names(recipe) for setting in each.settings]
         for analysis, arm, of_arm in _arms(config.place):
             settings = own + of_arm
             made = compare.config_of(find_recipe(recipe), given, settings, Path(), config.seeds)
@@ -162,6 +166,23 @@ def plan(
                 arms.setdefault(name, settings)
         rows.append(TaskRow(queues.folder_of(recipe), recipe, arms, config.seeds))
     return Queue(tuple(rows)), runs
+
+
+def _check_own(config: Config) -> None:
+    """Those of the packaged recipe may name a recipe that the user has left out."""
+    names = {name for recipe in config.recipes for name in _names(recipe)}
+    packaged = configs.from_dict(Config, configs.load_toml(RECIPE) | {"output": config.output}).own_settings
+    for own in config.own_settings:
+        if own.recipe not in names and own not in packaged:
+            raise InputError(
+                f"own_settings has settings for {own.recipe!r}, which is not in recipes; name one of"
+                f" {', '.join(config.recipes)}"
+            )
+
+
+def _names(recipe: str) -> tuple[str, str]:
+    """A recipe's name in `Config.recipes`, and in the rows."""
+    return recipe, queues.folder_of(recipe)
 
 
 def write(config: Config, queue: Queue, runs: Runs) -> list[Row]:
