@@ -10,6 +10,7 @@ import pytest
 import torch
 from command import run
 from small_tasks import NER, SMALL, write_small
+from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
@@ -99,6 +100,41 @@ def test_a_file_of_vectors_that_is_not_there_is_told_of(folder: Path, what: str)
     assert (mended.returncode, mended.stderr) == (0, "")
     with pytest.warns(UserWarning, match="words without vectors: 5 of 5"):
         TrainedTask.load(folder / "run")(ner.read(folder / "new.conll"))
+
+
+def test_a_file_of_vectors_that_the_user_names_must_be_right(folder: Path) -> None:
+    trained(folder, "run")
+    other = write_vectors(folder / "other.txt", {"nora", "zoe"}, seed=1)
+    for given in (other, folder / "gone.txt"):
+        done = run("task", "predict", folder / "run", folder / "new.conll", folder / "out", "--vectors", given)
+        assert (done.returncode, done.stderr.count("\n"), (folder / "out").exists()) == (2, 1, False), done.stderr
+        assert f"{given}: no" in done.stderr
+    network = TrainedTask.load(folder / "run", vectors=str(other))
+    for _ in range(2):
+        with pytest.raises(InputError, match="not the word vectors that the network was trained with"):
+            network([["Zoe"]])
+
+
+def test_a_word_that_the_file_never_had_is_not_searched_again(folder: Path) -> None:
+    words = {line.split()[0] for line in (folder / "vectors.txt").read_text(encoding="utf-8").splitlines()}
+    write_vectors(folder / "vectors.txt", words - {"rain"})
+    network = trained(folder, "run")
+    (folder / "vectors.txt").unlink()
+    assert network.look_up(ner.read(folder / "small.conll")) is None
+    assert "words without vectors: 2 of 2" in str(network.look_up([ner.unlabelled([["Rain", "glows"]])]))
+
+
+def test_a_bilm_that_is_not_found_is_said_with_its_network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tiny(folder / "tiny")
+    monkeypatch.chdir(folder)
+    cache = {"folder": str(folder / "cache")}
+    trained(folder, "run", inputs={"vectors": None, "elmo": "input", "model": "tiny"}, cache=cache)
+    monkeypatch.chdir("/")
+    with pytest.raises(InputError, match=r"run/seed-1: cannot open the biLM of its training \(tiny: .* with --model"):
+        TrainedTask.load(folder / "run")
+    with pytest.raises(FileNotFoundError, match=r"^gone: no such"):
+        TrainedTask.load(folder / "run", "gone")
+    TrainedTask.load(folder / "run", str(folder / "tiny"))
 
 
 def test_networks_that_are_older_have_the_name_of_the_file_alone(folder: Path) -> None:

@@ -65,7 +65,8 @@ class TrainedTask:
         """Loads a network that `elmo task train` wrote to `folder`: `output/seed-N`, or `output` with one seed.
 
         `bilm` and `vectors` are the paths of the frozen biLM and of the static vectors, if they have moved since
-        training. Raises InputError if the folder has no trained task, is damaged, or the biLM is another.
+        training. Raises InputError if the folder has no trained task, is damaged, or the biLM is another; or if that or
+        the file `vectors` is missing.
         """
         folder = _folder(Path(folder))
         record = _read_record(folder)
@@ -77,7 +78,7 @@ class TrainedTask:
             )
         values = record["inputs"] | ({"model": bilm} if bilm is not None else {})
         inputs = configs.from_dict(InputConfig, values, "inputs.")
-        source = open_source(inputs)
+        source = _source(inputs, folder, bilm)
         if source is not None:
             check_same(source, record["bilm"], folder)
         try:
@@ -102,6 +103,7 @@ class TrainedTask:
             torch.device(device),
             labels,
             origin=_origin(record, inputs, words, vectors),
+            looked_up=set((record.get("vectors") or {}).get("absent", ())),
         )
 
     def __call__(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
@@ -119,7 +121,8 @@ class TrainedTask:
         """Adds the static vectors of new words, from the file that training read; calls do so themselves.
 
         Each call with new words reads the whole file (seconds), so pass many examples at once. If the file is missing
-        or is another, these words are unknown to the network; the problem is returned once, as one line.
+        or is another, these words are unknown to the network; the problem is returned once, as one line. Raises
+        InputError instead if `load` was given the file.
         """
         if self.origin is None:
             return None
@@ -127,13 +130,16 @@ class TrainedTask:
         words = set(static.spelled(tokens, self.collate.config.lowercase))
         unseen = words.difference(self.collate.words)
         wanted = unseen - self.looked_up
-        self.looked_up |= wanted
         if not wanted:
             return None
         try:
             found = static.more(self.origin, wanted)
         except InputError as error:
+            if self.origin.given:
+                raise
+            self.looked_up |= wanted
             return f"{error}; words without vectors: {len(unseen):,} of {len(words):,}"
+        self.looked_up |= wanted
         static.extend(cast(TaskModel, self.model).inputs, found)
         self.collate = replace(self.collate, words=(*self.collate.words, *found.words))
         return None
@@ -270,21 +276,38 @@ def write_record(
     write_whole(folder / RECORD, json.dumps(record).encode())
 
 
-def _card(words: StaticVectors) -> dict[str, str] | None:
+def _source(inputs: InputConfig, folder: Path, given: str | None) -> Source | None:
+    """The biLM. If that of the training is missing, InputError names the network; `given` is the user's own."""
+    try:
+        return open_source(inputs)
+    except FileNotFoundError as error:
+        if given is not None:
+            raise
+        raise InputError(
+            f"{folder}: cannot open the biLM of its training ({error}); if it has moved, give its path with --model"
+        ) from error
+
+
+def _card(words: StaticVectors) -> dict[str, Any] | None:
     """The record that `_origin` reads, to find the vectors of new words."""
     if words.file is None:
         return None
     sha256 = static.content_hash(words.words, words.table[2:].numpy())
-    return {"file": str(words.file.absolute()), "sha256": sha256}
+    return {"file": str(words.file.absolute()), "sha256": sha256, "absent": words.absent}
 
 
 def _origin(record: dict[str, Any], inputs: InputConfig, words: StaticVectors, vectors: str | None) -> Origin | None:
-    """The file of the static vectors; None without one, or if none of its words are new."""
+    """The file of the static vectors; None without one, or if none of its words are new.
+
+    Raises InputError if the file that the user gave is missing.
+    """
     if not inputs.static or inputs.vectors is None or inputs.all_vectors:
         return None
     card = record.get("vectors") or {}  # older networks have only the file's name
-    file = vectors or card.get("file", inputs.vectors)
-    return Origin(Path(file), words.words, words.table.shape[1], card.get("sha256"))
+    file = Path(vectors or card.get("file", inputs.vectors))
+    if vectors is not None:
+        static.check_file(file)
+    return Origin(file, words.words, words.table.shape[1], card.get("sha256"), vectors is not None)
 
 
 def _folder(path: Path) -> Path:

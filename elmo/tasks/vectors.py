@@ -35,6 +35,8 @@ class StaticVectors:
     table: Float[Tensor, "V E"]
     file: Path | None = None
     """A file with vectors of more words; None for learned vectors, or if all words of a file are read."""
+    absent: tuple[str, ...] = ()
+    """Words that this file lacks."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Origin:
     dim: int
     sha256: str | None = None
     """The `content_hash` of what was read; None for networks of older versions."""
+    given: bool = False
+    """Whether the user named the file, so that it must be right; the file of the training may have gone."""
 
 
 def make(config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[str], seed: int = 0) -> StaticVectors:
@@ -63,7 +67,9 @@ def make(config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[st
         return learned([word for word, count in counts.items() if count >= config.min_count], config.vectors_dim, seed)
     wanted = None if config.all_vectors else {*spelled(tokens, config.lowercase), *spelled(other, config.lowercase)}
     found = read(Path(config.vectors), wanted)
-    return found if wanted is None else replace(found, file=Path(config.vectors))
+    if wanted is None:
+        return found
+    return replace(found, file=Path(config.vectors), absent=tuple(sorted(wanted.difference(found.words))))
 
 
 def learned(words: Iterable[str], dim: int, seed: int = 0) -> StaticVectors:
@@ -127,8 +133,7 @@ def content_hash(words: Iterable[str], rows: Float[np.ndarray, "W E"]) -> str:
 
 def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Float[np.ndarray, " E"]]]:
     """The `wanted` words (None: all) of such a file and their vectors, one at a time, in order. Raises like `read`."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; word vectors in GloVe's text format are expected")
+    check_file(path)
     dim = 0
     for number, line in _numbered(path):
         dim = dim or _dim(path, number, line)
@@ -140,6 +145,12 @@ def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple
             )
         if wanted is None or word in wanted:
             yield word, _numbers(path, number, rest)
+
+
+def check_file(path: Path) -> None:
+    """Raises InputError if there is no file."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; word vectors in GloVe's text format are expected")
 
 
 def spelled(tokens: Iterable[str], lowercase: bool) -> Iterator[str]:
