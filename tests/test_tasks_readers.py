@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import InputError
-from elmo.tasks import readers, readers_coref, readers_squad, readers_trees, tagging
+from elmo.tasks import ner, readers, readers_coref, readers_squad, readers_trees, tagging
 
 
 @pytest.fixture
@@ -101,6 +101,12 @@ def test_broken_bio_is_refused_or_repaired(file) -> None:
 )
 def test_malformed_columns_are_refused(file, text: str, parts: tuple[str, ...]) -> None:
     refused(readers.read_conll, file(text), *parts)
+
+
+def test_numbers_of_tokens_are_no_words(file) -> None:
+    refused(ner.read, file("1\tB-X\n2\tO\n\n1\tO\n"), "the tokens are 1, 2, 3", "cut -f2,3 for Universal NER")
+    assert [example.tokens for example in ner.read(file("1\tO\n\n1\tO\n"))] == [("1",), ("1",)]
+    assert [example.tokens for example in ner.read(file("1\tO\n2\tO\n\n2\tO\n"))] == [("1", "2"), ("2",)]
 
 
 def test_a_column_that_is_not_there_is_refused(file) -> None:

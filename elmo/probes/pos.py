@@ -22,7 +22,7 @@ from elmo.errors import InputError
 from elmo.probes.mixing import layer_names, mix_weights, with_mix
 from elmo.tasks.cache import CacheConfig, limit_of
 from elmo.tasks.files import find_file
-from elmo.tasks.readers import numbered_lines, read_conll
+from elmo.tasks.readers import check_words, numbered_lines, read_conll
 from elmo.tasks.source import Source, layer_cache, open_model
 from elmo.text.records import read_conllu_columns, suffix_of
 
@@ -134,11 +134,7 @@ def read_tagged(path: Path, config: Config) -> list[Tagged]:
                 f"{path}: the tags are the tokens: token_column={config.token_column} and tag_column="
                 f"{config.tag_column} are the same column; choose others, of a file that has both"
             )
-        if found and all(list(each.tokens) == [str(n + 1) for n in range(len(each.tokens))] for each in found):
-            raise InputError(
-                f"{path}: the tokens are 1, 2, 3 ...: column {config.token_column} numbers them; give token_column, the"
-                " words', and tag_column"
-            )
+        check_words(tokens, path, f"give token_column (now {config.token_column}), the words', and tag_column")
     if not found:
         raise InputError(f"{path}: no sentences; give CoNLL-U, or a file with one token and its tag per line")
     if not any(set(sentence.tags) - {"_"} for sentence in found):

@@ -69,7 +69,9 @@ class Prediction:
 
 def read(path: Path) -> list[Example]:
     """The sentences of a column file: the first column is the token, the last its tag."""
-    return [Example(found.tokens, found.tags, found.lines) for found in readers.read_conll(path)]
+    sentences = readers.read_conll(path)
+    readers.check_words(sentences, path, "cut the columns of the words and their tags (cut -f2,3 for Universal NER)")
+    return [Example(found.tokens, found.tags, found.lines) for found in sentences]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:

@@ -136,7 +136,8 @@ def _columns(path: Path, token_column: int, tag_column: int | None) -> Iterator[
             if not is_tag(tags[-1]):
                 raise InputError(
                     f"{path}: line {number} has {tags[-1]!r} in the tag column; O, B-TYPE or I-TYPE (IOBES: also"
-                    " E-TYPE, S-TYPE) is expected: fix the line, or select the right columns (cut -f1,4)"
+                    " E-TYPE, S-TYPE) is expected: fix the line, or cut the columns of the tokens and their tags"
+                    " (cut -f2,3 for Universal NER)"
                 )
     if tokens:
         yield _tagged(tokens, tags, numbers)
@@ -287,6 +288,13 @@ def check_known(labels: Iterable[tuple[int, str]], known: Collection[str], path:
                 f"{path}: line {number} has the {what} {label!r}, which is not in the training data; it has {listed}:"
                 f" fix the {what}, or train on data that has it"
             )
+
+
+def check_words(sentences: Sequence[Tagged], path: Path, remedy: str) -> None:
+    """Raises InputError if the tokens of all sentences are 1, 2, 3 ...: their numbers instead of the words."""
+    numbered = all(list(each.tokens) == [str(n + 1) for n in range(len(each.tokens))] for each in sentences)
+    if numbered and any(len(each.tokens) > 1 for each in sentences):
+        raise InputError(f"{path}: the tokens are 1, 2, 3 ...: the column numbers them; {remedy}")
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
