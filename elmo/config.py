@@ -70,9 +70,9 @@ def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def load_toml(path: Path) -> dict[str, Any]:
-    """Reads a recipe as plain values."""
+    """Reads a recipe as plain values; a byte-order mark, as some editors write, is skipped."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it to UTF-8") from error
     except tomllib.TOMLDecodeError as error:

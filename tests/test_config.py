@@ -3,11 +3,12 @@
 import json
 import os
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from elmo.config import ConfigError, from_dict, parse_overrides, to_json
+from elmo.config import ConfigError, from_dict, load_toml, parse_overrides, to_json
 from elmo.pretraining.settings import SMALL, TrainConfig
 from elmo.tasks.translation import CoveConfig
 
@@ -49,6 +50,14 @@ def test_none_leaves_out_what_is_optional() -> None:
 @pytest.mark.parametrize("name", ["2024-05-01", "07:32:00", "2024-05-01T07:32:00Z"])
 def test_a_name_that_is_a_date_or_a_time_is_text(name: str) -> None:
     assert from_dict(Config, parse_overrides([f"path={name}", f"name={name}"])) == Config(path=name, name=name)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_recipe(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('path = "a"\n', encoding="utf-8-sig")
+    assert load_toml(tmp_path / "a.toml") == {"path": "a"}
+    (tmp_path / "a.toml").write_bytes(b'path = "\xe9"\n')
+    with pytest.raises(ConfigError, match=r"a\.toml: not UTF-8 \(invalid continuation byte at byte 8\)"):
+        load_toml(tmp_path / "a.toml")
 
 
 def test_names_of_files_that_are_no_utf8_are_stored() -> None:
