@@ -210,6 +210,8 @@ def test_questions_without_answers_are_refused_where_answers_are_needed(path) ->
     squad.check(examples, squad.Labels(), path)
     with pytest.raises(InputError, match="question 'x' has no answers"):
         squad.check([*examples, squad.Example((), examples[0].passage, (), "x")], squad.Labels(), path)
+    with pytest.raises(InputError, match=r"^question '' has no answers"):
+        squad.score([squad.unlabelled([["Who"], ["Ann"]])], [squad.Prediction("Ann", ())])
 
 
 def test_scores_and_predictions_by_id(path, tmp_path) -> None:
@@ -218,6 +220,9 @@ def test_scores_and_predictions_by_id(path, tmp_path) -> None:
     assert squad.score(examples, predictions) == pytest.approx({"em": 100 / 3, "f1": 100 * (1 + 2 / 3 + 0) / 3})
     squad.write(tmp_path / "out.json", examples, predictions)
     assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "In 1712.", "q2": "Tarn fed", "q3": "the mill"}
+    with pytest.raises(InputError, match=r"lost\.json: 2 questions have the id ''; give each its own"):
+        squad.write(tmp_path / "lost.json", [squad.unlabelled([["Who"], ["Ann"]])] * 2, predictions[:2])
+    assert not (tmp_path / "lost.json").exists()
 
 
 def test_an_ensemble_means_probabilities() -> None:

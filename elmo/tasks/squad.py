@@ -11,6 +11,7 @@ If a question has several answers, the loss sums their probabilities (sec. 3.2 t
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,9 +129,8 @@ def labels_of(examples: Sequence[Example]) -> Labels:
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
     """Raises InputError if a question for training or scoring has no answer."""
-    for example in examples:
-        if not example.answers:
-            raise InputError(f"{path}: question {example.id!r} has no answers; give a file with answers (SQuAD 1.1)")
+    if (problem := _unanswered(examples)) is not None:
+        raise InputError(f"{path}: {problem}")
 
 
 class Model(nn.Module):
@@ -256,7 +256,9 @@ class SelfAttention(nn.Module):
 
 
 def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Exact match and F1 of words, counted like SQuAD's script."""
+    """Exact match and F1 of words, counted like SQuAD's script. Raises InputError if a question has no answer."""
+    if (problem := _unanswered(examples)) is not None:
+        raise InputError(problem)
     answers = [[answer.text for answer in example.answers] for example in examples]
     return squad_scores(answers, [prediction.text for prediction in predictions])
 
@@ -267,9 +269,20 @@ def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
 
 
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """Writes the predicted text by question id, for SQuAD's script."""
+    """Writes the predicted text by question id, for SQuAD's script. Raises InputError if two have the same id."""
+    for name, number in Counter(example.id for example in examples).items():
+        if number > 1:
+            raise InputError(f"{path}: {number} questions have the id {name!r}; give each its own")
     pairs = zip(examples, predictions, strict=True)
     write_squad(path, {example.id: prediction.text for example, prediction in pairs}, overwrite=True)
+
+
+def _unanswered(examples: Sequence[Example]) -> str | None:
+    """What is wrong with the first question without an answer; None if all have one."""
+    for example in examples:
+        if not example.answers:
+            return f"question {example.id!r} has no answers; give a file with answers (SQuAD 1.1)"
+    return None
 
 
 def _log_softmax(scores: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
