@@ -149,8 +149,10 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     values: dict[str, Any] = {}
     record = None if arguments.output is None else Path(arguments.output) / "config.json"
     if arguments.resume:
-        if record is None or not record.is_file():
+        if record is None:
             raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
+        if not record.is_file():
+            raise InputError(f"{arguments.output}: holds no run yet; omit --resume to start one")
         values = train.read_json(record)
     found = None if recipe is None else find_recipe(recipe, "tasks")
     if found is None and not arguments.resume:
