@@ -1,6 +1,12 @@
 """Files of vectors: rows come back as they were written, in the layout that others read."""
 
 import json
+import multiprocessing
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -168,6 +174,57 @@ def test_rows_can_be_looped_over_and_counted_from_the_end(tmp_path, suffix):
                 found.tokens(row)
 
 
+def test_threads_may_share_a_parquet_reader(tmp_path, monkeypatch):
+    """Two that read the file at a time would end the process, so here they are only counted."""
+    monkeypatch.setattr(store, "PARQUET_GROUP_BYTES", 100)
+    with write_vectors(tmp_path / "v.parquet") as writer:
+        for row in range(9):
+            writer.append("a", ["a"], vectors(row, 1))
+    with read_vectors(tmp_path / "v.parquet") as found:
+        read, reading = found._file.read_row_group, threading.Lock()
+
+        def alone(group: int):
+            assert reading.acquire(blocking=False), "two threads read"
+            time.sleep(0.001)
+            try:
+                return read(group)
+            finally:
+                reading.release()
+
+        monkeypatch.setattr(found._file, "read_row_group", alone)
+        order = [*range(9), *reversed(range(9))] * 3
+        with ThreadPoolExecutor(4) as pool:
+            for row, seen in zip(order, pool.map(found.__getitem__, order), strict=True):
+                np.testing.assert_array_equal(seen, vectors(row, 1))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks /proc")
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_forked_process_does_not_move_its_parents_place_in_the_file(tmp_path, suffix):
+    with write_vectors(tmp_path / f"v{suffix}") as writer:
+        for row in range(3):
+            writer.append("a", ["a"], vectors(row, 5000))
+    with read_vectors(tmp_path / f"v{suffix}") as found:
+
+        def read() -> None:
+            assert found.tokens(2) == ["a"]
+            np.testing.assert_array_equal(found[0], vectors(0, 5000))
+
+        places = _places(tmp_path)
+        child = multiprocessing.get_context("fork").Process(target=read)
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+        assert _places(tmp_path) == places
+        np.testing.assert_array_equal(found[1], vectors(1, 5000))
+
+
+def _places(folder: Path) -> dict[str, int]:
+    """Where this process is in each file of `folder` that it has open."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.exists() and link.resolve().parent == folder]
+    return {link.name: os.lseek(int(link.name), 0, os.SEEK_CUR) for link in links}
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_folder_is_never_replaced_by_a_file(tmp_path, suffix):
     folder = tmp_path / f"v{suffix}"
@@ -221,6 +278,14 @@ def test_a_truncated_file_is_named(tmp_path, suffix):
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match=f"v{suffix}: not a complete {suffix} file"), read_vectors(path):
         pass
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_path_may_be_a_string(tmp_path, suffix):
+    with write_vectors(f"{tmp_path}/v{suffix}") as writer:
+        writer.append("a", ["a"], vectors(0, 1))
+    with read_vectors(f"{tmp_path}/v{suffix}") as found:
+        assert len(found) == 1
 
 
 def test_a_missing_file_is_named(tmp_path):

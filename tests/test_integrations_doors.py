@@ -179,17 +179,18 @@ def test_a_layer_that_is_not_there(folder, door, layers):
 
 
 @pytest.mark.parametrize(
-    ("package", "remedy"),
+    ("module", "package", "remedy"),
     [
-        ("sklearn", "pip install 'elmo-torch[sklearn]'"),
-        ("sentence_transformers", "pip install 'elmo-torch[sentence]'"),
-        ("transformers", "pip install 'elmo-torch[transformers]'"),
-        ("spacy", "pip install 'elmo-torch[text]'"),
-        ("flair", "pip install flair"),
+        ("sklearn", "sklearn", "pip install 'elmo-torch[sklearn]'"),
+        ("sentence_transformers", "sentence_transformers", "pip install 'elmo-torch[sentence]'"),
+        ("transformers", "transformers", "pip install 'elmo-torch[transformers]'"),
+        ("transformers_tokenizer", "transformers", "pip install 'elmo-torch[transformers]'"),
+        ("spacy", "spacy", "pip install 'elmo-torch[text]'"),
+        ("flair", "flair", "pip install flair"),
     ],
 )
-def test_a_package_that_is_missing(package, remedy):
-    program = f"import sys; sys.modules[{package!r}] = None; import elmo.integrations.{package}"
+def test_a_package_that_is_missing(module, package, remedy):
+    program = f"import sys; sys.modules[{package!r}] = None; import elmo.integrations.{module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith(remedy)
 

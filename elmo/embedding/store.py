@@ -12,12 +12,14 @@ with T = 0; a pooled one has no axis of tokens. A file is complete or does not e
 
 import io
 import json
+import os
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, Literal
 
@@ -43,11 +45,12 @@ PARQUET_MOST_NUMBERS = (1 << 31) - 1
 
 
 @contextmanager
-def write_vectors(path: Path, dtype: Dtype = "float32", overwrite: bool = False) -> Iterator["Writer"]:
+def write_vectors(path: str | Path, dtype: Dtype = "float32", overwrite: bool = False) -> Iterator["Writer"]:
     """A writer for `path`, whose suffix selects the format; the file appears there only if the block succeeds.
 
     Raises FileExistsError if `path` exists, unless `overwrite`; OSError if the disk is full.
     """
+    path = Path(path)
     check_vectors_path(path, overwrite)
     if dtype not in ("float32", "float16"):
         raise InputError(f"dtype is {dtype!r}; float32 or float16 is expected")
@@ -266,19 +269,14 @@ class NpzVectors:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with ExitStack() as stack:  # closed at once if it is no zip
-            file = stack.enter_context(path.open("rb"))
-            self._arrays = np.load(file)
-            if isinstance(self._arrays, np.ndarray):
-                raise ValueError("one array")
-            self._file = stack.pop_all()
+        self._open()
         self._rows = len(self._arrays.files) - (NPZ_TOKENS in self._arrays.files)
 
     def __len__(self) -> int:
         return self._rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._arrays[str(range(self._rows)[row])]
+        return self._own()[str(range(self._rows)[row])]
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row; the first call reads all rows' tokens."""
@@ -288,11 +286,26 @@ class NpzVectors:
         self._arrays.close()
         self._file.close()
 
+    def _open(self) -> None:
+        with ExitStack() as stack:  # closed at once if it is no zip
+            file = stack.enter_context(self._path.open("rb"))
+            self._arrays = np.load(file)
+            if isinstance(self._arrays, np.ndarray):
+                raise ValueError("one array")
+            self._file = stack.pop_all()
+        self._process = os.getpid()
+
+    def _own(self) -> Any:
+        """The arrays, opened again in a forked process: a file that it inherits has one position for all of them."""
+        if self._process != os.getpid():
+            self._open()
+        return self._arrays
+
     @cached_property
     def _lines(self) -> list[bytes]:
         if NPZ_TOKENS not in self._arrays.files:
             raise InputError(f"{self._path}: has no tokens; write it with `elmo embed`")
-        return self._arrays[NPZ_TOKENS].split(b"\n")
+        return self._own()[NPZ_TOKENS].split(b"\n")
 
 
 class ParquetVectors:
@@ -304,6 +317,7 @@ class ParquetVectors:
         groups = range(self._file.num_row_groups)
         self._ends = np.cumsum([self._file.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
         self._group: tuple[int, Any] = (-1, None)
+        self._lock = Lock()  # two threads that read one file end the process
 
     def __len__(self) -> int:
         return self._file.metadata.num_rows
@@ -324,9 +338,11 @@ class ParquetVectors:
     def _find(self, row: int) -> tuple[Any, int]:
         """The row group that contains `row`, and its index there."""
         number = int(np.searchsorted(self._ends, row, side="right"))
-        if number != self._group[0]:
-            self._group = (number, self._file.read_row_group(number).combine_chunks())
-        return self._group[1], row - int(self._ends[number - 1] if number else 0)
+        with self._lock:
+            if number != self._group[0]:
+                self._group = (number, self._file.read_row_group(number).combine_chunks())
+            table = self._group[1]
+        return table, row - int(self._ends[number - 1] if number else 0)
 
 
 Vectors = Hdf5Vectors | NpzVectors | ParquetVectors | SafetensorsVectors

@@ -9,13 +9,17 @@ from typing import Any, Self
 
 from jaxtyping import Int
 from torch import Tensor, nn
-from transformers import BatchEncoding, PreTrainedTokenizer
 
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.text.batching import check_tokens, to_batch
 from elmo.text.characters import BOS, EOS
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
+
+try:
+    from transformers import BatchEncoding, PreTrainedTokenizer
+except ImportError as error:  # pragma: no cover
+    raise InputError(f"ElmoTokenizer needs transformers ({error}): pip install 'elmo-torch[transformers]'") from error
 
 PAD = "<PAD>"
 IGNORED = {"verbose", "return_attention_mask"}
