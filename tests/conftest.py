@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import jaxtyping
@@ -24,6 +25,14 @@ torch.set_num_threads(1)  # the workers of pytest-xdist share the cores; and sum
 def _seed() -> None:
     """Every test draws the same numbers, whatever ran before it."""
     torch.manual_seed(20180216)
+
+
+@pytest.fixture
+def doubles() -> Iterator[None]:
+    """New tensors are float64 unless they are told otherwise."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,12 @@ def test_values_at_the_ends_of_the_range() -> None:
     torch.testing.assert_close(memory, o * expected.tanh(), equal_nan=True)
 
 
+@needs_compiler
+@pytest.mark.usefixtures("doubles")
+def test_the_sample_step_is_right_where_new_tensors_are_float64() -> None:
+    assert compiled._is_right(compiled._library())
+
+
 @pytest.mark.usefixtures("without_compiler")
 def test_without_a_compiler_training_runs_by_torch_and_says_so_in_its_record(tmp_path) -> None:
     assert not ops.can_compile()

@@ -205,6 +205,16 @@ def test_bfloat16_is_near(bilm):
 # What cannot be embedded
 
 
+@pytest.mark.parametrize("library", ops.support("float32").libraries)
+def test_autocast_around_it_changes_nothing(bilm, library):
+    """Nor afterwards: what a word's first vector is, is kept."""
+    embedder, expected = Embedder(bilm, device="cpu", library=library), alone(bilm, WORDS)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = embedder.embed([WORDS])[0]
+    for seen in (inside, embedder.embed([WORDS])[0]):
+        np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [

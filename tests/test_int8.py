@@ -1,11 +1,13 @@
 """Products of 8-bit integers: exact on every processor, also where sums of two products saturate at 16 bits."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.ops import int8, packing
+from elmo.ops import int8, packing, products
 
 LIBRARIES = packing.support("int8").libraries
 KERNELS = [packing.INT8[library] for library in LIBRARIES]
@@ -103,3 +105,15 @@ def test_a_kernel_that_saturates_is_not_taken(monkeypatch):
     monkeypatch.setattr(packing, "INT8", {"onednn": saturating})
     found = packing.support.__wrapped__("int8")
     assert found == packing.Support((), "no library of this torch multiplies 8-bit integers exactly on this CPU")
+
+
+@pytest.mark.parametrize("surroundings", ["doubles", "autocast", "another device"])
+def test_what_is_available_does_not_depend_on_the_callers_defaults(surroundings, request):
+    """It is tried once and kept."""
+    if surroundings == "doubles":
+        request.getfixturevalue("doubles")
+    modes = {"autocast": torch.autocast("cpu", torch.bfloat16), "another device": torch.device("meta")}
+    with modes.get(surroundings, nullcontext()):
+        assert packing.support.__wrapped__("int8") == packing.support("int8")
+        for dtype in (torch.float32, torch.bfloat16):
+            assert products.has_onednn.__wrapped__(dtype) == products.has_onednn(dtype)

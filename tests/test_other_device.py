@@ -18,12 +18,14 @@ from tiny import CONFIG, tiny_model
 from torch import nn
 
 from elmo.embedding.embedder import Embedder
+from elmo.model.lm_head import LmHead, log_expected, log_uniform
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.perplexity import HeldOut, perplexities, tally
 from elmo.tasks import task as tasks
 from elmo.tasks.batches import BatchConfig
 from elmo.tasks.trained import predict, tokens_of
+from elmo.text.batching import to_batch
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
@@ -73,6 +75,25 @@ def test_vectors_are_the_same(state, there, monkeypatch) -> None:
     found = Embedder(tiny_model().bilm(), device=there, **options).embed(SENTENCES)
     for expected, vectors in zip(ours, found, strict=True):
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_another_default_device_changes_nothing(there) -> None:
+    """More words than are encoded at once, and a sampled softmax, whose tables are kept."""
+    found = []
+    for device, default in ((CPU, CPU), (CPU, there), (there, CPU), (there, there)):
+        log_uniform.cache_clear()
+        log_expected.cache_clear()
+        batch = to_batch([[f"w{number}" for number in range(300)]]).to(device)
+        bilm, softmax = tiny_model().bilm().to(device), LmHead(50, 4)
+        nn.init.constant_(softmax.weight, 0.1)
+        with torch.device(default), torch.no_grad():
+            torch.manual_seed(1)
+            top = bilm(batch).layers[-1, 0, :5, :4]
+            softmax = softmax.to(device)
+            loss = softmax.sampled_loss(top, batch.lengths.new_zeros(5), softmax.draw(10))
+        found.append((top.cpu(), loss.cpu()))
+    for seen in found[1:]:
+        torch.testing.assert_close(seen, found[0], atol=1e-6, rtol=1e-5)
 
 
 @pytest.fixture

@@ -152,6 +152,13 @@ def test_elmo_passes_the_state_on() -> None:
     assert not torch.allclose(output, elmo(batch)[0][0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_mixes_are_of_the_type_of_the_bilm(dtype, request) -> None:
+    bilm = BiLM(CONFIG).to(dtype)
+    request.getfixturevalue("doubles")
+    assert Elmo(bilm)(to_batch(SENTENCES))[0][0].dtype == dtype
+
+
 def test_frozen_elmo_learns_its_mixes_and_nothing_else() -> None:
     elmo = Elmo(BiLM(CONFIG), n_mixes=2)
     outputs, _ = elmo(to_batch(SENTENCES))

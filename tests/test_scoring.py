@@ -54,6 +54,14 @@ def test_scores_do_not_depend_on_the_other_sentences(model):
     assert number == len(many) - 1
 
 
+def test_scores_do_not_depend_on_the_type_of_new_tensors(model, request):
+    expected = list(score(model, SENTENCES))
+    request.getfixturevalue("doubles")
+    for seen, one in zip(score(model, SENTENCES), expected, strict=True):
+        np.testing.assert_array_equal(seen.forward, one.forward)
+        np.testing.assert_array_equal(seen.backward, one.backward)
+
+
 def test_scores_add_up_to_the_perplexity(model, tmp_path):
     text = tmp_path / "text.txt"
     given = [sentence for sentence in SENTENCES if sentence]

@@ -249,7 +249,9 @@ class Embedder:
             return read_sentences(self.bilm, self._words, sentences, select, state, self.batch_tokens)
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast("cuda", torch.bfloat16, enabled=self._bfloat16_on_gpu)
+        """The embedder's own precision, whatever the caller's autocast."""
+        kind = "cpu" if self.device.type == "cpu" else "cuda"
+        return torch.autocast(kind, torch.bfloat16, enabled=self._bfloat16_on_gpu)
 
 
 def tokens_within(memory: int, config: BiLMConfig) -> int:

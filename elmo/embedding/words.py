@@ -46,7 +46,7 @@ class WordVectors:
         self._encode_ids = encode
         self._device = device
         size = bilm.config.lstm.projection_dim
-        self._table = torch.empty(max(1, cache_bytes // (4 * size)), size, device=device)
+        self._table = torch.empty(max(1, cache_bytes // (4 * size)), size, dtype=torch.float32, device=device)
         self._rows: dict[str, int] = {}
         self._most_characters = cache_bytes // 4  # of the words themselves; one takes 1 to 4 bytes
         self._characters = 0

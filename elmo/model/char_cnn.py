@@ -165,13 +165,13 @@ def _by_length(char_ids: Int[Tensor, "W C"], width: int) -> tuple[list[Int[Tenso
     if len(char_ids) <= FEW_WORDS:
         return [_without_tail(char_ids, width)], torch.arange(len(char_ids), device=char_ids.device)
     ids = char_ids.cpu()
-    lengths = ((ids != ids[:, -1:]) * torch.arange(1, ids.shape[1] + 1)).amax(1)
+    lengths = ((ids != ids[:, -1:]) * torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(1)
     columns = _round_up(lengths + width, 8)
     order = columns.argsort(stable=True)
     places = torch.empty_like(order)
     groups, begin = [], 0
     for members in order.split(columns.unique(return_counts=True)[1].tolist()):
-        places[members] = torch.arange(begin, begin + len(members))
+        places[members] = torch.arange(begin, begin + len(members), device=ids.device)
         # oneDNN compiles and caches a program for every new shape (2 MB each, and a third more time).
         words = _without_tail(ids[members], width)
         words = nn.functional.pad(words, (0, 0, 0, _round_up(len(members), 64) - len(members)))

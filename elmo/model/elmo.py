@@ -30,7 +30,8 @@ class Elmo(nn.Module):
             )
         self.bilm = bilm.requires_grad_(not frozen)
         n_layers = bilm.config.lstm.n_layers + 1
-        self.mixes = nn.ModuleList(ScalarMix(n_layers, layer_norm) for _ in range(n_mixes))
+        like = bilm.token_encoder.embedding
+        self.mixes = nn.ModuleList(ScalarMix(n_layers, layer_norm) for _ in range(n_mixes)).to(like.device, like.dtype)
         self.dropout = nn.Dropout(dropout)
 
     def forward(

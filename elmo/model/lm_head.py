@@ -56,7 +56,7 @@ class LmHead(nn.Module):
         Drawn on the CPU, with torch's global generator unless one is given.
         """
         # The largest keys of log p + Gumbel noise are such a sample (Vieira 2014).
-        noise = torch.empty(len(self.bias)).exponential_(generator=generator).log_().neg_()
+        noise = torch.empty(len(self.bias), device="cpu").exponential_(generator=generator).log_().neg_()
         keys = log_uniform(len(self.bias)).log() + noise
         return keys.topk(count).indices.to(self.bias.device)
 
@@ -85,8 +85,8 @@ def log_expected(n_words: int, count: int) -> Float[Tensor, " V"]:
 
 @cache
 def log_uniform(n_words: int) -> Float[Tensor, " V"]:
-    """Zipf-like probabilities by rank: `p(k) = log((k + 2) / (k + 1)) / log(V + 1)`; in float64."""
-    ranks = torch.arange(n_words, dtype=torch.float64)
+    """Zipf-like probabilities by rank: `p(k) = log((k + 2) / (k + 1)) / log(V + 1)`; in float64 on the CPU."""
+    ranks = torch.arange(n_words, dtype=torch.float64, device="cpu")
     return torch.log1p(1 / (ranks + 1)) / math.log(n_words + 1)
 
 

@@ -193,8 +193,9 @@ def _library() -> ctypes.CDLL | None:
 def _is_right(library: ctypes.CDLL) -> bool:
     """Whether a sample step equals torch's. Uses no random numbers, which would shift those of training."""
     rows, size = 3, 37
-    inputs, states = torch.linspace(-9, 9, 2 * rows * 4 * size).view(2, rows, -1), torch.zeros(2, rows, 4 * size)
-    bias, cell = torch.zeros(2, 4 * size), torch.linspace(2, -2, 2 * rows * size).view(2, rows, size)
+    inputs = torch.linspace(-9, 9, 2 * rows * 4 * size, dtype=torch.float32, device="cpu").view(2, rows, -1)
+    cell = torch.linspace(2, -2, 2 * rows * size, dtype=torch.float32, device="cpu").view(2, rows, size)
+    states, bias = torch.zeros_like(inputs), inputs.new_zeros(2, 4 * size)
     gates, cells, memory = torch.empty_like(inputs), cell.clone(), cell.clone()
     i, j, f, o = inputs.split(size, dim=2)
     after = (torch.sigmoid(f + 1) * cell + torch.sigmoid(i) * torch.tanh(j)).clamp(-1.5, 1.5)

@@ -36,7 +36,7 @@ class FbgemmInt8Product:
     def __init__(self, weight: Float[Tensor, "size K"]) -> None:
         self.size = len(weight)
         integers, scales = quantized(weight)
-        zeros = torch.zeros(len(weight), dtype=torch.long)
+        zeros = torch.zeros_like(scales, dtype=torch.long)
         engine = torch.backends.quantized.engine
         try:
             torch.backends.quantized.engine = "fbgemm"
@@ -60,8 +60,8 @@ class OneDnnInt8Product:
         self.size = len(weight)
         integers, scales = quantized(weight)
         self._scales = scales / LIMIT  # also includes the inputs' scales
-        self._zero = torch.tensor(ZERO + 0.5)
-        self._zeros = torch.zeros(len(weight), dtype=torch.long)
+        self._zero = scales.new_tensor(ZERO + 0.5)
+        self._zeros = torch.zeros_like(scales, dtype=torch.long)
         self._weight = torch.ops.onednn.qlinear_prepack(integers, [ROWS, weight.shape[1]])
 
     def __call__(self, x: Float[Tensor, "M K"]) -> Float[Tensor, "M size"]:

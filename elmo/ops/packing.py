@@ -72,11 +72,13 @@ def _is_exact(library: Library) -> bool:
 
     Inputs are 255, the largest; the weights of each pair are at their limit, those of other neighbours beyond it.
     """
-    patterns = torch.tensor([[1.0, 0, 1, 0], [1, 0, 0, 1], [0, 1, 1, 0], [0.5, 0.5, 0.5, 0.5]])
+    halves = [[2, 0, 2, 0], [2, 0, 0, 2], [0, 2, 2, 0], [1, 1, 1, 1]]
+    patterns = torch.tensor(halves, dtype=torch.float32, device="cpu") / 2  # whatever the defaults are
     weight = torch.cat([patterns, -patterns]).repeat(4, 16)
-    x = torch.stack([torch.ones(64), -torch.ones(64)])
+    x = torch.stack([torch.ones_like(weight[0]), -torch.ones_like(weight[0])])
     try:
-        return torch.allclose(INT8[library](weight)(x), x @ weight.T, rtol=0, atol=0.5)
+        with torch.autocast("cpu", enabled=False):  # which would compute the second product in bfloat16
+            return torch.allclose(INT8[library](weight)(x), x @ weight.T, rtol=0, atol=0.5)
     except (AttributeError, RuntimeError, TypeError):
         return False
 

@@ -93,7 +93,8 @@ def has_onednn(dtype: torch.dtype) -> bool:
     if not torch.backends.mkldnn.is_available():
         return False
     # Not random, since drawing would shift the random numbers of training. Integers are exact in bfloat16.
-    weight, x = torch.arange(32.0).view(8, 4), torch.arange(12.0).view(3, 4)
+    numbers = torch.arange(32, dtype=torch.float32, device="cpu")  # whatever the defaults are
+    weight, x = numbers.view(8, 4), numbers[:12].view(3, 4)
     try:
         with torch.autocast("cpu", enabled=False):  # which would compute the second product in bfloat16
             return torch.allclose(OneDnnProduct(weight.to(dtype))(x).float(), x @ weight.T, rtol=0.01)

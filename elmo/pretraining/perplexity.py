@@ -125,7 +125,7 @@ def tally(
     device = lm_head.bias.device
     on_cpu = device.type == "cpu"
     bilm, softmax = (bilm.packed(), PackedSoftmax(lm_head.weight, lm_head.bias)) if on_cpu else (bilm, lm_head)
-    sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64)
+    sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64, device="cpu")
     windows, streams = heldout.windows(rank, world)
     state = bilm.initial_state(len(POLICIES) * streams)
     for batch in windows:
@@ -144,7 +144,7 @@ def _window_sums(
     softmax: LmHead | PackedSoftmax, hidden: Float[Tensor, "2 T K P"], targets: Int[Tensor, "2 T B"], unknown: int
 ) -> Tensor:
     """A window's part of `tally`; K are the streams under the first policy, then under the second."""
-    sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64)
+    sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64, device="cpu")
 
     def direction(d: int) -> None:
         there = targets[d] >= 0
@@ -189,7 +189,7 @@ def softmax_of(model: Model) -> tuple[Vocabulary, LmHead]:
     assert model.lm_head is not None
     lm_head = LmHead(len(model.vocabulary), model.config.lstm.projection_dim)
     lm_head.load_state_dict(model.lm_head)
-    return model.vocabulary, lm_head
+    return model.vocabulary, lm_head.to("cpu", torch.float32)  # as the weights are, whatever the defaults
 
 
 def report(

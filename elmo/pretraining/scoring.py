@@ -107,7 +107,7 @@ class Scorer:
         each = torch.log_softmax((hidden @ self.lm_head.weight.T + self.lm_head.bias).double(), dim=1)  # 2 V
         scores = {"both": torch.log_softmax(each.sum(0), dim=0), "forward": each[0], "backward": each[1]}[side]
         special = [*self.vocabulary.ids([BOS, EOS]), self.vocabulary.unknown]
-        ranked = scores.index_fill(0, torch.tensor(special), -torch.inf)
+        ranked = scores.index_fill(0, torch.tensor(special, device=scores.device), -torch.inf)
         best = ranked.topk(min(k, len(scores) - len(set(special)))).indices.tolist()
         words = self.vocabulary.words
         return [Substitute(words[i], float(scores[i]), float(each[0, i]), float(each[1, i])) for i in best]
@@ -116,7 +116,7 @@ class Scorer:
         ids = [self.vocabulary.ids([BOS, *sentence, EOS]) for sentence in sentences]
         hidden = torch.cat([half for top in self._top(sentences) for half in top])
         targets = [target for own in ids for target in (*own[1:], *own[:-1])]
-        found = self._softmax.log_probabilities(hidden, torch.tensor(targets)).double().numpy()
+        found = self._softmax.log_probabilities(hidden, torch.tensor(targets, device=hidden.device)).double().numpy()
         for sentence in sentences:
             forward, backward, found = np.split(found, [len(sentence) + 1, 2 * len(sentence) + 2])
             known = np.array([word in self.vocabulary for word in sentence], dtype=bool)
