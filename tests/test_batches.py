@@ -4,6 +4,8 @@ import copy
 import json
 import multiprocessing
 import random
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
@@ -275,7 +277,7 @@ def test_prefetch_gives_the_same_batches(paths, workers):
 
 
 def test_prefetch_gives_the_same_batches_where_no_process_is_forked(paths):
-    """macOS and Windows start each anew, and send it what it needs; so does Python itself from 3.14 on."""
+    """macOS and Windows start each anew, and send it what it needs."""
     before = multiprocessing.get_start_method(allow_none=True)
     multiprocessing.set_start_method("spawn", force=True)
     try:
@@ -284,6 +286,24 @@ def test_prefetch_gives_the_same_batches_where_no_process_is_forked(paths):
         assert all(same(seen, expected) for seen, expected in zip(*batches, strict=True))
     finally:
         multiprocessing.set_start_method(before, force=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+def test_a_program_without_a_main_guard_reads_ahead_under_the_default_of_python_3_14(paths, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import multiprocessing\n"
+        "from pathlib import Path\n"
+        "multiprocessing.set_start_method('forkserver')\n"
+        "from elmo.pretraining.batches import ReaderConfig, prefetch\n"
+        "from elmo.text.tokenizer import TextConfig\n"
+        "from elmo.text.vocabulary import Vocabulary\n"
+        "vocabulary, text = Vocabulary(('<S>', '</S>', '<UNK>')), TextConfig(tokens='whitespace')\n"
+        f"path = Path({str(paths[0])!r})\n"
+        "print(len(list(prefetch([path], vocabulary, text, ReaderConfig(2, 3, epochs=1)))))\n"
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False, timeout=100)
+    assert int(done.stdout) > 10, done.stderr
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -11,6 +11,7 @@ import heapq
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -413,13 +414,29 @@ def prefetch(
     # A separate generator: DataLoader draws a number, which would shift the random numbers of a step.
     own = torch.Generator()
     loader = DataLoader(
-        windows, batch_size=None, num_workers=1, prefetch_factor=depth, generator=own, collate_fn=_unchanged
+        windows,
+        batch_size=None,
+        num_workers=1,
+        prefetch_factor=depth,
+        generator=own,
+        collate_fn=_unchanged,
+        multiprocessing_context=_start_method(),
     )
     for item in loader:
         if isinstance(item, Exception):
             raise item
         tensors = {name: torch.from_numpy(part) for name, part in item.items() if isinstance(part, np.ndarray)}
         yield LmBatch(**(item | tensors))
+
+
+def _start_method() -> str | None:
+    """How the other process starts; None for Python's default.
+
+    On Linux it is forked unless the program asked for spawn. Python 3.14 has another default there, which runs a
+    program without `if __name__ == "__main__":` once more.
+    """
+    forks = sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) != "spawn"
+    return "fork" if forks else None
 
 
 class _Windows(IterableDataset):
