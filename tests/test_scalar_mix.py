@@ -59,6 +59,14 @@ def test_layer_norm_makes_every_layer_standard_over_real_tokens(case) -> None:
     assert not seen[~mask].any()
 
 
+def test_layer_norm_in_float16_is_near_that_in_float32() -> None:
+    """Of more numbers, and of a larger sum of squares, than float16 can express."""
+    layers, mask = 3 * torch.randn(2, 3, 90, 256) + 1, torch.ones(3, 90, dtype=torch.bool)
+    expected, seen = normalize_layers(layers, mask), normalize_layers(layers.half(), mask)
+    assert seen.dtype == torch.float16
+    torch.testing.assert_close(seen.float(), expected, rtol=0, atol=0.01)
+
+
 def test_layer_norm_of_nothing_is_nothing() -> None:
     normal = normalize_layers(torch.zeros(3, 2, 4, 5), torch.zeros(2, 4, dtype=torch.bool))
     assert torch.equal(normal, torch.zeros(3, 2, 4, 5))
@@ -179,9 +187,10 @@ def test_thawed_elmo_learns_everything() -> None:
         assert parameter.grad.any(), name
 
 
-def test_a_packed_bilm_cannot_be_trained() -> None:
-    """Its weights are in the libraries of products, where no gradient reaches them."""
-    packed = BiLM(CONFIG).packed(release=True)
+@pytest.mark.parametrize("config", [CONFIG, BiLMConfig(CONFIG.lstm, None, 7)])
+def test_a_packed_bilm_cannot_be_trained(config) -> None:
+    """Its weights are in the libraries of products, where no gradient reaches them. A table of words is none of those."""
+    packed = BiLM(config).packed(release=True)
     Elmo(packed)
     with pytest.raises(InputError, match="packed"):
         Elmo(packed, frozen=False)

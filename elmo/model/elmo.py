@@ -23,9 +23,9 @@ class Elmo(nn.Module):
             raise TypeError(
                 f"the biLM is {bilm!r}; of a model by its path elmo.formats.load(path).elmo() makes an Elmo"
             )
-        if not frozen and not any(True for _ in bilm.parameters()):
+        if not frozen and bilm.packed_for is not None:
             raise InputError(
-                "the biLM has no weights to train: it was packed for embedding; take"
+                "the biLM cannot be trained: it was packed for embedding; take"
                 " elmo.formats.load(...).elmo(frozen=False)"
             )
         self.bilm = bilm.requires_grad_(not frozen)

@@ -37,8 +37,10 @@ def normalize_layers(layers: Float[Tensor, "N B T D"], mask: Bool[Tensor, "B T"]
 
     The statistics are the batch's (as in the published systems), so a vector depends on the rest of the batch.
     """
+    dtype = layers.dtype
+    layers = layers.to(torch.promote_types(dtype, torch.float32))  # sums exceed the range of float16
     real = mask[None, :, :, None].to(layers.dtype)
     count = (real.sum() * layers.shape[-1]).clamp(min=1)
     mean = (layers * real).sum(dim=(1, 2, 3), keepdim=True) / count
     variance = ((layers - mean) * real).square().sum(dim=(1, 2, 3), keepdim=True) / count
-    return (layers - mean) * torch.rsqrt(variance + 1e-12) * real
+    return ((layers - mean) * torch.rsqrt(variance + 1e-12) * real).to(dtype)
