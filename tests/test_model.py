@@ -224,6 +224,19 @@ def test_padding_is_zero_in_all_layers_and_its_content_does_not_matter(bilm, sen
     close(filled.state.cell, plain.state.cell)
 
 
+def test_token_vectors_after_a_rows_end_do_not_matter_whatever_they_are() -> None:
+    """Neither for the layers nor for gradients, where 0 times NaN would be NaN."""
+    bilm, lengths, found = BiLM(CONFIG), torch.tensor([3, 4, 2]), []
+    given = torch.randn(3, 4, HALF)
+    for filling in (0.0, torch.nan):
+        tokens = given.masked_fill((torch.arange(4) >= lengths[:, None])[:, :, None], filling).requires_grad_()
+        layers = bilm.contextualize(tokens, lengths).layers
+        used = [tokens, *bilm.layers.parameters()]
+        found.append([layers, *torch.autograd.grad((layers * torch.arange(2.0 * HALF)).sum(), used)])
+    for seen, expected in zip(found[1], found[0], strict=True):
+        assert torch.equal(seen, expected)
+
+
 @given(words=st.lists(WORDS, min_size=1, max_size=8), data=st.data())
 def test_forward_sees_nothing_later_and_backward_nothing_earlier(bilm, words, data) -> None:
     """To 1e-6, not exactly: the encoder's products have another shape when the number of distinct words is another."""
@@ -337,8 +350,28 @@ def test_columns_left_out_are_columns_that_no_maximum_sees(words, filters) -> No
             parameter.copy_(torch.randint(-4, 5, parameter.shape))
         encoder.embedding[0] = 0
         characters = encoder.embedding[char_ids].transpose(1, 2)
-        expected = torch.cat([c(characters).amax(-1).relu() for c in encoder.convolutions], dim=1)
+        expected = torch.cat(
+            [torch.conv1d(characters, c.weight, c.bias).amax(-1).relu() for c in encoder.convolutions], dim=1
+        )
         assert torch.equal(encoder(char_ids), expected)
+
+
+def test_every_module_is_called_and_another_in_its_place_counts() -> None:
+    """Forward hooks and adapters rely on it; weights that are packed would not have an adapter's."""
+    bilm, batch = BiLM(CONFIG), to_batch([["the", "cat"]])
+    plain, called = bilm(batch).layers, set()
+    for module in bilm.modules():
+        module.register_forward_hook(lambda module, *_: called.add(module))
+    bilm(batch)
+    assert called == {module for module in bilm.modules() if not isinstance(module, nn.ModuleList)}
+    for name in ("highways.0.carry", "highways.0.transform", "projection"):
+        adapted = BiLM(CONFIG)
+        adapted.load_state_dict(bilm.state_dict())
+        layer = adapted.token_encoder.get_submodule(name)
+        adapted.token_encoder.set_submodule(name, nn.Sequential(layer, nn.Dropout(1.0)))
+        assert not torch.equal(adapted(batch).layers, plain)
+        with pytest.raises(InputError, match="is now a Sequential; merge adapters before embedding"):
+            adapted.packed()
 
 
 def test_many_words_are_encoded_as_few_are() -> None:

@@ -189,7 +189,7 @@ def test_thawed_elmo_learns_everything() -> None:
 
 @pytest.mark.parametrize("config", [CONFIG, BiLMConfig(CONFIG.lstm, None, 7)])
 def test_a_packed_bilm_cannot_be_trained(config) -> None:
-    """Its weights are in the libraries of products, where no gradient reaches them. A table of words is none of those."""
+    """Its weights are in the libraries of products, where no gradient reaches them; a table of words is whole."""
     packed = BiLM(config).packed(release=True)
     Elmo(packed)
     with pytest.raises(InputError, match="packed"):

@@ -86,8 +86,8 @@ class BiLM(nn.Module):
         the memory, but this model cannot be used afterwards. A packed model returns itself.
 
         If this CPU multiplies bfloat16 only in software, float32 is faster: it is used, with a warning, unless
-        `library` forces the slow products. Raises InputError if the precision or the library is not available, or if
-        the model is packed for others.
+        `library` forces the slow products. Raises InputError if the precision or the library is not available, if
+        the model is packed for others, or if a layer of its character CNN was replaced.
         """
         precision = _available(precision, library)
         if self.packed_for is not None:
@@ -146,6 +146,7 @@ class BiLM(nn.Module):
         state = self.initial_state(rows) if state is None else state
         order = lengths.argsort(descending=True, stable=True)
         mask = tokens_mask(lengths, steps)
+        tokens = tokens.masked_fill(~mask[:, :, None], 0)  # 0 times NaN would be NaN, here and in gradients
         lengths = lengths[order]
         active = (lengths[:, None] > torch.arange(steps, device=lengths.device)).sum(0)
         if not torch.compiler.is_exporting():
@@ -158,7 +159,7 @@ class BiLM(nn.Module):
         back = order.argsort()
         outputs = outputs.transpose(2, 3)  # L 2 B T P
         outputs = torch.cat([outputs[:, 0], torch.stack([reorder(layer, backwards) for layer in outputs[:, 1]])], -1)
-        bottom = (torch.cat([tokens, tokens], -1)[back] * mask[:, :, None])[None]
+        bottom = torch.cat([tokens, tokens], -1)[None, back]
         layers = torch.cat([bottom, outputs[:, back]])
         return BiLMOutput(layers, mask, LstmState(*(part[:, :, back] for part in state)))
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from elmo import ops
 from elmo.config import ConfigError
-from elmo.model.highway import Highway, draw
+from elmo.errors import InputError
+from elmo.model.highway import Affine, Highway, draw
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,15 @@ WORDS = 128
 """Words that a packed encoder takes at once: intermediate values stay in the cache, and memory is bounded."""
 
 
+class Convolution(nn.Conv1d):
+    """The filters of one width: not their values at all positions, but the largest."""
+
+    def forward(self, input: Float[Tensor, "w C E"]) -> Float[Tensor, "w n"]:
+        """`ops.convolve_max`."""
+        assert self.bias is not None
+        return ops.convolve_max(input, self.weight, self.bias)
+
+
 class CharCnn(nn.Module):
     """Characters of distinct words -> vectors of size `projection_dim`."""
 
@@ -65,9 +75,9 @@ class CharCnn(nn.Module):
         self.config = config
         size = config.embedding_dim
         self.embedding = nn.Parameter(torch.empty(config.n_characters, size).uniform_(-1.0, 1.0))
-        self.convolutions = nn.ModuleList(nn.Conv1d(size, count, width) for width, count in config.filters)
+        self.convolutions = nn.ModuleList(Convolution(size, count, width) for width, count in config.filters)
         self.highways = nn.ModuleList(Highway(config.n_filters) for _ in range(config.n_highway))
-        self.projection = nn.Linear(config.n_filters, projection_dim) if config.n_filters != projection_dim else None
+        self.projection = Affine(config.n_filters, projection_dim) if config.n_filters != projection_dim else None
         with torch.no_grad():
             self.embedding[0] = 0.0
         for convolution in self.convolutions:
@@ -84,15 +94,14 @@ class CharCnn(nn.Module):
         for highway in self.highways:
             vectors = highway(vectors)
         if self.projection is not None:
-            vectors = ops.linear(vectors, self.projection.weight, self.projection.bias)
+            vectors = self.projection(vectors)
         # Under autocast the projection gives bfloat16; later values are summed over many steps and stay in float32.
         return vectors[places].to(self.embedding.dtype)
 
     def _pooled(self, char_ids: Int[Tensor, "w c"]) -> Float[Tensor, "w F"]:
         """The filters' largest values over all positions."""
         characters = nn.functional.embedding(char_ids, self.embedding, padding_idx=0)  # w c E
-        pooled = [ops.convolve_max(characters, c.weight, c.bias) for c in self.convolutions]  # type: ignore[arg-type]
-        return torch.cat(pooled, dim=-1)
+        return torch.cat([convolution(characters) for convolution in self.convolutions], dim=-1)
 
 
 class PackedCharCnn(ops.PackedModule):
@@ -107,17 +116,18 @@ class PackedCharCnn(ops.PackedModule):
         self.embedding = encoder.embedding.detach().to(torch.float32, copy=True)
         kind: ops.Precision = "float32" if precision == "int8" else precision
 
-        def packed(weight: Tensor, bias: Tensor | None) -> tuple[ops.Product, Tensor]:
-            assert bias is not None
-            return ops.pack(weight.detach(), kind, library), bias.detach().to(torch.float32, copy=True)
+        def packed(layer: nn.Module) -> tuple[ops.Product, Tensor]:
+            if not isinstance(layer, nn.Linear | nn.Conv1d):
+                name = type(layer).__name__
+                raise InputError(f"a layer of the character CNN is now a {name}; merge adapters before embedding")
+            weight = layer.weight.detach()
+            weight = weight.transpose(1, 2).flatten(1) if isinstance(layer, nn.Conv1d) else weight
+            assert layer.bias is not None
+            return ops.pack(weight, kind, library), layer.bias.detach().to(torch.float32, copy=True)
 
-        self.convolutions = [packed(c.weight.transpose(1, 2).flatten(1), c.bias) for c in encoder.convolutions]  # type: ignore[operator, union-attr, arg-type]
-        self.highways = [
-            (packed(h.transform.weight, h.transform.bias), packed(h.carry.weight, h.carry.bias))  # type: ignore[union-attr, arg-type]
-            for h in encoder.highways
-        ]
-        projection = encoder.projection
-        self.projection = None if projection is None else packed(projection.weight, projection.bias)
+        self.convolutions = [packed(convolution) for convolution in encoder.convolutions]
+        self.highways = [(packed(h.transform), packed(h.carry)) for h in encoder.highways]  # type: ignore[union-attr, arg-type]
+        self.projection = None if encoder.projection is None else packed(encoder.projection)
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         """Like `CharCnn.forward`."""

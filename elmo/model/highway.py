@@ -12,13 +12,21 @@ from torch import Tensor, nn
 from elmo import ops
 
 
+class Affine(nn.Linear):
+    """`nn.Linear` with the fastest matrix product on this machine."""
+
+    def forward(self, input: Float[Tensor, "W K"]) -> Float[Tensor, "W N"]:
+        """`x W^T + b`."""
+        return ops.linear(input, self.weight, self.bias)
+
+
 class Highway(nn.Module):
     """One highway layer; keeps the size of its input."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.transform = nn.Linear(size, size)
-        self.carry = nn.Linear(size, size)
+        self.transform = Affine(size, size)
+        self.carry = Affine(size, size)
         draw(self.transform.weight)
         draw(self.carry.weight)
         nn.init.zeros_(self.transform.bias)
@@ -27,8 +35,8 @@ class Highway(nn.Module):
 
     def forward(self, x: Float[Tensor, "W F"]) -> Float[Tensor, "W F"]:
         """The gated sum of the input and its transformation."""
-        carry = torch.sigmoid(ops.linear(x, self.carry.weight, self.carry.bias))
-        transformed = torch.relu(ops.linear(x, self.transform.weight, self.transform.bias))
+        carry = torch.sigmoid(self.carry(x))
+        transformed = torch.relu(self.transform(x))
         return x + carry * (transformed - x)
 
 
