@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from elmo import formats
@@ -78,15 +78,20 @@ def encode(encoder: CharCnn, char_ids: Tensor) -> Float[Tensor, "B T P"]:
     rows, steps, characters = char_ids.shape
     embedded = functional.embedding(char_ids.view(rows * steps, characters), encoder.embedding).transpose(1, 2)
     activation = torch.relu if encoder.config.activation == "relu" else torch.tanh
-    pooled = [activation(convolution(embedded).max(dim=-1).values) for convolution in encoder.convolutions]
-    vectors = torch.cat(pooled, dim=-1)
+    maps = [functional.conv1d(embedded, each.weight, each.bias) for each in encoder.convolutions]  # type: ignore[arg-type]
+    vectors = torch.cat([activation(values.max(dim=-1).values) for values in maps], dim=-1)
     for highway in encoder.highways:
         assert isinstance(highway, Highway)
-        gate = torch.sigmoid(highway.carry(vectors))
-        vectors = gate * torch.relu(highway.transform(vectors)) + (1 - gate) * vectors
+        gate = torch.sigmoid(plain_linear(highway.carry, vectors))
+        vectors = gate * torch.relu(plain_linear(highway.transform, vectors)) + (1 - gate) * vectors
     if encoder.projection is not None:
-        vectors = encoder.projection(vectors)
+        vectors = plain_linear(encoder.projection, vectors)
     return vectors.view(rows, steps, -1)
+
+
+def plain_linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    """torch's own product, where the layer's is elmo's."""
+    return functional.linear(x, layer.weight, layer.bias)
 
 
 def one_direction(layer: BiLstmLayer, direction: int, inputs: Tensor, lengths: list[int]) -> Float[Tensor, "B T P"]:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from elmo import ops
 from elmo.config import ConfigError
 from elmo.errors import InputError
-from elmo.model.highway import Affine, Highway, draw
+from elmo.model.affine import Affine
+from elmo.model.highway import Highway, draw
 
 
 @dataclass(frozen=True)

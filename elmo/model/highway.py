@@ -9,15 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from elmo import ops
-
-
-class Affine(nn.Linear):
-    """`nn.Linear` with the fastest matrix product on this machine."""
-
-    def forward(self, input: Float[Tensor, "W K"]) -> Float[Tensor, "W N"]:
-        """`x W^T + b`."""
-        return ops.linear(input, self.weight, self.bias)
+from elmo.model.affine import Affine
 
 
 class Highway(nn.Module):

@@ -23,12 +23,13 @@ from torch import Tensor, nn
 from elmo import ops
 from elmo.config import ConfigError, check_range
 from elmo.errors import InputError
+from elmo.model.affine import Affine
 from elmo.tasks import coref_spans as spans
 from elmo.tasks import readers_coref as readers
 from elmo.tasks.coref_scores import coref_scores
 from elmo.tasks.coref_spans import Span, Spans, SpanVectors
 from elmo.tasks.inputs import Inputs, Tokens
-from elmo.tasks.layers import Affine, BiLstm, FeedForward, VariationalDropout, masked_softmax
+from elmo.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
 from elmo.text.batching import check_tokens
 from elmo.text.records import suffix_of
 

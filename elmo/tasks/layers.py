@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmo import ops
+from elmo.model.affine import Affine
 from elmo.model.bilm import reading_backwards, reorder, tokens_mask
 
 
@@ -145,14 +146,6 @@ def attend(
 ) -> Float[Tensor, "B S I"]:
     """For each token of one sentence, the mean of the other's vectors, weighted by the softmax of the scores."""
     return masked_softmax(scores, mask[:, None, :]) @ values
-
-
-class Affine(nn.Linear):
-    """`nn.Linear` with the fastest matrix product on this machine."""
-
-    def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        rows = ops.linear(input.reshape(-1, self.in_features), self.weight, self.bias)
-        return rows.view(*input.shape[:-1], self.out_features)
 
 
 class FeedForward(nn.Sequential):

@@ -24,8 +24,9 @@ from torch.nn import functional
 
 from elmo.config import check_range
 from elmo.errors import InputError
+from elmo.model.affine import Affine
 from elmo.tasks.inputs import Inputs, Tokens
-from elmo.tasks.layers import Affine, BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
+from elmo.tasks.layers import BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
 from elmo.tasks.readers_squad import Answer, Passage, read_squad, write_squad
 from elmo.tasks.scores import squad_scores
 from elmo.text.batching import check_tokens
