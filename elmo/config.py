@@ -19,6 +19,9 @@ from elmo.errors import InputError
 
 T = TypeVar("T")
 
+RECIPES = Path(__file__).parent / "recipes"
+"""The packaged recipes: of pretraining, and in `tasks` and `probes`."""
+
 
 class ConfigError(InputError):
     """A configuration has an unknown key, a value of the wrong type or NaN; the message says which."""

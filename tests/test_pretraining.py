@@ -20,7 +20,7 @@ from small_corpus import write_corpus
 from small_run import LEARNS, TINY, losses, metrics, texts
 
 from elmo import config as configs
-from elmo.cli.arguments import RECIPES
+from elmo.config import RECIPES
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.model.bilm import BiLMConfig

@@ -12,8 +12,7 @@ from small_results import plant_probe
 from test_probes import Written
 from tiny import tiny_model, write_tiny
 
-from elmo.cli.arguments import RECIPES
-from elmo.config import ConfigError, from_dict, load_toml
+from elmo.config import RECIPES, ConfigError, from_dict, load_toml
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.probes import neighbors, record, wsd_readers

@@ -11,8 +11,7 @@ from command import run
 from test_text_records import CONLLU
 from tiny import write_tiny
 
-from elmo.cli.arguments import RECIPES
-from elmo.config import ConfigError, from_dict, load_toml
+from elmo.config import RECIPES, ConfigError, from_dict, load_toml
 from elmo.errors import InputError
 from elmo.probes import pos
 from elmo.probes.pos import Config, Tagged

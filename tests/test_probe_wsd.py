@@ -17,8 +17,7 @@ from command import Command, run, run_program
 from test_probes import Written
 from tiny import tiny_model, write_tiny
 
-from elmo.cli.arguments import RECIPES
-from elmo.config import ConfigError, from_dict, load_toml
+from elmo.config import RECIPES, ConfigError, from_dict, load_toml
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.probes import wsd

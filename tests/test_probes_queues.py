@@ -13,8 +13,8 @@ from small_tasks import SMALL, write_small
 from tiny import write_tiny
 
 from elmo import config as configs
-from elmo.cli.arguments import RECIPES
 from elmo.cli.probes import print_rows
+from elmo.config import RECIPES
 from elmo.errors import InputError
 from elmo.probes import ablate, efficiency, queues, record
 from elmo.probes.efficiency import Point, Score

@@ -36,7 +36,7 @@ from elmo.cli import build_parser
 from elmo.cli import pretraining as pretraining_verbs
 from elmo.cli import probes as probe_verbs
 from elmo.cli import tasks as task_verbs
-from elmo.cli.arguments import RECIPES
+from elmo.config import RECIPES
 from elmo.errors import InputError
 from elmo.pretraining.settings import TrainConfig
 from elmo.probes import ablate, efficiency, neighbors, pos, record, wsd

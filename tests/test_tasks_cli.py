@@ -14,7 +14,7 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.cli import tasks as task_verbs
-from elmo.cli.arguments import RECIPES
+from elmo.config import RECIPES
 from elmo.errors import InputError
 from elmo.tasks import ner
 from elmo.tasks import task as tasks

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from elmo.config import RECIPES
 from elmo.errors import InputError
 
 DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
-RECIPES = Path(__file__).parent.parent / "recipes"
 MODEL_HELP = "a model's folder, file or name (default: english-base)"
 BILM_HELP = "the biLM (default: english-base)"
 LAYERS_HELP = "all, concat, average, sum, top, a number, or weights such as 0.2,0.3,0.5"

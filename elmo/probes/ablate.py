@@ -22,7 +22,6 @@ from elmo.tasks.queue import Queue
 from elmo.tasks.queue import Row as TaskRow
 
 NAME, VERSION = "ablate", "1"
-RECIPE = Path(__file__).parent.parent / "recipes" / "probes" / f"{NAME}.toml"
 Analysis = Literal["places", "layers", "gamma", "types"]
 
 ARMS: dict[Analysis, dict[str, tuple[str, ...]]] = {
@@ -171,7 +170,8 @@ def plan(
 def _check_own(config: Config) -> None:
     """Those of the packaged recipe may name a recipe that the user has left out."""
     names = {name for recipe in config.recipes for name in _names(recipe)}
-    packaged = configs.from_dict(Config, configs.load_toml(RECIPE) | {"output": config.output}).own_settings
+    recipe = configs.load_toml(configs.RECIPES / "probes" / f"{NAME}.toml")
+    packaged = configs.from_dict(Config, recipe | {"output": config.output}).own_settings
     for own in config.own_settings:
         if own.recipe not in names and own not in packaged:
             raise InputError(

@@ -10,7 +10,6 @@ from elmo.probes import weights
 from elmo.probes.wsd import BASELINE
 from elmo.report import alike, probing
 from elmo.report.collect import Comparison, Probe, Results, TaskRun, part_of
-from elmo.report.commands import RECIPES
 from elmo.report.document import Section, Text, table
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
@@ -147,7 +146,7 @@ def _tags(probe: Probe) -> Iterator[Row]:
 
 def _neighbors(probe: Probe) -> Iterator[Row]:
     """For the paper's own queries: whether its neighbours are the nearest here."""
-    queries = configs.load_toml(RECIPES / "probes" / "neighbors.toml")["queries"]
+    queries = configs.load_toml(configs.RECIPES / "probes" / "neighbors.toml")["queries"]
     rows = [row for row in probe.rows if row["layer"].isdecimal()]
     if not rows or (probe.record.get("config") or {}).get("queries") != queries:
         return

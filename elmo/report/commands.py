@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from elmo import config as configs
@@ -17,7 +17,6 @@ from elmo.errors import InputError
 from elmo.pretraining.settings import TrainConfig
 from elmo.tasks.train import MAY_CHANGE, TaskConfig, completed
 
-RECIPES = Path(__file__).parent.parent / "recipes"
 FLAGS = {
     **{part: f"--{part}" for part in ("train", "dev", "test", "vectors", "model")},
     "inputs.vectors": "--vectors",
@@ -109,7 +108,7 @@ def shown(value: Any) -> Any:
 
 
 def _recipes(kind: str) -> dict[str, dict[str, Any]]:
-    return {path.stem: configs.load_toml(path) for path in sorted((RECIPES / kind).glob("*.toml"))}
+    return {path.stem: configs.load_toml(path) for path in sorted((configs.RECIPES / kind).glob("*.toml"))}
 
 
 def _nearest(

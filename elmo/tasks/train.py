@@ -43,7 +43,6 @@ ORIGIN = "origin.json"
 """What a run is made from and its settings only name: the task's version, the biLM, and hashes of the files."""
 TASK, BILM, FILE = "version of the task", "sha256 of the biLM", "sha256 of the file of {}"
 """Their names in errors."""
-RECIPES = Path(__file__).parent.parent / "recipes" / "tasks"
 OF_DATA = {"train", "dev", "test", "seeds"}
 """What a packaged recipe says of its own data; the rest are the default settings of its task."""
 MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
@@ -172,9 +171,10 @@ def read_recipe(path: Path, task: str | None = None) -> dict[str, Any]:
     """
     values = configs.load_toml(path)
     name = values.get("task", task)
-    if path.parent.resolve() == RECIPES.resolve() or name not in tasks.available():
+    packaged = configs.RECIPES / "tasks"
+    if path.parent.resolve() == packaged.resolve() or name not in tasks.available():
         return values
-    defaults = configs.load_toml(RECIPES / f"{name}.toml")
+    defaults = configs.load_toml(packaged / f"{name}.toml")
     return configs.merge({key: value for key, value in defaults.items() if key not in OF_DATA}, values)
 
 
