@@ -317,6 +317,18 @@ def test_prefetch_raises_errors_of_the_user_as_they_are(tmp_path, workers):
         list(prefetch([tmp_path / "none.txt"], VOCABULARY, LINES, CONFIG, workers=workers))
 
 
+def failing_reader(*_):
+    yield from ()
+    raise ZeroDivisionError("three oaks by no elms")
+
+
+def test_a_reader_that_fails_says_where_and_leaves_no_process():
+    """A process left over would keep the program from ending."""
+    with pytest.raises(RuntimeError, match=r"in failing_reader(.|\n)*ZeroDivisionError: three oaks"):
+        next(prefetch([], VOCABULARY, LINES, CONFIG, reader=failing_reader))
+    assert multiprocessing.active_children() == []
+
+
 def test_targets_are_ids_of_the_vocabulary_of_any_order(tmp_path):
     vocabulary = Vocabulary(("oak", "<UNK>", "</S>", "<S>"))
     path = write(tmp_path / "text.txt", [[["oak"]]])

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -405,7 +406,7 @@ def prefetch(
     """The batches of `reader`, read ahead by up to `depth` in another process, which `close` ends; with 0 workers, in
     this one.
 
-    InputError and OSError are raised here as they are.
+    InputError and OSError are raised here as they are; a RuntimeError has the traceback of any other error there.
     """
     if workers == 0:
         yield from reader(paths, vocabulary, text, config, position)
@@ -440,7 +441,7 @@ def _start_method() -> str | None:
 
 
 class _Windows(IterableDataset):
-    """The reader in the other process; an error is its last item, since DataLoader would rewrite it.
+    """The reader in the other process; an error is its last item: DataLoader would rewrite it, and leave the process.
 
     Windows are sent as arrays. Tensors would use shared memory, which is small in containers, and whose transfer warns
     if a run stops in the middle of it.
@@ -457,6 +458,8 @@ class _Windows(IterableDataset):
                 yield {name: x.numpy() if isinstance(x, torch.Tensor) else x for name, x in vars(batch).items()}
         except (InputError, OSError) as error:
             yield error
+        except Exception:  # as text, since not every error can be sent
+            yield RuntimeError(f"the process that reads the corpus failed:\n{traceback.format_exc()}")
 
 
 def _end_with_parent() -> None:
