@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import cache
 from unittest import mock
 
 import pytest
@@ -82,10 +83,38 @@ def test_line_and_whitespace_need_no_package(monkeypatch):
         Tokenizer(TextConfig("whitespace", "pysbd"))
 
 
+@cache
+def segmenters(language: str) -> Tokenizer:
+    return Tokenizer(TextConfig("whitespace", "pysbd", language))
+
+
 def test_pysbd_splits_too():
     pytest.importorskip("pysbd")
     sentences = Tokenizer(TextConfig(sentences="pysbd")).sentences("It rained. We stayed at home.")
     assert sentences == [["It", "rained", "."], ["We", "stayed", "at", "home", "."]]
+
+
+def test_pysbd_keeps_sentences_with_its_own_placeholders():
+    """It leaves them out itself: musical signs, the sun's, and others."""
+    pytest.importorskip("pysbd")
+    tokenizer = Tokenizer(TextConfig("whitespace", "pysbd"))
+    text = "It was short. The Sonata in B♭ minor is famous. It was written in 1839."
+    assert [" ".join(sentence) for sentence in tokenizer.sentences(text)] == [
+        "It was short.",
+        "The Sonata in B♭ minor is famous.",
+        "It was written in 1839.",
+    ]
+    star = tokenizer.sentences("The star has 2.5 M☉ and is old. It is far.")
+    assert [token for sentence in star for token in sentence][:6] == ["The", "star", "has", "2.5", "M☉", "and"]
+    assert star[-1] == ["It", "is", "far."]
+
+
+@pytest.mark.parametrize("language", ["en", "de", "ar", "ja"])
+@given(text=st.text("aB1 .?!♭☉☝∯ȸƪ\"'()。؟\n", max_size=60))
+def test_pysbd_loses_no_character(language, text):
+    pytest.importorskip("pysbd")
+    sentences = segmenters(language).sentences(text)
+    assert "".join(token for sentence in sentences for token in sentence) == "".join(text.split())
 
 
 @pytest.mark.parametrize("config", [TextConfig(language="zz"), TextConfig("whitespace", "pysbd", "zz")])

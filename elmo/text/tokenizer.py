@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from elmo.errors import InputError
@@ -17,7 +18,7 @@ LONG_WORD = re.compile(r"(\S{1001,})")  # not split: spaCy takes quadratic time 
 PART = re.compile(r".{1,10000}\S*", re.DOTALL)  # cut after a word
 # For languages without spaces, whose tokenizers take quadratic time or refuse a long text: cut after a sentence.
 UNSPACED_PART = re.compile(r".{1,10000}(?:(?<=[\s。！？])|\Z)|.{1,10000}", re.DOTALL)  # noqa: RUF001
-VERSION = 2  # of the tokens: counts of another version's are not reused
+VERSION = 3  # of the tokens: counts of another version's are not reused
 
 # Sentence-ending marks of the scripts in use, then marks after them that still belong to the sentence.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥។៕።፧፨՜՞։܀܁܂᠃᠉")  # noqa: RUF001
@@ -88,7 +89,7 @@ class Tokenizer:
         """The tokens of every sentence of a paragraph; no sentence is empty."""
         if self.config.sentences == "rule":
             return split_sentences(self.tokens(paragraph))
-        parts = [paragraph] if self._segment is None else self._segment(paragraph)
+        parts = (paragraph,) if self._segment is None else self._segment(paragraph)
         return [tokens for part in parts if (tokens := self.tokens(part))]
 
     def _spacy_tokens(self, text: str) -> list[str]:
@@ -158,7 +159,7 @@ def _splits_at_spaces(tokenizer: Any) -> bool:
     return isinstance(tokenizer, SpacyTokenizer)
 
 
-def _load_pysbd(language: str) -> Callable[[str], list[str]]:
+def _load_pysbd(language: str) -> Callable[[str], Iterator[str]]:
     try:
         import pysbd
     except ImportError as error:
@@ -166,6 +167,24 @@ def _load_pysbd(language: str) -> Callable[[str], list[str]]:
             f"sentences = 'pysbd' needs pysbd ({error}): pip install 'elmo-torch[text]', or sentences = 'rule'"
         ) from error
     try:
-        return pysbd.Segmenter(language=language, clean=False).segment  # type: ignore[return-value]
+        segmenter = pysbd.Segmenter(language=language, clean=False)
     except ValueError as error:
         raise InputError(f"language {language!r}: pysbd does not know it; use sentences = 'rule'") from error
+    return lambda text: _pieces(text, list(segmenter.processor(text).process()))
+
+
+def _pieces(text: str, sentences: list[str]) -> Iterator[str]:
+    """All of `text`, cut where `sentences` begin and end.
+
+    pysbd marks its places with signs such as U+266D (flat), so a sentence with one comes back changed: pysbd's own
+    search for it leaves it out. It stays between its neighbours here.
+    """
+    cuts = [0]
+    for sentence in sentences:
+        begin = text.find(sentence, cuts[-1])
+        if begin < 0:
+            continue
+        cuts.append(begin)
+        if not sentence[-1:].isalnum():  # else it may be the beginning of a word
+            cuts.append(begin + len(sentence))
+    return (text[begin:end] for begin, end in pairwise([*cuts, len(text)]))
