@@ -27,14 +27,15 @@ def test_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "link"]
 
 
-def test_what_a_killed_process_of_the_same_number_left_is_no_hindrance(tmp_path: Path) -> None:
-    write(tmp_path / "out", "old")
-    for end in ("partial", "old"):
-        left = tmp_path / f".out.{os.getpid()}.{end}"
-        left.mkdir()
-        (left / "half").touch()
-    write(tmp_path / "out", "new")
-    assert [path.name for path in tmp_path.rglob("*")] == ["out", "file"]
+def test_writers_of_one_process_number_do_not_share_a_file(tmp_path: Path) -> None:
+    """Threads have the same, and so have processes of several containers."""
+    with whole(tmp_path / "out") as first:
+        first.write_text("first")
+        with whole(tmp_path / "out") as second:
+            second.write_text("second, and longer")
+        (tmp_path / "out").unlink()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out").read_text() == "first"
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -44,7 +45,7 @@ def test_what_killed_processes_left_goes_or_comes_back(tmp_path: Path, is_there)
     if is_there:
         write(tmp_path / "out", "new")
     others = {".out.partial", ".out.x.old", ".other.12.partial", "out.12.partial"}
-    for name in (".out.12.partial", ".out.345.partial", *others):
+    for name in (".out.12.partial", ".out.3f5e.partial", *others):
         (tmp_path / name).touch()
     tidy(tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"out", *others}

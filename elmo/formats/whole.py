@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
+from secrets import token_hex
 
 from elmo import locks
 from elmo.errors import InputError
@@ -57,8 +58,7 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
     """
     check_output(path, overwrite, holds)
     path = path.resolve()  # replace the target of a link, not the link
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    _remove(temporary)  # left by a killed process with the same number
+    temporary = path.with_name(f".{path.name}.{token_hex(6)}.partial")  # threads and containers share process numbers
     try:
         yield temporary
         check_output(path, overwrite, holds)  # again: it may be there by now
@@ -86,7 +86,7 @@ def tidy(path: Path) -> None:
     Only for the one process that may write `path` now.
     """
     path = path.resolve()
-    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.(partial|old)")
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]+\.(partial|old)")
     for left in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]:
         if left.suffix == ".old" and not path.exists():
             left.replace(path)
@@ -137,8 +137,7 @@ def _replace(source: Path, target: Path) -> None:
         source.replace(target)
         return
     # A folder cannot replace a non-empty one, so the old one is moved aside until the new one is in place.
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
-    _remove(old)  # left by a killed process with the same number
+    old = target.with_name(f".{target.name}.{token_hex(6)}.old")
     target.replace(old)
     try:
         source.replace(target)

@@ -10,7 +10,6 @@
 import gzip
 import hashlib
 import io
-import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, takewhile
 from pathlib import Path
+from secrets import token_hex
 
 import numpy as np
 from jaxtyping import Int
@@ -77,7 +77,7 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Writes one word per line, in UTF-8; the file is written completely or not at all."""
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary = path.with_name(f".{path.name}.{token_hex(6)}.partial")
         try:
             temporary.write_bytes(self._bytes())
             temporary.replace(path)
