@@ -1,10 +1,12 @@
 """The same sentence gives the same vectors; boundaries, order, layers and state are what they are said to be."""
 
 import pickle
+import sys
 
 import numpy as np
 import pytest
 import torch
+from command import run_program
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -284,3 +286,25 @@ def test_an_embedder_is_made_in_each_process(bilm):
         pickle.dumps(Embedder(bilm))
     with pytest.raises(TypeError, match="load the model in each process"):
         pickle.dumps(Embedder(bilm).bilm)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_a_forked_process_uses_the_embedder_of_its_parent():
+    """torch would wait in it for threads that only its parent has."""
+    program = """
+import multiprocessing, torch, elmo
+torch.set_num_threads(2)
+embedder = elmo.load("english-small")
+sentences = [["They", "play", "."] * 40] * 40
+expected = embedder.embed(sentences, "top", "mean")[0]
+
+def read():
+    assert (embedder.embed(sentences, "top", "mean")[0] == expected).all()
+
+process = multiprocessing.get_context("fork").Process(target=read, daemon=True)
+process.start()
+process.join(60)
+print(process.exitcode)
+"""
+    done = run_program(program)
+    assert done.stdout == "0\n", done.stderr

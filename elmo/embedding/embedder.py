@@ -5,6 +5,7 @@
 - the LSTM state before a sentence is a policy: "reset", "echo", "carry" or "warm"
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -79,6 +80,7 @@ class Embedder:
     memory and makes `bilm` unusable.
 
     Threads may share an embedder, unless it has `keep_state` or writes a file with `resume`: give each its own then.
+    Forked processes may use that of their parent on a CPU, with one thread each.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class Embedder:
         self.warm_text = warm_text
         self._carried: LstmState | None = None
         self._warm: LstmState | None = None
+        self._process = os.getpid()
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
@@ -183,6 +186,9 @@ class Embedder:
         select, shape = selection(layers, self.n_layers), shaping(layers, pool)
         if isinstance(sentences, str):
             raise InputError(f"{sentences[:40]!r} is a string; a list of sentences is expected: [text.split()]")
+        if os.getpid() != self._process:
+            torch.set_num_threads(1)  # torch would wait for threads that do not survive a fork
+            self._process = os.getpid()
         checked = map(_check_sentence, sentences, range(1 << 62))
         alone = self._independent
         read = {"reset": alone, "echo": alone, "carry": self._in_order, "warm": self._warmed}[self.state]
