@@ -3,12 +3,14 @@
 import argparse
 import json
 import os
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Command, run
+from command import Command, run, run_program
 from small_tasks import write_small
 from tiny import write_tiny
 
@@ -187,8 +189,13 @@ def write_queue(folder: Path, epochs: int, seeds: list[int]) -> Path:
 
 
 def test_jobs_share_the_work_of_a_queue(tmp_path: Path) -> None:
+    """Also in a folder with a program called elmo.py."""
     queue = write_queue(tmp_path, 1, [1, 2])
-    done = run("task", "compare", queue, "--output", tmp_path / "out", "--jobs", 2)
+    (tmp_path / "elmo.py").write_text("raise SystemExit('this is not elmo')")
+    arguments = ["task", "compare", str(queue), "--output", str(tmp_path / "out"), "--jobs", "2"]
+    done = run_program(
+        f"import os, sys; os.chdir({str(tmp_path)!r}); sys.argv += {arguments}; from elmo.cli import main; main()"
+    )
     assert done.returncode == 0, done.stderr
     assert "| x | ner 1 | dev f1 | b |" in done.stdout
     assert sorted(path.parent.parent.name for path in (tmp_path / "out").rglob("result.json")) == ["a", "a", "b", "b"]
@@ -208,6 +215,20 @@ def test_jobs_that_are_asked_to_stop_write_their_checkpoints(tmp_path: Path) -> 
     assert stopped.stderr.count("with a checkpoint; to continue, run the command again") == 2
     checkpoints = [path.parent.parent.parent.name for path in (tmp_path / "out").rglob("checkpoints/step-*")]
     assert sorted(checkpoints) == ["a", "b"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_jobs_that_are_killed_are_named(tmp_path: Path) -> None:
+    queue = write_queue(tmp_path, 1_000_000, [1])
+    command = Command("task", "compare", queue, "--output", tmp_path / "out", "--jobs", 2)
+    children = Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children")
+    while len(running := children.read_text("utf-8").split()) < 2:
+        time.sleep(0.01)
+    for number in running:
+        os.kill(int(number), signal.SIGKILL)
+    done = command.wait()
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "signal 9 ended 2 of 2 processes; run the command again to continue it, with fewer --jobs" in done.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in tasks.available() if name != "ner"])

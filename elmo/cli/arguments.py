@@ -116,14 +116,15 @@ def run_in(jobs: int) -> None:
 
     They hear of a signal from here alone: a terminal's Ctrl-C would reach them a second time, which ends them at once.
     """
-    again = [sys.executable, "-m", "elmo", *sys.argv[1:], "--jobs", "1"]
-    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
-    running = [
-        subprocess.Popen(again, env=os.environ | threads, stdout=subprocess.DEVNULL, start_new_session=True)
-        for _ in range(jobs)
-    ]
+    # The folder of the user may hold another elmo.py; `-m` alone would prefer it, unless the user said so.
+    safe = [] if Path(sys.argv[0]).name == "__main__.py" else ["-P"]
+    again = [sys.executable, *safe, "-m", "elmo", *sys.argv[1:], "--jobs", "1"]
+    environment = {"OMP_NUM_THREADS": str(max(1, _cores() // jobs))} | os.environ
+    running: list[subprocess.Popen[bytes]] = []
+    signals: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
         for process in running:
             process.send_signal(number)
 
@@ -132,9 +133,22 @@ def run_in(jobs: int) -> None:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                 signal.signal(number, pass_on)
     try:
+        while len(running) < jobs and not signals:
+            running.append(subprocess.Popen(again, env=environment, stdout=subprocess.DEVNULL, start_new_session=True))
         codes = [process.wait() for process in running]
     finally:
         for process in running:
             process.terminate()
+    killed = [-code for code in codes if code < 0]
+    if killed and not signals:
+        raise InputError(
+            f"signal {killed[0]} ended {len(killed)} of {jobs} processes; run the command again to continue it"
+            + (", with fewer --jobs if memory ran out" if killed[0] == 9 else "")
+        )
     if any(codes):
         sys.exit(max(map(abs, codes)))
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
