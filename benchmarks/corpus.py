@@ -23,6 +23,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from fnmatch import fnmatch
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -99,9 +101,9 @@ def loss(arguments: argparse.Namespace) -> dict[str, Any]:
         print(events[-1], file=sys.stderr, flush=True)
 
     killed("worker", 0.15)
-    while not (writing := [path.name.split(".")[-2] for path in Path("out/vectors").glob(".*.partial")]):
+    while not (writing := writers(Path("out/vectors").resolve())):
         time.sleep(0.05)
-    os.kill(int(writing[0]), 9)
+    os.kill(writing[0], 9)
     killed("raylet", 0.35)
     cluster.remove_node(node, allow_graceful=False)
     cluster.add_node(num_cpus=1)
@@ -116,6 +118,16 @@ def loss(arguments: argparse.Namespace) -> dict[str, Any]:
     cluster.shutdown()
     again = [str(path) for path, at in before.items() if is_receipted(path) and path.stat().st_mtime_ns != at]
     return {"exit code": code, "seconds": round(seconds), "events": events, "parts": total} | checked(lines, again)
+
+
+def writers(folder: Path) -> list[int]:
+    """The processes that have a temporary file of the folder open."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if any(fnmatch(str(link.readlink()), f"{folder}/.*.partial") for link in (process / "fd").iterdir()):
+                found.append(int(process.name))
+    return found
 
 
 def done() -> list[Path]:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -92,10 +94,20 @@ def wait(folder, parts, driver):
 
 
 def kill_a_worker(folder, driver):
-    """One that is writing a part: a temporary file bears the number of its process."""
-    while not (writing := list((folder / "ray" / "vectors").glob(".*.partial"))):
+    """One that is writing a part: it has a temporary file open."""
+    while not (writing := writers(folder / "ray" / "vectors")):
         assert driver.poll() is None, driver.communicate()
-    os.kill(int(writing[0].name.split(".")[-2]), signal.SIGKILL)
+    os.kill(writing[0], signal.SIGKILL)
+
+
+def writers(folder):
+    """The processes that have a temporary file of the folder open."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if any(fnmatch(str(link.readlink()), f"{folder}/.*.partial") for link in (process / "fd").iterdir()):
+                found.append(int(process.name))
+    return found
 
 
 def contents(output):
