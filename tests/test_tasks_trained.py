@@ -199,6 +199,14 @@ def test_text_that_is_no_example_is_refused_with_its_line(tmp_path: Path, name: 
         read_text(tasks.find(name), str(tmp_path / "text.txt"))
 
 
+def test_a_no_break_space_belongs_to_a_token_of_text_as_to_one_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Il a vu 10\u00a0000 amis dormir\t5\n", encoding="utf-8")
+    (found,) = read_text(tasks.find("srl"), str(tmp_path / "text.txt"))
+    assert found.tokens[3] == "10\u00a0000"
+    assert found.predicate is not None
+    assert found.tokens[found.predicate] == "dormir"
+
+
 def test_examples_of_text_are_told_apart(tmp_path: Path) -> None:
     """By their lines, where what is written has a name for every example."""
     text = tmp_path / "text.txt"

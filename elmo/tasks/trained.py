@@ -26,6 +26,7 @@ from elmo.tasks import vectors as static
 from elmo.tasks.batches import BatchConfig, by_length
 from elmo.tasks.cache import CacheConfig
 from elmo.tasks.inputs import Collator, InputConfig, Inputs
+from elmo.tasks.readers import columns_at_spaces
 from elmo.tasks.source import Source, check_same, collator, open_source
 from elmo.tasks.task import Task, TaskModel
 from elmo.tasks.vectors import Origin, StaticVectors
@@ -219,7 +220,7 @@ def read_text(task: Task, path: str) -> list[Any]:
         if not line.strip():
             continue
         try:
-            examples.append(task.unlabelled([part.split() for part in line.split("\t")], number))
+            examples.append(task.unlabelled([columns_at_spaces(part) for part in line.split("\t")], number))
         except InputError as error:
             raise InputError(f"{'standard input' if path == '-' else path}: line {number}: {error}") from error
     return examples
