@@ -422,7 +422,7 @@ def test_command_answers_as_without_an_index(made: Path, name: str, capsys: pyte
 def test_commands_read_sentences_by_their_kind(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The numbers, comments and tags of CoNLL-U are no words."""
     file, index = tmp_path / "text.conllu", tmp_path / "index"
-    file.write_text("# text = bank note\n1\tbank\t_\n2\tnote\t_\n\n1\tbank\t_\n", encoding="utf-8")
+    file.write_text("# text = bank note\n1\tbank\t_\n2\tnote\t_\n\n1\tbank\t_\n2\ta lot\t_\n", encoding="utf-8")
     (tmp_path / "text.conll").touch()
 
     def asked(*arguments: object) -> tuple[object, list[str]]:
@@ -433,10 +433,14 @@ def test_commands_read_sentences_by_their_kind(made: Path, tmp_path: Path, capsy
 
     model = ("--model", made / "model", "--quiet")
     code, said = asked("index", file, made / "text.txt", "--pretokenized", "--output", index, *model)
-    assert (code, said) == (0, [f"{index}: 21 tokens of 6 sentences, layers 2, float16"])
+    assert (code, said) == (0, [f"{index}: 22 tokens of 6 sentences, layers 2, float16"])
     flags = ("bank", "--any-word", "-k", 1)
     for where in (("--index", index), ("--text", file, *model)):
         assert "[bank] note" in asked("neighbors", *flags, *where)[1]
+        for spaced in (("a lot", "-k", 1), ("He has a lot", "--word", "a lot", "-k", 1)):
+            code, said = asked("neighbors", *spaced, *where)
+            assert (code, said[0]) == (0, "a lot, by layer 2:")
+            assert said[1] == ("He has [a lot]" if "--word" in spaced else "bank [a lot]")
     for command in (["index", tmp_path / "text.conll", "--output", tmp_path / "no"], ["neighbors", *flags, "--text"]):
         code, said = asked(*command, *([tmp_path / "text.conll"] if command[-1] == "--text" else []), *model)
         assert (code, len(said)) == (2, 1)
@@ -477,7 +481,8 @@ def test_command_says_where_a_word_has_no_other_occurrence(made: Path) -> None:
         (("bank", "--index", "index", "--state", "echo"), "the index has state reset, not echo"),
         (("bank", "--index", "index", "--queries", "0"), "--queries is 0; at least 1 is expected"),
         (("bank", "--text", "text.txt", "--queries", "-1"), "--queries is -1; at least 1 is expected"),
-        (("the bank", "--text", "text.txt"), "'the bank' is a sentence; add --word WORD"),
+        (("the bank", "--text", "text.txt"), "'the bank' is a sentence, no token of"),
+        (("the bank", "--index", "index"), "add --word WORD"),
     ],
 )
 def test_command_refuses_in_one_line(

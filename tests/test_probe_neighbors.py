@@ -98,6 +98,14 @@ def test_a_text_without_the_word_is_refused() -> None:
         rows(queries=(Asked("an oak", "oak"),))
 
 
+def test_a_word_of_a_query_may_contain_spaces() -> None:
+    assert Asked("il a  10 000 amis", "10 000").place == (("il", "a", "10 000", "amis"), 2)
+    assert Asked("il a 10\u00a0000 amis", "10\u00a0000").place == (("il", "a", "10\u00a0000", "amis"), 2)
+    for word in ("10 amis", " a", ""):
+        with pytest.raises(ConfigError, match="is not a token"):
+            Asked("il a 10 000 amis", word)
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [

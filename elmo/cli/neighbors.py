@@ -119,11 +119,9 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
             raise InputError(f"{flag} is {value}; at least 1 is expected")
     if arguments.index is not None and arguments.text is not None:
         raise InputError("--text and --index both say where to search; give one of them")
-    given = arguments.word.split()
-    if arguments.query is not None and arguments.query not in given:
+    given = None if arguments.query is None else nearest.find_token(arguments.word, arguments.query)
+    if arguments.query is not None and given is None:
         raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}; give one of its tokens")
-    if arguments.query is None and len(given) > 1:
-        raise InputError(f"{arguments.word!r} is a sentence; add --word WORD, the word to look up")
     queries, found, count, layer = (_in_text if arguments.index is None else _in_index)(arguments, given)
     word = arguments.query or arguments.word
     static = []
@@ -143,7 +141,11 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
         print(f"{count - len(queries)} more occurrences of {word!r} are not shown (--queries)")
 
 
-def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[Any], list[Any], int, int]:
+Given = tuple[tuple[str, ...], int] | None
+"""The tokens of the sentence, and the index of --word; None without it."""
+
+
+def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int]:
     """Queries, their neighbours, the number of possible queries, and the layer, from a text embedded now."""
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
@@ -156,15 +158,13 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None or kind != "text")
     records = read_records(read_lines(text), kind, tokenizer, text)
     sentences = [record.tokens for record in records if record.tokens]
-    if arguments.query is not None:
-        queries: list[tuple[Sequence[str], int]] = [(given, given.index(arguments.query))]
+    if given is not None:
+        queries: list[tuple[Sequence[str], int]] = [given]
     else:
         queries = [(sentences[s], t) for s, t in nearest.occurrences(sentences, arguments.word)]
     if not queries:
         which = "" if arguments.text else " (the demo's text; name yours with --text or --index)"
-        raise InputError(
-            f"{text}: {arguments.word!r} does not occur in it{which}; words are matched exactly as spelled"
-        )
+        raise _absent(arguments.word, text, which)
     shown = queries[: arguments.queries]
     asked = ([arguments.layer], arguments.k, not arguments.any_word)
     with Counter("sentences", arguments.quiet) as counter:
@@ -172,7 +172,14 @@ def _in_text(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[
     return shown, [each.neighbors for each in found], len(queries), arguments.layer % embedder.n_layers
 
 
-def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list[Any], list[Any], int, int]:
+def _absent(word: str, where: str, which: str = "") -> InputError:
+    """The error for a word that a text or an index does not have; with spaces, it is a sentence."""
+    if len(word.split()) > 1:
+        return InputError(f"{word!r} is a sentence, no token of {where}; add --word WORD, the word to look up")
+    return InputError(f"{where}: {word!r} does not occur in it{which}; words are matched exactly as spelled")
+
+
+def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int]:
     """The same from an index; opens a model only for a sentence, or if one is named."""
     from elmo.probes import nearest
     from elmo.probes.index import Index, Query
@@ -184,19 +191,16 @@ def _in_index(arguments: argparse.Namespace, given: Sequence[str]) -> tuple[list
             f"{arguments.index}: the index has state {state}, not {arguments.state}; omit --state, or build another"
         )
     opened = None
-    if arguments.query is not None or arguments.model is not None:
+    if given is not None or arguments.model is not None:
         card, opened = _opened(arguments.model or index.record.bilm["model"], state)
         index.check_model(card)
-    if arguments.query is not None and opened is not None:
-        place = given.index(arguments.query)
-        vector = nearest.targets(opened, [(given, place)], [layer])[0, 0]
-        queries, count = [Query(tuple(given), place, vector)], 1
+    if given is not None and opened is not None:
+        vector = nearest.targets(opened, [given], [layer])[0, 0]
+        queries, count = [Query(*given, vector)], 1
     else:
         queries, count = index.occurrences(arguments.word, layer, arguments.queries)
     if not queries:
-        raise InputError(
-            f"{arguments.index}: {arguments.word!r} does not occur in it; words are matched exactly as spelled"
-        )
+        raise _absent(arguments.word, arguments.index)
     same_word = not arguments.any_word
     found = [index.nearest(query, layer, arguments.k, same_word, arguments.exact) for query in queries]
     return [(query.sentence, query.index) for query in queries], found, count, layer

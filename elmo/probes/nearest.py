@@ -59,6 +59,20 @@ def occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int
     return [(s, t) for s, sentence in enumerate(sentences) for t, token in enumerate(sentence) if token == word]
 
 
+def find_token(sentence: str, word: str) -> tuple[tuple[str, ...], int] | None:
+    """The tokens of `sentence`, separated by spaces, and the index of the first that is `word`; None without one.
+
+    A `word` that contains spaces is one token, as CoNLL-U may have it.
+    """
+    tokens, parts = tuple(sentence.split()), tuple(word.split())
+    if not parts or word != word.strip():
+        return None
+    for place in range(len(tokens)):
+        if tokens[place : place + len(parts)] == parts:
+            return (*tokens[:place], word, *tokens[place + len(parts) :]), place
+    return None
+
+
 def search(
     embedder: Embedder,
     sentences: Iterable[Sequence[str]],

@@ -14,7 +14,7 @@ from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.probes import wsd_readers
-from elmo.probes.nearest import Found, marked, search, static_neighbors
+from elmo.probes.nearest import Found, find_token, marked, search, static_neighbors
 from elmo.tasks.files import find_file
 from elmo.tasks.readers import numbered_lines
 from elmo.tasks.source import Source, open_model
@@ -35,12 +35,12 @@ class Asked:
     sentence: str
     """Tokens separated by spaces."""
     word: str
-    """One of them; if it occurs several times, the first one counts."""
+    """One of them, which may contain spaces; if it occurs several times, the first one counts."""
     published: str | None = None
     """The sentence found by somebody else, tokenised as in the text."""
 
     def __post_init__(self) -> None:
-        if self.word not in self.sentence.split():
+        if find_token(self.sentence, self.word) is None:
             raise ConfigError(
                 f"{self.word!r} is not a token of the query {self.sentence!r}; tokens are separated by spaces"
             )
@@ -48,8 +48,9 @@ class Asked:
     @property
     def place(self) -> tuple[tuple[str, ...], int]:
         """The tokens, and the index of the word."""
-        tokens = tuple(self.sentence.split())
-        return tokens, tokens.index(self.word)
+        found = find_token(self.sentence, self.word)
+        assert found is not None
+        return found
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ def rows(
 def _rows(asked: Asked, layer: str, found: Found, k: int) -> Iterator[Row]:
     """The first k neighbours, and the published one."""
     for rank, each in enumerate(found.neighbors, 1):
-        published = asked.published is not None and list(each.sentence) == asked.published.split()
+        published = asked.published is not None and " ".join(each.sentence).split() == asked.published.split()
         if rank <= k or published:
             neighbor = marked(each.sentence, each.token_index)
             place = each.sentence_index, each.token_index
