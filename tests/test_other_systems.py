@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import io
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tiny import tiny_model
 
 from elmo import cli, locks, machine
 from elmo.bench import process
+from elmo.cli.arguments import print_json
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.job import embed_file
 from elmo.embedding.parts import folder_of
@@ -211,6 +213,18 @@ def test_windows_prints_to_files_what_other_systems_print(on_windows: None, monk
 def test_what_a_terminal_has_no_letters_for_is_escaped() -> None:
     assert printed("café 東", "latin-1") == b"caf\xe9 \\u6771\r\n"
     assert printed("\ud800", "utf-8") == b"\\ud800\r\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+def test_json_is_json_whatever_the_encoding(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    cli._make_printable(stream)
+    monkeypatch.setattr(sys, "stdout", stream)
+    print_json({"word": "café 東 😀 \udce9"})
+    stream.flush()
+    written = stream.buffer.getvalue()  # type: ignore[attr-defined]
+    assert json.loads(written) == {"word": "café 東 😀 \udce9"}
+    assert ("é".encode() in written) == (encoding == "utf-8")
 
 
 @pytest.mark.parametrize(

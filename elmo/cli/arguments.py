@@ -1,6 +1,7 @@
 """Arguments and helpers that several verbs share."""
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -58,6 +59,12 @@ def tokenizer_of(text: Any, pretokenized: bool) -> Any:
     from elmo.text.tokenizer import Tokenizer, text_of
 
     return Tokenizer(text_of(text, pretokenized))
+
+
+def print_json(value: Any, indent: int | None = None) -> None:
+    """Prints JSON; in ASCII unless stdout is UTF-8, since other encodings are no JSON and lack letters."""
+    is_utf8 = (sys.stdout.encoding or "").lower().replace("_", "-") in ("utf-8", "utf8")
+    print(json.dumps(value, indent=indent, ensure_ascii=not is_utf8))
 
 
 def is_first_process() -> bool:

@@ -1,12 +1,11 @@
 """Speed and a demonstration of a model: `elmo bench`, `elmo demo`."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_verb, tokenizer_of
+from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_verb, print_json, tokenizer_of
 from elmo.cli.neighbors import print_neighbors
 from elmo.cli.probes import SENSES, print_senses
 from elmo.terminal import print_table
@@ -48,7 +47,7 @@ def bench_verb(arguments: argparse.Namespace) -> None:
         progress=lambda what: print(f"measuring {what} ...", file=sys.stderr),
     )
     if arguments.json:
-        print(json.dumps(dataclasses.asdict(measured), indent=2))
+        print_json(dataclasses.asdict(measured), indent=2)
     else:
         _print_bench(measured)
 

@@ -1,7 +1,6 @@
 """Models as files: `elmo info`, `elmo convert`, `elmo models`, `elmo pull`, `elmo verify`, `elmo push`."""
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import Any, get_args
@@ -12,6 +11,7 @@ from elmo.cli.arguments import (
     add_quiet,
     add_verb,
     add_weights,
+    print_json,
 )
 from elmo.errors import InputError, in_one_line
 from elmo.terminal import Counter, print_settings, print_table
@@ -86,7 +86,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
         "card": found.card,
     }
     if arguments.json:
-        print(json.dumps(values, indent=2, ensure_ascii=False))
+        print_json(values, indent=2)
         return
     print_settings(values)
 
@@ -119,7 +119,7 @@ def models_verb(arguments: argparse.Namespace) -> None:
         raise InputError(f"no published model matches {' '.join(arguments.words)!r}; elmo models lists all")
     if arguments.json:
         rows = [config.to_dict(model) | {"pulled": cache.is_pulled(model)} for model in found]
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows, indent=2)
         return
     rows = [[model.name, "yes" if cache.is_pulled(model) else "", model.language, model.about] for model in found]
     print_table(["name", "here", "language", "about"], rows)
@@ -171,7 +171,7 @@ def verify_verb(arguments: argparse.Namespace) -> None:
 
     found = [file for reference in arguments.models for file in cache.verify(reference)]
     if arguments.json:
-        print(json.dumps([vars(file) | {"path": str(file.path)} for file in found], indent=2))
+        print_json([vars(file) | {"path": str(file.path)} for file in found], indent=2)
     else:
         for file in found:
             print(f"{file.path}: {file.verdict}{f' ({file.about})' if file.about else ''}; sha256 {file.sha256 or '-'}")

@@ -1,14 +1,13 @@
 """Similar uses of a word: `elmo neighbors`, and `elmo index`, which stores the vectors of a text."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_quiet, add_verb, tokenizer_of
+from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_quiet, add_verb, print_json, tokenizer_of
 from elmo.errors import InputError
 from elmo.terminal import Counter
 
@@ -221,11 +220,11 @@ def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
 def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found: Sequence[Any], layer: int) -> None:
     """Prints one line per neighbour, which is of `static` vectors of a word or of a `token` in its sentence."""
     for neighbor in static:
-        print(json.dumps({"of": "static", "query": word, **vars(neighbor)}, ensure_ascii=False))
+        print_json({"of": "static", "query": word, **vars(neighbor)})
     for (sentence, index), neighbors in zip(queries, found, strict=True):
         for neighbor in neighbors:
             asked = {"of": "token", "layer": layer, "query": list(sentence), "query_index": index}
-            print(json.dumps(asked | vars(neighbor), ensure_ascii=False))
+            print_json(asked | vars(neighbor))
 
 
 def print_neighbors(

@@ -1,7 +1,6 @@
 """The language model: `elmo train`, `elmo perplexity`, `elmo score`, `elmo substitutes`."""
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from elmo.cli.arguments import (
     add_verb,
     find_recipe,
     is_first_process,
+    print_json,
     recipe_and_overrides,
     require,
     tokenizer_of,
@@ -88,7 +88,7 @@ def train_verb(arguments: argparse.Namespace) -> None:
 
     made = config.from_dict(TrainConfig, values)
     if arguments.print_config:
-        print(config.to_json(made), end="")
+        print_json(config.to_dict(made), indent=2)
         return
     numbers = train.main(made, resume, arguments.dry_run, arguments.quiet)
     if not is_first_process():
@@ -152,7 +152,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
         report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
     if arguments.json:
         source = Source(formats.named(arguments.model), model, formats.content_hash(model))
-        print(json.dumps(report | {"bilm": source.card()}, indent=2))
+        print_json(report | {"bilm": source.card()}, indent=2)
         return
     rows = [
         [policy, which, *(f"{numbers[d + suffix]:,.2f}" for d in ("forward", "backward", "mean"))]
@@ -179,7 +179,7 @@ def score_verb(arguments: argparse.Namespace) -> None:
         columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
         if arguments.json:
             rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}
-            print(json.dumps({"tokens": scores.tokens, **columns, **rest}, ensure_ascii=False))
+            print_json({"tokens": scores.tokens, **columns, **rest})
             continue
         for token, forward, backward, known in zip(scores.tokens, *columns.values(), scores.known, strict=True):
             print("\t".join([token, f"{forward:.4f}", f"{backward:.4f}", *([] if known else ["unknown"])]))
@@ -198,7 +198,7 @@ def substitutes_verb(arguments: argparse.Namespace) -> None:
     place = arguments.position if arguments.word is None else tokens.index(arguments.word)
     found = substitutes(formats.load(arguments.model), tokens, place, arguments.k, arguments.side)
     if arguments.json:
-        print(json.dumps([vars(each) for each in found], indent=2, ensure_ascii=False))
+        print_json([vars(each) for each in found], indent=2)
         return
     rows = [[each.word, *(f"{p:.3f}" for p in (each.log_probability, each.forward, each.backward))] for each in found]
     print_table(["word", f"log p ({arguments.side})", "forward", "backward"], rows)

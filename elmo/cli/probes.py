@@ -1,7 +1,6 @@
 """What each layer knows: `elmo probe`."""
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from elmo.cli.arguments import (
     add_verb,
     find_recipe,
     packaged_recipe,
+    print_json,
     recipe_and_overrides,
     run_in,
 )
@@ -90,7 +90,7 @@ def print_rows(rows: Sequence[Any], as_json: bool) -> None:
     """
     if as_json:
         for row in rows:
-            print(json.dumps(vars(row), ensure_ascii=False))
+            print_json(vars(row))
     elif rows:
         names = [name for name in vars(rows[0]) if name not in BY_SEED]
         print_table([name.replace("_", " ") for name in names], [[_cell(row, name) for name in names] for row in rows])

@@ -1,7 +1,6 @@
 """`elmo task`: the six task models of the paper, with and without ELMo."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from elmo.cli.arguments import (
     add_verb,
     find_recipe,
     packaged_recipe,
+    print_json,
     recipe_and_overrides,
     require,
     run_in,
@@ -121,12 +121,12 @@ def train_verb(arguments: argparse.Namespace) -> None:
 
     made = train.completed(config.from_dict(train.TaskConfig, _train_values(arguments)))
     if arguments.print_config:
-        print(config.to_json(made), end="")
+        print_json(config.to_dict(made), indent=2)
         return
     with Counter("tokens of the biLM", arguments.quiet) as counter:
         report = train.main(made, arguments.resume, arguments.quiet, counter.update)
     if arguments.json:
-        print(json.dumps(report, indent=2))
+        print_json(report, indent=2)
         return
     print(f"task {report['task']}, version {report['version']}: {Path(made.output) / train.RESULTS}")
     rows = [
@@ -221,7 +221,7 @@ def eval_verb(arguments: argparse.Namespace) -> None:
     scores = task.score(examples, _predictions(members, examples, arguments.quiet))
     report = {"task": task.NAME, "version": task.VERSION, "examples": len(examples), "members": len(members), **scores}
     if arguments.json:
-        print(json.dumps(report, indent=2))
+        print_json(report, indent=2)
         return
     for name, value in report.items():
         print(f"{name:12} {value:.2f}" if isinstance(value, float) else f"{name:12} {value}")
