@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -286,6 +287,18 @@ def test_a_path_may_be_a_string(tmp_path, suffix):
         writer.append("a", ["a"], vectors(0, 1))
     with read_vectors(f"{tmp_path}/v{suffix}") as found:
         assert len(found) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only here a name may be any bytes")
+@pytest.mark.parametrize("name", ["run:1/v.parquet", "~v.parquet", "caf\udce9.parquet"])
+def test_any_name_of_a_parquet_file_is_a_path(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path(name).parent.mkdir(exist_ok=True)
+    with write_vectors(name) as writer:
+        writer.append("a", ["a"], np.ones((1, 2), np.float32))
+    with read_vectors(name) as found:
+        assert found[0].tolist() == [[1, 1]]
+    assert [file.name for file in Path(name).parent.iterdir()] == [Path(name).name]
 
 
 def test_a_missing_file_is_named(tmp_path):

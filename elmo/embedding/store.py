@@ -15,7 +15,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -195,7 +195,8 @@ class ParquetWriter:
         kinds = [arrow.int64(), arrow.list_(arrow.string()), arrow.list_(arrow.from_numpy_dtype(dtype))]
         columns = zip(self._group, [*kinds, arrow.list_(arrow.int32())], strict=True)
         self._schema = arrow.schema(list(columns))
-        self._writer = parquet.ParquetWriter(path, self._schema, use_dictionary=["tokens"])
+        self._file = arrow.OSFile(os.fsencode(path), "wb")  # as text, names such as "a:b" are addresses
+        self._writer = parquet.ParquetWriter(self._file, self._schema, use_dictionary=["tokens"])
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
         """Adds a row."""
@@ -216,7 +217,7 @@ class ParquetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(*_closing_errors(error)), closing(self._writer):
+        with suppress(*_closing_errors(error)), closing(self._file), closing(self._writer):
             if error is None:
                 self._write_group()
 
@@ -312,8 +313,11 @@ class ParquetVectors:
     """Rows of a Parquet file; holds one row group at a time."""
 
     def __init__(self, path: Path) -> None:
-        _, parquet = _pyarrow()
-        self._file = parquet.ParquetFile(path)
+        arrow, parquet = _pyarrow()
+        with ExitStack() as stack:
+            # The system's file, which forked processes can share; a name as in the writer.
+            self._file = parquet.ParquetFile(stack.enter_context(arrow.OSFile(os.fsencode(path))))
+            self._close: Callable[[], None] = stack.pop_all().close
         groups = range(self._file.num_row_groups)
         self._ends = np.cumsum([self._file.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
         self._group: tuple[int, Any] = (-1, None)
@@ -333,7 +337,7 @@ class ParquetVectors:
         return table["tokens"][place].as_py()
 
     def close(self) -> None:
-        self._file.close()
+        self._close()
 
     def _find(self, row: int) -> tuple[Any, int]:
         """The row group that contains `row`, and its index there."""
