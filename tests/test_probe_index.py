@@ -290,6 +290,18 @@ def test_existing_output_is_kept_or_replaced(copy: Path) -> None:
     assert Index(copy).record.sentences == 5
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only here a name may be any bytes")
+def test_a_name_that_lancedb_cannot_have_is_refused_at_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = copy.with_name("caf\udce9")
+    with pytest.raises(InputError, match=r"not UTF-8.*; name another output"):
+        index.build(Planted(), text(5), name, RECORD)
+    assert list(copy.parent.iterdir()) == [copy]
+    with pytest.raises(InputError, match=r"not UTF-8.*; rename it"):
+        Index(copy.rename(name))
+    monkeypatch.chdir(copy.parent)
+    assert Index(name.rename("a:b")).occurrences("w0", 1)[1] > 1  # no address, where it is relative
+
+
 def test_text_without_a_sentence_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"planted\.txt: no sentences"):
         index.build(Planted(), [[]], tmp_path / "index", RECORD)

@@ -106,11 +106,13 @@ def build(
     the tokens so far.
 
     Raises InputError if there is no sentence, if there is an interrupted build without `resume` or with other
-    settings, if another process is building it, or if LanceDB cannot write (a full disk); OSError if the output exists.
+    settings, if another process is building it, or if LanceDB cannot write (a full disk, a name that is not UTF-8);
+    OSError if the output exists.
     """
     _lancedb()  # before a folder is made
     check_output(output, overwrite, FILES)
     output = output.resolve()  # the target of a link is replaced
+    _check_name(output, "name another output")
     part = output.with_name(output.name + PART)
     part.mkdir(exist_ok=True)
     with locks.locked(part) as mine:
@@ -163,8 +165,9 @@ class Index:
         """Opens the index in `folder`. Raises InputError if there is none, or if it is damaged."""
         self.folder = folder
         self.record = _read(folder)
+        _check_name(folder.resolve(), "rename it")
         with self._errors():
-            database = _lancedb().connect(str(folder))
+            database = _lancedb().connect(str(folder.resolve()))  # a relative "a:b" would be an address
             self._occurrences = database.open_table(OCCURRENCES)
             self._sentences = database.open_table(SENTENCES)
             counts = (self._sentences.count_rows(), self._occurrences.count_rows())
@@ -297,6 +300,11 @@ def _lance_errors(before: str, after: str) -> Iterator[None]:
 
 def _writing(part: Path) -> AbstractContextManager[None]:
     return _lance_errors(f"{part}: ", "; fix that, then continue with --resume")
+
+
+def _check_name(folder: Path, remedy: str) -> None:
+    if not is_utf8(str(folder)):
+        raise InputError(f"{str(folder)!r}: the name is not UTF-8, which LanceDB cannot write or read; {remedy}")
 
 
 def _is(word: str) -> str:
