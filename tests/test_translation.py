@@ -227,6 +227,15 @@ def test_bad_input_is_one_line(
     assert not Path(config.output).exists(), "nothing is left behind"
 
 
+def test_a_long_line_is_one_line(tmp_path: Path) -> None:
+    sides = ("one " * 20_000 + "\ntwo\n", "Eins\n" + "Zwei " * 20_000 + "\n")
+    files = [tmp_path / "long.en.txt", tmp_path / "long.de.txt"]
+    for file, side in zip(files, sides, strict=True):
+        file.write_text(side, encoding="utf-8")
+    pairs = translation.read_pairs(toy(tmp_path), *map(str, files))
+    assert [(len(source), len(target)) for source, target in pairs] == [(20_000, 1), (1, 20_000)]
+
+
 def test_command_names_the_missing_flag() -> None:
     done = run("cove", "--source", "a.en", "--target", "a.de")
     assert done.returncode == 2

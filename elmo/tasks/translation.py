@@ -28,7 +28,7 @@ from elmo.model.translator import DecoderConfig, Translator
 from elmo.pretraining.perplexity import perplexity_of
 from elmo.tasks import batches, vectors
 from elmo.tasks.batches import BatchConfig
-from elmo.text import corpus
+from elmo.tasks.readers import numbered_lines
 from elmo.text.batching import to_batch
 from elmo.text.records import check_text, suffix_of
 from elmo.text.tokenizer import TextConfig, Tokenizer
@@ -171,7 +171,7 @@ def _fixed(record: dict[str, Any]) -> dict[str, Any]:
 
 def read_pairs(config: CoveConfig, source: str, target: str) -> list[Pair]:
     """The tokens of both sides, line by line. Raises InputError if one file has more lines, or if there are none."""
-    sides = [list(corpus.lines(Path(path))) for path in (source, target)]
+    sides = [[line for _, line in numbered_lines(Path(path))] for path in (source, target)]
     if len(sides[0]) != len(sides[1]):
         raise InputError(
             f"{source} has {len(sides[0]):,} lines, but {target} has {len(sides[1]):,}; line N of one must translate"
