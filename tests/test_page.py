@@ -639,6 +639,21 @@ def test_it_fits_and_axe_finds_nothing_serious(window, server, width, scheme):
     tab.context.close()
 
 
+INSIDE = """(figure) => [...document.querySelectorAll(`${figure} text`)].every((each) => {
+  const [own, all] = [each, each.ownerSVGElement].map((of) => of.getBoundingClientRect());
+  return own.left >= all.left && own.right <= all.right && own.top >= all.top && own.bottom <= all.bottom;
+})"""
+"""Whether all labels are inside of their pictures."""
+
+
+@pytest.mark.parametrize("words", ["WWW MMM", "東京都渋谷区神南 大阪府大阪市北区", "𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭𝓗𝓮𝓵𝓵𝓸 WWWWWWWWWWWWWW"])
+def test_wide_letters_stay_in_the_picture(tab, words):
+    page = tab.go(s=words, w=words)
+    for figure in ("#word-heat", "#word-chart"):
+        assert page.locator(f"{figure} text").count() > 3
+        assert page.evaluate(INSIDE, figure)
+
+
 def test_long_words_and_many_lines_stay_in_the_picture(window, server):
     tab = Tab(window, server, viewport={"width": 360, "height": 800})
     tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -647,11 +662,7 @@ def test_long_words_and_many_lines_stay_in_the_picture(window, server):
     page = tab.go(s="The international government\n" + address, w="international government", e=address, place="0.1")
     width = "document.documentElement.scrollWidth"
     assert page.evaluate(width) <= 360
-    inside = """() => [...document.querySelectorAll("#word-chart text")].every((each) => {
-      const [own, all] = [each, each.ownerSVGElement].map((of) => of.getBoundingClientRect());
-      return own.left >= all.left && own.right <= all.right && own.bottom <= all.bottom;
-    })"""
-    assert page.evaluate(inside)
+    assert page.evaluate(INSIDE, "#word-chart")
     ticks = "[...document.querySelectorAll('#word-chart .middle')].map((each) => each.getBoundingClientRect())"
     assert page.evaluate(f"{ticks}.every((each, i, all) => i === 0 || each.left > all[i - 1].right)")
     name = page.text_content("#word-chart .name")
@@ -660,7 +671,7 @@ def test_long_words_and_many_lines_stay_in_the_picture(window, server):
 
     page = tab.go(s="the cat and a dog is of .", w="the cat and dog of is", x="bank", u=f"My bank {url}\nA bank .")
     assert page.locator("#word-chart .name").count() == 15
-    assert page.evaluate(inside)
+    assert page.evaluate(INSIDE, "#word-chart")
     assert page.evaluate(width) <= 360
     assert not tab.complaints
     tab.context.close()

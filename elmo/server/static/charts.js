@@ -41,6 +41,15 @@ export function short(name, most) {
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : name;
 }
 
+const pen = document.createElement("canvas").getContext("2d");
+
+/** The width of a label, in bold, which may not be drawn yet. @param {string} text @returns {number} */
+function wide(text) {
+  if (!pen) return 12 * text.length;
+  pen.font = `700 12px ${getComputedStyle(document.body).fontFamily}`;
+  return Math.ceil(pen.measureText(text).width);
+}
+
 /**
  * Lines from layer to layer; a number below 0 lowers the axis.
  * @param {HTMLElement} box
@@ -51,7 +60,7 @@ export function short(name, most) {
 export function lineChart(box, { label, names, lines }) {
   const width = room(box, 560);
   const height = 300;
-  const space = (/** @type {number} */ most) => 24 + 8 * Math.max(...lines.map((line) => line.name(most).length));
+  const space = (/** @type {number} */ most) => 24 + Math.max(...lines.map((line) => wide(line.name(most))));
   // Long words are cut: their names take at most 40 % of the width.
   const most = Math.max(
     3,
@@ -111,7 +120,7 @@ function apart(heights, gap, lowest) {
  */
 export function heatMap(box, { label, names, breaks, strong, value, seen }) {
   const n = names.length;
-  const margin = 12 + 7 * Math.min(12, Math.max(...names.map((name) => name.length)));
+  const margin = 12 + Math.max(...names.map((name) => wide(short(name, 12))));
   const starts = names.map((_, i) => [...breaks].filter((each) => each <= i && each > 0).length * 4);
   const cell = Math.max(11, Math.min(26, Math.floor((room(box, 760) - margin - starts[n - 1] - 8) / n)));
   const at = (/** @type {number} */ i) => margin + i * cell + starts[i];
