@@ -44,7 +44,9 @@ def test_a_run_that_was_cut_gives_the_same_weights(
     tmp_path: Path, step: int, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After any step, and with a checkpoint of any age: in an epoch and between two."""
-    whole, cut = (run_config(tmp_path, name, training={"schedule": schedule}) for name in ("run", "cut"))
+    whole, cut = (
+        run_config(tmp_path, name, training={"schedule": schedule, "weight_decay": 0.01}) for name in ("run", "cut")
+    )
     train.main(whole, quiet=True)
 
     from elmo.training import epochs
@@ -434,6 +436,20 @@ def test_the_penalty_of_the_mix_is_part_of_what_training_makes_small(tmp_path: P
         mix = train.main(config, quiet=True)["seeds"][0]["mixes"]["input"]["weights"]
         weights[penalty] = max(mix) - min(mix)
     assert 2 * weights[10.0] < weights[0.0]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_decay_leaves_the_vectors_of_words_that_training_does_not_contain(tmp_path: Path, optimizer: str) -> None:
+    (tmp_path / "vectors.txt").write_text("nora 0.1 0.2\nzanzibar 0.3 -0.4\n", encoding="utf-8")
+    (tmp_path / "dev.conll").write_text("Zanzibar\tO\n", encoding="utf-8")
+    inputs = {"vectors": str(tmp_path / "vectors.txt"), "dropout": 0.0}
+    training = {"optimizer": optimizer, "weight_decay": 0.5}
+    train.main(run_config(tmp_path, inputs=inputs, training=training, dev=str(tmp_path / "dev.conll")), quiet=True)
+    words = json.loads((tmp_path / "run" / "seed-1" / "task.json").read_text(encoding="utf-8"))["words"]
+    table = load_file(tmp_path / "run" / "seed-1" / "model.safetensors")["inputs.vectors.weight"]
+    found = dict(zip(words, table[2:].tolist(), strict=True))
+    assert found["zanzibar"] == pytest.approx([0.3, -0.4])
+    assert found["nora"] != pytest.approx([0.1, 0.2]), "it was trained"
 
 
 def test_seeds_that_no_generator_takes_are_refused(tmp_path: Path) -> None:

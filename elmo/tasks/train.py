@@ -312,7 +312,7 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     model.train()
     state = fit_epochs(
         fabric, model, batches_of, loss_of, lambda: scores("dev"), task.METRIC, folder, config.training, seed, quiet,
-        f"{config.output}, seed {seed}",
+        f"{config.output}, seed {seed}", [network.inputs.vectors.weight],
     )  # fmt: skip
     model.load_state_dict(load_file(folder / WEIGHTS))
     model.eval()

@@ -9,10 +9,10 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from safetensors.torch import save
@@ -49,6 +49,7 @@ class EpochConfig:
     rho: float = 0.95
     """Of Adadelta."""
     weight_decay: float = 0.0
+    """Of all parameters but word vectors: those of words that training does not contain would only shrink."""
     clip_norm: float = 5.0
     """Largest global norm of the gradient; 0 for no limit."""
     schedule: Literal["plateau", "linear"] = "plateau"
@@ -105,14 +106,15 @@ def fit_epochs(
     seed: int,
     quiet: bool = False,
     label: str = "",
+    undecayed: Iterable[Tensor] = (),
 ) -> State:
     """Trains `model`, which is on the fabric's device, from the checkpoint in `folder` or from the beginning.
 
     `batches_of(epoch)` gives an epoch's batches; `evaluate()` is called after each epoch in evaluation mode, and
-    `metric` names the score to maximize. The best epoch's weights go to `folder/model.safetensors`. Raises Stopped
-    after a checkpoint if a signal asked to stop.
+    `metric` names the score to maximize. `undecayed` are parameters without weight decay. The best epoch's weights go
+    to `folder/model.safetensors`. Raises Stopped after a checkpoint if a signal asked to stop.
     """
-    optimizer = _optimizer([p for p in model.parameters() if p.requires_grad], config)
+    optimizer = _optimizer([p for p in model.parameters() if p.requires_grad], frozenset(undecayed), config)
     state = _begin(fabric, model, optimizer, folder, config)
     saver = _Saver(fabric, model, optimizer, folder / "checkpoints", config.checkpoint_minutes)
     total = config.epochs * len(batches_of(0))
@@ -246,10 +248,16 @@ class _Saver:
             )
 
 
-def _optimizer(parameters: list[nn.Parameter], config: EpochConfig) -> torch.optim.Optimizer:
+def _optimizer(
+    parameters: list[nn.Parameter], undecayed: frozenset[Tensor], config: EpochConfig
+) -> torch.optim.Optimizer:
+    groups: list[dict[str, Any]] = [{"params": parameters}]
+    if config.weight_decay:  # else one group: checkpoints number the parameters in the order of the groups
+        without, rest = ([p for p in parameters if (p in undecayed) == each] for each in (True, False))
+        groups = [{"params": without, "weight_decay": 0.0}, {"params": rest}]
     if config.optimizer == "adadelta":
-        return torch.optim.Adadelta(parameters, config.lr, config.rho, weight_decay=config.weight_decay)
+        return torch.optim.Adadelta(groups, config.lr, config.rho, weight_decay=config.weight_decay)
     if config.optimizer == "adagrad":
-        return torch.optim.Adagrad(parameters, config.lr, weight_decay=config.weight_decay)
+        return torch.optim.Adagrad(groups, config.lr, weight_decay=config.weight_decay)
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(parameters, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)
+    return kind(groups, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)
