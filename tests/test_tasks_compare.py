@@ -185,6 +185,15 @@ def test_a_title_is_one_cell(tmp_path: Path) -> None:
     assert r"| NER \| all kinds | ner 1 | test f1 | none | 40.00 |" in write_tables(Queue((row,)), tmp_path)
 
 
+def test_a_run_kept_for_its_numbers_has_the_version_of_its_results(tmp_path: Path) -> None:
+    row = Row("x", "ner-wnut17", {"none": [], "input": []})
+    plant(tmp_path / "x" / "none", "ner-wnut17", 50.0, 40.0)
+    with pytest.raises(InputError, match=r"none: no origin\.json or results\.json names the task's version; remove"):
+        write_tables(Queue((row,)), tmp_path)
+    write(tmp_path / "x" / "none" / "results.json", {"version": "7"})
+    assert "| ner 7 | test f1 | none |" in write_tables(Queue((row,)), tmp_path)
+
+
 def test_every_arm_is_tried_with_all_settings_and_goes_on_with_the_best(tmp_path: Path, recipe: Path) -> None:
     """A rate of nearly nothing learns nothing; a high one does."""
     better = ["training.lr=0.05", "training.epochs=15", "training.patience=0"]

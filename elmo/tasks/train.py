@@ -144,8 +144,12 @@ def seed_folder(config: TaskConfig, seed: int) -> Path:
 
 
 def version_of(folder: Path) -> str:
-    """The version of the task that trained and scored a run's networks."""
-    return read_json(next(_records(folder)))["version"]
+    """The version of the task that trained and scored a run's networks. Raises InputError if no file of it says so."""
+    found = (read_json(file) for file in (*_records(folder), folder / RESULTS) if file.is_file())
+    version = next(found, {}).get("version")
+    if version is None:
+        raise InputError(f"{folder}: no {ORIGIN} or {RESULTS} names the task's version; remove the folder, train again")
+    return version
 
 
 def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
