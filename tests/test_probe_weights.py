@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,15 @@ def queue(tmp_path: Path) -> Path:
     write_run(folder / "sst-9" / "input", "sst5", {1: {"input": mix(INPUT, 0.5)}})
     (folder / "sst-9" / "input" / "seed-2").mkdir()
     return folder
+
+
+def test_a_copy_of_a_seeds_folder_is_no_other_seed(queue: Path) -> None:
+    before = weights.run(weights.Config((str(queue),)))
+    run = queue / "sst-10" / "both"
+    shutil.copytree(run / "seed-2", run / "seed-2.bak")
+    file = run / "seed-2.bak" / "result.json"
+    file.write_text(file.read_text(encoding="utf-8").replace("2.0", "9.0"), encoding="utf-8")  # before it was repeated
+    assert weights.run(weights.Config((str(queue),))) == before
 
 
 def test_runs_on_several_drives_keep_the_name_of_the_given_folder(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:

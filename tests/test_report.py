@@ -514,6 +514,17 @@ def test_folders_of_queues_are_shown_once(tmp_path: Path) -> None:
     assert collect([tmp_path, tmp_path / "other"]) == results  # named twice, found once
 
 
+def test_a_copy_of_a_seeds_folder_is_no_other_seed(tmp_path: Path) -> None:
+    plant(tmp_path / "run", "srl", 60.0, 59.0)
+    write(
+        tmp_path / "run" / "seed-1" / "tweets.json",
+        {"task": "srl", "f1": 50.0, "version": "1", "examples": 10, "members": 1},
+    )
+    before = collect([tmp_path])
+    shutil.copytree(tmp_path / "run" / "seed-1", tmp_path / "run" / "seed-1.bak")
+    assert collect([tmp_path]) == before
+
+
 def test_unknown_probes_get_the_table_of_their_rows(tmp_path: Path) -> None:
     rows = [LayerRow(str(n), float(n), {}) for n in range(150)]
     record.write(tmp_path / "new", "new", "1", NoConfig(), rows)

@@ -20,7 +20,7 @@ from elmo.tasks import source
 from elmo.tasks import task as tasks
 from elmo.tasks.queue import TRIAL
 from elmo.tasks.train import CONFIG, read_json
-from elmo.tasks.trained import RECORD, RESULT
+from elmo.tasks.trained import RECORD, RESULT, SEED
 
 VERSION = "1"
 PLACES = ("input", "output")
@@ -147,6 +147,8 @@ def _results(root: Path) -> Iterator[Path]:
     """The results below a folder, through links, each once."""
     seen: set[str] = set()
     for folder, inside, files in os.walk(root, followlinks=True):
+        if CONFIG in files:
+            inside[:] = [each for each in inside if SEED.fullmatch(each) or not each.startswith("seed-")]
         inside.sort()
         if (real := os.path.realpath(folder)) in seen:
             inside.clear()

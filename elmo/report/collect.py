@@ -20,7 +20,7 @@ from elmo.tasks import train
 from elmo.tasks.queue import ENSEMBLE, TRIAL
 from elmo.tasks.source import is_bilm
 from elmo.tasks.table import TABLE
-from elmo.tasks.trained import RESULT
+from elmo.tasks.trained import RESULT, SEED
 
 SKIPPED = {"tensorboard", "checkpoints", "__pycache__"}
 QUEUES = {"ablate", "efficiency"}
@@ -272,9 +272,9 @@ def _add_folder(
     if {"train.json", "metrics.jsonl"} <= files:
         results.pretrainings.append(_pretraining(name, folder))
         inside[:] = [each for each in inside if each != "model"]
-    seeds = [each for each in inside if each.startswith("seed-")]
+    seeds = [each for each in inside if SEED.fullmatch(each)]
     if train.CONFIG in files and seeds:
-        inside[:] = [each for each in inside if each not in seeds]
+        inside[:] = [each for each in inside if not each.startswith("seed-")]
         run = _task_run(name, folder, seeds)
         if run is not None:
             runs.append(run)

@@ -30,7 +30,7 @@ from elmo.tasks.files import find_file, resolve
 from elmo.tasks.inputs import Collator, InputConfig, Inputs
 from elmo.tasks.source import Source
 from elmo.tasks.task import Task, TaskModel
-from elmo.tasks.trained import RECORD, RESULT, WEIGHTS, build, predict, sizes, tokens_of, write_record
+from elmo.tasks.trained import RESULT, WEIGHTS, build, predict, records_of, sizes, tokens_of, write_record
 from elmo.tasks.vectors import StaticVectors
 from elmo.training.disk import alone, holds_run, write_whole
 from elmo.training.distributed import Fabric, launch
@@ -262,7 +262,7 @@ def _records(folder: Path) -> Iterator[Path]:
 
     An unfinished seed has a record, too; a run kept for its numbers alone has none of seeds.
     """
-    return (file for file in (folder / ORIGIN, *sorted(folder.glob(f"seed-*/{RECORD}"))) if file.is_file())
+    return (file for file in (folder / ORIGIN, *records_of(folder)) if file.is_file())
 
 
 def _comparable(record: dict[str, Any]) -> dict[str, str]:

@@ -5,6 +5,7 @@ built from; and `result.json`. A frozen biLM is not included, but named with a h
 """
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -33,6 +34,8 @@ from elmo.tasks.vectors import Origin, StaticVectors
 from elmo.training.disk import write_whole
 
 RECORD, WEIGHTS, RESULT = "task.json", "model.safetensors", "result.json"
+SEED = re.compile("seed-[0-9]+")
+"""The name of the folder of a seed's network. Others, as of a copy `seed-1.bak`, are not ours."""
 
 
 @dataclass
@@ -311,11 +314,16 @@ def _origin(record: dict[str, Any], inputs: InputConfig, words: StaticVectors, v
     return Origin(file, words.words, words.table.shape[1], card.get("sha256"), vectors is not None)
 
 
+def records_of(run: Path) -> list[Path]:
+    """The records of a run's seeds."""
+    return sorted(file for file in run.glob(f"seed-*/{RECORD}") if SEED.fullmatch(file.parent.name))
+
+
 def _folder(path: Path) -> Path:
     """The folder of one seed."""
     if (path / RECORD).is_file():
         return path
-    seeds = sorted(seed.parent for seed in path.glob(f"seed-*/{RECORD}"))
+    seeds = [record.parent for record in records_of(path)]
     if len(seeds) == 1:
         return seeds[0]
     found = f"the networks of {len(seeds)} seeds; name one of them: {seeds[0]}" if seeds else "no trained task"
