@@ -211,6 +211,19 @@ def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
     assert [row.test_scores for row in scores] == [(20.0,), (50.0,), (50.0,), (60.0,)]
 
 
+def test_of_runs_kept_for_their_numbers_the_recorded_points_stay(tmp_path: Path) -> None:
+    """A seed without a file of metrics and without recorded points has a score only."""
+    config = efficiency.Config(str(tmp_path), ("srl",), (1.0,))
+    for arm, dev in (("none", 60.0), ("elmo", 70.0)):
+        plant(tmp_path / "srl" / f"{arm}-1", "srl", dev, dev, curve=((10, dev - 5), (20, dev)))
+    rows = efficiency.write(config, efficiency.plan(config))
+    for file in tmp_path.rglob("metrics.jsonl"):
+        file.unlink()
+    assert efficiency.write(config, efficiency.plan(config)) == rows
+    (tmp_path / "rows.jsonl").write_text("", encoding="utf-8")
+    assert [row.kind for row in efficiency.write(config, efficiency.plan(config))] == ["score", "score"]
+
+
 def test_tables_say_what_one_seed_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [score("none", 0.0001, 20.0), replace(score("elmo", 1.0, None), seeds=(1, 2), dev_std=0.25)]
     print_rows(rows, as_json=False)

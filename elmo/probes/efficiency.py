@@ -170,6 +170,7 @@ def plan(config: Config) -> Queue:
 def write(config: Config, queue: Queue) -> list[Row]:
     """Writes the record of finished runs, and returns the scores, points and answers of each task."""
     output = Path(config.output)
+    kept = _kept_points(output)
     rows: list[Row] = []
     results: list[dict[str, Any]] = []
     for row in queue.rows:
@@ -183,7 +184,7 @@ def write(config: Config, queue: Queue) -> list[Row]:
                 examples = done.results[0]["examples"]["train"]
                 scores.append(Score(row.name, arm=arm, fraction=fraction, examples=examples, **done.numbers()))
                 if fraction == max(config.fractions):
-                    points += _points(row.name, arm, fraction, folder, done)
+                    points += _points(row.name, arm, fraction, folder, done, kept)
                 results += done.results
         rows += [*scores, *points, *answers(scores, points)]
     bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
@@ -267,13 +268,25 @@ def _percent(fraction: float, at_most: bool) -> str:
     return f"{'at most ' if at_most else ''}{100 * fraction:.3g} %"
 
 
-def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.Done) -> Iterator[Point]:
-    """The scores that the runs recorded after each epoch."""
+def _points(
+    recipe: str, arm: str, fraction: float, folder: Path, done: queues.Done, kept: Sequence[Point]
+) -> Iterator[Point]:
+    """The scores that the runs recorded after each epoch; of runs kept for their numbers alone, the `kept` points."""
     task = done.task
     for result in done.results:
-        lines = (folder / f"seed-{result['seed']}" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        for line in map(json.loads, lines):
+        file = folder / f"seed-{result['seed']}" / "metrics.jsonl"
+        if not file.is_file():
+            run = (recipe, arm, fraction, result["seed"])
+            yield from (point for point in kept if (point.recipe, point.arm, point.fraction, point.seed) == run)
+            continue
+        for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
             yield Point(recipe, task.NAME, arm, fraction, task.METRIC, result["seed"], line["step"], line[task.METRIC])
+
+
+def _kept_points(output: Path) -> list[Point]:
+    """The points in the rows of the folder's record, if it has one."""
+    rows = record.read(output)[1] if (output / record.RECORD).is_file() else []
+    return [Point(**row) for row in rows if row.get("kind") == "point"]
 
 
 def _folder(arm: str, fraction: float) -> str:
