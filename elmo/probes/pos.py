@@ -164,7 +164,10 @@ def baseline(parts: dict[str, list[Tagged]]) -> Row:
         for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
             counts.setdefault(token, Counter())[tag] += 1
     usual = {token: tags.most_common(1)[0][0] for token, tags in counts.items()}
-    ((default, _),) = sum(counts.values(), Counter()).most_common(1)
+    overall: Counter[str] = Counter()
+    for tags in counts.values():
+        overall.update(tags)  # in place: a sum of counters copies all tags for every word
+    ((default, _),) = overall.most_common(1)
 
     def accuracy(part: str) -> float:
         pairs = [pair for sentence in parts[part] for pair in zip(sentence.tokens, sentence.tags, strict=True)]
