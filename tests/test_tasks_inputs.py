@@ -246,6 +246,18 @@ def test_every_sentence_is_read_once(tmp_path: Path, embedder: Embedder, dtype: 
     assert second.missing(new) == new, "what is not added is not kept"
 
 
+def test_what_is_read_keeps_no_file_open(tmp_path: Path, embedder: Embedder, monkeypatch) -> None:
+    """A process may open 256 files on macOS; there may be more shards."""
+    monkeypatch.setattr("elmo.tasks.cache.SHARD_BYTES", 1)
+    layers = LayerCache(tmp_path, embedder)
+    layers.add(SENTENCES, 10**9)
+    before = len(list(Path("/dev/fd").iterdir()))
+    read = [LayerCache(tmp_path, embedder)(SENTENCES), layers(SENTENCES)]
+    assert len(list(Path("/dev/fd").iterdir())) == before
+    assert len(list(tmp_path.glob("*.index.npz"))) > 1
+    assert all(np.array_equal(*each) for each in zip(*read, strict=True)), "the places of both are the same"
+
+
 def test_what_is_too_much_is_refused_before_it_is_computed(tmp_path: Path) -> None:
     counting = Counting()
     layers = LayerCache(tmp_path / "layers", counting)

@@ -2,7 +2,7 @@
 
 Each model has a folder, named by a hash of its content and by how it was run, with shards of many sentences:
 
-- `NAME.layers.npy`: (tokens, N, D), float16 or float32, the sentences one after another; memory-mapped
+- `NAME.layers.npy`: (tokens, N, D), float16 or float32, the sentences one after another
 - `NAME.index.npz`: `keys`, 16 bytes of a hash of each sentence's tokens, and `lengths`, its number of tokens
 
 A shard counts once its index exists; the index is moved into place last. Runs that write at the same time do not
@@ -11,6 +11,7 @@ conflict: each uses its own file names, and if a sentence is stored twice, one c
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import time
@@ -61,9 +62,8 @@ class LayerCache:
         self.folder = folder
         self._embedder = embedder
         self._dtype = np.dtype(dtype)
-        self._shards: dict[str, np.ndarray] = {}
         self._places: dict[bytes, tuple[str, int, int]] = {}
-        """For each sentence: its shard, its first token there, and its length."""
+        """For each sentence: its shard, its first byte there, and its length."""
         self._read_shards()
 
     def __call__(self, sentences: Sequence[Sentence]) -> list[Float[np.ndarray, "N T D"]]:
@@ -127,9 +127,10 @@ class LayerCache:
         return rounded
 
     def _stored(self, shard: str, begin: int, length: int) -> Float[np.ndarray, "T N D"]:
-        if shard not in self._shards:
-            self._shards[shard] = np.load(self.folder / f"{shard}.layers.npy", mmap_mode="r")
-        return self._shards[shard][begin : begin + length]
+        # Not mapped: every map holds an open file, and there may be more shards than a process may open.
+        shape = (length, self._embedder.n_layers, self._embedder.dim)
+        path = self.folder / f"{shard}.layers.npy"
+        return np.fromfile(path, self._dtype, math.prod(shape), offset=begin).reshape(shape)
 
     def _read_shards(self) -> None:
         for index in sorted(self.folder.glob("*.index.npz")):
@@ -137,18 +138,20 @@ class LayerCache:
             try:
                 with index.open("rb") as file, np.load(file) as stored:
                     keys, lengths = stored["keys"], stored["lengths"]
-                tokens = np.load(self.folder / f"{name}.layers.npy", mmap_mode="r").shape[0]
+                layers = np.load(self.folder / f"{name}.layers.npy", mmap_mode="r")
             except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
                 raise InputError(f"{index}: damaged ({error}); remove the folder {self.folder}") from error
-            if tokens != lengths.sum() or keys.shape != (len(lengths), KEY_BYTES):
+            shape = (lengths.sum(), self._embedder.n_layers, self._embedder.dim)
+            if layers.shape != shape or layers.dtype != self._dtype or keys.shape != (len(lengths), KEY_BYTES):
                 raise InputError(f"{index}: does not match its layers; remove the folder {self.folder}")
-            self._place(name, [key.tobytes() for key in keys], lengths.tolist())
+            self._place(name, layers.offset, [key.tobytes() for key in keys], lengths.tolist())
 
-    def _place(self, shard: str, keys: Sequence[bytes], lengths: Sequence[int]) -> None:
-        begin = 0
+    def _place(self, shard: str, begin: int, keys: Sequence[bytes], lengths: Sequence[int]) -> None:
+        """Records where sentences are in a shard whose first one begins at the byte `begin`."""
+        token = self.bytes_for([["token"]])
         for key, length in zip(keys, lengths, strict=True):
             self._places[key] = (shard, begin, length)
-            begin += length
+            begin += length * token
 
     def _write_shard(self, sentences: Sequence[Sentence]) -> None:
         self._remove_abandoned()
@@ -162,6 +165,7 @@ class LayerCache:
             with naming(layers), temporary[0].open("wb") as file:
                 header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, header)
+                begin = file.tell()
                 for vectors in self._embedder.embed_stream(sentences):
                     file.write(np.ascontiguousarray(self._rounded(vectors).transpose(1, 0, 2)).data)
                 file.flush()
@@ -175,7 +179,7 @@ class LayerCache:
         finally:
             for path in temporary:
                 path.unlink(missing_ok=True)
-        self._place(name, list(map(key_of, sentences)), lengths)
+        self._place(name, begin, list(map(key_of, sentences)), lengths)
 
     def _remove_abandoned(self) -> None:
         for path in self.folder.glob(f"*{PART}"):
