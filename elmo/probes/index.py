@@ -224,12 +224,12 @@ class Index:
         """
         if k < 1:
             raise InputError(f"k is {k}; at least 1 neighbour is expected")
-        word = query.sentence[query.index] if same_word else None
+        where = _is(query.sentence[query.index]) if same_word else None
         with self._errors():
-            candidates = self._occurrences.count_rows(None if word is None else _is(word))
+            candidates = self._occurrences.count_rows(where)
         limit, exact = k + SPARE, exact or candidates <= EXACT_MOST
         while True:
-            rows = self._search(query, self.layer(layer), limit, word, exact)
+            rows = self._search(query, self.layer(layer), limit, where, exact)
             tokens = self._tokens(row["sentence"] for row in rows)
             found = [
                 Neighbor(row["similarity"], row["sentence"], row["token"], tokens[row["sentence"]])
@@ -239,15 +239,26 @@ class Index:
             if len(found) >= k or (exact and len(rows) < limit):
                 return found[:k]
             exact |= len(rows) < limit  # among many equal vectors the graph finds no way to the others
-            limit *= 2  # the query's sentence occurs several times in the text
+            limit *= 2
+            if len(found) < len(rows) and (copies := self._copies(query.sentence)):
+                others = f"NOT (token = {query.index} AND sentence IN ({', '.join(map(str, copies))}))"
+                where = others if where is None else f"{where} AND {others}"
 
-    def _search(self, query: Query, layer: int, limit: int, word: str | None, exact: bool) -> list[dict[str, Any]]:
+    def _copies(self, sentence: Sequence[str]) -> list[int]:
+        """The numbers of the sentences with these tokens."""
+        if not all(map(is_utf8, sentence)):
+            return []
+        with self._errors():
+            search = self._sentences.search().where(f"tokens = make_array({', '.join(map(_quoted, sentence))})")
+            return search.select(["sentence"]).limit(None).to_arrow()["sentence"].to_pylist()
+
+    def _search(self, query: Query, layer: int, limit: int, where: str | None, exact: bool) -> list[dict[str, Any]]:
         """The positions and similarities of up to `limit` tokens, nearest first."""
         vector, column = query.vector.astype(np.float32), _column(layer)
         with self._errors():
             search = self._occurrences.search(vector, column, query_type="vector").distance_type("cosine")
-            if word is not None:
-                search = search.where(_is(word), prefilter=True)
+            if where is not None:
+                search = search.where(where, prefilter=True)
             if exact:
                 search = search.bypass_vector_index()
             else:
@@ -256,7 +267,8 @@ class Index:
         rows = found.select(["sentence", "token"]).to_pylist()
         if not rows:
             return []
-        similarities = unit(np.array(found[column].to_pylist())) @ unit(query.vector[None])[0]
+        vectors = found[column].combine_chunks().flatten().to_numpy().reshape(len(rows), -1)
+        similarities = unit(vectors) @ unit(query.vector[None])[0]
         for row, similarity in zip(rows, similarities.astype(np.float32), strict=True):  # the same vector: the same
             row["similarity"] = float(similarity)
         return sorted(rows, key=lambda row: (-row["similarity"], *_place(row)))
@@ -308,10 +320,13 @@ def _check_name(folder: Path, remedy: str) -> None:
 
 
 def _is(word: str) -> str:
-    """The condition in SQL. LanceDB's own `to_sql` does not double a quote after a backslash."""
-    if not is_utf8(word):  # no table has it
-        return "false"
-    return "word = '" + word.replace("'", "''") + "'"
+    """The condition in SQL."""
+    return f"word = {_quoted(word)}" if is_utf8(word) else "false"  # no table has it
+
+
+def _quoted(word: str) -> str:
+    """A string in SQL. LanceDB's own `to_sql` does not double a quote after a backslash."""
+    return "'" + word.replace("'", "''") + "'"
 
 
 def _place(row: dict[str, Any]) -> tuple[int, int]:
