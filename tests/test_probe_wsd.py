@@ -20,6 +20,7 @@ from tiny import tiny_model, write_tiny
 from elmo.config import RECIPES, ConfigError, from_dict, load_toml
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
+from elmo.locks import locked
 from elmo.probes import wsd
 from elmo.probes import wsd_readers as readers
 from elmo.probes.wsd_means import CHECKPOINT, Senses, sums
@@ -460,6 +461,18 @@ def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: 
     assert (refused.returncode, "train.data.xml: the sentences are in no <text>" in refused.stderr) == (2, True)
     refused = run(*arguments, "--resume")
     assert (refused.returncode, "--resume needs --output" in refused.stderr) == (2, True)
+
+
+def test_two_commands_do_not_write_to_one_folder(data: Path, tmp_path: Path) -> None:
+    """They would remove each other's sums."""
+    (tmp_path / CHECKPOINT).touch()
+    with locked(tmp_path):
+        for option in ("--overwrite", "--resume"):
+            refused = run(*wsd_command(data), "--output", tmp_path, option)
+            assert (refused.returncode, "another process works here; wait" in refused.stderr) == (2, True), (
+                refused.stderr
+            )
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
 def test_data_of_ones_own_need_no_inventory_of_the_recipe(data: Path) -> None:

@@ -3,7 +3,8 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from itertools import groupby
@@ -151,9 +152,11 @@ def wsd_verb(arguments: argparse.Namespace) -> None:
     made = config.from_dict(wsd.Config, values_of(arguments, "wsd", _given(arguments)))
     folder = _output(arguments, arguments.resume, wsd.CHECKPOINT)
     run = partial(wsd.run, folder=folder, resume=arguments.resume)
-    rows = _probed(arguments, "wsd", made, folder, "sentences", run)
-    if folder is not None:
-        (folder / wsd.CHECKPOINT).unlink(missing_ok=True)
+    with _alone(folder):
+        _output(arguments, arguments.resume, wsd.CHECKPOINT)  # again: another process may have worked here until now
+        rows = _probed(arguments, "wsd", made, folder, "sentences", run)
+        if folder is not None:
+            (folder / wsd.CHECKPOINT).unlink(missing_ok=True)
     if arguments.json:
         print_rows(rows, as_json=True)
     else:
@@ -245,6 +248,20 @@ def _output(arguments: argparse.Namespace, resume: bool = False, checkpoint: str
     folder = Path(arguments.output)
     record.check_output(folder, arguments.overwrite, resume, checkpoint)
     return folder
+
+
+@contextmanager
+def _alone(folder: Path | None) -> Iterator[None]:
+    """Locks the output folder for the block, if there is one. Raises InputError if another process works there."""
+    from elmo.probes import record
+    from elmo.training.disk import alone
+
+    if folder is None:
+        yield
+        return
+    record.make_output(folder)
+    with alone(folder, "works"):
+        yield
 
 
 def _add_weights(probes: Any) -> None:

@@ -46,15 +46,15 @@ def locked(path: Path, wait: bool = False) -> Iterator[bool]:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path, does: str = "trains") -> Iterator[None]:
     """Creates a run's folder and locks it for the block; removes it if it is empty afterwards.
 
-    Raises InputError if another process uses it.
+    Raises InputError if another process uses it: it says that the process `does` here.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as mine:
         if not mine:
-            raise InputError(f"{folder}: another process trains here; wait until it ends, or name another --output")
+            raise InputError(f"{folder}: another process {does} here; wait until it ends, or name another --output")
         try:
             yield
         finally:
