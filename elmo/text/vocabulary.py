@@ -29,6 +29,8 @@ SPECIAL = (BOS, EOS, UNKNOWN)
 SKIPPED = "!!!MAXTERMID"  # a line of some published vocabularies without a row in their weights
 MOST_UNPACKED = 200
 """How many times larger than its gzip file a vocabulary may be; 2 to 4 is usual."""
+LONG = 64
+"""Longer words, mostly junk, are also bounded by their characters: `LONG * max_types`."""
 PROGRESS_EVERY = 100_000  # tokens
 
 
@@ -178,16 +180,19 @@ def count_words(
 ) -> WordTable:
     """Counts the words of `sentences`; `progress` is called with the tokens read so far.
 
-    When the table exceeds `max_types`, its rarest words are dropped, so memory is bounded.
+    When the table exceeds `max_types`, its rarest words are dropped; when the words longer than `LONG` exceed
+    `LONG * max_types` characters, the rarest of these. So memory is bounded.
     """
     table: Counter[str] = Counter()
-    tokens = n_sentences = reported = 0
+    tokens = n_sentences = reported = long = 0
     for sentence in sentences:
+        known = len(table)
         table.update(sentence)
         tokens += len(sentence)
         n_sentences += 1
-        if len(table) > max_types:
-            _prune(table, max_types // 2)
+        long += sum(map(_long, islice(reversed(table), len(table) - known)))  # the new words are the last
+        if len(table) > max_types or long > LONG * max_types:
+            long = _bound(table, max_types)
         if progress is not None and tokens - reported >= PROGRESS_EVERY:
             progress(tokens)
             reported = tokens
@@ -204,8 +209,7 @@ def merge_tables(tables: Iterable[WordTable], max_types: int = 4_000_000) -> Wor
         words.update(table.words)
         tokens += table.tokens
         n_sentences += table.sentences
-        if len(words) > max_types:
-            _prune(words, max_types // 2)
+        _bound(words, max_types)
     return WordTable(words, tokens, n_sentences)
 
 
@@ -234,13 +238,29 @@ def count_vocabulary(
     return choose_words(table.ranked(), table.counts(), max_size, min_count)
 
 
-def _prune(table: Counter[str], size: int) -> None:
-    """Drops the rarest words, whole counts at a time, until at most `size` are left."""
-    words_by_count = Counter(table.values())
-    left, threshold = len(table), 0
-    for count in sorted(words_by_count):
+def _long(word: str) -> int:
+    """Its characters if it is long, else 0."""
+    return length if (length := len(word)) > LONG else 0
+
+
+def _bound(table: Counter[str], max_types: int) -> int:
+    """Halves what exceeds the bounds of `count_words`; returns the characters of the long words that are left."""
+    if len(table) > max_types:
+        _prune(table, max_types // 2, lambda word: 1)
+    if sum(map(_long, table)) > LONG * max_types:
+        _prune(table, LONG * max_types // 2, _long)
+    return sum(map(_long, table))
+
+
+def _prune(table: Counter[str], size: int, weight: Callable[[str], int]) -> None:
+    """Drops the rarest words that weigh anything, whole counts at a time, until they weigh at most `size`."""
+    by_count: Counter[int] = Counter()
+    for word, count in table.items():
+        by_count[count] += weight(word)
+    left, threshold = by_count.total(), 0
+    for count in sorted(by_count):
         if left <= size:
             break
-        left, threshold = left - words_by_count[count], count
-    for word in [word for word, count in table.items() if count <= threshold]:
+        left, threshold = left - by_count[count], count
+    for word in [word for word, count in table.items() if count <= threshold and weight(word)]:
         del table[word]
