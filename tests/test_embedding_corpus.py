@@ -9,6 +9,7 @@ import time
 import zipfile
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -503,8 +504,18 @@ def test_folders_of_others_are_left_alone(model, text, tmp_path):
 
 def test_one_process_makes_a_folder_at_a_time(model, text, tmp_path):
     embed_corpus([str(text)], str(tmp_path / "out"), small(model))
-    with locked(tmp_path / "out", "busy"), pytest.raises(InputError, match="another process is writing these vectors"):
-        embed_corpus([str(text)], str(tmp_path / "out"), small(model))
+    for output in (str(tmp_path / "out"), f"file://{tmp_path}/out"):
+        with locked(tmp_path / "out", "busy"), pytest.raises(InputError, match="another process is writing these"):
+            embed_corpus([str(text)], output, small(model))
+
+
+def test_what_another_command_writes_to_an_address_is_not_removed():
+    memory, folder = fsspec.filesystem("memory"), "/two/vectors"
+    for name in ("new", "old"):
+        memory.pipe_file(f"{folder}/.{name}.partial", b"PAR1")
+    memory.store[f"{folder}/.old.partial"].modified -= timedelta(days=2)
+    corpus._tidy(memory, "/two")
+    assert memory.find(folder) == [f"{folder}/.new.partial"]
 
 
 @pytest.mark.parametrize(

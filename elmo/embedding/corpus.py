@@ -18,10 +18,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
+from fsspec.implementations.local import LocalFileSystem
 
 from elmo import __version__, formats, ops
 from elmo.config import from_dict, to_dict
@@ -40,6 +42,8 @@ MANIFEST, VECTORS, ERRORS, DONE = "manifest.json", "vectors", "errors", "done"
 CONTENTS = "inputs' contents"
 FORMAT = 1
 PART_ROWS = 10_000
+ABANDONED = 86_400
+"""Age in seconds at which an unfinished file at an address is removed."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ def embed_corpus(
     parts = plan(list(sizes), settings.part_rows, settings.columns) if manifest is None else _parts(manifest)
     with ExitStack() as stack:
         files.makedirs(path, exist_ok=True)
-        if not is_address(output):
+        if _is_local(files):
             stack.enter_context(locked(Path(path), "another process is writing these vectors; wait for it"))
         manifest = _own_manifest(files, path, output, identity)  # again: another process may have worked here until now
         parts = parts if manifest is None else _parts(manifest)
@@ -438,7 +442,7 @@ def _write_json(files: Any, path: str, value: Any) -> None:
 @contextmanager
 def _whole(files: Any, path: str) -> Iterator[Any]:
     """A binary file that appears at `path` only if the block succeeds."""
-    if "file" in files.protocol:
+    if _is_local(files):
         with whole(Path(path), overwrite=True) as temporary, temporary.open("wb") as file:
             yield file
         return
@@ -455,11 +459,26 @@ def _whole(files: Any, path: str) -> Iterator[Any]:
 
 
 def _tidy(files: Any, path: str) -> None:
-    """Removes files that killed processes left."""
+    """Removes files that killed processes left. Where there is no lock, newer ones may be another command's."""
     for name in files.find(path):
         if name.endswith(".partial"):
             with suppress(FileNotFoundError):
-                files.rm(name)
+                if _is_local(files) or _is_abandoned(files, name):
+                    files.rm(name)
+
+
+def _is_abandoned(files: Any, name: str) -> bool:
+    """False if the file system has no times."""
+    try:
+        modified = files.modified(name)
+    except NotImplementedError:
+        return False
+    age = datetime.now(UTC) - modified.replace(tzinfo=modified.tzinfo or UTC)
+    return age.total_seconds() > ABANDONED
+
+
+def _is_local(files: Any) -> bool:
+    return isinstance(files, LocalFileSystem)
 
 
 def _versions() -> dict[str, str]:
