@@ -735,6 +735,20 @@ def test_a_command_makes_the_probe_again(probe: Any, values: dict[str, Any]) -> 
     assert configs.from_dict(probe.Config, made) == config
 
 
+def test_the_curve_of_a_pretraining_is_of_one_text(tmp_path: Path) -> None:
+    """A resumed run may have another held-out text; lines of older versions do not name theirs."""
+    plant_pretraining(tmp_path / "biLM")
+    file = tmp_path / "biLM" / "metrics.jsonl"
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()[:-1]]
+    first, second = ({"heldout": ["valid.txt"], "words": words} for words in (100, 200))
+    texts = [None, first, second, second]
+    curve = [line for line in lines if "carry_mean" in line]
+    for line, text in zip(curve, texts, strict=True):
+        line |= {"measured_on": text} if text else {}
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert [point["step"] for point in collect([tmp_path]).pretrainings[0].curve] == [1000, 4000, 8000]
+
+
 def test_a_command_makes_the_pretraining_again() -> None:
     for values in ({"train": ["a b.txt"], "max_words": 9, "optim": {"lr": 0.25}}, {"train": ["c"], "window": 7}):
         config = configs.from_dict(TrainConfig, values | {"output": "out"})

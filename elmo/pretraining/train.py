@@ -165,11 +165,14 @@ def _train(
             warnings.warn(f"{folder / 'model'}: not replaced, since it also holds {other!r}; move it out", stacklevel=2)
         elif fabric.is_global_zero:
             export(language_model, vocabulary, config, folder, step * plan.words_a_step, measured, origin, fingerprint)
-        return {
+        numbers: dict[str, Any] = {
             f"{policy}_{name}": perplexity.summary()[name]
             for policy, perplexity in measured.items()
             for name in ("forward", "backward", "mean")
         }
+        if measured:
+            numbers["measured_on"] = {"heldout": names_of(config.heldout), "words": measured["carry"].tokens}
+        return numbers
 
     if begin.step == plan.steps and not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
         evaluate(plan.steps)  # the run now ends at this step, or measures other text

@@ -181,7 +181,7 @@ class Pretraining:
     card: dict[str, Any]
     """The card of its newest model; empty if there is none yet."""
     curve: list[dict[str, Any]]
-    """The held-out perplexities, by words read."""
+    """The perplexities of the newest held-out text, by words read."""
     words_a_second: float | None
 
 
@@ -498,6 +498,8 @@ def _pretraining(name: str, folder: Path) -> Pretraining:
         if "carry_mean" in point:
             points.append(point)
         speeds += [point["tokens_per_s"]] if "tokens_per_s" in point else []
+    text = points[-1].get("measured_on") if points else None
+    points = [point for point in points if point.get("measured_on", text) == text]  # a resumed run may have another one
     model = folder / "model" / "config.json"
     card = shapes.read(model, shapes.MODEL).get("card", {}) if model.is_file() else {}
     speed = float(sorted(speeds)[len(speeds) // 2]) if speeds else None

@@ -33,7 +33,10 @@ SUMMARY = {"version?": str}
 ORIGIN = {"version?": str, "data?": {"*": str}}
 ENSEMBLE = {"members": float, "dev": SCORES, "test?": SCORES}
 TABLE = [{"row?": str, "title?": str, "arm?": str, "baseline?": str, "seeds_wanted?": float}]
-POINT = {"step": float, "tokens?": float, "carry_mean?": float, "reset_mean?": float, "tokens_per_s?": float}
+POINT = {
+    "step": float, "tokens?": float, "carry_mean?": float, "reset_mean?": float, "measured_on?": dict,
+    "tokens_per_s?": float,
+}  # fmt: skip
 CARD = {
     "words_read?": NUMBER, "heldout?": (list, None), "perplexity?": ({"*": ({"*": NUMBER}, None)}, None),
     "vocabulary?": VOCABULARY,
