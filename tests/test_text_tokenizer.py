@@ -1,5 +1,6 @@
 """Tokens and sentences."""
 
+import pickle
 import re
 import sys
 from functools import cache
@@ -107,6 +108,27 @@ def test_pysbd_keeps_sentences_with_its_own_placeholders():
     star = tokenizer.sentences("The star has 2.5 M☉ and is old. It is far.")
     assert [token for sentence in star for token in sentence][:6] == ["The", "star", "has", "2.5", "M☉", "and"]
     assert star[-1] == ["It", "is", "far."]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (
+            "The sonata in B♭ is no. 511. 11. Next comes more.",
+            ["The sonata in B♭ is no. 511.", "11.", "Next comes more."],
+        ),
+        ("See the History of Rome\rRome\rThe city was old.", ["See the History of Rome", "Rome", "The city was old."]),
+    ],
+)
+def test_pysbd_cuts_where_a_sentence_begins_not_where_its_text_occurs(text, sentences):
+    pytest.importorskip("pysbd")
+    assert [" ".join(sentence) for sentence in segmenters("en").sentences(text)] == sentences
+
+
+def test_a_tokenizer_with_pysbd_can_be_pickled():
+    pytest.importorskip("pysbd")
+    copied = pickle.loads(pickle.dumps(segmenters("en")))
+    assert copied.sentences("It rained. We stayed.") == [["It", "rained."], ["We", "stayed."]]
 
 
 @pytest.mark.parametrize("language", ["en", "de", "ar", "ja"])

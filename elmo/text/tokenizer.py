@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ LONG_WORD = re.compile(r"(\S{1001,})")  # not split: spaCy takes quadratic time 
 PART = re.compile(r".{1,10000}\S*", re.DOTALL)  # cut after a word
 # For languages without spaces, whose tokenizers take quadratic time or refuse a long text: cut after a sentence.
 UNSPACED_PART = re.compile(r".{1,10000}(?:(?<=[\s。！？])|\Z)|.{1,10000}", re.DOTALL)  # noqa: RUF001
-VERSION = 3  # of the tokens: counts of another version's are not reused
+VERSION = 4  # of the tokens: counts of another version's are not reused
 
 # Sentence-ending marks of the scripts in use, then marks after them that still belong to the sentence.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥។៕።፧፨՜՞։܀܁܂᠃᠉")  # noqa: RUF001
@@ -170,7 +171,11 @@ def _load_pysbd(language: str) -> Callable[[str], Iterator[str]]:
         segmenter = pysbd.Segmenter(language=language, clean=False)
     except ValueError as error:
         raise InputError(f"language {language!r}: pysbd does not know it; use sentences = 'rule'") from error
-    return lambda text: _pieces(text, list(segmenter.processor(text).process()))
+    return partial(_segmented, segmenter)  # not a closure: tokenizers are pickled
+
+
+def _segmented(segmenter: Any, text: str) -> Iterator[str]:
+    return _pieces(text, list(segmenter.processor(text).process()))
 
 
 def _pieces(text: str, sentences: list[str]) -> Iterator[str]:
@@ -179,12 +184,15 @@ def _pieces(text: str, sentences: list[str]) -> Iterator[str]:
     pysbd marks its places with signs such as U+266D (flat), so a sentence with one comes back changed: pysbd's own
     search for it leaves it out. It stays between its neighbours here.
     """
-    cuts = [0]
+    cuts, found = [0], 0
     for sentence in sentences:
-        begin = text.find(sentence, cuts[-1])
+        begin = text.find(sentence, found)
+        while begin > found and text[begin - 1].isalnum():  # inside a word of a sentence that is left out
+            begin = text.find(sentence, begin + 1)
         if begin < 0:
             continue
+        found = begin + len(sentence)
         cuts.append(begin)
         if not sentence[-1:].isalnum():  # else it may be the beginning of a word
-            cuts.append(begin + len(sentence))
+            cuts.append(found)
     return (text[begin:end] for begin, end in pairwise([*cuts, len(text)]))
