@@ -3,6 +3,7 @@
 Everything that is killed was started here, and is known by its process id.
 """
 
+import importlib
 import json
 import os
 import re
@@ -11,8 +12,6 @@ import subprocess
 import sys
 import time
 import warnings
-from contextlib import suppress
-from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,9 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 
 pytestmark = pytest.mark.engines
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts, no package
+benchmark = importlib.import_module("corpus")
 
 ROWS, PART_ROWS = 3000, 100
 ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -95,19 +97,9 @@ def wait(folder, parts, driver):
 
 def kill_a_worker(folder, driver):
     """One that is writing a part: it has a temporary file open."""
-    while not (writing := writers(folder / "ray" / "vectors")):
+    while not (writing := benchmark.writers(folder / "ray" / "vectors")):
         assert driver.poll() is None, driver.communicate()
     os.kill(writing[0], signal.SIGKILL)
-
-
-def writers(folder):
-    """The processes that have a temporary file of the folder open."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is another user's
-            if any(fnmatch(str(link.readlink()), f"{folder}/.*.partial") for link in (process / "fd").iterdir()):
-                found.append(int(process.name))
-    return found
 
 
 def contents(output):

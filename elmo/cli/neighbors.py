@@ -118,9 +118,11 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
             raise InputError(f"{flag} is {value}; at least 1 is expected")
     if arguments.index is not None and arguments.text is not None:
         raise InputError("--text and --index both say where to search; give one of them")
-    given = None if arguments.query is None else nearest.find_token(arguments.word, arguments.query)
-    if arguments.query is not None and given is None:
-        raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}; give one of its tokens")
+    given = None
+    if arguments.query is not None:
+        given = nearest.find_token(arguments.word, arguments.query)
+        if given is None:
+            raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}; give one of its tokens")
     queries, found, count, layer = (_in_text if arguments.index is None else _in_index)(arguments, given)
     word = arguments.query or arguments.word
     static = []

@@ -247,9 +247,11 @@ def _bound(table: Counter[str], max_types: int) -> int:
     """Halves what exceeds the bounds of `count_words`; returns the characters of the long words that are left."""
     if len(table) > max_types:
         _prune(table, max_types // 2, lambda word: 1)
-    if sum(map(_long, table)) > LONG * max_types:
+    long = sum(map(_long, table))
+    if long > LONG * max_types:
         _prune(table, LONG * max_types // 2, _long)
-    return sum(map(_long, table))
+        long = sum(map(_long, table))
+    return long
 
 
 def _prune(table: Counter[str], size: int, weight: Callable[[str], int]) -> None:
