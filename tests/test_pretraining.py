@@ -187,7 +187,8 @@ def test_run_leaves_a_model_that_loads_and_its_record(trained, folder):
     assert card["vocabulary"] == {"size": len(model.vocabulary), "sha256": model.vocabulary.sha256}
     last = [line for line in metrics(trained) if "carry_mean" in line][-1]
     assert card["perplexity"]["reset"]["mean"] == last["reset_mean"]
-    assert last["measured_on"] == {"heldout": ["heldout.txt"], "words": card["perplexity"]["carry"]["tokens"]}
+    heldout = corpus.fingerprint([folder / "heldout.txt"])
+    assert last["measured_on"] == {"heldout": heldout, "words": card["perplexity"]["carry"]["tokens"]}
     assert configs.from_dict(TrainConfig, json.loads((trained / "train.json").read_text())).streams == 16
 
 

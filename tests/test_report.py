@@ -740,7 +740,7 @@ def test_the_curve_of_a_pretraining_is_of_one_text(tmp_path: Path) -> None:
     plant_pretraining(tmp_path / "biLM")
     file = tmp_path / "biLM" / "metrics.jsonl"
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()[:-1]]
-    first, second = ({"heldout": ["valid.txt"], "words": words} for words in (100, 200))
+    first, second = ({"heldout": fingerprint, "words": 100} for fingerprint in ("feed", "cafe"))
     texts = [None, first, second, second]
     curve = [line for line in lines if "carry_mean" in line]
     for line, text in zip(curve, texts, strict=True):

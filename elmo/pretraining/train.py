@@ -121,7 +121,7 @@ def _train(
     """What `main` does after all checks but those of the text itself."""
     folder = Path(config.output)
     checkpoint = newest_checkpoint(folder / "checkpoints")
-    fingerprint = corpus.fingerprint(paths)
+    fingerprint, heldout_fingerprint = corpus.fingerprint(paths), corpus.fingerprint(heldout_paths)
     vocabulary, counts, origin = count(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
     characters = config.model.ids_per_token
@@ -171,7 +171,7 @@ def _train(
             for name in ("forward", "backward", "mean")
         }
         if measured:
-            numbers["measured_on"] = {"heldout": names_of(config.heldout), "words": measured["carry"].tokens}
+            numbers["measured_on"] = {"heldout": heldout_fingerprint, "words": measured["carry"].tokens}
         return numbers
 
     if begin.step == plan.steps and not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
