@@ -8,6 +8,7 @@ from elmo.ops.compiled import compiled_steps as compiled_steps
 from elmo.ops.convolution import convolve_max as convolve_max
 from elmo.ops.convolution import windows_max as windows_max
 from elmo.ops.distinct import distinct_rows as distinct_rows
+from elmo.ops.first_calls import make_first_calls
 from elmo.ops.gru import bi_gru as bi_gru
 from elmo.ops.highway_lstm import highway_lstm as highway_lstm
 from elmo.ops.linear import linear as linear
@@ -25,3 +26,5 @@ from elmo.ops.pairs import multiplied_pairs as multiplied_pairs
 from elmo.ops.products import Library as Library
 from elmo.ops.products import Product as Product
 from elmo.ops.softmax import softmax_loss as softmax_loss
+
+make_first_calls()
