@@ -9,6 +9,7 @@ Reads `metrics.jsonl` of each run; needs the extra `probes` (matplotlib).
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -16,6 +17,14 @@ mpl.use("Agg")
 from matplotlib import pyplot
 
 STYLES = {"carry_mean": "-", "reset_mean": "--"}
+
+
+def measured(file: Path) -> list[dict[str, Any]]:
+    """The perplexities of the last held-out text, as in a report: a resumed run may have had another before."""
+    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    points = [record for record in records if "carry_mean" in record]
+    text = points[-1].get("measured_on") if points else None
+    return [point for point in points if point.get("measured_on", text) == text]
 
 
 def main() -> None:
@@ -28,15 +37,14 @@ def main() -> None:
     before = 0.0  # million tokens
     for path in arguments.metrics:
         file = path / "metrics.jsonl" if path.is_dir() else path
-        records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        measured = [record for record in records if "carry_mean" in record]
+        points = measured(file)
         color = f"C{arguments.metrics.index(path)}"
         for name, style in STYLES.items():
-            tokens = [before + record["tokens"] / 1e6 for record in measured]
+            tokens = [before + record["tokens"] / 1e6 for record in points]
             label = f"{path.name.partition('.')[0]}, {name.removesuffix('_mean')}"
-            axes.plot(tokens, [record[name] for record in measured], style, color=color, marker=".", label=label)
+            axes.plot(tokens, [record[name] for record in points], style, color=color, marker=".", label=label)
         if arguments.end_to_end:
-            before += measured[-1]["tokens"] / 1e6
+            before += points[-1]["tokens"] / 1e6
     axes.set(xlabel="million tokens read", ylabel="perplexity, mean of both directions", yscale="log")
     axes.yaxis.set_major_formatter("{x:.0f}")
     axes.yaxis.set_minor_formatter("{x:.0f}")

@@ -45,6 +45,9 @@ from elmo.report.collect import Probe, collect
 from elmo.report.document import Table
 from elmo.tasks.train import MAY_CHANGE, TaskConfig
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts, no package
+import curve as curve_of_runs
+
 EVIL = '<script>document.title="run"</script>'
 
 
@@ -747,6 +750,7 @@ def test_the_curve_of_a_pretraining_is_of_one_text(tmp_path: Path) -> None:
         line |= {"measured_on": text} if text else {}
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     assert [point["step"] for point in collect([tmp_path]).pretrainings[0].curve] == [1000, 4000, 8000]
+    assert [point["step"] for point in curve_of_runs.measured(file)] == [1000, 4000, 8000]
 
 
 def test_a_command_makes_the_pretraining_again() -> None:

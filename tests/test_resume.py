@@ -14,6 +14,7 @@ from command import Command, run
 from small_run import TINY, last_checkpoint, losses, metrics, model_bytes, texts
 
 from elmo import formats
+from elmo.report.collect import collect
 
 STEPS = 80
 SETTINGS = (*TINY, f"max_words={STEPS * 20}", "loop.log_steps=3", "loop.evaluate_steps=20", "loop.checkpoint_steps=7")
@@ -286,11 +287,16 @@ def test_a_finished_run_measures_a_text_of_the_same_name_and_less_of_a_text(whol
     output = shutil.copytree(whole, tmp_path / "run")
     other = tmp_path / "heldout.txt"
     other.write_text("The judge waits .\n" * 400, encoding="utf-8")
+    before = metrics(output)
     seen = [formats.describe(output).card["perplexity"]["reset"]]
     for change in (("--heldout", other), ("evaluate_words=10",)):
         assert run("train", "--resume", "--output", output, *change).returncode == 0
         seen.append(formats.describe(output).card["perplexity"]["reset"])
+        (point,) = collect([output]).pretrainings[0].curve
+        assert (point["step"], point["tokens"], point["measured_on"]["words"]) == (STEPS, 1_600, seen[-1]["tokens"])
+        assert point["reset_mean"] == seen[-1]["mean"]
     assert [each["tokens"] for each in seen] == [300, 2_000, 50]
+    assert metrics(output)[: len(before)] == before
 
 
 def test_a_model_whose_checkpoints_are_gone_is_not_begun_anew(whole, tmp_path):

@@ -42,6 +42,7 @@ from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.disk import alone, holds_run
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
 from elmo.training.loop import Carried, Training, fit, seed_step, train_step
+from elmo.training.monitor import Monitor
 from elmo.training.optim import build_optimizer
 from elmo.training.sharding import Shard
 from elmo.training.stopping import Stopped
@@ -175,7 +176,9 @@ def _train(
         return numbers
 
     if begin.step == plan.steps and not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
-        evaluate(plan.steps)  # the run now ends at this step, or measures other text
+        # The run now ends at this step, or measures other text.
+        with Monitor(folder if fabric.is_global_zero else None, plan.steps, plan.steps, quiet) as monitor:
+            monitor.record(plan.steps, {"tokens": plan.steps * plan.words_a_step, **evaluate(plan.steps)})
     if fabric.is_global_zero:
         write_record(config)  # a resumed run's changed settings, now that all checks have passed
     with closing(batches):
