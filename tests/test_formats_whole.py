@@ -52,6 +52,23 @@ def test_what_killed_processes_left_goes_or_comes_back(tmp_path: Path, is_there)
     assert (tmp_path / "out" / "file").read_text() == ("new" if is_there else "old")
 
 
+def test_what_was_left_a_day_ago_goes_when_its_output_is_written(tmp_path: Path) -> None:
+    """Of a folder, the newest file in it counts: another process may be writing it."""
+    names = {f".out.{number}.partial" for number in range(5)} | {".out.12.old", ".other.12.partial"}
+    for name in sorted(names):
+        write(tmp_path / name, "left")
+        for path in (tmp_path / name / "file", tmp_path / name):
+            os.utime(path, (1, 1))
+    (tmp_path / ".out.ab.partial").touch()
+    os.utime(tmp_path / ".out.ab.partial", (1, 1))
+    (tmp_path / ".out.1.partial" / "file").touch()
+    (tmp_path / ".out.2.partial" / "new").touch()
+    os.utime(tmp_path / ".out.2.partial", (1, 1))
+    write(tmp_path / "out", "new")
+    kept = {".out.1.partial", ".out.2.partial", ".out.12.old", ".other.12.partial"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out", *kept}
+
+
 def test_old_folder_comes_back_when_the_new_one_cannot_be_moved(tmp_path: Path, monkeypatch) -> None:
     write(tmp_path / "out", "old")
     replace = Path.replace

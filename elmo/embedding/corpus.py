@@ -34,7 +34,7 @@ from elmo.embedding.layers import Layers, selection
 from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
-from elmo.formats.whole import locked, whole
+from elmo.formats.whole import ABANDONED, locked, whole
 from elmo.text.corpus import sample
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
 
@@ -42,8 +42,6 @@ MANIFEST, VECTORS, ERRORS, DONE = "manifest.json", "vectors", "errors", "done"
 CONTENTS = "inputs' contents"
 FORMAT = 1
 PART_ROWS = 10_000
-ABANDONED = 86_400
-"""Age in seconds at which an unfinished file at an address is removed."""
 
 
 @dataclass(frozen=True)

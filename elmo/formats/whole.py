@@ -5,8 +5,9 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from secrets import token_hex
@@ -15,6 +16,8 @@ from elmo import locks
 from elmo.errors import InputError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+ABANDONED = 86_400
+"""Age in seconds at which an unfinished file is removed; a newer one may be another writer's."""
 
 
 def check_output(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> None:
@@ -53,11 +56,13 @@ def check_output(path: Path, overwrite: bool = False, holds: Sequence[str] = ())
 def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Iterator[Path]:
     """A temporary path beside `path`, for a file or a folder, which becomes `path` if the block succeeds.
 
-    Otherwise it is removed, and `path` is untouched. On a full disk, the OSError says how much was written and how much
-    is free. `overwrite` and `holds` are those of `check_output`.
+    Otherwise it is removed, and `path` is untouched. What killed processes left of writing `path` is removed after a
+    day. On a full disk, the OSError says how much was written and how much is free. `overwrite` and `holds` are those
+    of `check_output`.
     """
     check_output(path, overwrite, holds)
     path = path.resolve()  # replace the target of a link, not the link
+    _remove_abandoned(path)
     temporary = path.with_name(f".{path.name}.{token_hex(6)}.partial")  # threads and containers share process numbers
     try:
         yield temporary
@@ -86,8 +91,7 @@ def tidy(path: Path) -> None:
     Only for the one process that may write `path` now.
     """
     path = path.resolve()
-    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]+\.(partial|old)")
-    for left in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]:
+    for left in _left_of(path):
         if left.suffix == ".old" and not path.exists():
             left.replace(path)
         else:
@@ -105,6 +109,20 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
         if not mine:
             raise InputError(f"{folder}: {busy}")
         yield
+
+
+def _left_of(path: Path) -> list[Path]:
+    """What unfinished writers of `path` have beside it."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]+\.(partial|old)")
+    return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
+
+
+def _remove_abandoned(path: Path) -> None:
+    with suppress(OSError):  # another writer may remove them, too, or they are another user's
+        for left in _left_of(path):
+            newest = max(part.lstat().st_mtime for part in (left, *left.rglob("*")))
+            if left.suffix == ".partial" and time.time() - newest > ABANDONED:
+                _remove(left)
 
 
 def _is_loop(path: Path) -> bool:

@@ -29,6 +29,7 @@ from jaxtyping import Float, UInt8
 from elmo.embedding.embedder import Embedder, parse_bytes
 from elmo.errors import InputError
 from elmo.formats import cache
+from elmo.formats.whole import ABANDONED
 from elmo.text.batching import in_parts
 from elmo.training.disk import locked, naming
 
@@ -37,8 +38,6 @@ VERSION = "1"
 SHARD_BYTES = 128_000_000
 KEY_BYTES = 16
 PART = ".part"
-ABANDONED = 86_400
-"""Age in seconds at which the next writer removes a killed run's unfinished file."""
 Sentence = Sequence[str]
 
 
