@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.cli import tasks as task_verbs
+from elmo.cli.arguments import run_in
 from elmo.config import RECIPES
 from elmo.errors import InputError
 from elmo.tasks import ner
@@ -215,6 +217,26 @@ def test_jobs_that_are_asked_to_stop_write_their_checkpoints(tmp_path: Path) -> 
     assert stopped.stderr.count("with a checkpoint; to continue, run the command again") == 2
     checkpoints = [path.parent.parent.parent.name for path in (tmp_path / "out").rglob("checkpoints/step-*")]
     assert sorted(checkpoints) == ["a", "b"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_job_that_is_being_started_hears_of_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[int] = []
+
+    class Started:
+        def __init__(self, *_: object, **__: object) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        send_signal, wait, terminate = heard.append, int, int
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        run_in(2)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert heard == [signal.SIGTERM]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")

@@ -142,6 +142,8 @@ def run_in(jobs: int) -> None:
     try:
         while len(running) < jobs and not signals:
             running.append(subprocess.Popen(again, env=environment, stdout=subprocess.DEVNULL, start_new_session=True))
+            if signals:  # it came while the process was being started
+                running[-1].send_signal(signals[-1])
         codes = [process.wait() for process in running]
     finally:
         for process in running:
