@@ -101,6 +101,8 @@ def test_a_text_without_the_word_is_refused() -> None:
 def test_a_word_of_a_query_may_contain_spaces() -> None:
     assert Asked("il a  10 000 amis", "10 000").place == (("il", "a", "10 000", "amis"), 2)
     assert Asked("il a 10\u00a0000 amis", "10\u00a0000").place == (("il", "a", "10\u00a0000", "amis"), 2)
+    assert Asked("il a 10\u00a0000 \n amis", "amis").place == (("il", "a", "10\u00a0000", "amis"), 3)
+    assert Asked("10\u00a0000 amis", "000").place == (("10", "000", "amis"), 1)
     for word in ("10 amis", " a", ""):
         with pytest.raises(ConfigError, match="is not a token"):
             Asked("il a 10 000 amis", word)

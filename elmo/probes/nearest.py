@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
+from elmo.tasks.readers import columns_at_spaces
 from elmo.tasks.vectors import entries
 
 CHUNK = 256
@@ -62,15 +63,21 @@ def occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int
 def find_token(sentence: str, word: str) -> tuple[tuple[str, ...], int] | None:
     """The tokens of `sentence`, separated by spaces, and the index of the first that is `word`; None without one.
 
-    A `word` that contains spaces is one token, as CoNLL-U may have it.
+    A `word` that contains spaces is one token, as CoNLL-U may have it. Other white space, such as a no-break space,
+    separates tokens only if `word` is not found otherwise.
     """
-    tokens, parts = tuple(sentence.split()), tuple(word.split())
-    if not parts or word != word.strip():
+    if not word or word != word.strip():
         return None
-    for place in range(len(tokens)):
-        if tokens[place : place + len(parts)] == parts:
-            return (*tokens[:place], word, *tokens[place + len(parts) :]), place
+    for split in (_at_spaces, str.split):
+        tokens, parts = tuple(split(sentence)), tuple(split(word))
+        for place in range(len(tokens)):
+            if tokens[place : place + len(parts)] == parts:
+                return (*tokens[:place], word, *tokens[place + len(parts) :]), place
     return None
+
+
+def _at_spaces(text: str) -> list[str]:
+    return columns_at_spaces(" ".join(text.splitlines()))
 
 
 def search(
