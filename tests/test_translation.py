@@ -27,6 +27,7 @@ from elmo.tasks.translation import CoveConfig
 from elmo.text.batching import to_batch
 from elmo.text.vocabulary import SPECIAL, Vocabulary
 from elmo.training import epochs
+from elmo.training.loop import seed_step
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
 GERMAN = ["Eins", "Zwei", "Drei", "Vier", "Fünf", "Sechs", "Sieben", "Acht"]
@@ -166,6 +167,19 @@ def test_a_run_that_was_cut_gives_the_same_weights(tmp_path: Path, step: int, mo
     assert scores(tmp_path / "cut") == scores(tmp_path / "run")
     with pytest.raises(InputError, match="the run is finished"):
         translation.main(cut, resume=True, quiet=True)
+
+
+def test_weight_decay_leaves_word_vectors_as_they_are(tmp_path: Path) -> None:
+    """No sentence has an unknown word."""
+    config = toy(tmp_path, training={"epochs": 1, "weight_decay": 1.0})
+    seed_step(config.seed, -1, 0)
+    words, targets = len(SPECIAL) + len(ENGLISH), len(SPECIAL) + len(GERMAN)
+    begun = Translator(BiLMConfig(config.encoder, None, words), config.decoder, targets).state_dict()
+    translation.main(config, quiet=True)
+    trained = load_file(tmp_path / "run" / "model.safetensors")
+    for name in ("encoder.token_encoder.embedding", "words.embedding"):
+        row = 1 + SPECIAL.index("<UNK>")
+        assert trained[name][row].tolist() == begun[name][row].tolist()
 
 
 def test_words_of_a_file_of_vectors_keep_them_in_all_spellings(tmp_path: Path) -> None:

@@ -248,8 +248,9 @@ def _fit(
 
     folder = Path(config.output)
     state = fit_epochs(
-        fabric, model, batches_of, loss_of, evaluate, METRIC, folder, config.training, config.seed, quiet, config.output
-    )
+        fabric, model, batches_of, loss_of, evaluate, METRIC, folder, config.training, config.seed, quiet,
+        config.output, [model.encoder.token_encoder.embedding, model.words.embedding],
+    )  # fmt: skip
     model.load_state_dict(load_file(folder / BEST))
     model.cpu().eval()
     return state
