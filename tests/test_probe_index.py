@@ -310,6 +310,13 @@ def test_a_name_that_lancedb_cannot_have_is_refused_at_once(copy: Path, monkeypa
     assert Index(name.rename("a:b")).occurrences("w0", 1)[1] > 1  # no address, where it is relative
 
 
+def test_a_name_with_a_line_feed_is_refused_at_once(copy: Path) -> None:
+    for name in ("a\nb", "a\tb", "a\x7fb"):
+        with pytest.raises(InputError, match=r"has a control character.*; name another output"):
+            index.build(Planted(), text(5), copy.with_name(name), RECORD)
+    assert list(copy.parent.iterdir()) == [copy]
+
+
 def test_text_without_a_sentence_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"planted\.txt: no sentences"):
         index.build(Planted(), [[]], tmp_path / "index", RECORD)

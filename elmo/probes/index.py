@@ -106,8 +106,8 @@ def build(
     the tokens so far.
 
     Raises InputError if there is no sentence, if there is an interrupted build without `resume` or with other
-    settings, if another process is building it, or if LanceDB cannot write (a full disk, a name that is not UTF-8);
-    OSError if the output exists.
+    settings, if another process is building it, or if LanceDB cannot write (a full disk, a path that is not UTF-8 or
+    has a control character); OSError if the output exists.
     """
     _lancedb()  # before a folder is made
     check_output(output, overwrite, FILES)
@@ -315,6 +315,8 @@ def _writing(part: Path) -> AbstractContextManager[None]:
 
 
 def _check_name(folder: Path, remedy: str) -> None:
+    if any(character < " " or character == "\x7f" for character in str(folder)):
+        raise InputError(f"{str(folder)!r}: the path has a control character, which LanceDB cannot read; {remedy}")
     if not is_utf8(str(folder)):
         raise InputError(f"{str(folder)!r}: the name is not UTF-8, which LanceDB cannot write or read; {remedy}")
 
