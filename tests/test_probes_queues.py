@@ -345,6 +345,19 @@ def test_recipes_are_those_of_tasks() -> None:
     assert sum(len(row.arms) for row in queue.rows) == 31  # as the recipe says
 
 
+@pytest.mark.parametrize(("probe", "kind"), [(ablate, ablate.Config), (efficiency, efficiency.Config)])
+def test_a_queue_without_its_rows_goes_on(tmp_path: Path, probe: Any, kind: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(compare, "work_off", lambda *_: iter(()))
+    plant(tmp_path / "snli" / "none", "snli", 70.0, 71.0)
+    plant(tmp_path / "snli" / "none-1", "snli", 70.0, 71.0)
+    config = kind(str(tmp_path), ("snli",))
+    first = probe.run(config, recipe_of)
+    assert first
+    (tmp_path / record.ROWS).unlink()
+    assert probe.run(config, recipe_of) == first
+    assert record.read(tmp_path)[1] == json.loads(json.dumps([vars(row) for row in first]))
+
+
 def test_another_probes_folder_is_refused(tmp_path: Path) -> None:
     record.write(tmp_path, "senses", "1", ablate.Config("out"), [])
     with pytest.raises(InputError, match=r"holds results of the probe 'senses', not '\w+'; name another --output"):

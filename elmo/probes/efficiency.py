@@ -284,8 +284,9 @@ def _points(
 
 
 def _kept_points(output: Path) -> list[Point]:
-    """The points in the rows of the folder's record, if it has one."""
-    rows = record.read(output)[1] if (output / record.RECORD).is_file() else []
+    """The points in the rows of the folder's record, if it has both."""
+    has_both = all((output / name).is_file() for name in (record.RECORD, record.ROWS))
+    rows = record.read(output)[1] if has_both else []
     return [Point(**row) for row in rows if row.get("kind") == "point"]
 
 

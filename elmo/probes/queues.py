@@ -66,7 +66,7 @@ def given(settings: Sequence[str], data: str | None, vectors: str | None, model:
 
 def check_output(folder: Path, probe: str) -> None:
     """Raises InputError if the folder has the record of another probe."""
-    if (folder / record.RECORD).is_file() and (found := record.read(folder)[0].get("probe")) != probe:
+    if (folder / record.RECORD).is_file() and (found := record.read_record(folder).get("probe")) != probe:
         raise InputError(f"{folder}: holds results of the probe {found!r}, not {probe!r}; name another --output")
 
 

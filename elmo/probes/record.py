@@ -65,16 +65,25 @@ def make_output(folder: Path) -> None:
 
 def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What `write` wrote: the record and the rows, as plain values. Raises InputError if they are damaged."""
+    record = read_record(folder)
     try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         rows = [json.loads(line) for line in (folder / ROWS).read_text(encoding="utf-8").split("\n") if line]
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: no complete record of a probe ({error}); run the probe again") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{folder / RECORD}: not a JSON object, so not the record of a probe; run the probe again")
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise InputError(
                 f"{folder / ROWS}, line {number}: not a JSON object, so not a row of a probe; run the probe again"
             )
     return record, rows
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record alone. Raises InputError if it is damaged."""
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder}: no complete record of a probe ({error}); run the probe again") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{folder / RECORD}: not a JSON object, so not the record of a probe; run the probe again")
+    return record
