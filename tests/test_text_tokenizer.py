@@ -7,7 +7,7 @@ from functools import cache
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from elmo.errors import InputError
@@ -137,6 +137,20 @@ def test_pysbd_loses_no_character(language, text):
     pytest.importorskip("pysbd")
     sentences = segmenters(language).sentences(text)
     assert "".join(token for sentence in sentences for token in sentence) == "".join(text.split())
+
+
+WRITTEN = ["It rained.", "Dr. Vale paid $3.50.", "Why?", "It was 2.5 e.g. in Oslo.", '"No!" he said.', "No. 5 it is!"]
+
+
+@given(st.lists(st.sampled_from(WRITTEN), min_size=2, max_size=8), st.sampled_from([" ", "  ", "\n"]))
+def test_pysbd_cuts_where_its_sentences_are_if_it_changed_none(sentences, space):
+    """Sentences may be equal, or begin with another."""
+    pysbd = pytest.importorskip("pysbd")
+    text = space.join(sentences)
+    own = list(pysbd.Segmenter(language="en", clean=False).processor(text).process())
+    assume("".join("".join(own).split()) == "".join(text.split()))
+    cut = [piece.strip() for piece in tokenizer._pieces(text, own)]
+    assert [piece for piece in cut if piece] == [sentence.strip() for sentence in own if sentence.strip()]
 
 
 @pytest.mark.parametrize("config", [TextConfig(language="zz"), TextConfig("whitespace", "pysbd", "zz")])
