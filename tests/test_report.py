@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -29,6 +30,7 @@ from small_results import (
     recipe_of,
     write,
 )
+from tiny import tiny_model
 
 from elmo import config as configs
 from elmo import figures
@@ -38,12 +40,14 @@ from elmo.cli import probes as probe_verbs
 from elmo.cli import tasks as task_verbs
 from elmo.config import RECIPES
 from elmo.errors import InputError
+from elmo.formats import native
 from elmo.pretraining.settings import TrainConfig
 from elmo.probes import ablate, efficiency, neighbors, pos, record, wsd
 from elmo.report import claims, commands, job, paper, sections
 from elmo.report.collect import Probe, collect
 from elmo.report.document import Table
 from elmo.tasks.train import MAY_CHANGE, TaskConfig
+from elmo.text.tokenizer import WHITESPACE
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts, no package
 import curve as curve_of_runs
@@ -760,6 +764,20 @@ def test_a_command_makes_the_pretraining_again() -> None:
         assert command is not None
         arguments = build_parser().parse_args(shlex.split(command)[1:])
         assert configs.from_dict(TrainConfig, pretraining_verbs._train_values(arguments, resume=False)) == config
+
+
+@pytest.mark.parametrize("recipe", [None, "english-base"])
+def test_a_command_makes_a_pretraining_from_another_model_again(recipe: str | None, tmp_path: Path) -> None:
+    """Also if its sizes and its text are the defaults, which that model's replace."""
+    first = tmp_path / "first"
+    native.save(replace(tiny_model(), text=WHITESPACE), first)
+    values = {} if recipe is None else configs.load_toml(RECIPES / f"{recipe}.toml")
+    values |= {"train": ["a"], "output": "out", "init_from": str(first), "init_vocab": "replace"}
+    config = configs.from_dict(TrainConfig, values)
+    command = commands.of_pretraining(configs.to_dict(config), "out")
+    assert command is not None
+    arguments = build_parser().parse_args(shlex.split(command.replace("init_from=first", f"init_from={first}"))[1:])
+    assert configs.from_dict(TrainConfig, pretraining_verbs._train_values(arguments, resume=False)) == config
 
 
 # In a browser

@@ -70,11 +70,12 @@ def of_probe(name: str, values: Mapping[str, Any], output: str) -> str | None:
 
 def of_pretraining(values: Mapping[str, Any], output: str) -> str | None:
     """`elmo train ...`; None if there is none."""
+    inherited = () if values.get("init_from") is None else ("model", "text")  # from that model, unless given
     found = _nearest(
         {"": {}, **_recipes("")},
         values,
         lambda given: configs.to_dict(configs.from_dict(TrainConfig, given)),
-        ("train",),
+        ("train", *inherited),
         {"output", "accelerator", "devices", "nodes"},
     )
     if found is None:
@@ -120,7 +121,8 @@ def _nearest(
 ) -> tuple[str, Settings] | None:
     """The recipe that needs the fewest settings to give `values`, and these settings; None if none does.
 
-    `complete` fills in the defaults. `required` values that the recipe lacks are always settings.
+    `complete` fills in the defaults. `required` values that the recipe lacks, also those inside a table, are always
+    settings.
     """
     found: list[tuple[str, Settings]] = []
     for name, recipe in recipes.items():
@@ -129,7 +131,7 @@ def _nearest(
             base = _plain(complete({key: values[key] for key in (*required, "output") if key in values} | dict(recipe)))
         except (InputError, KeyError):
             continue
-        base |= {key: None for key in required if key not in recipe}
+        base |= {key: recipe.get(key) for key in required}
         kept = {key: value for key, value in wanted.items() if key not in left_out} | cached(wanted)
         settings = list(_settings(base, kept))
         found.append((name, settings))
