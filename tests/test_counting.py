@@ -1,5 +1,6 @@
 """The words of a corpus: merged tables are exact, and what is in the cache is what would be counted."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from elmo.text import tokenizer
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import count_words, merge_tables
 from elmo.training.distributed import launch
+from elmo.training.optim import OptimConfig
 
 WORD = st.text(min_size=1, max_size=3)
 
@@ -126,3 +128,28 @@ def test_kept_counts_that_are_damaged_are_refused(tmp_path: Path, damage: Callab
         InputError, match=rf"counts\.tsv: damaged \(.*{problem}.*\); remove it to count the words again"
     ):
         list(counting._read(file)[0])
+
+
+def test_sessions_are_those_whose_steps_count(tmp_path: Path) -> None:
+    """A run without a change has no record of them; those that a run has gone back before are forgotten."""
+    seen = []
+    counting.write_record(TrainConfig(("a.txt",), str(tmp_path)))
+    for step, lr in ((0, 1.0), (10, 1.0), (20, 2.0), (20, 3.0), (30, 3.0), (15, 5.0), (10, 1.0), (0, 7.0)):
+        config = TrainConfig(("a.txt",), str(tmp_path), streams=step + 1, optim=OptimConfig(lr=lr))
+        counting.record_session(config, step)
+        file = tmp_path / "sessions.json"
+        sessions = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+        seen.append([(each["step"], each["settings"]["optim"]["lr"]) for each in sessions])
+    assert seen == [
+        [],
+        [],
+        [(0, 1), (20, 2)],
+        [(0, 1), (20, 3)],
+        [(0, 1), (20, 3)],
+        [(0, 1), (15, 5)],
+        [(0, 1)],
+        [(0, 7)],
+    ]
+    file.write_text("[{}]", encoding="utf-8")
+    with pytest.raises(InputError, match=r"sessions.json: damaged .* remove it"):
+        counting.record_session(TrainConfig(("a.txt",), str(tmp_path)), 20)

@@ -766,6 +766,21 @@ def test_a_command_makes_the_pretraining_again() -> None:
         assert configs.from_dict(TrainConfig, pretraining_verbs._train_values(arguments, resume=False)) == config
 
 
+def test_a_report_says_with_which_settings_a_run_was_resumed(tmp_path: Path) -> None:
+    settings = [{"epochs": 8}, {"epochs": 0.5}, {"epochs": 0.5, "new": 1}, {"optim": {"lr": 2.0}, "new": 2}]
+    for name, known in (("old", None), ("one", settings[:1]), ("several", settings)):
+        plant_pretraining(tmp_path / name)
+        if known is not None:
+            sessions = [{"step": 1000 * number, "settings": each} for number, each in enumerate(known)]
+            write(tmp_path / name / "sessions.json", sessions)
+    job.write([tmp_path], tmp_path / "page.html")
+    text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert re.findall("Resumed with.*?last ones.", text) == [
+        "Resumed with other settings at step 1,000: epochs = 0.5 (before: 8); at step 3,000: new = 2 (before: 1);"
+        " the command has the last ones."
+    ]
+
+
 @pytest.mark.parametrize("recipe", [None, "english-base"])
 def test_a_command_makes_a_pretraining_from_another_model_again(recipe: str | None, tmp_path: Path) -> None:
     """Also if its sizes and its text are the defaults, which that model's replace."""

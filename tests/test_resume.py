@@ -187,6 +187,9 @@ def test_finished_run_can_be_made_longer(whole, tmp_path):
     assert done.returncode == 0, done.stderr
     assert losses(short) == losses(long)
     assert model_bytes(short) == model_bytes(long)
+    sessions = json.loads((short / "sessions.json").read_text(encoding="utf-8"))
+    assert [(each["step"], each["settings"]["max_words"]) for each in sessions] == [(0, 500), (25, 800)]
+    assert not (long / "sessions.json").exists()
 
 
 def test_resuming_a_finished_run_changes_nothing(whole):

@@ -20,7 +20,7 @@ from elmo.errors import InputError
 from elmo.formats import describe as describe_model
 from elmo.formats.cache import cache_folder, make_folder
 from elmo.pretraining.initial import initial_vocabulary, origin_of
-from elmo.pretraining.settings import TrainConfig
+from elmo.pretraining.settings import FOR_WEIGHTS, TrainConfig, read_record
 from elmo.terminal import Counter
 from elmo.text import corpus, tokenizer
 from elmo.text.tokenizer import TextConfig, Tokenizer
@@ -32,6 +32,8 @@ Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
 """The vocabulary, the corpus's counts and `initial.origin_of` (None without a model to start from)."""
 Words = tuple[Iterable[tuple[str, int]], Counts]
 """Words with their counts, the most frequent first, and the totals."""
+SESSIONS = "sessions.json"
+"""In a run's folder: the steps from which it had other settings, if it was resumed with them."""
 WORTH_KEEPING = 10.0
 """Seconds of counting from which counts are cached."""
 MOST_KEPT = 16
@@ -85,6 +87,31 @@ def count(fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConf
 def write_record(config: TrainConfig) -> None:
     """Writes the run's settings to its folder."""
     write_whole(Path(config.output) / "train.json", configs.to_json(config).encode())
+
+
+def record_session(config: TrainConfig, step: int) -> None:
+    """`write_record` for a run from `step` on. If other settings of `FOR_WEIGHTS` begin there, `sessions.json` has all.
+
+    Raises InputError if that file is damaged.
+    """
+    file, now = Path(config.output) / SESSIONS, _for_weights(config)
+    first = {"step": 0, "settings": _for_weights(read_record(Path(config.output) / "train.json"))}
+    was_kept = file.exists()
+    try:
+        known = json.loads(file.read_text(encoding="utf-8")) if was_kept else [first]
+        known = [each for each in known if each["step"] < step]
+        if not known or known[-1]["settings"] != now:
+            known.append({"step": step, "settings": now})
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file}: damaged ({error}); remove it, then --resume") from error
+    if was_kept or len(known) > 1:
+        write_whole(file, (json.dumps(known, indent=2) + "\n").encode())
+    write_record(config)
+
+
+def _for_weights(config: TrainConfig) -> dict[str, Any]:
+    values = json.loads(configs.to_json(config))
+    return {key: values[key] for key in FOR_WEIGHTS}
 
 
 def _raise_first(problems: Iterable[Exception | None]) -> None:

@@ -94,6 +94,8 @@ MAY_CHANGE = {
 
 The training files may have moved: their fingerprint shows that they are the same.
 """
+FOR_WEIGHTS = ("epochs", "max_words", "optim", "precision")
+"""Of these, what the weights depend on."""
 
 
 def check_numbers(config: TrainConfig) -> None:

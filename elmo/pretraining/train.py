@@ -1,7 +1,8 @@
 """`elmo train`: plain text -> a pretrained biLM, in one folder.
 
 The folder holds `model/`, which `elmo.load` opens, and the record of how it was made: `train.json` (the configuration),
-`corpus.json` and `vocab.txt` (what was counted), `metrics.jsonl`, `tensorboard/`, `checkpoints/`.
+`corpus.json` and `vocab.txt` (what was counted), `metrics.jsonl`, `tensorboard/`, `checkpoints/`; and
+`sessions.json` if it was resumed with other settings.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ from elmo.formats.whole import tidy
 from elmo.machine import peak_memory
 from elmo.pretraining.agreement import agree
 from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
-from elmo.pretraining.counting import count, write_record
+from elmo.pretraining.counting import count, record_session
 from elmo.pretraining.division import divide
 from elmo.pretraining.initial import begin_from, check_source, names_of
 from elmo.pretraining.objective import LanguageModel, matrices
@@ -180,7 +181,7 @@ def _train(
         with Monitor(folder if fabric.is_global_zero else None, plan.steps, plan.steps, quiet) as monitor:
             monitor.record(plan.steps, {"tokens": plan.steps * plan.words_a_step, **evaluate(plan.steps)})
     if fabric.is_global_zero:
-        write_record(config)  # a resumed run's changed settings, now that all checks have passed
+        record_session(config, begin.step)  # a resumed run's changed settings, now that all checks have passed
     with closing(batches):
         fit(training, batches, evaluate, state, folder, plan.steps, plan.words_a_step, begin, quiet)
     if not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):

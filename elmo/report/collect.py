@@ -13,6 +13,7 @@ from typing import Any
 
 from elmo import config as configs
 from elmo.errors import InputError
+from elmo.pretraining.counting import SESSIONS
 from elmo.probes import record
 from elmo.report import shapes
 from elmo.tasks import task as tasks
@@ -183,6 +184,8 @@ class Pretraining:
     curve: list[dict[str, Any]]
     """The perplexities of the newest held-out text, by words read."""
     words_a_second: float | None
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+    """The settings by the step from which it had them, if it was resumed with others."""
 
 
 @dataclass(frozen=True)
@@ -503,4 +506,5 @@ def _pretraining(name: str, folder: Path) -> Pretraining:
     model = folder / "model" / "config.json"
     card = shapes.read(model, shapes.MODEL).get("card", {}) if model.is_file() else {}
     speed = float(sorted(speeds)[len(speeds) // 2]) if speeds else None
-    return Pretraining(name, shapes.read(folder / "train.json", dict), card, points, speed)
+    sessions = shapes.read(folder / SESSIONS, shapes.SESSIONS) if (folder / SESSIONS).is_file() else []
+    return Pretraining(name, shapes.read(folder / "train.json", dict), card, points, speed, sessions)

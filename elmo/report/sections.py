@@ -1,6 +1,7 @@
 """Results -> the sections of a report: tasks, pretraining, perplexities, ensembles, machines; `probing` has probes."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from elmo import figures
@@ -284,11 +285,22 @@ def _pretrainings(runs: Sequence[Pretraining]) -> Iterator[Section]:
     blocks += [_learning(run) for run in runs if len(run.curve) > 1]
     for run in runs:
         command = commands.of_pretraining(run.config, run.name)
-        again = [Text("To make it again:"), Code(command)] if command else []
+        again = [Text("To make it again:"), Code(command), *_resumed(run)] if command else []
         more: list[Block] = [*again, Text("Settings:"), settings(run.config)]
         more += [Text("Card of the model:"), settings(run.card)] if run.card else []
         blocks.append(Details(f"{run.name}: command, settings, card", tuple(more)))
     yield Section("Pretraining", tuple(blocks))
+
+
+def _resumed(run: Pretraining) -> list[Block]:
+    """What a command of the last settings does not say: with which ones the run was resumed, and what they were."""
+    changes = []
+    for before, after in pairwise(run.sessions):
+        old, new = (dict(line.split(" = ", 1) for line in probing.lines(each["settings"])) for each in (before, after))
+        said = [f"{key} = {new[key]} (before: {old[key]})" for key in new if key in old and new[key] != old[key]]
+        changes += [f"at step {after['step']:,}: {', '.join(said)}"] if said else []
+    text = f"Resumed with other settings {'; '.join(changes)}; the command has the last ones."
+    return [Text(text)] if changes else []
 
 
 def _pretraining_row(run: Pretraining) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ POINT = {
     "step": float, "tokens?": float, "carry_mean?": float, "reset_mean?": float, "measured_on?": dict,
     "tokens_per_s?": float,
 }  # fmt: skip
+SESSIONS = [{"step": float, "settings": dict}]
 CARD = {
     "words_read?": NUMBER, "heldout?": (list, None), "perplexity?": ({"*": ({"*": NUMBER}, None)}, None),
     "vocabulary?": VOCABULARY,
