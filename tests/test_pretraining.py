@@ -382,7 +382,15 @@ def test_a_training_text_is_no_heldout_text(tmp_path, folder):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("content", "problem"), [(None, "No such file"), ("a\nb\n", "words.txt: ")])
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "No such file"),
+        ("a\nb\n", "words.txt: the vocabulary has no <S>"),
+        ("<S>\n</S>\n<UNK>\na\n \nb\n", "words.txt: line 5 is blank; remove it"),
+        ("<S>\n</S>\n<UNK>\na\nb\na \n", "words.txt: line 6 repeats 'a' of line 4; remove one"),
+    ],
+)
 def test_a_vocabulary_that_cannot_be_used_is_refused_before_words_are_counted(tmp_path, trained, content, problem):
     words = tmp_path / "words.txt"
     if content is not None:

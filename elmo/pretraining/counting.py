@@ -152,7 +152,7 @@ def _counted(words: Words, fingerprint: str, config: TrainConfig, keep: bool) ->
 
 
 def _vocabulary(words: Words, config: TrainConfig) -> tuple[Vocabulary, Counts]:
-    given = None if config.vocab is None else Vocabulary.load(Path(config.vocab))
+    given = None if config.vocab is None else Vocabulary.load(Path(config.vocab), distinct=True)
     own = None if config.init_from is None else describe_model(config.init_from).vocabulary
     vocabulary, counts = choose_words(*words, config.vocab_size, config.min_count)
     if counts.tokens == 0:

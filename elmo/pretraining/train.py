@@ -354,7 +354,7 @@ def _check_source(config: TrainConfig, begun: bool) -> None:
     elif not begun:
         check_source(config.init_from, config.init_vocab, config.model, config.vocab)
     if config.vocab is not None and not begun:
-        Vocabulary.load(Path(config.vocab))
+        Vocabulary.load(Path(config.vocab), distinct=True)
 
 
 def _check_output(config: TrainConfig, may_exist: bool) -> None:

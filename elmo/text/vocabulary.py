@@ -87,12 +87,15 @@ class Vocabulary:
             temporary.unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, path: Path) -> "Vocabulary":
-        """Reads one word per line; a file whose name ends in `.gz` is decompressed."""
-        return cls.parse(path.read_bytes(), str(path))
+    def load(cls, path: Path, distinct: bool = False) -> "Vocabulary":
+        """Reads one word per line; a file whose name ends in `.gz` is decompressed.
+
+        With `distinct`, blank and repeated lines, which some published files have, are refused: no token has their ids.
+        """
+        return cls.parse(path.read_bytes(), str(path), distinct)
 
     @classmethod
-    def parse(cls, raw: bytes, name: str) -> "Vocabulary":
+    def parse(cls, raw: bytes, name: str, distinct: bool = False) -> "Vocabulary":
         """Like `load`, from the bytes of a file; errors refer to it as `name`."""
         try:
             raw = _decompressed(raw, name) if name.lower().endswith(".gz") else raw
@@ -108,6 +111,8 @@ class Vocabulary:
         # Only "\n" ends a line: a word may be a character that str.splitlines takes for a line end. Unicode spaces
         # stay, since they may be words, too.
         lines = [line.strip(" \t\r\v\f") for line in text.removesuffix("\n").split("\n")]
+        if distinct:
+            _check_distinct(lines, name)
         try:
             return cls(tuple(word for word in lines if word != SKIPPED))
         except InputError as error:
@@ -126,6 +131,16 @@ class Vocabulary:
         if text.count("\n") != len(self.words):
             raise InputError("a word of the vocabulary contains a line end; words are stored one per line: split it")
         return text.encode("utf-8")
+
+
+def _check_distinct(lines: Iterable[str], name: str) -> None:
+    first: dict[str, int] = {}
+    for number, word in enumerate(lines, 1):
+        if not word:
+            raise InputError(f"{name}: line {number} is blank; remove it: every line is a word")
+        if word in first:
+            raise InputError(f"{name}: line {number} repeats {word!r} of line {first[word]}; remove one of them")
+        first[word] = number
 
 
 def _decompressed(raw: bytes, name: str) -> bytes:
