@@ -39,8 +39,17 @@ def to_json(config: Any) -> str:
 
 def as_json(values: Mapping[str, Any]) -> str:
     """JSON text, one key per line. What UTF-8 cannot express, such as a byte in a file's name, is escaped."""
-    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(finite(values), indent=2, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def finite(value: Any) -> Any:
+    """`value` for JSON, which has no NaN and no infinite numbers, as of a network that has diverged: None instead."""
+    if isinstance(value, Mapping):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:

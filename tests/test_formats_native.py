@@ -1,6 +1,7 @@
 """The native folder: what is written is read, and what does not fit is said in one line."""
 
 import json
+import math
 import os
 import sys
 from dataclasses import replace
@@ -73,6 +74,14 @@ def test_native_float16_is_half_as_large_and_loads_as_float32(tmp_path):
     assert formats.describe(tmp_path / "half").dtype == "float16"
     sizes = [(tmp_path / name / native.WEIGHTS).stat().st_size for name in ("half", "full")]
     assert sizes[0] < 0.75 * sizes[1]
+
+
+def test_the_card_of_a_model_that_has_diverged_is_json(tmp_path):
+    card = {"perplexity": {"reset": {"mean": math.inf, "unknown_rate": 0.5}}, "words_read": [math.nan, 3]}
+    native.save(replace(model(), card=card), tmp_path / "model")
+    assert formats.load(tmp_path / "model").card == {
+        "perplexity": {"reset": {"mean": None, "unknown_rate": 0.5}}, "words_read": [None, 3],
+    }  # fmt: skip
 
 
 def test_native_is_found_by_any_of_its_files_and_by_no_other(tmp_path):

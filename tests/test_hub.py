@@ -462,6 +462,14 @@ def test_a_model_of_another_format_is_sent_as_ours(tmp_path):
     assert ModelCard.load(tmp_path / "README.md").data.get("language") is None
 
 
+@pytest.mark.parametrize(("language", "code"), [("de", "de"), ("xx", None)])
+def test_the_readme_has_no_code_for_several_languages_and_no_row_of_what_is_unknown(model, language, code):
+    card = {"name": "oak", "words_read": None}
+    made = HubModel.of(replace(model, text=TextConfig(language=language), card=card)).generate_model_card()
+    assert made.data.get("language") == code
+    assert "words read" not in made.text
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables", "message"),
     [

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -220,10 +221,10 @@ def test_json_is_json_whatever_the_encoding(monkeypatch: pytest.MonkeyPatch, enc
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     cli._make_printable(stream)
     monkeypatch.setattr(sys, "stdout", stream)
-    print_json({"word": "café 東 😀 \udce9"})
+    print_json({"word": "café 東 😀 \udce9", "numbers": (1.5, math.nan, -math.inf)})
     stream.flush()
     written = stream.buffer.getvalue()  # type: ignore[attr-defined]
-    assert json.loads(written) == {"word": "café 東 😀 \udce9"}
+    assert json.loads(written) == {"word": "café 東 😀 \udce9", "numbers": [1.5, None, None]}
     assert ("é".encode() in written) == (encoding == "utf-8")
 
 

@@ -45,7 +45,7 @@ from elmo.pretraining.settings import TrainConfig
 from elmo.probes import ablate, efficiency, neighbors, pos, record, wsd
 from elmo.report import claims, commands, job, paper, sections
 from elmo.report.collect import Probe, collect
-from elmo.report.document import Table
+from elmo.report.document import ABSENT, Table
 from elmo.tasks.train import MAY_CHANGE, TaskConfig
 from elmo.text.tokenizer import WHITESPACE
 
@@ -764,6 +764,22 @@ def test_a_command_makes_the_pretraining_again() -> None:
         assert command is not None
         arguments = build_parser().parse_args(shlex.split(command)[1:])
         assert configs.from_dict(TrainConfig, pretraining_verbs._train_values(arguments, resume=False)) == config
+
+
+def test_a_report_of_a_network_that_has_diverged(tmp_path: Path) -> None:
+    """Its perplexities are null, as JSON has no infinite numbers."""
+    plant_pretraining(tmp_path / "biLM")
+    measured = {policy: {"mean": None, "unknown_rate": None} for policy in ("carry", "reset")}
+    write(tmp_path / "biLM" / "model" / "config.json", {"card": {"perplexity": measured, "words_read": 9}})
+    with (tmp_path / "biLM" / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('\n{"step": 9000, "tokens": 9000000, "carry_mean": null, "reset_mean": null}\n')
+    write(tmp_path / "found.json", {"text": ["a.txt"], "vocabulary": None, "perplexity": measured})
+    job.write([tmp_path], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.tables[0][1][2:5] == [ABSENT] * 3
+    assert page.tables[1][1][3:8] == [ABSENT] * 5
+    assert "against words read; at 8,000,000 words: state carried 100.0, sentence by sentence 110.0" in text
 
 
 def test_a_report_says_with_which_settings_a_run_was_resumed(tmp_path: Path) -> None:

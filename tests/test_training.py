@@ -458,9 +458,10 @@ def test_resuming_a_finished_run_does_nothing(tmp_path):
 def test_metrics_drop_what_came_after_the_checkpoint_and_a_cut_line(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 3.0}\n{"step": 2, "loss": 2.0}\n{"step": 3, "lo')
     with Monitor(tmp_path, 9, first_step=1, quiet=True) as writer:
-        writer.record(2, {"loss": 2.5})
+        writer.record(2, {"loss": 2.5, "carry_mean": math.inf})
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [(line["step"], line["loss"]) for line in lines] == [(1, 3.0), (2, 2.5)]
+    assert lines[1]["carry_mean"] is None  # JSON has no infinite numbers
 
 
 def test_progress_shows_counts_in_full(tmp_path, capsys):

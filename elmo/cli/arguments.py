@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from elmo.config import RECIPES
+from elmo.config import RECIPES, finite
 from elmo.errors import InputError
 
 DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
@@ -62,9 +62,9 @@ def tokenizer_of(text: Any, pretokenized: bool) -> Any:
 
 
 def print_json(value: Any, indent: int | None = None) -> None:
-    """Prints JSON; in ASCII unless stdout is UTF-8, since other encodings are no JSON and lack letters."""
+    """Prints JSON, `finite`; in ASCII unless stdout is UTF-8, since other encodings are no JSON and lack letters."""
     is_utf8 = (sys.stdout.encoding or "").lower().replace("_", "-") in ("utf-8", "utf8")
-    print(json.dumps(value, indent=indent, ensure_ascii=not is_utf8))
+    print(json.dumps(finite(value), indent=indent, ensure_ascii=not is_utf8))
 
 
 def is_first_process() -> bool:

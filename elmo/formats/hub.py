@@ -202,8 +202,8 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
 
 
 def _cell(value: Any) -> str:
-    """A plain value of the card as a table cell; empty for a nested table (the config has it)."""
-    if isinstance(value, dict):
+    """A plain value of the card as a table cell; empty for an unknown one and a nested table (the config has it)."""
+    if value is None or isinstance(value, dict):
         return ""
     text = ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if type(value) is int else str(value)
     return " ".join(text.replace("|", "\\|").split())
@@ -222,8 +222,8 @@ def _perplexity(card: dict[str, Any]) -> str:
 
 
 def _spoken(text: TextConfig | None) -> str | None:
-    """The tokenizer's language; None for whitespace-separated tokens, which may be any language."""
-    return text.language if text is not None and text.tokens == "spacy" else None
+    """The tokenizer's language; None if it may be any: tokens between spaces, or spaCy's rules for several, `xx`."""
+    return text.language if text is not None and text.tokens == "spacy" and text.language != "xx" else None
 
 
 def check_name(repository: str) -> None:

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from elmo.config import ConfigError, from_dict, to_dict
+from elmo.config import ConfigError, finite, from_dict, to_dict
 from elmo.errors import InputError
 from elmo.formats.files import on_disk
 from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, check_words, weight_shapes
@@ -167,7 +167,7 @@ def config_values(model: Model) -> dict[str, Any]:
         "model_type": MODEL_TYPE,
         "model": _model_values(model.config),
         "text": None if model.text is None else to_dict(model.text),
-        "card": model.card,
+        "card": finite(model.card),
     } | ({"mixes": [to_dict(mix) for mix in model.mixes]} if model.mixes else {})
 
 

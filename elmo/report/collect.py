@@ -498,7 +498,7 @@ def _pretraining(name: str, folder: Path) -> Pretraining:
         except ValueError:
             continue
         shapes.check(point, shapes.POINT, f"{file}, line {number}")
-        if "carry_mean" in point:
+        if point.get("carry_mean") is not None:  # null in a network that has diverged
             points.append(point)
         speeds += [point["tokens_per_s"]] if "tokens_per_s" in point else []
     text = points[-1].get("measured_on") if points else None

@@ -321,7 +321,7 @@ def _learning(run: Pretraining) -> Figures:
     lines = [
         figures.Series(name, words, [float(point[f"{policy}_mean"]) for point in run.curve])
         for name, policy in (("state carried", "carry"), ("sentence by sentence", "reset"))
-        if all(f"{policy}_mean" in point for point in run.curve)
+        if all(point.get(f"{policy}_mean") is not None for point in run.curve)
     ]
     last = ", ".join(f"{line.name} {line.y[-1]:.1f}" for line in lines)
     figure = Figure(
@@ -339,11 +339,11 @@ def _perplexities(found: Sequence[Scored]) -> Iterator[Section]:
     for each in found:
         for policy, numbers in each.values["perplexity"].items():
             keys = ("forward", "backward", "mean", "mean_known")
-            tokens = numbers.get("tokens")
+            tokens, unknown = numbers.get("tokens"), numbers.get("unknown_rate", 0)
             model, text = commands.model_name(each.values.get("bilm")), ", ".join(map(str, each.values["text"]))
             row = [each.name, model, text, policy]
             row += [_number(numbers.get(key)) for key in keys]
-            row += [f"{100 * numbers.get('unknown_rate', 0):.1f} %", "" if tokens is None else f"{tokens:,}"]
+            row += [ABSENT if unknown is None else f"{100 * unknown:.1f} %", "" if tokens is None else f"{tokens:,}"]
             rows.append((*row, _size(each.values["vocabulary"])))
     head = (
         "file", "biLM", "text", "state", "forward", "backward", "mean", "without unknown", "unknown",

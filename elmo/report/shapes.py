@@ -34,7 +34,7 @@ ORIGIN = {"version?": str, "data?": {"*": str}}
 ENSEMBLE = {"members": float, "dev": SCORES, "test?": SCORES}
 TABLE = [{"row?": str, "title?": str, "arm?": str, "baseline?": str, "seeds_wanted?": float}]
 POINT = {
-    "step": float, "tokens?": float, "carry_mean?": float, "reset_mean?": float, "measured_on?": dict,
+    "step": float, "tokens?": float, "carry_mean?": NUMBER, "reset_mean?": NUMBER, "measured_on?": dict,
     "tokens_per_s?": float,
 }  # fmt: skip
 SESSIONS = [{"step": float, "settings": dict}]
@@ -44,7 +44,7 @@ CARD = {
 }  # fmt: skip
 MODEL = {"card?": CARD}
 PERPLEXITY = {
-    "text": list, "vocabulary": VOCABULARY, "perplexity": {"*": {"unknown_rate?": float, "*": NUMBER}},
+    "text": list, "vocabulary": VOCABULARY, "perplexity": {"*": {"*": NUMBER}},
     "bilm?": (BILM, None),
 }  # fmt: skip
 EVALUATION = {"task": str, "examples": float, "members": float}

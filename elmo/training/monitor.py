@@ -11,6 +11,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from elmo.config import finite
 from elmo.terminal import shown
 from elmo.training.disk import Appended, write_whole
 
@@ -68,7 +69,7 @@ class Monitor:
         """Writes and shows the metrics of a step."""
         line = {"step": step, **metrics, "time": round(time.time(), 1)}
         if self._lines is not None:
-            self._lines.write(json.dumps(line).encode() + b"\n")
+            self._lines.write(json.dumps(finite(line)).encode() + b"\n")
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         if self._events is not None:
             self._events.add(step, numbers)
