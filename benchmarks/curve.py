@@ -22,7 +22,7 @@ STYLES = {"carry_mean": "-", "reset_mean": "--"}
 def measured(file: Path) -> list[dict[str, Any]]:
     """The perplexities of the last held-out text, as in a report: a resumed run may have had another before."""
     records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    points = [record for record in records if "carry_mean" in record]
+    points = [record for record in records if record.get("carry_mean") is not None]  # null if it has diverged
     text = points[-1].get("measured_on") if points else None
     return [point for point in points if point.get("measured_on", text) == text]
 
