@@ -8,8 +8,10 @@ import shutil
 import sys
 import tomllib
 from dataclasses import replace
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, count, islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -472,6 +474,14 @@ def test_dry_run_tells_the_plan_and_writes_nothing(tmp_path, folder, trained):
     assert told["memory"].endswith("GiB")
     assert float(told["hours"]) >= 0
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_of_a_resumed_run_tells_what_is_left(trained):
+    config = replace(read_record(trained / "train.json"), max_words=110 * 160)
+    clock = SimpleNamespace(perf_counter=partial(next, count(0, 3600)))
+    with mock.patch.object(train, "time", clock):
+        told = train.main(config, resume=True, dry_run=True, quiet=True)
+    assert (told["steps"], told["steps left"], told["hours"]) == (110, 10, 10)
 
 
 def lines_of(done: Any) -> list[str]:

@@ -159,7 +159,7 @@ def _train(
     training = Training(fabric, model, optimizer, loss, config.loop, config.optim, config.seed, tables, shards)
     if dry_run:
         with closing(batches):
-            return _estimate(training, batches, state, plan) | _remark(plan, config)
+            return _estimate(training, batches, state, plan, begin.step) | _remark(plan, config)
 
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
@@ -390,8 +390,10 @@ def _other_file(model: Path) -> str | None:
     return next((name for name in names if name not in native.FILES), None)
 
 
-def _estimate(training: Training[LmBatch], batches: Iterator[LmBatch], carried: Carried, plan: Plan) -> dict[str, Any]:
-    """Times a few real steps, at a rate of zero, and extrapolates to the whole run, without its evaluations."""
+def _estimate(
+    training: Training[LmBatch], batches: Iterator[LmBatch], carried: Carried, plan: Plan, done: int
+) -> dict[str, Any]:
+    """Times a few real steps, at a rate of zero, and extrapolates to those after `done`, without evaluations."""
     for group in training.optimizer.param_groups:
         group["lr"] = 0.0
     times = []
@@ -399,7 +401,7 @@ def _estimate(training: Training[LmBatch], batches: Iterator[LmBatch], carried: 
         began = time.perf_counter()
         _, _, carried, _ = train_step(training, batches, carried, step)
         times.append(time.perf_counter() - began)
-    seconds = sorted(times[1:])[1] * plan.steps  # the first step allocates memory for the others
+    seconds = sorted(times[1:])[1] * (plan.steps - done)  # the first step allocates memory for the others
     sizes = {name: parameter.numel() for name, parameter in training.model.named_parameters()}
     softmax_size = sum(size for name, size in sizes.items() if "lm_head" in name)
     device = training.fabric.device
@@ -409,6 +411,7 @@ def _estimate(training: Training[LmBatch], batches: Iterator[LmBatch], carried: 
         "softmax parameters": softmax_size,
         "words per epoch": plan.words,
         "steps": plan.steps,
+        **({"steps left": plan.steps - done} if done else {}),
         "words per step": plan.words_a_step,
         "memory": f"{peak / 2**30:.1f} GiB" if peak else "unknown",
         "hours": round(seconds / 3600, 2),
