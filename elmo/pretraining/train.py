@@ -6,6 +6,7 @@ The folder holds `model/`, which `elmo.load` opens, and the record of how it was
 """
 
 import dataclasses
+import json
 import math
 import time
 import warnings
@@ -177,9 +178,11 @@ def _train(
         return numbers
 
     if begin.step == plan.steps and not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
-        # The run now ends at this step, or measures other text.
+        numbers = {"tokens": plan.steps * plan.words_a_step, **evaluate(plan.steps)}
+        # The run now ends at this step, or measures other text; or only its model was missing.
         with Monitor(folder if fabric.is_global_zero else None, plan.steps, plan.steps, quiet) as monitor:
-            monitor.record(plan.steps, {"tokens": plan.steps * plan.words_a_step, **evaluate(plan.steps)})
+            if fabric.is_global_zero and not _is_recorded(folder, numbers):
+                monitor.record(plan.steps, numbers)
     if fabric.is_global_zero:
         record_session(config, begin.step)  # a resumed run's changed settings, now that all checks have passed
     with closing(batches):
@@ -288,6 +291,13 @@ def _is_exported(config: TrainConfig, plan: Plan, origin: dict[str, Any] | None)
     card = native.describe(path).card
     words = _words_read(plan.steps * plan.words_a_step, origin)
     return card["words_read"] == words and card["heldout"] == names_of(config.heldout)
+
+
+def _is_recorded(folder: Path, numbers: dict[str, Any]) -> bool:
+    """Whether the last line of `metrics.jsonl` has these numbers."""
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    last = json.loads(lines[-1]) if lines else {}
+    return all(last.get(name) == value for name, value in configs.finite(numbers).items())
 
 
 def _loss(
