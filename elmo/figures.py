@@ -26,6 +26,8 @@ DOTS = 144
 """Of a PNG, an inch."""
 WIDTH, HEIGHT = 4.6, 3.0
 """Inches; narrow, so that text stays readable when a phone shrinks the figure."""
+LETTER = 0.07
+"""Inches, about, of a letter of a label."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 """Markers of lines, besides colours, for colour-blind readers."""
 THIRD = 1 / 3
@@ -165,7 +167,8 @@ def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
         "fine-tuned biLM": (style.lines[1], "D", [row.tuned for row in rows]),
     }
     with _drawing():
-        figure, axes = _canvas(style, height=0.9 + 0.42 * len(rows))
+        longest = max((len(row.name) for row in rows), default=0)
+        figure, axes = _canvas(style, max(WIDTH, 1.9 + LETTER * longest), 0.9 + 0.42 * len(rows))
         for place, row in enumerate(rows):
             ends = [min(row.scores), max(row.scores)]
             axes.plot(ends, [place, place], color=style.lines[0], linewidth=2, solid_capstyle="butt")

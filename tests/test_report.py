@@ -651,6 +651,9 @@ def test_figures_draw_what_they_are_given() -> None:
     points = [line.get_xydata().tolist() for line in (before, after, tuned)]
     assert points == [[[1.0, 0.0], [3.0, 1.0]], [[2.0, 0.0]], [[5.0, 1.0]]]
     assert b"</svg>" in figures.svg(figures.gains(scores, "f1", dark=True))
+    long = figures.gains([figures.Gain("variants/english-small/" * 4, 1.0, 2.0)], "f1")
+    figures.svg(long)  # which lays it out
+    assert long.axes[0].get_position().width * long.get_figwidth() > 1  # inches beside a long name
 
 
 # The paper's numbers
