@@ -9,22 +9,15 @@ Reads `metrics.jsonl` of each run; needs the extra `probes` (matplotlib).
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 
 mpl.use("Agg")
 from matplotlib import pyplot
 
+from elmo.report.collect import measured
+
 STYLES = {"carry_mean": "-", "reset_mean": "--"}
-
-
-def measured(file: Path) -> list[dict[str, Any]]:
-    """The perplexities of the last held-out text, as in a report: a resumed run may have had another before."""
-    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    points = [record for record in records if record.get("carry_mean") is not None]  # null if it has diverged
-    text = points[-1].get("measured_on") if points else None
-    return [point for point in points if point.get("measured_on", text) == text]
 
 
 def main() -> None:
@@ -37,7 +30,7 @@ def main() -> None:
     before = 0.0  # million tokens
     for path in arguments.metrics:
         file = path / "metrics.jsonl" if path.is_dir() else path
-        points = measured(file)
+        points = measured(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
         color = f"C{arguments.metrics.index(path)}"
         for name, style in STYLES.items():
             tokens = [before + record["tokens"] / 1e6 for record in points]

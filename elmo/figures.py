@@ -7,7 +7,7 @@
 """
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ DOTS = 144
 WIDTH, HEIGHT = 4.6, 3.0
 """Inches; narrow, so that text stays readable when a phone shrinks the figure."""
 LETTER = 0.07
-"""Inches, about, of a letter of a label."""
+"""Inches of a letter of a label, about."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 """Markers of lines, besides colours, for colour-blind readers."""
 THIRD = 1 / 3
@@ -167,8 +167,8 @@ def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
         "fine-tuned biLM": (style.lines[1], "D", [row.tuned for row in rows]),
     }
     with _drawing():
-        longest = max((len(row.name) for row in rows), default=0)
-        figure, axes = _canvas(style, max(WIDTH, 1.9 + LETTER * longest), 0.9 + 0.42 * len(rows))
+        width = max(WIDTH, 1.9 + _length(row.name for row in rows))
+        figure, axes = _canvas(style, width, 0.9 + 0.42 * len(rows))
         for place, row in enumerate(rows):
             ends = [min(row.scores), max(row.scores)]
             axes.plot(ends, [place, place], color=style.lines[0], linewidth=2, solid_capstyle="butt")
@@ -202,7 +202,8 @@ def layer_weights(rows: Sequence[MeanRow], dark: bool = False) -> "Figure":
         from matplotlib.colors import LinearSegmentedColormap
 
         colours = LinearSegmentedColormap.from_list("shares", [style.low, style.high])
-        size = 1.6 + len(places) * (0.75 * layers + 0.7), 0.9 + 0.42 * len(runs)
+        width = max(1.6, _length(_label(*run) for run in runs)) + len(places) * (0.75 * layers + 0.7)
+        size = width, 0.9 + 0.42 * len(runs)
         figure, panels = _axes(*size, style, len(places))
         for place, axes in zip(places, panels, strict=True):
             _heat_map([row for row in rows if row.place == place], runs, layers, axes, colours, style)
@@ -240,6 +241,11 @@ def _heat_map(
 def _label(task: str, run: str) -> str:
     """A run's name, with its task if the name lacks it."""
     return run if task in run else f"{task}: {run}"
+
+
+def _length(names: Iterable[str]) -> float:
+    """Of the longest name, in inches, about."""
+    return LETTER * max(map(len, names), default=0)
 
 
 def style_of(dark: bool) -> Style:

@@ -42,15 +42,12 @@ from elmo.config import RECIPES
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.pretraining.settings import TrainConfig
-from elmo.probes import ablate, efficiency, neighbors, pos, record, wsd
+from elmo.probes import ablate, efficiency, neighbors, pos, record, weights, wsd
 from elmo.report import claims, commands, job, paper, sections
-from elmo.report.collect import Probe, collect
+from elmo.report.collect import Probe, collect, measured
 from elmo.report.document import ABSENT, Table
 from elmo.tasks.train import MAY_CHANGE, TaskConfig
 from elmo.text.tokenizer import WHITESPACE
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts, no package
-import curve as curve_of_runs
 
 EVIL = '<script>document.title="run"</script>'
 
@@ -651,9 +648,11 @@ def test_figures_draw_what_they_are_given() -> None:
     points = [line.get_xydata().tolist() for line in (before, after, tuned)]
     assert points == [[[1.0, 0.0], [3.0, 1.0]], [[2.0, 0.0]], [[5.0, 1.0]]]
     assert b"</svg>" in figures.svg(figures.gains(scores, "f1", dark=True))
-    long = figures.gains([figures.Gain("variants/english-small/" * 4, 1.0, 2.0)], "f1")
-    figures.svg(long)  # which lays it out
-    assert long.axes[0].get_position().width * long.get_figwidth() > 1  # inches beside a long name
+    name = "variants/english-small/" * 4
+    cells = [weights.MeanRow("ner", name, "input", layer, 0.5, 1.0, 1, 0.0) for layer in range(3)]
+    for long in (figures.gains([figures.Gain(name, 1.0, 2.0)], "f1"), figures.layer_weights(cells)):
+        figures.svg(long)  # which lays it out
+        assert long.axes[0].get_position().width * long.get_figwidth() > 1  # inches beside a long name
 
 
 # The paper's numbers
@@ -757,7 +756,7 @@ def test_the_curve_of_a_pretraining_is_of_one_text(tmp_path: Path) -> None:
         line |= {"measured_on": text} if text else {}
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     assert [point["step"] for point in collect([tmp_path]).pretrainings[0].curve] == [1000, 4000, 8000]
-    assert [point["step"] for point in curve_of_runs.measured(file)] == [1000, 4000, 8000]
+    assert [point["step"] for point in measured(lines)] == [1000, 4000, 8000]
 
 
 def test_a_command_makes_the_pretraining_again() -> None:

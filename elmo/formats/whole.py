@@ -119,9 +119,9 @@ def _left_of(path: Path) -> list[Path]:
 
 def _remove_abandoned(path: Path) -> None:
     with suppress(OSError):  # another writer may remove them, too, or they are another user's
-        for left in _left_of(path):
+        for left in [left for left in _left_of(path) if left.suffix == ".partial"]:
             newest = max(part.lstat().st_mtime for part in (left, *left.rglob("*")))
-            if left.suffix == ".partial" and time.time() - newest > ABANDONED:
+            if time.time() - newest > ABANDONED:
                 _remove(left)
 
 

@@ -498,13 +498,17 @@ def _pretraining(name: str, folder: Path) -> Pretraining:
         except ValueError:
             continue
         shapes.check(point, shapes.POINT, f"{file}, line {number}")
-        if point.get("carry_mean") is not None:  # null in a network that has diverged
-            points.append(point)
+        points.append(point)
         speeds += [point["tokens_per_s"]] if "tokens_per_s" in point else []
-    text = points[-1].get("measured_on") if points else None
-    points = [point for point in points if point.get("measured_on", text) == text]  # a resumed run may have another one
     model = folder / "model" / "config.json"
     card = shapes.read(model, shapes.MODEL).get("card", {}) if model.is_file() else {}
     speed = float(sorted(speeds)[len(speeds) // 2]) if speeds else None
     sessions = shapes.read(folder / SESSIONS, shapes.SESSIONS) if (folder / SESSIONS).is_file() else []
-    return Pretraining(name, shapes.read(folder / "train.json", dict), card, points, speed, sessions)
+    return Pretraining(name, shapes.read(folder / "train.json", dict), card, measured(points), speed, sessions)
+
+
+def measured(metrics: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The perplexities of the newest held-out text, of the lines of `metrics.jsonl`; a resumed run may have another."""
+    points = [point for point in metrics if point.get("carry_mean") is not None]  # null in a network that has diverged
+    text = points[-1].get("measured_on") if points else None
+    return [point for point in points if point.get("measured_on", text) == text]
