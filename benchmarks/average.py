@@ -6,7 +6,7 @@
 The files are `model.safetensors` of checkpoints (`run/checkpoints/step-N/`; a run keeps its last two, so copy them
 meanwhile). At a high learning rate the weights wander about a better point, which their mean finds (Izmailov et al.
 2018, "Averaging Weights Leads to Wider Optima and Better Generalization"). The model's card has the perplexity of the
-mean and the names of its checkpoints; `elmo convert --to native --dtype float16` makes it smaller.
+mean and the names of its checkpoints; `elmo convert --store float16` makes it smaller.
 """
 
 import argparse

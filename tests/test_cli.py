@@ -270,7 +270,9 @@ def test_info_and_convert(models, tmp_path):
     native.save(replace(one, card={"options": {}}), tmp_path / "none")
     assert run("convert", tmp_path / "none", tmp_path / "f").stdout.endswith("written as allennlp\n")
     refused(run("convert", models / "native", tmp_path / "a"), tmp_path / "a", "exists", "--overwrite")
-    refused(run("convert", models / "native", tmp_path / "c", "--dtype", "float16"), "--dtype", "float32")
+    refused(run("convert", models / "native", tmp_path / "c", "--to", "allennlp", "--store", "int8"), "--store", "omit")
+    assert run("convert", models / "native", tmp_path / "g", "--store", "float16").stdout.endswith("as native\n")
+    assert json.loads(run("info", tmp_path / "g", "--json").stdout)["stored as"] == "float16"
 
 
 # Other verbs

@@ -108,7 +108,7 @@ def test_what_float16_cannot_hold_is_not_saved_in_it(tmp_path):
     model = whole_model()
     model.weights["layers.0.bias"][0, 0] = 1e5
     with pytest.raises(InputError, match=r"layers\.0\.bias has values beyond 65,504, the largest of float16"):
-        native.save(model, tmp_path / "half", dtype="float16")
+        native.save(model, tmp_path / "half", store="float16")
     assert not (tmp_path / "half").exists()
 
 

@@ -100,8 +100,22 @@ def test_what_is_saved_is_the_same_bit_for_bit_here_and_for_elmo(folder, tmp_pat
 
 
 def test_half_precision_in_the_file_is_float32_in_the_model(tmp_path):
-    native.save(tiny_model(), tmp_path / "half", dtype="float16")
+    native.save(tiny_model(), tmp_path / "half", store="float16")
     assert {weight.dtype for weight in AutoModel.from_pretrained(tmp_path / "half").parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("kind", [AutoModel, AutoModelForTokenClassification])
+def test_8_bit_rows_in_the_file_are_float32_in_the_model(tmp_path, kind):
+    """transformers itself would take the integers for the weights."""
+    config = replace(CONFIG, lstm=replace(CONFIG.lstm, dim=256, projection_dim=128))
+    native.save(tiny_model(config), tmp_path / "model", store="int8")
+    expected = native.load(tmp_path / "model").weights
+    loaded = kind.from_pretrained(tmp_path / "model")
+    assert all(torch.equal(weight, expected[name]) for name, weight in loaded.bilm.state_dict().items())
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
+    loaded.save_pretrained(tmp_path / "saved")
+    again = formats.load(tmp_path / "saved").weights
+    assert all(torch.equal(weight, again[name]) for name, weight in expected.items())
 
 
 def test_models_in_memory_go_both_ways():

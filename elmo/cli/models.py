@@ -30,10 +30,11 @@ def add_verbs(verbs: Any) -> None:
     convert.add_argument("target", help="the folder to write")
     add_weights(convert)
     convert.add_argument(
-        "--to", choices=["native", "allennlp"], help="default: native; allennlp if the source is native"
+        "--to", choices=["native", "allennlp"], help="default: native; allennlp for a native source without --store"
     )
-    convert.add_argument("--dtype", choices=["float32", "float16"], default="float32", help="type of native weights")
-    convert.add_argument("--softmax-dtype", choices=["float32", "float16"], help="type of the softmax, if different")
+    convert.add_argument(
+        "--store", choices=["float32", "float16", "int8"], help="how native weights are stored (default: float32)"
+    )
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
 
     models = add_verb(verbs, "models", models_verb, "list the published models, and which are in the cache")
@@ -96,12 +97,13 @@ def convert_verb(arguments: argparse.Namespace) -> None:
 
     target = Path(arguments.target)
     found = formats.describe(arguments.source, arguments.weights)
-    wanted = arguments.to or ("allennlp" if found.format == formats.native.FORMAT else "native")
-    if wanted == "allennlp" and (arguments.dtype, arguments.softmax_dtype) != ("float32", None):
-        raise InputError("--dtype and --softmax-dtype are for the native format; AllenNLP's is float32: omit them")
+    is_other = found.format != formats.native.FORMAT or arguments.store is not None
+    wanted = arguments.to or ("native" if is_other else "allennlp")
+    if wanted == "allennlp" and arguments.store is not None:
+        raise InputError("--store is for the native format; AllenNLP's is float32: omit one of --store and --to")
     model = formats.load(arguments.source, arguments.weights)
     if wanted == "native":
-        formats.native.save(model, target, arguments.overwrite, arguments.dtype, arguments.softmax_dtype)
+        formats.native.save(model, target, arguments.overwrite, arguments.store or "float32")
     else:
         formats.allennlp.save(model, target, arguments.overwrite)
     softmax = "the softmax" if model.config.n_tokens_vocab else "the softmax and the vocabulary"

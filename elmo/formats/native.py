@@ -4,8 +4,8 @@
   and `"mixes": [Mix]` if a task's model learned some. `"model_type": "elmo"` lets transformers open the folder
   (`elmo.integrations.transformers`), and add keys of its own when it saves one
 - `lexicon.json`: the ids of words and code points, for a model that reads both
-- `model.safetensors`: `bilm.*` and, with a softmax, `lm_head.*`; float32, or float16 for half the size (bfloat16 and
-  float64 are read, too)
+- `model.safetensors`: `bilm.*` and, with a softmax, `lm_head.*`; float32, float16 for half the size, or 8-bit rows
+  (`int8_rows`) with `scales.*` for a quarter (bfloat16 and float64 are read, too)
 """
 
 import json
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from elmo.config import ConfigError, finite, from_dict, to_dict
 from elmo.errors import InputError
+from elmo.formats import int8_rows
 from elmo.formats.files import on_disk
 from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, check_words, weight_shapes
 from elmo.formats.whole import whole
@@ -31,14 +32,16 @@ from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
-Dtype = Literal["float32", "float16"]
+Store = Literal["float32", "float16", "int8"]
+"""How weights are stored. With "int8" the large ones are 8-bit rows, the others float16."""
 
 FORMAT = "elmo-torch"
 VERSION = 1
 MOST_TRIES = 5
 """To load a model that is replaced meanwhile."""
 MODEL_TYPE = "elmo"  # by it transformers knows what class opens the folder
-DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}  # safetensors' -> the usual names
+DTYPES = {"I8": "int8", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
+"""Names of safetensors -> the usual ones."""
 FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
 
 
@@ -106,6 +109,12 @@ def _load(path: Path) -> Model:
     return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, mixes, lexicon)
 
 
+def read_int8(file: Path) -> dict[str, Tensor] | None:
+    """The biLM's weights, in float32, if a file of weights has 8-bit rows; None if it has none."""
+    bilm, _, dtypes = _read_header(file)
+    return {name: _read_weight(file, f"bilm.{name}") for name in bilm} if "int8" in dtypes else None
+
+
 def _version(file: Path) -> tuple[int, int, int] | None:
     """What differs if the file is replaced."""
     try:
@@ -118,35 +127,26 @@ def _version(file: Path) -> tuple[int, int, int] | None:
 def _read_weight(file: Path, name: str) -> Tensor:
     """A float32 copy. Opens the file for one tensor only, since an open file keeps a second copy of all it has read."""
     with safetensors.safe_open(file, framework="pt") as weights:
-        return weights.get_tensor(name).to(torch.float32, copy=True)
+        weight = weights.get_tensor(name)
+        if weight.dtype != torch.int8:
+            return weight.to(torch.float32, copy=True)
+        try:
+            return int8_rows.decode(weight, weights.get_tensor(int8_rows.SCALES + name))
+        except InputError as error:
+            raise InputError(f"{file}: {name} {error}; copy it again") from error
 
 
-def save(
-    model: Model,
-    path: str | Path,
-    overwrite: bool = False,
-    dtype: Dtype = "float32",
-    softmax_dtype: Dtype | None = None,
-) -> None:
-    """Writes the folder `path` atomically.
+def save(model: Model, path: str | Path, overwrite: bool = False, store: Store = "float32") -> None:
+    """Writes the folder `path` atomically, with its weights stored as `store` says.
 
-    `dtype` is the type of the stored weights; the softmax, which does not affect vectors, may have another. Raises
-    InputError if the model lacks the ids of its words, and OSError as `whole` does.
+    Raises InputError if the model lacks the ids of its words or a weight is too large for float16, and OSError as
+    `whole` does.
     """
     path = Path(path)
     check_words(path, model)
     _check_path(path)
     config = config_values(model)
-    parts = {"bilm": (model.weights, dtype), "lm_head": (model.lm_head or {}, softmax_dtype or dtype)}
-    stored = {
-        f"{part}.{name}": weight.detach().to("cpu", getattr(torch, kind)).contiguous()
-        for part, (weights, kind) in parts.items()
-        for name, weight in weights.items()
-    }
-    for name, weight in stored.items():
-        if weight.dtype == torch.float16 and weight.isinf().any():
-            most = f"{torch.finfo(torch.float16).max:,.0f}"
-            raise InputError(f"{path}: {name} has values beyond {most}, the largest of float16; store float32")
+    stored = _stored(model, path, store)
     with whole(path, overwrite, FILES) as folder:
         folder.mkdir()
         _write_json(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False))
@@ -157,6 +157,24 @@ def save(
             model.vocabulary.save(folder / VOCABULARY)
         if model.lexicon is not None:
             _write_json(folder / LEXICON, json.dumps(vars(model.lexicon), ensure_ascii=False))
+
+
+def _stored(model: Model, path: Path, store: Store) -> dict[str, Tensor]:
+    """The arrays of the file of weights; `path` is for errors."""
+    arrays: dict[str, Tensor] = {}
+    for part, weights in (("bilm", model.weights), ("lm_head", model.lm_head or {})):
+        for key, weight in weights.items():
+            name, weight = f"{part}.{key}", weight.detach().to("cpu", torch.float32).contiguous()
+            if store == "int8" and int8_rows.fits(weight):
+                if not weight.isfinite().all():
+                    raise InputError(f"{path}: {name} has values that are not finite; 8-bit rows cannot hold them")
+                arrays[name], arrays[int8_rows.SCALES + name] = int8_rows.encode(weight)
+                continue
+            arrays[name] = weight if store == "float32" else weight.half()
+            if arrays[name].isinf().any() and not weight.isinf().any():
+                most = f"{torch.finfo(torch.float16).max:,.0f}"
+                raise InputError(f"{path}: {name} has values beyond {most}, the largest of float16; store float32")
+    return arrays
 
 
 def config_values(model: Model) -> dict[str, Any]:
@@ -244,16 +262,21 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
         with safetensors.safe_open(file, framework="pt") as header:
             slices = {name: header.get_slice(name) for name in header.keys()}  # noqa: SIM118
             shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            kinds = {name: str(slices[name].get_dtype()) for name in slices if name.startswith(("bilm.", "lm_head."))}
+            kinds = {name: str(part.get_dtype()) for name, part in slices.items()}
     except safetensors.SafetensorError as error:
         size = file.stat().st_size
         raise InputError(
             f"{file}: damaged or incomplete safetensors file ({size:,} bytes: {error}); copy it again"
         ) from error
-    for name, kind in kinds.items():
+    weights = {name: kind for name, kind in kinds.items() if name.startswith(("bilm.", "lm_head."))}
+    for name, kind in weights.items():
         if kind not in DTYPES:
             raise InputError(f"{file}: {name} holds {kind}; one of {', '.join(DTYPES)} is expected; copy it again")
-    return *parts_of(shapes), sorted({DTYPES[kind] for kind in kinds.values()})
+    try:
+        int8_rows.check(shapes, kinds)
+    except InputError as error:
+        raise InputError(f"{file}: {error}; copy it again") from error
+    return *parts_of(shapes), sorted({DTYPES[kind] for kind in weights.values()})
 
 
 def parts_of(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -5,6 +5,7 @@ Needs the extra `transformers`.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -28,6 +29,7 @@ try:
         PreTrainedModel,
     )
     from transformers.modeling_outputs import BaseModelOutput, TokenClassifierOutput
+    from transformers.utils.hub import cached_file
 
     from elmo.integrations.transformers_tokenizer import ElmoTokenizer
 except ImportError as error:  # pragma: no cover
@@ -90,8 +92,8 @@ class ElmoModel(PreTrainedModel):
     config_class = ElmoConfig
     base_model_prefix = "elmo"
     main_input_name = "input_ids"
-    # A softmax, and a token classifier's layers above the biLM.
-    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^mix\.", r"^classifier\."]  # noqa: RUF012
+    # A softmax, the scales of 8-bit rows, and a token classifier's layers above the biLM.
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^scales\.", r"^mix\.", r"^classifier\."]  # noqa: RUF012
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__(config)
@@ -118,11 +120,15 @@ class ElmoModel(PreTrainedModel):
         """As in transformers. Raises InputError if weights of the biLM are missing, which would be random."""
         wants_info = options.pop("output_loading_info", False)
         options["output_loading_info"] = True
+        weights = _of_8_bit_rows(pretrained_model_name_or_path, options)
         load: Any = super().from_pretrained
         model, info = load(pretrained_model_name_or_path, *arguments, **options)
         missing = sorted(name for name in info["missing_keys"] if name.startswith("bilm."))
         if missing:
             raise InputError(f"{pretrained_model_name_or_path}: the weights lack {missing[0]}; copy it again")
+        if weights is not None:  # its matrices are integers now
+            like = next(weight for weight in model.bilm.parameters() if weight.is_floating_point())
+            model.bilm.load_state_dict({key: weight.to(like) for key, weight in weights.items()}, assign=True)
         model.bilm.requires_grad_(not model.config.frozen)  # transformers 5 creates new parameters
         return (model, info) if wants_info else model
 
@@ -199,6 +205,17 @@ class ElmoForTokenClassification(ElmoModel):
         loss = None if labels is None else _loss(logits, labels, num_items_in_batch)
         output = TokenClassifierOutput(loss=loss, logits=logits, hidden_states=hidden_states)  # type: ignore[arg-type]
         return output.to_tuple() if return_dict is False else output
+
+
+def _of_8_bit_rows(name: Any, options: dict[str, Any]) -> dict[str, Tensor] | None:
+    """The biLM's weights if the file has 8-bit rows, which transformers would take for whole numbers."""
+    of_the_hub = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
+    given = {key: options[key] for key in of_the_hub if key in options}
+    try:
+        file = None if name is None else cached_file(name, native.WEIGHTS, **given)
+    except OSError:  # transformers says why
+        return None
+    return None if file is None else native.read_int8(Path(file))
 
 
 def _loss(logits: Tensor, labels: Tensor, count: Tensor | int | None) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from elmo import config as configs
 from elmo.errors import InputError
+from elmo.formats import native
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -62,6 +63,8 @@ class TrainConfig:
     compiled: bool = True
     """Whether to compile the LSTM's steps, given a C compiler: faster on a CPU, with different last bits. A run records
     what it did and keeps to it."""
+    store: native.Store = "float32"
+    """How the model's weights are stored; checkpoints are always exact."""
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
@@ -84,6 +87,7 @@ MAY_CHANGE = {
     "evaluate_words",
     "precision",
     "compiled",
+    "store",
     "accelerator",
     "devices",
     "nodes",

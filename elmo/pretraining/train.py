@@ -272,7 +272,7 @@ def export(
     if origin is not None:
         card["init_from"] = origin
     stored = Model(config.model, model.bilm.state_dict(), model.lm_head.state_dict(), vocabulary, config.text, card)
-    native.save(stored, folder / "model", overwrite=True)
+    native.save(stored, folder / "model", overwrite=True, store=config.store)
 
 
 def _words_read(words: int, origin: dict[str, Any] | None) -> int:
@@ -281,10 +281,10 @@ def _words_read(words: int, origin: dict[str, Any] | None) -> int:
 
 
 def _is_exported(config: TrainConfig, plan: Plan, origin: dict[str, Any] | None) -> bool:
-    """Whether the folder's model is from the last step and was measured on this held-out text."""
+    """Whether the folder's model is from the last step, was measured on this held-out text, and is stored so."""
     path = Path(config.output) / "model"
     before = read_record(Path(config.output) / "train.json")
-    if (before.heldout, before.evaluate_words) != (config.heldout, config.evaluate_words):
+    if any(getattr(before, name) != getattr(config, name) for name in ("heldout", "evaluate_words", "store")):
         return False
     if not native.recognizes(path):
         return False

@@ -1,0 +1,84 @@
+"""8-bit rows: a weight as integers from -127 to 127 and one float32 scale for each row of its last dimension.
+
+A number is `integer * scale`, rounded once to float32, so that every machine reads the same bits. A weight that was
+read from 8-bit rows is stored as them again without a second error.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float, Int8
+from torch import Tensor
+
+from elmo.errors import InputError
+
+LIMIT = 127
+LARGE = 100_000
+"""Weights of more numbers are stored as 8-bit rows."""
+SHORTEST = 32
+"""Numbers of a row: a scale for fewer, as of a convolution's width, would save little."""
+SCALES = "scales."
+"""The scales of the weight `name` are called `scales.name`."""
+SMALLEST = torch.finfo(torch.float32).tiny
+"""Scales below it have fewer digits, and some processors take them for zero: such a row is stored as zeros."""
+
+
+def fits(weight: Tensor) -> bool:
+    """Whether a weight is stored as 8-bit rows."""
+    return weight.ndim > 1 and weight.numel() > LARGE and weight.shape[-1] >= SHORTEST
+
+
+def encode(weight: Float[Tensor, "*rows K"]) -> tuple[Int8[Tensor, "*rows K"], Float[Tensor, "*rows"]]:
+    """Integers and scales; the largest magnitude of a row becomes 127.
+
+    A scale is the one of five neighbouring float32 numbers that gives the row back exactly, if there is one.
+    """
+    middle = weight.abs().amax(-1) / LIMIT
+    middle = torch.where(middle < SMALLEST, 1.0, middle)
+    up, down = (torch.nextafter(middle, torch.full_like(middle, end)) for end in (torch.inf, 0.0))
+    scales = middle
+    for tried in (up, down, torch.nextafter(up, up * 2), torch.nextafter(down, down / 2)):
+        better = _is_exact(weight, tried) & ~_is_exact(weight, scales)
+        scales = torch.where(better, tried, scales)
+    return _integers(weight, scales), scales
+
+
+def decode(integers: Int8[Tensor, "*rows K"], scales: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows K"]:
+    """The numbers, in float32. Raises InputError for a scale that is not a finite number above zero."""
+    wrong = ~((scales > 0) & (scales < torch.inf))
+    if wrong.any():
+        raise InputError(
+            f"has {int(wrong.sum()):,} of {scales.numel():,} scales that are not finite numbers above zero (the first"
+            f" is {float(scales[wrong][0])})"
+        )
+    return integers.float().mul_(scales[..., None])
+
+
+def check(shapes: Mapping[str, tuple[int, ...]], kinds: Mapping[str, str]) -> None:
+    """Raises InputError if weights and scales do not belong together.
+
+    `shapes` and `kinds` are those of all arrays of a file, by name; kinds are spelled as in safetensors.
+    """
+    for name, kind in kinds.items():
+        weight = name.removeprefix(SCALES)
+        if name != weight:
+            if kinds.get(weight) != "I8":
+                raise InputError(f"{name} has no weight of 8-bit integers named {weight}")
+        elif kind == "I8":
+            scales = SCALES + name
+            if scales not in shapes:
+                raise InputError(f"{name} holds 8-bit integers, and their scales ({scales}) are missing")
+            if kinds[scales] != "F32" or shapes[scales] != shapes[name][:-1]:
+                raise InputError(
+                    f"{scales} has shape {shapes[scales]} of {kinds[scales]}; one scale (F32) for each row of {name},"
+                    f" {shapes[name][:-1]}, is expected"
+                )
+
+
+def _integers(weight: Tensor, scales: Tensor) -> Tensor:
+    return (weight / scales[..., None]).round_().clamp_(-LIMIT, LIMIT).to(torch.int8)
+
+
+def _is_exact(weight: Tensor, scales: Tensor) -> Tensor:
+    """For each row, whether its numbers come back."""
+    return (_integers(weight, scales).float().mul_(scales[..., None]) == weight).all(-1)

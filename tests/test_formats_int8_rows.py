@@ -1,0 +1,182 @@
+"""8-bit rows: near the weights, the same bits everywhere, the same file again; and no damage passes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command import run
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+from tiny import CONFIG, tiny_model
+
+from elmo import Embedder, formats
+from elmo.errors import InputError
+from elmo.formats import Model, int8_rows, native
+from elmo.model.bilm import BiLMConfig
+from elmo.model.lstm import LstmConfig
+from elmo.text.vocabulary import Vocabulary
+
+LARGE = BiLMConfig(LstmConfig(dim=256, projection_dim=128), CONFIG.char_cnn)
+MATRIX = "bilm.layers.0.weight_input"
+SCALES = "scales.bilm.layers.0.weight_input"
+WORDS = 1000
+
+
+def large_model() -> Model:
+    """A model with matrices of more than 100,000 numbers, a softmax among them."""
+    draw = torch.Generator().manual_seed(1)
+    words = ("<S>", "</S>", "<UNK>", *(f"word{i}" for i in range(WORDS - 3)))
+    head = {"weight": torch.randn(WORDS, 128, generator=draw), "bias": torch.randn(WORDS, generator=draw)}
+    return replace(tiny_model(LARGE), lm_head=head, vocabulary=Vocabulary(words))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    native.save(large_model(), tmp_path / "model", store="int8")
+    return tmp_path / "model"
+
+
+def by_numpy(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """The layout as docs/formats.md has it."""
+    values = arrays[name].astype(np.float32)
+    return values * arrays[f"scales.{name}"][..., None] if arrays[name].dtype == np.int8 else values
+
+
+def test_large_weights_are_8_bit_rows_and_the_rest_is_float16(folder):
+    before, arrays = large_model(), load_file(folder / native.WEIGHTS)
+    assert before.lm_head is not None
+    named = {f"bilm.{name}": weight for name, weight in before.weights.items()}
+    named |= {f"lm_head.{name}": weight for name, weight in before.lm_head.items()}
+    for name, weight in named.items():
+        is_large = weight.numel() > 100_000
+        assert arrays[name].dtype == (np.int8 if is_large else np.float16)
+        assert (f"scales.{name}" in arrays) == is_large
+    assert {name for name in arrays if not name.startswith("scales.")} == named.keys()
+    assert formats.describe(folder).dtype == "float16/int8"
+
+
+def test_loading_gives_the_bits_of_the_documented_layout(folder):
+    arrays, loaded = load_file(folder / native.WEIGHTS), formats.load(folder)
+    assert loaded.lm_head is not None
+    for part, weights in (("bilm", loaded.weights), ("lm_head", loaded.lm_head)):
+        for name, weight in weights.items():
+            assert weight.dtype == torch.float32
+            assert np.array_equal(weight.numpy().view(np.uint32), by_numpy(arrays, f"{part}.{name}").view(np.uint32))
+
+
+def test_numbers_are_within_half_a_unit_of_their_row(folder):
+    before, after = (
+        large_model().weights["layers.0.weight_input"],
+        formats.load(folder).weights["layers.0.weight_input"],
+    )
+    unit = before.abs().amax(-1, keepdim=True) / 127
+    assert ((before - after).abs() <= 0.5001 * unit).all()
+
+
+def test_a_quarter_of_the_size(folder, tmp_path):
+    native.save(large_model(), tmp_path / "full")
+    sizes = [(path / native.WEIGHTS).stat().st_size for path in (folder, tmp_path / "full")]
+    assert sizes[0] < 0.29 * sizes[1]
+
+
+def test_what_is_read_and_stored_again_is_the_same_file(folder, tmp_path):
+    native.save(formats.load(folder), tmp_path / "again", store="int8")
+    for name in (native.CONFIG, native.WEIGHTS, native.VOCABULARY):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+    native.save(formats.load(folder), tmp_path / "wide")
+    assert np.array_equal(
+        Embedder.load(folder).embed([["a", "b"]])[0], Embedder.load(tmp_path / "wide").embed([["a", "b"]])[0]
+    )
+
+
+@given(seed=st.integers(0, 10**6), exponent=st.integers(-45, 37), sort=st.sampled_from(["normal", "heavy", "sparse"]))
+def test_any_row_comes_back_from_its_own_integers(seed, exponent, sort):
+    draw = torch.Generator().manual_seed(seed)
+    weight = torch.randn(5, 40, generator=draw)
+    weight = {"normal": weight, "heavy": weight**5, "sparse": weight * (weight > 1.5)}[sort]
+    weight = weight * (10.0**exponent / float(weight.abs().max()))
+    integers, scales = int8_rows.encode(weight)
+    assert torch.isfinite(scales).all()
+    assert (scales > 0).all()
+    once = int8_rows.decode(integers, scales)
+    assert ((once - weight).abs() <= 0.5001 * weight.abs().amax(-1, keepdim=True) / 127 + 1.6e-36).all()
+    again = int8_rows.encode(once)
+    assert torch.equal(again[0], integers)
+    assert torch.equal(int8_rows.decode(*again), once)
+
+
+def test_a_row_of_zeros_stays(tmp_path):
+    integers, scales = int8_rows.encode(torch.zeros(2, 40))
+    assert not integers.any()
+    assert torch.equal(int8_rows.decode(integers, scales), torch.zeros(2, 40))
+
+
+def test_what_is_not_finite_is_not_stored(tmp_path):
+    model = large_model()
+    model.weights["layers.0.weight_input"][0, 3, 5] = torch.nan
+    with pytest.raises(InputError, match=r"layers\.0\.weight_input has values that are not finite"):
+        native.save(model, tmp_path / "model", store="int8")
+    assert not (tmp_path / "model").exists()
+
+
+def without_scales(arrays: dict[str, np.ndarray]) -> None:
+    del arrays[SCALES]
+
+
+def without_rows(arrays: dict[str, np.ndarray]) -> None:
+    arrays[MATRIX] = arrays[MATRIX].astype(np.float16)
+
+
+def with_other_rows(arrays: dict[str, np.ndarray]) -> None:
+    arrays[SCALES] = np.ascontiguousarray(arrays[SCALES][:, 1:])
+
+
+def with_half_scales(arrays: dict[str, np.ndarray]) -> None:
+    arrays[SCALES] = arrays[SCALES].astype(np.float16)
+
+
+def with_a_scale_of_nothing(arrays: dict[str, np.ndarray]) -> None:
+    arrays["scales.bilm.layers.9.weight_input"] = np.ones(3, np.float32)
+
+
+HEADERS = {
+    without_scales: "missing",
+    without_rows: "no weight of 8-bit integers",
+    with_other_rows: "one scale",
+    with_half_scales: "one scale",
+    with_a_scale_of_nothing: "no weight of 8-bit integers",
+}
+
+
+@pytest.mark.parametrize("damage", HEADERS, ids=lambda damage: damage.__name__)
+def test_weights_and_scales_that_do_not_match_are_refused(folder, damage):
+    arrays = load_file(folder / native.WEIGHTS)
+    damage(arrays)
+    save_file(arrays, folder / native.WEIGHTS)
+    for read in (formats.describe, formats.load):
+        with pytest.raises(InputError, match=rf"model\.safetensors: .*layers.*{HEADERS[damage]}.*copy it again"):
+            read(folder)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_a_scale_that_no_row_has_is_refused(folder, value):
+    arrays = load_file(folder / native.WEIGHTS)
+    arrays[SCALES][1, 7] = value
+    save_file(arrays, folder / native.WEIGHTS)
+    with pytest.raises(InputError, match=rf"model\.safetensors: {MATRIX} has 1 of 2,048 scales .*copy it again"):
+        formats.load(folder)
+
+
+def test_commands_say_it_in_one_line(folder, tmp_path):
+    done = run("convert", folder, tmp_path / "int8", "--store", "int8")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "int8" / native.WEIGHTS).read_bytes() == (folder / native.WEIGHTS).read_bytes()
+    arrays = load_file(folder / native.WEIGHTS)
+    arrays[SCALES][0, 0] = 0
+    save_file(arrays, folder / native.WEIGHTS)
+    done = run("info", folder, "--check")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "scales" in done.stderr
