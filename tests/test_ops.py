@@ -44,7 +44,7 @@ def test_lstm_outputs_and_gradients_equal_the_reference(projection, clips, activ
 
 @pytest.mark.parametrize(("projection", "clips", "active", "keep"), CASES)
 def test_lstm_without_gradients_gives_the_same(projection, clips, active, keep, monkeypatch) -> None:
-    monkeypatch.setattr("elmo.ops.lstm.READ_AT_ONCE", 8)  # two steps a chunk
+    monkeypatch.setattr("elmo.ops.packed_lstm.READ_AT_ONCE", 8)  # two steps a chunk
     layer, arguments = lstm_case(projection, clips, active, keep)
     with torch.no_grad():
         for seen, expected in zip(layer(*arguments), recurrence(layer, *arguments), strict=True):

@@ -145,7 +145,7 @@ def test_a_packed_model_reads_many_words_in_parts(monkeypatch):
 @pytest.mark.parametrize("at_once", [1, 5, 512])
 def test_the_product_of_words_that_are_alike_is_taken_once(precision, at_once, monkeypatch):
     """With every part's words numbered, a packed model gives what it gives without; of fewer rows."""
-    monkeypatch.setattr("elmo.ops.lstm.REPEATED_AT_ONCE", at_once)
+    monkeypatch.setattr("elmo.ops.packed_lstm.REPEATED_AT_ONCE", at_once)
     bilm = model()
     packed = bilm.packed(precision, packing.support(precision).libraries[0])
     torch.manual_seed(1)

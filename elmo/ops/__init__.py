@@ -12,11 +12,11 @@ from elmo.ops.first_calls import make_first_calls
 from elmo.ops.gru import bi_gru as bi_gru
 from elmo.ops.highway_lstm import highway_lstm as highway_lstm
 from elmo.ops.linear import linear as linear
-from elmo.ops.lstm import Clips as Clips
-from elmo.ops.lstm import PackedLstm as PackedLstm
 from elmo.ops.lstm import bi_lstm as bi_lstm
-from elmo.ops.lstm import pack_lstm as pack_lstm
-from elmo.ops.lstm import packed_bi_lstm as packed_bi_lstm
+from elmo.ops.packed_lstm import Clips as Clips
+from elmo.ops.packed_lstm import PackedLstm as PackedLstm
+from elmo.ops.packed_lstm import pack_lstm as pack_lstm
+from elmo.ops.packed_lstm import packed_bi_lstm as packed_bi_lstm
 from elmo.ops.packing import PackedModule as PackedModule
 from elmo.ops.packing import Precision as Precision
 from elmo.ops.packing import Support as Support

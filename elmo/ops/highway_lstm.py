@@ -22,7 +22,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmo.ops.lstm import fast_tanh, sigmoid_backward, tanh_backward
+from elmo.ops.lstm import sigmoid_backward, tanh_backward
+from elmo.ops.packed_lstm import fast_tanh
 from elmo.ops.products import product
 
 

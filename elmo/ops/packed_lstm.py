@@ -1,0 +1,159 @@
+"""The recurrence of `elmo.model.lstm` with packed weights, without gradients.
+
+- the input product is computed for many steps at once, outside the loop
+- the directions run in parallel on a CPU
+- nothing is stored: memory does not grow with the gates of the whole sequence
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from elmo.ops.packing import Precision, pack
+from elmo.ops.parallel import both
+from elmo.ops.products import Library, Product
+
+READ_AT_ONCE = 128
+"""Rows of the input product computed at once; they stay in the cache until used."""
+REPEATED_AT_ONCE = 512
+"""Rows among which equal ones are computed once; about half of a text's tokens repeat."""
+
+
+class Clips(NamedTuple):
+    """The constants of an LSTM step."""
+
+    cell: float | None
+    projection: float | None
+    forget_bias: float
+
+
+class PackedLstm(NamedTuple):
+    """One direction's products, ready to run; `bias` includes the forget bias."""
+
+    input: Product
+    state: Product
+    bias: Float[Tensor, " gates"]
+    projection: Product | None
+
+
+def packed_bi_lstm(
+    inputs: Float[Tensor, "2 T B I"],
+    directions: Sequence[PackedLstm],
+    hidden: Float[Tensor, "2 B P"],
+    cell: Float[Tensor, "2 B H"],
+    clips: Clips,
+    active: list[int] | None = None,
+    keep: Bool[Tensor, "2 T B"] | None = None,
+    same: Int[Tensor, "2 T B"] | None = None,
+) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
+    """Like `bi_lstm`, with packed weights and without gradients.
+
+    Equal numbers in `same` mark equal inputs, whose product is computed once.
+    """
+    outputs = inputs.new_empty(*inputs.shape[:3], hidden.shape[-1])
+    hidden, cell = hidden.clone(), cell.clone()
+
+    def direction(d: int) -> None:
+        _read(inputs[d], directions[d], hidden[d], cell[d], clips, active, _at(keep, d), _at(same, d), outputs[d])
+
+    both(direction, inputs.device)
+    return outputs, hidden, cell
+
+
+def pack_lstm(
+    to_input: Float[Tensor, "gates I"],
+    to_state: Float[Tensor, "gates P"],
+    bias: Float[Tensor, " gates"],
+    projection: Float[Tensor, "P H"] | None,
+    clips: Clips,
+    precision: Precision,
+    library: Library | None = None,
+) -> PackedLstm:
+    """One direction's weights, packed: see `elmo.ops.packing.pack`."""
+    return PackedLstm(
+        pack(ready(to_input), precision, library),
+        pack(ready(to_state), precision, library),
+        ready(bias[:, None].float(), clips.forget_bias).squeeze(1),
+        None if projection is None else pack(projection, precision, library),
+    )
+
+
+def ready(weight: Float[Tensor, "... gates I"], forget_bias: float = 0.0) -> Float[Tensor, "... gates I"]:
+    """Weights or bias as `activate` needs them: the candidate's rows doubled, the forget bias added."""
+    weight = weight.detach().clone()
+    _, j, f, _ = weight.chunk(4, dim=-2)
+    j *= 2
+    f += forget_bias
+    return weight
+
+
+def _at(tensor: Tensor | None, direction: int) -> Tensor | None:
+    return None if tensor is None else tensor[direction]
+
+
+def _read(
+    inputs: Float[Tensor, "T B I"],
+    packed: PackedLstm,
+    hidden: Float[Tensor, "B P"],
+    cell: Float[Tensor, "B H"],
+    clips: Clips,
+    active: list[int] | None,
+    keep: Bool[Tensor, "T B"] | None,
+    same: Int[Tensor, "T B"] | None,
+    outputs: Float[Tensor, "T B P"],
+) -> None:
+    """One direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
+    steps, rows = inputs.shape[:2]
+    chunk = max(1, (READ_AT_ONCE if same is None else REPEATED_AT_ONCE) // max(1, rows))
+    forget = None if keep is None else [(~kept).nonzero().squeeze(1).to(hidden.device) for kept in keep.cpu()]
+    for start in range(0, steps, chunk):
+        at_work = slice(start, start + chunk), slice(rows if active is None else active[start])
+        part = inputs[at_work]
+        first, place = (slice(None), None) if same is None else _distinct(same[at_work])
+        product = packed.input(part.flatten(0, 1)[first]).to(inputs.dtype).add_(packed.bias)
+        gates = product if place is not None else product.view(*part.shape[:2], packed.input.size)
+        for t in range(start, min(start + chunk, steps)):
+            n = rows if active is None else active[t]
+            if forget is not None and len(forget[t]):
+                hidden.index_fill_(0, forget[t], 0)
+                cell.index_fill_(0, forget[t], 0)
+            c = cell[:n]
+            step_gates = gates[t - start, :n] if place is None else gates[place[t - start, :n]]
+            step_gates += packed.state(hidden[:n])
+            i, j, f, o = activate(step_gates)
+            c *= f
+            c += i.mul_(j)
+            if clips.cell is not None:
+                c.clamp_(-clips.cell, clips.cell)
+            memory = o.mul_(fast_tanh(c))
+            if packed.projection is None:
+                hidden[:n] = memory
+            else:
+                hidden[:n] = packed.projection(memory)
+                if clips.projection is not None:
+                    hidden[:n].clamp_(-clips.projection, clips.projection)
+            outputs[t, :n] = hidden[:n]
+            outputs[t, n:] = 0
+
+
+def _distinct(same: Int[Tensor, "t B"]) -> tuple[Int[Tensor, " D"], Int[Tensor, "t B"]]:
+    """One row (of t times B) per number, and for each row the index of its number."""
+    numbers, place = same.unique(return_inverse=True)
+    first = numbers.new_empty(len(numbers))
+    first[place.flatten()] = torch.arange(place.numel(), device=same.device)
+    return first, place
+
+
+def activate(gates: Float[Tensor, "... gates"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Activates i, j, f, o in place; the candidate is doubled, so that one sigmoid serves all four."""
+    i, j, f, o = gates.sigmoid_().chunk(4, dim=-1)
+    j.mul_(2).sub_(1)
+    return i, j, f, o
+
+
+def fast_tanh(x: Tensor) -> Tensor:
+    """On a CPU, torch's sigmoid takes a tenth of the time of its tanh; equal to 1e-7."""
+    return (2 * x).sigmoid_().mul_(2).sub_(1)
