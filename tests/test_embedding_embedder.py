@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from elmo import ops
 from elmo.embedding.embedder import Embedder, parse_bytes, tokens_within
-from elmo.embedding.layers import parse_layers
+from elmo.embedding.layers import keeps_layers, parse_layers, selection, written_layers
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
@@ -220,7 +220,7 @@ def test_autocast_around_it_changes_nothing(bilm, library):
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        ("abc", r"'abc' is a string; a list of sentences is expected: \[text\.split\(\)\]"),
+        ("abc", r"'abc' is a string; a list of tokenised sentences is expected: \[text\.split\(\)\]"),
         (["abc"], r"sentence 0 is the string 'abc'; a list of tokens is expected"),
         ([["fine"], "the cat sat"], r"sentence 1 is the string 'the cat sat'"),
     ],
@@ -234,11 +234,11 @@ def test_a_string_for_a_list_is_refused(bilm, sentences, message):
             list(embedder.embed_stream(sentences))
 
 
-@pytest.mark.parametrize("layers", [3, -1, "bottom", [0.5, 0.5], True])
+@pytest.mark.parametrize(
+    "layers", [3, -1, "bottom", [0.5, 0.5], True, [0, 3], [], [-1], [True, False, True], "mix=1,2", "mix=a,b,c"]
+)
 def test_layers_that_the_model_does_not_have_are_refused(bilm, layers):
-    with pytest.raises(
-        InputError, match=r"layers is .*; this model has 3 layers of vectors: 'all', .* from 0 to 2, or a list of 3"
-    ):
+    with pytest.raises(InputError, match=r"layers is .*; this model has 3 layers .* from 0 to 2.*'mix=' and 3 weights"):
         Embedder(bilm).embed_stream([["cat"]], layers)
 
 
@@ -275,10 +275,37 @@ def test_what_is_no_size_is_refused(text):
 
 @pytest.mark.parametrize(
     ("text", "layers"),
-    [("all", "all"), ("top", "top"), ("1", 1), ("0.2,0.3,0.5", [0.2, 0.3, 0.5]), ("0,0,1", [0, 0, 1]), ("a,b", "a,b")],
+    [("all", "all"), ("top", "top"), ("1", 1), ("0.2,0.3,0.5", [0.2, 0.3, 0.5]), ("0,2", [0, 2]), ("a,b", "a,b")],
 )
 def test_parse_layers(text, layers):
     assert parse_layers(text) == layers
+
+
+def test_whole_numbers_are_layers_and_a_mix_is_said_as_such(bilm):
+    embedder = Embedder(bilm)
+    (every,) = embedder.embed([["the", "cat"]])
+    for layers in ([0, 1, 2], [2, 0], [1], [1, 1], (0, 2), [np.int64(1), np.int64(2)]):
+        (found,) = embedder.embed([["the", "cat"]], layers)
+        np.testing.assert_array_equal(found, every[list(layers)])
+        np.testing.assert_allclose(embedder.embed([["the", "cat"]], layers, "sum")[0], found.sum(axis=1), atol=1e-6)
+    for mix in ("mix=0,1,2", [0.0, 1.0, 2.0], [0, 1.0, 2]):
+        (found,) = embedder.embed([["the", "cat"]], mix)
+        np.testing.assert_allclose(found, every[1] + 2 * every[2], atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", ["all", "top", 1, [0, 2], [0.0, 1.0, 2.0], [0.1, 0.2, 0.7], "mix=1,0,0"])
+def test_a_choice_of_layers_is_written_as_it_is_read(layers):
+    every = torch.randn(3, 2, 4, 5)
+    again = parse_layers(written_layers(layers))
+    torch.testing.assert_close(selection(again, 3)(every), selection(layers, 3)(every))
+    assert keeps_layers(again) == keeps_layers(layers)
+
+
+def test_a_text_that_was_not_split_gets_a_warning(bilm):
+    embedder = Embedder(bilm)
+    with pytest.warns(UserWarning, match=r"sentence 1 is one token with spaces.*text\.split\(\)"):
+        embedder.embed([["fine"], ["She wrote a play ."]])
+    embedder.embed([["25 000", "people"]])  # a token may have spaces
 
 
 def test_an_embedder_is_made_in_each_process(bilm):

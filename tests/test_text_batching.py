@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import InputError
-from elmo.text.batching import batch_to_ids, by_length, check_tokens, to_batch
+from elmo.text.batching import batch_to_ids, by_length, check_tokens, to_batch, token_lists
 from elmo.text.characters import BOS, EOS, encode_words
 
 SENTENCES = st.lists(st.lists(st.text(min_size=1, max_size=4), max_size=6), max_size=5)
@@ -48,6 +48,12 @@ def test_a_string_is_no_list_of_tokens():
         batch_to_ids("two words")
     with pytest.raises(InputError, match="sentence 0 has the token 3"):
         check_tokens([[3]])
+
+
+@pytest.mark.parametrize("sentences", [[{"a", "b"}], [{"a": 1}], {("a", "b")}, {"a": ["b"]}, [["c"], frozenset("ab")]])
+def test_what_has_no_order_is_no_sentence(sentences):
+    with pytest.raises(InputError, match="has no order; a list is expected"):
+        token_lists(sentences)
 
 
 def test_iterators_are_read_as_lists_are():

@@ -17,7 +17,7 @@ from elmo.errors import InputError
 DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
 MODEL_HELP = "a model's folder, file or name (default: english-base)"
 BILM_HELP = "the biLM (default: english-base)"
-LAYERS_HELP = "all, concat, average, sum, top, a number, or weights such as 0.2,0.3,0.5"
+LAYERS_HELP = "all, concat, average, sum, top, layers such as 1 or 0,2, or a mix such as mix=0.2,0.3,0.5"
 
 
 def add_verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str) -> argparse.ArgumentParser:

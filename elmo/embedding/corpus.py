@@ -30,7 +30,7 @@ from elmo.config import from_dict, to_dict
 from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batches, error_schema, pyarrow, vector_schema
 from elmo.embedding.corpus_rows import Columns, Part, absolute, expand, filesystem, is_address, plan, read_part
 from elmo.embedding.embedder import Embedder, StatePolicy, tokens_within
-from elmo.embedding.layers import Layers, selection
+from elmo.embedding.layers import Layers, selection, written_layers
 from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
@@ -337,6 +337,7 @@ def _placed(settings: Settings) -> Settings:
 def _identity(settings: Settings, sha256: str, text: TextConfig, sizes: dict[str, int]) -> dict[str, Any]:
     """What identifies a job, as JSON values."""
     kept = {name: value for name, value in to_dict(settings).items() if name not in NO_IDENTITY}
+    kept["layers"] = written_layers(settings.layers)
     identity = {"model sha256": sha256, "text": to_dict(text), **kept, "inputs": sizes}
     identity[CONTENTS] = sample([Path(name) for name in sizes if not is_address(name)])
     return json.loads(json.dumps(identity))

@@ -8,7 +8,7 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -23,7 +23,7 @@ from elmo.embedding.words import WordVectors, encoder
 from elmo.errors import InputError
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM, BiLMConfig
-from elmo.text.batching import by_length
+from elmo.text.batching import by_length, check_outer, check_sentence
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
@@ -167,10 +167,11 @@ class Embedder:
     def embed(
         self, sentences: Sequence[Sentence], layers: Layers = "all", pool: Pool | None = None
     ) -> list[np.ndarray]:
-        """One float32 array per sentence: (N, T, D) for layers "all", (T, D) for any other choice of layers.
+        """One float32 array per sentence: (N, T, D) for layers "all" or several layers, (T, D) for any other choice.
 
         T is the number of given tokens; an empty sentence has T = 0. `layers` is "all", "average", "sum", "top",
-        "concat" (all layers side by side: (T, N D)), a layer's number (0 is the token layer), or one weight per layer.
+        "concat" (all layers side by side: (T, N D)), a layer's number (0 is the token layer), a list of layers, or a
+        mix: "mix=0.2,0.3,0.5", also given as a list of floats.
         `pool` ("mean", "max" or "sum" over tokens) removes the axis T; without tokens it gives zeros.
         Raises InputError for a string instead of a list of tokens.
         """
@@ -184,12 +185,10 @@ class Embedder:
         Reads some sentences ahead, for batches of similar length.
         """
         select, shape = selection(layers, self.n_layers), shaping(layers, pool)
-        if isinstance(sentences, str):
-            raise InputError(f"{sentences[:40]!r} is a string; a list of sentences is expected: [text.split()]")
         if os.getpid() != self._process:
             torch.set_num_threads(1)  # torch would wait for threads that do not survive a fork
             self._process = os.getpid()
-        checked = map(_check_sentence, sentences, range(1 << 62))
+        checked = map(check_sentence, check_outer(sentences), count())
         alone = self._independent
         read = {"reset": alone, "echo": alone, "carry": self._in_order, "warm": self._warmed}[self.state]
         return map(shape, read(checked, select))
@@ -280,18 +279,6 @@ def parse_bytes(text: str) -> int:
     if found is None or len(found[1]) > 20:
         raise InputError(f"{text[:40]!r} is not a size; give one such as 2GB, 500MB, or a number of bytes")
     return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
-
-
-def _check_sentence(sentence: Sentence, number: int) -> Sentence:
-    if isinstance(sentence, str):
-        raise InputError(
-            f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: .split() it"
-        )
-    tokens = list(sentence)
-    for token in tokens:
-        if not isinstance(token, str):
-            raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
-    return tokens
 
 
 def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:

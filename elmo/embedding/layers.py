@@ -1,11 +1,13 @@
 """Selects layers by name.
 
-"all", "average", "sum", "top", "concat" (all layers of a token concatenated, layer 0 first), a layer's number (0 is the
-token layer), or one weight per layer.
+- "all", "average", "sum", "top", "concat" (all layers of a token concatenated, layer 0 first)
+- a layer's number (0 is the token layer), or a list of numbers, for several layers
+- a mix: "mix=0.2,0.3,0.5" has one weight per layer, and so has a list of numbers of which any is a float
 """
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,24 +16,46 @@ from torch import Tensor
 
 from elmo.errors import InputError
 
-Layers = str | int | Sequence[float]
+Layers = str | int | Sequence[int] | Sequence[float]
 Selection = Callable[[Float[Tensor, "N B T D"]], Tensor]
-CHOICES = "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last}, or a list of {n} weights"
+MIX = "mix="
+CHOICES = (
+    "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last}, a list of such numbers, or a mix: 'mix=' and"
+    " {n} weights"
+)
 
 
 def parse_layers(text: str) -> Layers:
-    """Parses the choice of layers on a command line: a name, `1`, or weights such as `0.2,0.3,0.5`."""
-    try:
-        return [float(weight) for weight in text.split(",")] if "," in text else int(text)
-    except ValueError:
-        return text
+    """Parses the choice of layers on a command line: a name, `1`, `0,2`, or a mix such as `mix=0.2,0.3,0.5`."""
+    parts = text.split(",")
+    for number in (int, float):
+        try:
+            found = [number(part) for part in parts]
+        except ValueError:
+            continue
+        return found if "," in text else int(text) if number is int else text
+    return text
+
+
+def written_layers(layers: Layers) -> str:
+    """The choice as `parse_layers` reads it: one text for each choice, for records."""
+    if isinstance(layers, str):
+        return layers
+    if isinstance(layers, int | np.integer):
+        return str(int(layers))
+    return ("" if _are_whole(layers) else MIX) + ",".join(map(repr, np.asarray(layers).tolist()))
+
+
+def keeps_layers(layers: Layers) -> bool:
+    """Whether the vectors keep an axis of layers: (N, T, D) instead of (T, D)."""
+    return layers == "all" if isinstance(layers, str) else _are_whole(layers)
 
 
 def selection(layers: Layers, n_layers: int) -> Selection:
-    """A function that selects from all layers: (N, B, T, D) for "all" and "concat", else (B, T, D).
+    """A function that selects from all layers: (N, B, T, D) for "all", "concat" and several layers, else (B, T, D).
 
-    `elmo.embedding.pooling.shaping` concatenates a whole sentence's layers. Weights are used as they are: neither
-    normalised nor passed through a softmax.
+    `elmo.embedding.pooling.shaping` concatenates a whole sentence's layers. The weights of a mix are used as they are:
+    neither normalised nor passed through a softmax. Raises InputError for layers that the model does not have.
     """
     if isinstance(layers, str):
         names: dict[str, Selection] = {
@@ -46,13 +70,38 @@ def selection(layers: Layers, n_layers: int) -> Selection:
     elif isinstance(layers, int | np.integer) and not isinstance(layers, bool):
         if 0 <= layers < n_layers:
             return lambda every: every[int(layers)]
-    elif isinstance(layers, Sequence) and len(layers) == n_layers:
-        weights = [float(weight) for weight in layers]
+    elif _are_whole(layers) and all(0 <= layer < n_layers for layer in np.asarray(layers)):
+        chosen = np.asarray(layers).tolist()
+        return lambda every: every[chosen]
+    weights = _weights(layers)
+    if weights is not None and len(weights) == n_layers:
         if not all(map(math.isfinite, weights)):
             raise InputError(f"layers is {layers!r}; finite weights are expected")
         return lambda every: _mixed(every, weights)
     choices = CHOICES.format(last=n_layers - 1, n=n_layers)
     raise InputError(f"layers is {layers!r}; this model has {n_layers} layers of vectors: {choices} are possible")
+
+
+def _are_whole(layers: Any) -> bool:
+    """Whether `layers` is a list of whole numbers, which are layers, not weights."""
+    return (
+        isinstance(layers, Sequence)
+        and not isinstance(layers, str)
+        and bool(layers)
+        and all(isinstance(layer, int | np.integer) and not isinstance(layer, bool) for layer in layers)
+    )
+
+
+def _weights(layers: Any) -> list[float] | None:
+    """The weights of a mix; None if `layers` is not one."""
+    if isinstance(layers, str) and layers.startswith(MIX):
+        layers = layers.removeprefix(MIX).split(",")
+    elif not isinstance(layers, Sequence) or isinstance(layers, str) or _are_whole(layers):
+        return None
+    try:
+        return None if any(isinstance(weight, bool) for weight in layers) else [float(weight) for weight in layers]
+    except (TypeError, ValueError):
+        return None
 
 
 def _mixed(every: Float[Tensor, "N B T D"], weights: list[float]) -> Float[Tensor, "B T D"]:

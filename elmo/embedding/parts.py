@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from elmo.embedding.embedder import NEUTRAL_TEXT, Embedder
-from elmo.embedding.layers import Layers
+from elmo.embedding.layers import Layers, written_layers
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, read_vectors, write_vectors
 from elmo.errors import InputError
@@ -140,7 +140,7 @@ def _settings(embedder: Embedder, layers: Layers, pool: Pool | None, dtype: Dtyp
     """The settings that rows depend on."""
     return {
         "model": _mark(embedder),
-        "layers": layers if isinstance(layers, str) else np.asarray(layers).tolist(),
+        "layers": written_layers(layers),
         "pool": pool,
         "dtype": dtype,
         "state": embedder.state,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers
+from elmo.embedding.layers import Layers, keeps_layers
 from elmo.errors import InputError
 from elmo.formats.whole import whole
 
@@ -39,14 +39,14 @@ def average_types(
     lowercase: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Types:
-    """The mean vector of every distinct word of `sentences`; `layers` is any choice but "all".
+    """The mean vector of every distinct word of `sentences`; `layers` is any choice that gives one vector.
 
     With `lowercase`, words that differ only in case are merged; they are embedded as written. Whitespace inside a word
     becomes `_`, since the format cannot hold it. Takes 8 bytes per number of the table. Raises InputError if there is
     no word.
     """
-    if isinstance(layers, str) and layers == "all":
-        raise InputError("layers is 'all', which gives several vectors per word; 'concat' joins them")
+    if keeps_layers(layers):
+        raise InputError(f"layers is {layers!r}, which gives several vectors per word; 'concat' joins all layers")
     rows: dict[str, int] = {}
     counts: list[int] = []
     sums = np.zeros((FIRST_ROWS, 0))

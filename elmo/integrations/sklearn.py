@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, selection
+from elmo.embedding.layers import Layers, keeps_layers, selection
 from elmo.embedding.pooling import Pool, pooled, shaping
 from elmo.errors import InputError
 from elmo.integrations.reader import Reader, checked
@@ -105,8 +106,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if pool is None:
             raise InputError("pool is None; one vector per text is expected: 'mean', 'max' or 'sum'")
         shaping(self.layers, pool)
-        if isinstance(self.layers, str) and self.layers == "all":
-            raise InputError("layers is 'all'; one vector per text is expected: try 'concat', which joins the layers")
+        if keeps_layers(self.layers):
+            raise InputError(f"layers is {self.layers!r}; one vector per text is expected: try 'concat'")
 
     def _loaded(self) -> tuple[Reader, Embedder]:
         asked = str(self.model), self.precision, self.device
@@ -131,11 +132,7 @@ def _pooled(
 
 def _mixed(vectors: Float[np.ndarray, "B N D"], layers: Layers) -> Float[np.ndarray, "B _"]:
     """Selects `layers` after pooling: mixing and the mean (sum) over tokens commute."""
-    if isinstance(layers, str):
-        if layers == "concat":
-            return vectors.reshape(len(vectors), -1)
-        mixes = {"average": vectors.mean(axis=1), "sum": vectors.sum(axis=1), "top": vectors[:, -1]}
-        return np.ascontiguousarray(mixes[layers])
-    if isinstance(layers, int | np.integer):
-        return np.ascontiguousarray(vectors[:, int(layers)])
-    return np.einsum("bnd,n->bd", vectors, np.asarray(layers, np.float32))
+    if isinstance(layers, str) and layers == "concat":
+        return vectors.reshape(len(vectors), -1)
+    every = torch.from_numpy(vectors.swapaxes(0, 1)[:, :, None])
+    return np.ascontiguousarray(selection(layers, len(every))(every)[:, 0].numpy())

@@ -88,7 +88,7 @@ class Bilm:
 
     def _check(self) -> None:
         from elmo import formats
-        from elmo.embedding.layers import selection
+        from elmo.embedding.layers import keeps_layers, selection
 
         try:
             found = self._from_files(formats.describe)
@@ -97,8 +97,8 @@ class Bilm:
                 raise
             return  # nothing of this name here, or something else: a saved pipeline has its own files
         n_layers = self.n_layers = found.config.lstm.n_layers + 1
-        if self.layers == "all":
-            raise InputError("layers is 'all'; one vector per token is expected: try 'average' or 'concat'")
+        if keeps_layers(self.layers):
+            raise InputError(f"layers is {self.layers!r}; one vector per token is expected: try 'average' or 'concat'")
         if self.layers != "mix":
             selection(self.layers, n_layers)
         self.dim = 2 * found.config.lstm.projection_dim * (n_layers if self.layers == "concat" else 1)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, selection
+from elmo.embedding.layers import Layers, keeps_layers, selection
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.integrations.reader import Reader
@@ -38,8 +38,8 @@ class TokenVectors(nn.Module):
         n_layers = lstm.n_layers + 1
         if layers != "mix":
             selection(layers, n_layers)
-        if layers == "all":
-            raise InputError("layers is 'all'; one vector per token is expected: try 'mix' or 'concat'")
+        if keeps_layers(layers):
+            raise InputError(f"layers is {layers!r}; one vector per token is expected: try 'mix' or 'concat'")
         if not frozen and precision != "float32":
             raise InputError(f"precision is {precision!r}; training a biLM needs float32")
         self.layers: Layers = layers

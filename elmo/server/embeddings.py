@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from elmo import __version__
+from elmo.embedding.layers import keeps_layers, written_layers
 from elmo.errors import InputError
 from elmo.server.answers import JSON, TYPES, accepted, json_response, vectors_response
 from elmo.server.batching import Kind
@@ -29,8 +30,8 @@ class VectorsBody(BaseModel):
     )
 
     sentences: list[Text | list[Text]] = Field(description="text, split by the model's own tokenizer, or tokens")
-    layers: int | Text | list[float] = Field(
-        "all", description="all, average, top, concat, the number of one, or a weight for each"
+    layers: int | Text | list[int] | list[float] = Field(
+        "all", description="all, average, top, concat, the number of one, a list of such, or a mix: mix=0.2,0.3,0.5"
     )
     pool: Literal["mean", "max", "sum"] | None = Field(None, description="over the tokens of a sentence")
     state: Literal["reset", "echo"] = Field("reset", description="echo reads every sentence twice")
@@ -81,7 +82,13 @@ def router(service: Service) -> APIRouter:
     @routes.post("/vectors", response_class=Response, responses={200: {"content": {kind: {} for kind in TYPES}}})
     async def vectors(body: VectorsBody, accept: Annotated[str, Header()] = "*/*") -> Response:
         """Vectors of all layers, of one, or mixed; per token, or pooled."""
-        media, kind = accepted(accept), Kind(body.layers, body.pool, body.state)
+        # Written as text, since [0.0, 1.0], a mix, equals [0, 1], two layers.
+        layers = (
+            body.layers
+            if not isinstance(body.layers, list) or keeps_layers(body.layers)
+            else written_layers(body.layers)
+        )
+        media, kind = accepted(accept), Kind(layers, body.pool, body.state)
         sentences = await service.sentences(body.sentences)
         if media == JSON:
             service.check_json(sentences, kind)

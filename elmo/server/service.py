@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from elmo.embedding.embedder import Embedder, StatePolicy
-from elmo.embedding.layers import Layers, selection
+from elmo.embedding.layers import Layers, keeps_layers, selection
 from elmo.embedding.pooling import Pool, shaping
 from elmo.errors import InputError
 from elmo.formats import Model
@@ -108,8 +108,8 @@ class Service:
             self._embed, self.embedder.batch_tokens, config.queue_tokens, config.wait, self.metrics.batch
         )
         self.metrics.watch(lambda: self.batcher.waiting)
-        if config.layers == "all":  # /embed and /v1/embeddings promise one vector
-            raise InputError("--layers is 'all', but clients expect one vector per input: try concat")
+        if keeps_layers(config.layers):  # /embed and /v1/embeddings promise one vector
+            raise InputError(f"--layers is {config.layers!r}, but clients expect one vector per input: try concat")
         self.check(Kind(config.layers, config.pool))
 
     def _sharing(self, state: StatePolicy) -> Embedder:
@@ -150,6 +150,8 @@ class Service:
         """Raises TooLarge if their vectors are too many numbers for JSON."""
         rows = sum(map(len, sentences)) if kind.pool is None else len(sentences)
         layers = self.embedder.n_layers if kind.layers in ("all", "concat") else 1
+        if keeps_layers(kind.layers) and kind.layers != "all":
+            layers = len(kind.layers)  # type: ignore[arg-type]
         if (numbers := rows * layers * self.embedder.dim) > self.config.most_numbers:
             raise TooLarge(
                 f"{numbers:,} numbers in JSON; at most {self.config.most_numbers:,} are accepted: send fewer sentences,"

@@ -5,7 +5,8 @@
 - `batch_to_ids`: without boundaries, with AllenNLP's name and layout
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,9 +32,9 @@ def to_batch(
     Pass a `Vocabulary` for a model that reads words (each token is one id), a `Lexicon` for one that reads words and
     code points.
     """
-    sentences = token_lists(sentences)
+    lists = token_lists(sentences)
     encode = partial(encode_words, max_characters=max_characters) if vocabulary is None else vocabulary.encode
-    return _pad([[BOS, *sentence, EOS] for sentence in sentences], encode)
+    return _pad([[BOS, *sentence, EOS] for sentence in lists], encode)
 
 
 def batch_to_ids(sentences: Iterable[Iterable[str]]) -> Int[Tensor, "B T 50"]:
@@ -56,26 +57,47 @@ def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
 
 
 def check_tokens(sentences: Any) -> None:
-    """Raises InputError for a string instead of a list: its letters would be read as tokens."""
+    """Raises InputError for what is not a list of lists of tokens, as `check_sentence` does for each sentence."""
+    token_lists(sentences)
+
+
+def token_lists(sentences: Any) -> list[list[str]]:
+    """The sentences as lists, since iterators can be read only once. Raises InputError as `check_sentence` does."""
+    return [check_sentence(sentence, number) for number, sentence in enumerate(check_outer(sentences))]
+
+
+def check_outer(sentences: Any) -> Any:
+    """The sentences. Raises InputError for a string, whose letters would be read as sentences, and for a set."""
     if isinstance(sentences, str):
         raise InputError(f"{sentences[:40]!r} is a string; a list of tokenised sentences is expected: [text.split()]")
-    for number, sentence in enumerate(sentences):
-        if isinstance(sentence, str):
-            raise InputError(
-                f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: text.split()"
-            )
-        for token in sentence:
-            if not isinstance(token, str):
-                raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
+    if isinstance(sentences, Set | Mapping):
+        raise InputError(f"the sentences are a {type(sentences).__name__}, which has no order; a list is expected")
+    return sentences
 
 
-def token_lists(sentences: Iterable[Iterable[str]]) -> list[Sequence[str]]:
-    """The sentences as lists, since iterators can be read only once. Raises InputError as `check_tokens` does."""
-    if isinstance(sentences, str):
-        check_tokens(sentences)
-    lists: list[Sequence[str]] = [sentence if isinstance(sentence, str) else list(sentence) for sentence in sentences]
-    check_tokens(lists)
-    return lists
+def check_sentence(sentence: Any, number: int) -> list[str]:
+    """The tokens of sentence `number`. Warns of a text that was not split.
+
+    Raises InputError for a string, whose letters would be read as tokens, for tokens that are not strings, and for a
+    set, whose order changes from process to process.
+    """
+    if isinstance(sentence, str):
+        raise InputError(
+            f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: text.split()"
+        )
+    if isinstance(sentence, Set | Mapping):
+        raise InputError(f"sentence {number} is a {type(sentence).__name__}, which has no order; a list is expected")
+    tokens = list(sentence)
+    for token in tokens:
+        if not isinstance(token, str):
+            raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
+    if len(tokens) == 1 and " " in tokens[0].strip():
+        warnings.warn(
+            f"sentence {number} is one token with spaces, {tokens[0][:40]!r}, read as one word; split a text into"
+            " tokens: text.split()",
+            stacklevel=2,
+        )
+    return tokens
 
 
 def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], np.ndarray]) -> Batch:
