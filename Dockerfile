@@ -4,9 +4,10 @@ FROM python:3.12-slim AS build
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY elmo elmo
+COPY elmo_lab elmo_lab
 RUN python -m venv /venv \
  && /venv/bin/pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu torch \
- && /venv/bin/pip install --no-cache-dir '.[serve]'
+ && /venv/bin/pip install --no-cache-dir '.[serve,index]'
 
 FROM python:3.12-slim
 RUN useradd --create-home --uid 10001 elmo

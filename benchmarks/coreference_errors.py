@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from elmo.tasks import coref
-from elmo.tasks.coref_scores import b3, ceaf, muc
-from elmo.tasks.files import find_file
-from elmo.tasks.scores import Counts
-from elmo.tasks.train import CONFIG, read_config
-from elmo.tasks.trained import TrainedTask
+from elmo_lab.tasks import coref
+from elmo_lab.tasks.coref_scores import b3, ceaf, muc
+from elmo_lab.tasks.files import find_file
+from elmo_lab.tasks.scores import Counts
+from elmo_lab.tasks.train import CONFIG, read_config
+from elmo_lab.tasks.trained import TrainedTask
 
 DRAWS = 2000
 COLUMNS = ("F1", "mentions", "pronouns", "same words", "other words")

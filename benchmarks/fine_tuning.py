@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from elmo.config import RECIPES
+from elmo_lab import RECIPES
 
 SETTINGS = ("streams=32", "optim.lr=1e-3", "optim.warmup_steps=50", "optim.decay=0.9")
 """Of fine-tuning: the rate falls nearly from the beginning."""

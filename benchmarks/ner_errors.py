@@ -11,11 +11,11 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from elmo.tasks import ner
-from elmo.tasks.files import find_file
-from elmo.tasks.tagging import spans
-from elmo.tasks.train import CONFIG, read_config, summarize
-from elmo.tasks.trained import TrainedTask
+from elmo_lab.tasks import ner
+from elmo_lab.tasks.files import find_file
+from elmo_lab.tasks.tagging import spans
+from elmo_lab.tasks.train import CONFIG, read_config, summarize
+from elmo_lab.tasks.trained import TrainedTask
 
 Entity = tuple[int, int, int, str]
 """Sentence, first token and the one after the last, type."""

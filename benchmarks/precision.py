@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import elmo
-from elmo.probes import senses
+from elmo.search import senses
 from elmo.text.corpus import documents
 from elmo.text.tokenizer import TextConfig, Tokenizer
 

@@ -19,11 +19,11 @@ from jaxtyping import Float
 from elmo import formats
 from elmo.embedding.embedder import Embedder
 from elmo.pretraining.perplexity import softmax_of
-from elmo.tasks import task as tasks
-from elmo.tasks.files import find_file
-from elmo.tasks.train import CONFIG, read_config
-from elmo.tasks.trained import TrainedTask
 from elmo.text.vocabulary import BOS, EOS
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.files import find_file
+from elmo_lab.tasks.train import CONFIG, read_config
+from elmo_lab.tasks.trained import TrainedTask
 
 DRAWS = 2000
 THIRDS = ("all", "most likely third", "middle", "least likely third")

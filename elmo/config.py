@@ -20,7 +20,7 @@ from elmo.errors import InputError
 T = TypeVar("T")
 
 RECIPES = Path(__file__).parent / "recipes"
-"""The packaged recipes: of pretraining, and in `tasks` and `probes`."""
+"""The packaged recipes of pretraining."""
 
 
 class ConfigError(InputError):

@@ -8,15 +8,16 @@ from typing import Any
 
 from elmo import config as configs
 from elmo.cli.arguments import find_recipe
-from elmo.probes import ablate, efficiency, record
-from elmo.tasks import task as tasks
+from elmo_lab import RECIPES
+from elmo_lab.probes import ablate, efficiency, record
+from elmo_lab.tasks import task as tasks
 
 MACHINE = {"date": "2026-11-20", "processor": "Abacus 8", "cores": 2, "threads": 1, "torch": "2.9.0", "elmo": "0.1.0"}
 BILM = {"model": "/home/somebody/models/small", "sha256": "0123456789abcdef", "date": "2026-11-19", "words_read": 1000}
 
 
 def recipe_of(name: str) -> Path:
-    return find_recipe(name, "tasks")
+    return find_recipe(name, RECIPES / "tasks")
 
 
 def plant(

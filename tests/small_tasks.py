@@ -8,7 +8,7 @@ from typing import Any
 from tiny import write_tiny
 
 from elmo import config as configs
-from elmo.tasks import train
+from elmo_lab.tasks import train
 
 NER = [
     "Nora/B-person Quill/I-person sings/O in/O Lisbon/B-place",

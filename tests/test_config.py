@@ -10,7 +10,7 @@ import pytest
 
 from elmo.config import ConfigError, from_dict, load_toml, parse_overrides, to_json
 from elmo.pretraining.settings import SMALL, TrainConfig
-from elmo.tasks.translation import CoveConfig
+from elmo_lab.tasks.translation import CoveConfig
 
 
 @dataclass(frozen=True)

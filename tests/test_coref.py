@@ -11,11 +11,11 @@ import torch
 from toy_inputs import toy_inputs
 
 from elmo.errors import InputError
-from elmo.tasks import coref
-from elmo.tasks import coref_spans as spans
-from elmo.tasks.coref import Config, Example, Model, Prediction
-from elmo.tasks.coref_spans import Span
-from elmo.tasks.inputs import Tokens
+from elmo_lab.tasks import coref
+from elmo_lab.tasks import coref_spans as spans
+from elmo_lab.tasks.coref import Config, Example, Model, Prediction
+from elmo_lab.tasks.coref_spans import Span
+from elmo_lab.tasks.inputs import Tokens
 
 TEXT = (
     ("The", "miller", "met", "a", "fox", "."),

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.tasks.crf import FORBIDDEN, Crf, Transitions, bio_transitions, viterbi
+from elmo_lab.tasks.crf import FORBIDDEN, Crf, Transitions, bio_transitions, viterbi
 
 BIO = ["O", "B-A", "I-A", "B-B", "I-B"]
 

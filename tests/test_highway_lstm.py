@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.tasks.interleaved import GATES, HighwayLstm, InterleavedLstm, orthonormal
+from elmo_lab.tasks.interleaved import GATES, HighwayLstm, InterleavedLstm, orthonormal
 
 LENGTHS = [7, 5, 5, 2, 1]
 INPUT, HIDDEN = 6, 4

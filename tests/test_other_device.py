@@ -22,12 +22,12 @@ from elmo.model.lm_head import LmHead, log_expected, log_uniform
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.perplexity import HeldOut, perplexities, tally
-from elmo.tasks import task as tasks
-from elmo.tasks.batches import BatchConfig
-from elmo.tasks.trained import predict, tokens_of
 from elmo.text.batching import to_batch
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.batches import BatchConfig
+from elmo_lab.tasks.trained import predict, tokens_of
 
 CPU = torch.device("cpu")
 SENTENCES = [["word"] * (1 + number % 7) + [f"n{number}"] for number in range(120)] + [[]]

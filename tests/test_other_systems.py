@@ -30,9 +30,9 @@ from elmo.errors import InputError
 from elmo.formats import native
 from elmo.formats.published import models
 from elmo.formats.whole import locked
-from elmo.report.commands import shown
 from elmo.text import corpus
 from elmo.training import disk, memory
+from elmo_lab.report.commands import shown
 
 TESTS = Path(__file__).parent
 

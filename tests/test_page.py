@@ -25,14 +25,13 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from browser import Browser
 from playwright.sync_api import sync_playwright
-from small_results import plant_layers
 
 import elmo
 from elmo.cli import serving
 from elmo.cli.arguments import DEMO_TEXT
+from elmo.formats.source import open_model
 from elmo.model.scalar_mix import ScalarMix
-from elmo.probes import index
-from elmo.tasks.source import open_model
+from elmo.search import index
 
 KEY = "a-key-of-some-length"
 HEADERS = {"authorization": f"Bearer {KEY}"}
@@ -64,15 +63,14 @@ def embedder() -> elmo.Embedder:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, embedder) -> Iterator[str]:
-    """The address of a server with an index, results, a key and a small limit."""
+    """The address of a server with an index, a key and a small limit."""
     folder = tmp_path_factory.mktemp("server")
-    plant_layers(folder / "layers")
     card = open_model("default").card()
     index.build(
         embedder, [each.split() for each in INDEXED], folder / "index", index.Record(card, ("text.txt",), "0", (2,))
     )
     command = [sys.executable, "-m", "elmo", "serve", "--port", "0", "--most-sentences", str(MOST)]
-    command += ["--index", str(folder / "index"), "--results", str(folder / "layers")]
+    command += ["--index", str(folder / "index")]
     with (folder / "log").open("w", encoding="utf-8") as log:
         running = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | {"ELMO_API_KEY": KEY}
@@ -162,13 +160,13 @@ def test_page_and_its_files_need_no_key_but_the_rest_does(server):
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
-    for path in ("/figures", "/figures/x/light", "/info", "/static/", "/static/nothing.js"):
+    for path in ("/info", "/static/", "/static/nothing.js"):
         assert httpx.get(server + path).status_code == 401, path
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/static/app.py", "/static/..%2fapp.py", "/static/%2e%2e/page.py", "/static//etc/passwd", "/figures/..%2f/light"],
+    ["/static/app.py", "/static/..%2fapp.py", "/static/%2e%2e/page.py", "/static//etc/passwd"],
 )
 def test_no_path_opens_a_file(server, path):
     assert httpx.get(server + path, headers=HEADERS).status_code == 404
@@ -192,7 +190,7 @@ def test_explore_opens_the_browser_unless_it_may_not(monkeypatch, capsys):
     monkeypatch.setattr("elmo.server.run.serve", serve)
     monkeypatch.setattr("webbrowser.open", lambda url: (opened.append(url), done.set()))
     for silent in (True, False):
-        serving.explore_verb(argparse.Namespace(model="default", index=None, results=[], no_browser=silent))
+        serving.explore_verb(argparse.Namespace(model="default", index=None, no_browser=silent))
         assert "http://127.0.0.1:1" in capsys.readouterr().out
         assert silent or done.wait(10)
         assert opened == ([] if silent else ["http://127.0.0.1:1"])
@@ -518,28 +516,6 @@ def test_uses_come_from_the_index(tab):
     assert page.locator("#uses .point").count() == 0
 
 
-# What layers know
-
-
-def test_figures_of_results_are_shown_for_light_and_dark(tab):
-    page = tab.go()
-    pictures = "[...document.querySelectorAll('#known-figures img')]"
-    listed = tab.ask("/figures")
-    assert len(listed) >= 3
-    assert page.evaluate(f"{pictures}.map((each) => each.alt)") == [each["alt"] for each in listed]
-    assert page.evaluate(f"Promise.all({pictures}.map(async (each) => (await each.decode(), each.naturalWidth)))")
-    before = page.evaluate(f"{pictures}[0].src")
-    with page.expect_request(f"**/figures/{listed[-1]['name']}/dark"):
-        page.emulate_media(color_scheme="dark")
-    tab.settle()
-    assert page.evaluate(f"{pictures}[0].src") != before
-    page.emulate_media(color_scheme="light")
-    tab.settle()
-    drawn = [tab.ask(f"/figures/{listed[0]['name']}/{scheme}") for scheme in ("light", "dark")]
-    assert all(each.startswith("<?xml") and "<svg" in each for each in drawn)
-    assert drawn[0] != drawn[1]
-
-
 # The address, widths, colours, what reads the screen
 
 
@@ -691,11 +667,9 @@ def test_what_a_server_does_not_have_is_said(window, server):
     bare = tab.ask("/info")
     bare["elmo"] |= {"scores": False, "index_tokens": None}
     page.route("**/info", lambda route: route.fulfill(json=bare))
-    page.route("**/figures", lambda route: route.fulfill(json=[]))
     tab.go()
     assert "no softmax" in page.inner_text("#expects")
     assert page.is_hidden("#uses-from")
-    page.wait_for_selector("#known-note:has-text('elmo explore --results')")
     assert not tab.complaints
     tab.context.close()
 

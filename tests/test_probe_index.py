@@ -19,8 +19,8 @@ from tiny import write_tiny
 from elmo.cli import main
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.probes import index, nearest
-from elmo.probes.index import Index, Query, Record
+from elmo.search import index, nearest
+from elmo.search.index import Index, Query, Record
 
 CARD = {"model": "planted", "sha256": "5e" * 32}
 RECORD = Record(CARD, ("planted.txt",), "0", (0, 1))

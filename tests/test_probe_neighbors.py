@@ -12,15 +12,16 @@ from small_results import plant_probe
 from test_probes import Written
 from tiny import tiny_model, write_tiny
 
-from elmo.config import RECIPES, ConfigError, from_dict, load_toml
+from elmo.config import ConfigError, from_dict, load_toml
 from elmo.errors import InputError
 from elmo.formats import native
-from elmo.probes import neighbors, record, wsd_readers
-from elmo.probes.neighbors import Asked, Config
-from elmo.report import claims
-from elmo.report.collect import collect
-from elmo.report.document import Table
 from elmo.text.tokenizer import TextConfig
+from elmo_lab import RECIPES
+from elmo_lab.probes import neighbors, record, wsd_readers
+from elmo_lab.probes.neighbors import Asked, Config
+from elmo_lab.report import claims
+from elmo_lab.report.collect import collect
+from elmo_lab.report.document import Table
 
 TEXT = [
     "a play on the stage",

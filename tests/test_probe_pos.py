@@ -11,11 +11,12 @@ from command import run
 from test_text_records import CONLLU
 from tiny import write_tiny
 
-from elmo.config import RECIPES, ConfigError, from_dict, load_toml
+from elmo.config import ConfigError, from_dict, load_toml
 from elmo.errors import InputError
-from elmo.probes import pos
-from elmo.probes.pos import Config, Tagged
 from elmo.text.records import read_conllu, read_conllu_columns
+from elmo_lab import RECIPES
+from elmo_lab.probes import pos
+from elmo_lab.probes.pos import Config, Tagged
 
 WORDS = {"NOUN": ["oak", "elm", "light"], "VERB": ["grows", "light"], "DET": ["the", "an"]}
 

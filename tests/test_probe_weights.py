@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from command import run
 
-from elmo import figures
 from elmo.errors import InputError
-from elmo.probes import record, weights
+from elmo_lab import figures
+from elmo_lab.probes import record, weights
 
 INPUT, OUTPUT = [0.5, 0.25, 0.25], [0.1, 0.2, 0.7]
 

@@ -17,15 +17,16 @@ from command import Command, run, run_program
 from test_probes import Written
 from tiny import tiny_model, write_tiny
 
-from elmo.config import RECIPES, ConfigError, from_dict, load_toml
+from elmo.config import ConfigError, from_dict, load_toml
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.locks import locked
-from elmo.probes import wsd
-from elmo.probes import wsd_readers as readers
-from elmo.probes.wsd_means import CHECKPOINT, Senses, sums
-from elmo.probes.wsd_readers import Instance, Labelled, Sentence
-from elmo.probes.wsd_vectors import NOTHING, chunks, instance_vectors
+from elmo_lab import RECIPES
+from elmo_lab.probes import wsd
+from elmo_lab.probes import wsd_readers as readers
+from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sums
+from elmo_lab.probes.wsd_readers import Instance, Labelled, Sentence
+from elmo_lab.probes.wsd_vectors import NOTHING, chunks, instance_vectors
 
 WEIGHTS = np.array([0.5, 0.5])
 
@@ -509,10 +510,11 @@ from dataclasses import asdict
 from pathlib import Path
 from elmo.cli.arguments import find_recipe
 from elmo.config import from_dict, load_toml
-from elmo.probes import wsd, wsd_readers
-from elmo.tasks.train import find_file
+from elmo_lab import RECIPES
+from elmo_lab.probes import wsd, wsd_readers
+from elmo_lab.tasks.train import find_file
 
-values = load_toml(find_recipe("wsd", "probes"))
+values = load_toml(find_recipe("wsd", RECIPES / "probes"))
 config = from_dict(wsd.Config, values | dict(data={shared!r}))
 senses = wsd.count_senses(find_file(config.train, config.data))
 inventory = wsd_readers.read_inventory(find_file(config.inventory, config.data))

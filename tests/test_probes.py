@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from tiny import CONFIG, tiny_model, write_tiny
 
-from elmo.cli.probes import _probed
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.probes import nearest, senses
-from elmo.probes.senses import Occurrence
-from elmo.tasks.source import Source
+from elmo.formats.source import Source
+from elmo.search import nearest, senses
+from elmo.search.senses import Occurrence
+from elmo_lab.cli.probes import _probed
 
 SHIPPED = Path(str(resources.files("elmo") / "assets" / "senses.tsv"))
 

@@ -13,13 +13,13 @@ from small_tasks import SMALL, write_small
 from tiny import write_tiny
 
 from elmo import config as configs
-from elmo.cli.probes import print_rows
-from elmo.config import RECIPES
 from elmo.errors import InputError
-from elmo.probes import ablate, efficiency, queues, record
-from elmo.probes.efficiency import Point, Score
-from elmo.tasks import compare
-from elmo.tasks.trained import RESULT
+from elmo_lab import RECIPES
+from elmo_lab.cli.probes import print_rows
+from elmo_lab.probes import ablate, efficiency, queues, record
+from elmo_lab.probes.efficiency import Point, Score
+from elmo_lab.tasks import compare
+from elmo_lab.tasks.trained import RESULT
 
 # Ablations
 

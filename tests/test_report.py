@@ -33,21 +33,20 @@ from small_results import (
 from tiny import tiny_model
 
 from elmo import config as configs
-from elmo import figures
 from elmo.cli import build_parser
 from elmo.cli import pretraining as pretraining_verbs
-from elmo.cli import probes as probe_verbs
-from elmo.cli import tasks as task_verbs
-from elmo.config import RECIPES
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.pretraining.settings import TrainConfig
-from elmo.probes import ablate, efficiency, neighbors, pos, record, weights, wsd
-from elmo.report import claims, commands, job, paper, sections
-from elmo.report.collect import Probe, collect, measured
-from elmo.report.document import ABSENT, Table
-from elmo.tasks.train import MAY_CHANGE, TaskConfig
 from elmo.text.tokenizer import WHITESPACE
+from elmo_lab import RECIPES, figures
+from elmo_lab.cli import probes as probe_verbs
+from elmo_lab.cli import tasks as task_verbs
+from elmo_lab.probes import ablate, efficiency, neighbors, pos, record, weights, wsd
+from elmo_lab.report import claims, commands, job, paper, sections
+from elmo_lab.report.collect import Probe, collect, measured
+from elmo_lab.report.document import ABSENT, Table
+from elmo_lab.tasks.train import MAY_CHANGE, TaskConfig
 
 EVIL = '<script>document.title="run"</script>'
 
@@ -702,7 +701,7 @@ def test_a_command_makes_the_run_again(recipe: str, settings: list[str]) -> None
     made = task_config(command)
     kinds = (configs.to_dict(each) for each in (made, config))
     ours, wanted = ({k: v for k, v in each.items() if k not in MAY_CHANGE - {"seeds"}} for each in kinds)
-    model = __import__(f"elmo.tasks.{config.task}", fromlist=["Config"]).Config
+    model = __import__(f"elmo_lab.tasks.{config.task}", fromlist=["Config"]).Config
     for each in (ours, wanted):
         each["model"] = configs.to_dict(configs.from_dict(model, each["model"]))
     assert ours == wanted
@@ -804,7 +803,7 @@ def test_a_command_makes_a_pretraining_from_another_model_again(recipe: str | No
     """Also if its sizes and its text are the defaults, which that model's replace."""
     first = tmp_path / "first"
     native.save(replace(tiny_model(), text=WHITESPACE), first)
-    values = {} if recipe is None else configs.load_toml(RECIPES / f"{recipe}.toml")
+    values = {} if recipe is None else configs.load_toml(configs.RECIPES / f"{recipe}.toml")
     values |= {"train": ["a"], "output": "out", "init_from": str(first), "init_vocab": "replace"}
     config = configs.from_dict(TrainConfig, values)
     command = commands.of_pretraining(configs.to_dict(config), "out")

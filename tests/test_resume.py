@@ -14,7 +14,7 @@ from command import Command, run
 from small_run import TINY, last_checkpoint, losses, metrics, model_bytes, texts
 
 from elmo import formats
-from elmo.report.collect import collect
+from elmo_lab.report.collect import collect
 
 STEPS = 80
 SETTINGS = (*TINY, f"max_words={STEPS * 20}", "loop.log_steps=3", "loop.evaluate_steps=20", "loop.checkpoint_steps=7")

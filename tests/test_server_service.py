@@ -16,8 +16,8 @@ from starlette.requests import Request
 from tiny import tiny_model
 
 from elmo.formats import native
-from elmo.probes import nearest
-from elmo.probes.index import Index, Query
+from elmo.search import nearest
+from elmo.search.index import Index, Query
 from elmo.server.answers import ARROW, NPY, NPZ, NotAcceptable, accepted
 from elmo.server.answers import JSON as JSON_TYPE
 from elmo.server.app import create_app

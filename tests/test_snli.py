@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from elmo.errors import InputError
-from elmo.tasks import snli
-from elmo.tasks.inputs import Collator, InputConfig, Inputs
+from elmo_lab.tasks import snli
+from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
 
 PAIRS = [
     ("entailment", "Two boys row a boat.", "Boys are in a boat."),

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from elmo.errors import InputError
-from elmo.tasks import squad
-from elmo.tasks.inputs import Collator, InputConfig, Inputs
-from elmo.tasks.readers_squad import Answer
+from elmo_lab.tasks import squad
+from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
+from elmo_lab.tasks.readers_squad import Answer
 
 CONTEXT = "Odile built the mill-race in 1712, and the Tarn fed it."
 QUESTIONS = [

@@ -10,8 +10,8 @@ import torch
 from toy_inputs import toy_inputs
 
 from elmo.errors import InputError
-from elmo.tasks import srl
-from elmo.tasks.srl import Config, Example, Labels, Model, Prediction
+from elmo_lab.tasks import srl
+from elmo_lab.tasks.srl import Config, Example, Labels, Model, Prediction
 
 GARDEN = ("The", "gardener", "gave", "her", "a", "pear", "and", "smiled")
 EXAMPLES = [

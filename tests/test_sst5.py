@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from elmo.tasks import sst5
-from elmo.tasks.inputs import Collator, InputConfig, Inputs
-from elmo.tasks.readers_trees import Node
+from elmo_lab.tasks import sst5
+from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
+from elmo_lab.tasks.readers_trees import Node
 
 TREES = """\
 (3 (2 The) (3 (4 (3 warm) (2 soup)) (2 (2 was) (2 (2 quite) (3 good)))))

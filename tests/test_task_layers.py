@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmo.tasks.layers import (
+from elmo_lab.tasks.layers import (
     Affine,
     BiGru,
     BiLstm,

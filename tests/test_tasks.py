@@ -16,13 +16,13 @@ from torch import nn
 from elmo import config as configs
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.tasks import ner, train, vectors
-from elmo.tasks import task as tasks
-from elmo.tasks.batches import BatchConfig
-from elmo.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
-from elmo.tasks.task import Task, TaskModel
-from elmo.tasks.trained import TrainedTask, predict, tokens_of
 from elmo.text.batching import to_batch
+from elmo_lab.tasks import ner, train, vectors
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.batches import BatchConfig
+from elmo_lab.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
+from elmo_lab.tasks.task import Task, TaskModel
+from elmo_lab.tasks.trained import TrainedTask, predict, tokens_of
 
 CPU = torch.device("cpu")
 PLACES = ("none", "input", "output", "both")

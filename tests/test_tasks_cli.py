@@ -16,15 +16,15 @@ from small_tasks import write_small
 from tiny import write_tiny
 
 from elmo import config as configs
-from elmo.cli import tasks as task_verbs
 from elmo.cli.arguments import run_in
-from elmo.config import RECIPES
 from elmo.errors import InputError
-from elmo.tasks import ner
-from elmo.tasks import task as tasks
-from elmo.tasks.queue import read_queue
-from elmo.tasks.train import TaskConfig
-from elmo.tasks.trained import TrainedTask
+from elmo_lab import RECIPES
+from elmo_lab.cli import tasks as task_verbs
+from elmo_lab.tasks import ner
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.queue import read_queue
+from elmo_lab.tasks.train import TaskConfig
+from elmo_lab.tasks.trained import TrainedTask
 
 SMALL = (
     "inputs.vectors_dim=6",

@@ -14,12 +14,12 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.tasks import compare, ner, train
-from elmo.tasks import task as tasks
-from elmo.tasks.queue import Queue, Row, chosen, read_queue
-from elmo.tasks.table import write_tables
-from elmo.tasks.trained import TrainedTask, ensemble
 from elmo.training.disk import locked
+from elmo_lab.tasks import compare, ner, train
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.queue import Queue, Row, chosen, read_queue
+from elmo_lab.tasks.table import write_tables
+from elmo_lab.tasks.trained import TrainedTask, ensemble
 
 QUEUE = """
 [[rows]]
@@ -279,7 +279,7 @@ def test_a_row_says_what_is_open_and_of_which_version_it_is(tmp_path: Path, reci
 
     with pytest.raises(Enough):
         compared(tmp_path, recipe, QUEUE, stopping)
-    monkeypatch.setattr("elmo.tasks.ner.VERSION", "99")  # the program is younger than the runs
+    monkeypatch.setattr("elmo_lab.tasks.ner.VERSION", "99")  # the program is younger than the runs
     (tmp_path / "out" / "table.json").write_text("[{", encoding="utf-8")
     text = write_tables(read_queue(tmp_path / "queue.toml"), tmp_path / "out")
     assert text.count("| 1 of 2 |") == 2

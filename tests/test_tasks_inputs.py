@@ -16,12 +16,12 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model, content_hash
 from elmo.model.word_cnn import WordCnnConfig
-from elmo.tasks import vectors
-from elmo.tasks.cache import CacheConfig, LayerCache, limit_of, open_cache
-from elmo.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
 from elmo.text.batching import to_batch
 from elmo.text.lexicon import Lexicon
 from elmo.text.vocabulary import SPECIAL, Vocabulary
+from elmo_lab.tasks import vectors
+from elmo_lab.tasks.cache import CacheConfig, LayerCache, limit_of, open_cache
+from elmo_lab.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
 
 SENTENCES = [["Mia", "runs"], [], ["the", "old", "gate", "closed"], ["Mia"]]
 GLOVE = "the 0.5 -1 2\nmia 1 1 1\n. . 3 0 0\ngate 0 0 3\nthe 9 9 9\n"
@@ -225,7 +225,7 @@ class Counting(Embedder):
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_every_sentence_is_read_once(tmp_path: Path, embedder: Embedder, dtype: str, monkeypatch) -> None:
     """By the runs of a model together, across shards; what is read back is what the model gives, rounded."""
-    monkeypatch.setattr("elmo.tasks.cache.SHARD_BYTES", 3 * LAYERS * DIM * np.dtype(dtype).itemsize)
+    monkeypatch.setattr("elmo_lab.tasks.cache.SHARD_BYTES", 3 * LAYERS * DIM * np.dtype(dtype).itemsize)
     counting = Counting()
     first = LayerCache(tmp_path / "layers", counting, dtype)
     told: list[tuple[int, int]] = []
@@ -248,7 +248,7 @@ def test_every_sentence_is_read_once(tmp_path: Path, embedder: Embedder, dtype: 
 
 def test_what_is_read_keeps_no_file_open(tmp_path: Path, embedder: Embedder, monkeypatch) -> None:
     """A process may open 256 files on macOS; there may be more shards."""
-    monkeypatch.setattr("elmo.tasks.cache.SHARD_BYTES", 1)
+    monkeypatch.setattr("elmo_lab.tasks.cache.SHARD_BYTES", 1)
     layers = LayerCache(tmp_path, embedder)
     layers.add(SENTENCES, 10**9)
     before = len(list(Path("/dev/fd").iterdir()))

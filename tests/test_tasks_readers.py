@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import InputError
-from elmo.tasks import ner, readers, readers_coref, readers_squad, readers_trees, tagging
+from elmo_lab.tasks import ner, readers, readers_coref, readers_squad, readers_trees, tagging
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.tasks import coref_scores, scores
+from elmo_lab.tasks import coref_scores, scores
 
 EXPECTED = json.loads((Path(__file__).parent / "data" / "scores" / "expected.json").read_text(encoding="utf-8"))
 

@@ -14,9 +14,9 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.tasks import coref, ner, readers, snli, squad, srl, sst5, train
-from elmo.tasks import task as tasks
-from elmo.tasks.trained import TrainedTask, read_text
+from elmo_lab.tasks import coref, ner, readers, snli, squad, srl, sst5, train
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.trained import TrainedTask, read_text
 
 NEW = "Zoe\tB-person\ncrossed\tO\nLima\tB-place\n\nLima\tB-place\nglows\tO\nqqq\tO\n"
 

@@ -18,12 +18,12 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.tasks import batches, files, ner, train
-from elmo.tasks.batches import BatchConfig
-from elmo.tasks.trained import TrainedTask
 from elmo.training.disk import locked
 from elmo.training.epochs import EpochConfig, State, _after_epoch
 from elmo.training.stopping import Stopped
+from elmo_lab.tasks import batches, files, ner, train
+from elmo_lab.tasks.batches import BatchConfig
+from elmo_lab.tasks.trained import TrainedTask
 
 
 def weights(folder: Path) -> dict[str, bytes]:
@@ -120,7 +120,7 @@ def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
     """SIGKILL, at whatever step it comes."""
     config = run_config(tmp_path, training={"epochs": 12, "patience": 0})
     killed = dataclasses.replace(config, output=str(tmp_path / "killed"))
-    program = "import json; from elmo import config; from elmo.tasks import train\n"
+    program = "import json; from elmo import config; from elmo_lab.tasks import train\n"
     program += f"train.main(config.from_dict(train.TaskConfig, json.loads({configs.to_json(killed)!r})), quiet=True)"
     command = Command(program=program)
     checkpoints = tmp_path / "killed" / "seed-1" / "checkpoints"
@@ -332,7 +332,7 @@ def test_a_run_that_goes_on_with_something_else_of_the_same_name_is_refused(tmp_
         refused(f"sha256 of the file of {said}")
         file.write_text(text, encoding="utf-8")
     with monkeypatch.context() as patch:
-        patch.setattr("elmo.tasks.ner.VERSION", "99")
+        patch.setattr("elmo_lab.tasks.ner.VERSION", "99")
         refused("version of the task")
     (tmp_path / "bilm").rename(tmp_path / "first")
     write_tiny(tmp_path / "bilm", seed=5)

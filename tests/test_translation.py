@@ -22,12 +22,12 @@ from elmo.model.bilm import BiLMConfig
 from elmo.model.lstm import LstmConfig
 from elmo.model.translator import DecoderConfig, Translator
 from elmo.pretraining.perplexity import perplexity_of
-from elmo.tasks import translation
-from elmo.tasks.translation import CoveConfig
 from elmo.text.batching import to_batch
 from elmo.text.vocabulary import SPECIAL, Vocabulary
 from elmo.training import epochs
 from elmo.training.loop import seed_step
+from elmo_lab.tasks import translation
+from elmo_lab.tasks.translation import CoveConfig
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
 GERMAN = ["Eins", "Zwei", "Drei", "Vier", "Fünf", "Sechs", "Sieben", "Acht"]

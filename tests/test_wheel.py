@@ -76,13 +76,19 @@ def run(command: list[str], folder: Path) -> str:
 
 def test_wheel_holds_the_data_and_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    packaged = [path for path in (ROOT / "elmo").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    packaged = [
+        path
+        for name in ("elmo", "elmo_lab")
+        for path in (ROOT / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
     missing = {str(path.relative_to(ROOT)) for path in packaged} - names
     assert not missing
     assert {"elmo/py.typed", "elmo/assets/demo.txt", "elmo/assets/senses.tsv"} <= names
-    assert [name for name in names if name.startswith("elmo/recipes/") and name.endswith(".toml")]
+    for folder in ("elmo/recipes/", "elmo_lab/recipes/tasks/", "elmo_lab/recipes/probes/"):
+        assert [name for name in names if name.startswith(folder) and name.endswith(".toml")]
     top = {name.partition("/")[0] for name in names}
-    assert top == {"elmo", wheel.name.partition("-py3")[0] + ".dist-info"}
+    assert top == {"elmo", "elmo_lab", wheel.name.partition("-py3")[0] + ".dist-info"}
     assert wheel.stat().st_size < 100_000_000
 
 
@@ -117,7 +123,13 @@ def test_sdist_holds_what_a_builder_needs(built: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "constraints.txt"} <= names
     assert {"elmo/py.typed", "tests/test_wheel.py", "docs/design.md", "docs/releasing.md"} <= names
-    assert {name.partition("/")[0] for name in names if "/" in name} == {"elmo", "tests", "docs", "benchmarks"}
+    assert {name.partition("/")[0] for name in names if "/" in name} == {
+        "elmo",
+        "elmo_lab",
+        "tests",
+        "docs",
+        "benchmarks",
+    }
     assert path.stat().st_size < 100_000_000  # most that PyPI takes; 85 MB are the models
 
 

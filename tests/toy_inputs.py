@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from tiny import CONFIG, DIM, LAYERS
 
-from elmo.tasks.inputs import Collator, InputConfig, Inputs
 from elmo.text.batching import to_batch
+from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
 
 
 def random_layers(sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:

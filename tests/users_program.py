@@ -12,9 +12,9 @@ from elmo import formats
 from elmo.embedding.job import embed_file
 from elmo.embedding.store import read_vectors
 from elmo.model.export import exported
-from elmo.probes.nearest import search
-from elmo.tasks.trained import TrainedTask
+from elmo.search.nearest import search
 from elmo.types import Batch, BiLMOutput, LstmState
+from elmo_lab.tasks.trained import TrainedTask
 
 
 def means(sentences: Iterable[list[str]]) -> np.ndarray:

@@ -13,25 +13,25 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import elmo
 from elmo.cli import (
     completion,
-    cove,
     embedding,
     looking,
     models,
     neighbors,
     pretraining,
-    probes,
-    report,
     serving,
-    tasks,
 )
 from elmo.cli.arguments import is_first_process
 from elmo.errors import InputError, in_one_line
+
+VERBS = "elmo.verbs"
+"""The entry points by which other packages add verbs: each names a module with `add_verbs`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -133,6 +133,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for part in (pretraining, cove, embedding, models, neighbors, looking, probes, tasks, report, serving, completion):
+    for part in (pretraining, embedding, models, neighbors, looking, serving, completion):
         part.add_verbs(verbs)
+    for point in sorted(entry_points(group=VERBS), key=lambda point: point.name):
+        point.load().add_verbs(verbs)
     return parser

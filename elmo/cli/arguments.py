@@ -73,8 +73,8 @@ def is_first_process() -> bool:
     return not rank.isdecimal() or int(rank) == 0
 
 
-def find_recipe(name: str, kind: str = "") -> Path:
-    """The file of a recipe: a path, or a name in the package's folder of recipes, or in its folder `kind`."""
+def find_recipe(name: str, folder: Path = RECIPES) -> Path:
+    """The file of a recipe: a path, or a name in a package's folder of recipes."""
     path = Path(name)
     if path.is_file():
         if path.suffix != ".toml":
@@ -83,12 +83,11 @@ def find_recipe(name: str, kind: str = "") -> Path:
                 " --train 'corpus/*.txt'"
             )
         return path
-    return packaged_recipe(name, kind)
+    return packaged_recipe(name, folder)
 
 
-def packaged_recipe(name: str, kind: str = "") -> Path:
-    """The file of the recipe `name` in the package's folder of recipes, or in its folder `kind`."""
-    folder = RECIPES / kind
+def packaged_recipe(name: str, folder: Path = RECIPES) -> Path:
+    """The file of the recipe `name` in a package's folder of recipes."""
     packaged = folder / f"{name.removesuffix('.toml')}.toml"
     if packaged.is_file():
         return packaged

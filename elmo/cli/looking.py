@@ -2,15 +2,16 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_verb, print_json, tokenizer_of
 from elmo.cli.neighbors import print_neighbors
-from elmo.cli.probes import SENSES, print_senses
 from elmo.terminal import print_table
 
 DEMO_QUERIES = 4
+SENSES = DEMO_TEXT.with_name("senses.tsv")
 
 
 def add_verbs(verbs: Any) -> None:
@@ -81,7 +82,7 @@ def _print_bench(measured: Any) -> None:
 def demo_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import embed_file, read_lines
-    from elmo.probes import nearest, senses
+    from elmo.search import nearest, senses
 
     embedder = Embedder.load(arguments.model)
     tokenizer = tokenizer_of(embedder.text, pretokenized=True)
@@ -103,3 +104,15 @@ def demo_verb(arguments: argparse.Namespace) -> None:
     print("\nThe same with every sentence read twice, so each direction knows all of it (--state echo):")
     twice = Embedder(embedder.bilm, vocabulary=embedder.vocabulary, state="echo")
     print_senses(senses.run(twice, occurrences))
+
+
+def print_senses(rows: Sequence[Any]) -> None:
+    """The table of `elmo probe senses`, one column per word."""
+    print(
+        f"How often the nearest other occurrence of a word has its sense ({rows[0].occurrences} labelled occurrences):"
+    )
+    words = list(rows[0].by_word)
+    print_table(
+        ["layer", "all", *words],
+        [[str(row.layer), f"{row.accuracy:.1%}", *(f"{row.by_word[word]:.0%}" for word in words)] for row in rows],
+    )

@@ -65,7 +65,7 @@ def add_verbs(verbs: Any) -> None:
 
 
 def index_verb(arguments: argparse.Namespace) -> None:
-    from elmo.probes import index
+    from elmo.search import index
     from elmo.text import corpus
     from elmo.text.records import kind_of
     from elmo.text.tokenizer import WHITESPACE
@@ -111,7 +111,7 @@ def _sentences(paths: Sequence[Path], tokenizer: Any) -> Iterator[Sequence[str]]
 
 
 def neighbors_verb(arguments: argparse.Namespace) -> None:
-    from elmo.probes import nearest
+    from elmo.search import nearest
 
     for flag, value in (("-k", arguments.k), ("--queries", arguments.queries)):
         if value < 1:
@@ -150,7 +150,7 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     """Queries, their neighbours, the number of possible queries, and the layer, from a text embedded now."""
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
-    from elmo.probes import nearest
+    from elmo.search import nearest
     from elmo.text.records import kind_of, read_records
 
     embedder = Embedder.load(arguments.model, state=arguments.state or "reset")
@@ -182,8 +182,8 @@ def _absent(word: str, where: str, which: str = "") -> InputError:
 
 def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int]:
     """The same from an index; opens a model only for a sentence, or if one is named."""
-    from elmo.probes import nearest
-    from elmo.probes.index import Index, Query
+    from elmo.search import nearest
+    from elmo.search.index import Index, Query
 
     index = Index(Path(arguments.index))
     layer, state = index.layer(arguments.layer), index.record.state
@@ -210,7 +210,7 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
 def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
     """A model's card, with its hash, and its embedder for this state policy."""
     from elmo.embedding.embedder import Embedder
-    from elmo.tasks.source import open_model
+    from elmo.formats.source import open_model
 
     source = open_model(name)
     card, model = source.card(), source.model
@@ -233,7 +233,7 @@ def print_neighbors(
     queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]], what: str = "occurrence"
 ) -> None:
     """Prints each query, its token in brackets, and below it its neighbours, or that there is no other `what`."""
-    from elmo.probes.nearest import marked
+    from elmo.search.nearest import marked
 
     for (sentence, index), neighbors in zip(queries, found, strict=True):
         print(marked(sentence, index))

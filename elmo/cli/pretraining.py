@@ -136,8 +136,8 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
 
 def perplexity_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
+    from elmo.formats.source import Source
     from elmo.pretraining import perplexity
-    from elmo.tasks.source import Source
     from elmo.text import corpus
     from elmo.text.records import check_text
     from elmo.text.tokenizer import text_of

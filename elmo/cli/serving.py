@@ -6,13 +6,10 @@ import re
 import threading
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb
 from elmo.errors import InputError
-
-if TYPE_CHECKING:
-    from elmo.server.page import Picture
 
 KEY = "ELMO_API_KEY"
 LIMITS = "wait", "timeout", "sending", "drain", "most_sentences", "most_tokens", "queue_tokens"
@@ -65,13 +62,6 @@ def add_served(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that say what to serve."""
     add_model(parser)
     parser.add_argument("--index", metavar="FOLDER", help="output of elmo index, for /neighbors and the page")
-    parser.add_argument(
-        "--results",
-        metavar="FOLDER",
-        action="append",
-        default=[],
-        help="results of probes and tasks, whose figures the page shows; may be repeated",
-    )
 
 
 def serve_verb(arguments: argparse.Namespace) -> None:
@@ -94,7 +84,6 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         arguments.index,
         parse_layers(arguments.layers),
         arguments.pool,
-        pictures=_pictures(arguments.results),
         cors=tuple(map(_origin, arguments.cors)),
         names=LOCAL if arguments.host in LOOPBACK and key is None and not arguments.no_auth else (),
     )
@@ -116,23 +105,8 @@ def explore_verb(arguments: argparse.Namespace) -> None:
         if not arguments.no_browser:  # in a thread, since a browser in the terminal blocks its caller
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    config = ServeConfig(arguments.model, arguments.index, pictures=_pictures(arguments.results), names=LOCAL)
+    config = ServeConfig(arguments.model, arguments.index, names=LOCAL)
     serve(config, "127.0.0.1", 0, None, started)
-
-
-def _pictures(results: list[str]) -> "tuple[Picture, ...]":
-    """The figures that `elmo report` draws of folders of results."""
-    if not results:
-        return ()
-    from elmo import figures
-    from elmo.report.collect import collect
-    from elmo.report.sections import document
-    from elmo.server.page import Picture
-
-    return tuple(
-        Picture(each.name, title, caption, each.alt, figures.svg(each.draw(False)), figures.svg(each.draw(True)))
-        for title, caption, each in document(collect(list(map(Path, results))), "Results").figures()
-    )
 
 
 def _origin(given: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model
-from elmo.tasks.source import open_model
+from elmo.formats.source import open_model
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 Text = str | Sequence[str]

@@ -56,7 +56,7 @@ def create_app(service: Service, key: str | None = None) -> FastAPI:
     app = FastAPI(title="elmo", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     for routes in (embeddings.router(service), language.router(service)):
         app.include_router(routes, responses={"default": {"description": "an error and its remedy", "model": Problem}})
-    app.include_router(page.router(service.config.pictures))
+    app.include_router(page.router())
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health")

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from elmo.errors import InputError
 from elmo.pretraining.scoring import Scorer
-from elmo.probes import nearest
-from elmo.probes.index import Index, Query
+from elmo.search import nearest
+from elmo.search.index import Index, Query
 from elmo.server.answers import json_response
 from elmo.server.embeddings import Text, shown
 from elmo.server.service import Service

@@ -18,12 +18,11 @@ from elmo.embedding.layers import Layers, keeps_layers, selection
 from elmo.embedding.pooling import Pool, shaping
 from elmo.errors import InputError
 from elmo.formats import Model
+from elmo.formats.source import open_model
 from elmo.pretraining.scoring import Scorer
-from elmo.probes.index import Index
+from elmo.search.index import Index
 from elmo.server.batching import Batcher, Kind, Sentence
 from elmo.server.metrics import Metrics
-from elmo.server.page import Picture
-from elmo.tasks.source import open_model
 from elmo.text.characters import is_utf8
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
@@ -61,8 +60,6 @@ class ServeConfig:
     """Numbers per answer in JSON, each of some 11 bytes."""
     queue_tokens: int = 262_144
     """Tokens of all waiting requests."""
-    pictures: tuple[Picture, ...] = ()
-    """Figures of results, for the page."""
     cors: tuple[str, ...] = ()
     """Origins that browsers may send requests from, such as https://example.org; * for all."""
     names: tuple[str, ...] = ()

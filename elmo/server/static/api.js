@@ -4,7 +4,6 @@
 /** @typedef {{tokens: string[], forward: number[], backward: number[], known: boolean[]}} Scores */
 /** @typedef {{word: string, log_probability: number, forward: number, backward: number}} Substitute */
 /** @typedef {{similarity: number, sentence: string[], token_index: number}} Neighbor */
-/** @typedef {{name: string, section: string, caption: string, alt: string}} Figure */
 /** @typedef {{layers: number, dim: number, scores: boolean, index_tokens: number | null}} Facts */
 /** @typedef {{model_id: string, version: string, max_client_batch_size: number, elmo: Facts}} Info */
 
@@ -86,12 +85,6 @@ export async function indexed(word, signal) {
   const body = { sentence: [word], position: 0, k: 1000 };
   return (await (await ask("neighbors", { body, signal })).json()).neighbors;
 }
-
-/** @returns {Promise<Figure[]>} */
-export const figures = async () => (await ask("figures")).json();
-
-/** A figure for a light page or a dark one. @param {string} name @param {boolean} dark @returns {Promise<Blob>} */
-export const figure = async (name, dark) => (await ask(`figures/${name}/${dark ? "dark" : "light"}`)).blob();
 
 /**
  * The sentences in a file of safetensors: arrays "0", "1", ... of (layers, tokens, numbers), and their tokens.

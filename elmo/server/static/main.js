@@ -3,7 +3,6 @@
 import { hasKey, info, useKey } from "./api.js";
 import { calm, complain, find, say } from "./dom.js";
 import { expects } from "./expects.js";
-import { known } from "./known.js";
 import { get, link, set, watch } from "./state.js";
 import { uses } from "./uses.js";
 import { word } from "./word.js";
@@ -24,7 +23,7 @@ async function start() {
   const { layers, dim } = about.elmo;
   find("model").textContent = `The model: ${about.model_id}, ${layers} layers of ${dim} numbers a word, elmo ${about.version}.`;
   find("main").hidden = false;
-  if (!sections.length) sections = [word(about), expects(about), uses(about), known()];
+  if (!sections.length) sections = [word(about), expects(about), uses(about)];
   for (const section of sections) section.show();
   go();
 }

@@ -1,0 +1,191 @@
+"""Where does a text use a word as it is used here? The search behind `elmo neighbors` and `elmo probe neighbors`.
+
+- the query is a token in its sentence, from the text or not
+- candidates are the same word's other occurrences, or every token
+- exact cosine at every requested layer; the text is read in chunks, so memory does not grow with it
+  (`elmo.search.index` stores the vectors instead)
+- for comparison, the nearest words by static vectors, which know no context
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.text.lines import columns_at_spaces
+from elmo.text.word_vectors import entries
+
+CHUNK = 256
+"""Sentences whose vectors are in memory at a time."""
+STATIC_CHUNK = 10_000
+"""Static vectors that are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """A token of the text and its similarity to the query."""
+
+    similarity: float
+    """Cosine, -1 to 1."""
+    sentence_index: int
+    token_index: int
+    sentence: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StaticNeighbor:
+    """A word and the similarity of its static vector to another word's."""
+
+    similarity: float
+    word: str
+
+
+@dataclass
+class Found:
+    """The results of one query at one layer."""
+
+    neighbors: list[Neighbor]
+    """Nearest first."""
+    candidates: int
+    """The number of tokens that the query was compared with."""
+
+
+def occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int, int]]:
+    """Every (sentence index, token index) of `word` with the same spelling, in text order."""
+    return [(s, t) for s, sentence in enumerate(sentences) for t, token in enumerate(sentence) if token == word]
+
+
+def find_token(sentence: str, word: str) -> tuple[tuple[str, ...], int] | None:
+    """The tokens of `sentence`, separated by spaces, and the index of the first that is `word`; None without one.
+
+    A `word` that contains spaces is one token, as CoNLL-U may have it. Other white space, such as a no-break space,
+    separates tokens only if `word` is not found otherwise.
+    """
+    if not word or word != word.strip():
+        return None
+    for split in (_at_spaces, str.split):
+        tokens, parts = tuple(split(sentence)), tuple(split(word))
+        for place in range(len(tokens)):
+            if tokens[place : place + len(parts)] == parts:
+                return (*tokens[:place], word, *tokens[place + len(parts) :]), place
+    return None
+
+
+def _at_spaces(text: str) -> list[str]:
+    return columns_at_spaces(" ".join(text.splitlines()))
+
+
+def search(
+    embedder: Embedder,
+    sentences: Iterable[Sequence[str]],
+    queries: Sequence[tuple[Sequence[str], int]],
+    layers: Sequence[int] = (-1,),
+    k: int = 5,
+    same_word: bool = True,
+    progress: Callable[[int], object] | None = None,
+) -> list[list[Found]]:
+    """By layer and query (a sentence and the index of a token in it), the `k` nearest tokens.
+
+    Layers count from 0 (the word without context); -1 is the top. With `same_word` only occurrences of the query's
+    word are candidates. The query itself (the same sentence and position) is never one. Ties keep text order. The text
+    is read once for all layers and queries. `progress` is told the sentences so far. Raises InputError if there is no
+    query, or no such layer or token.
+    """
+    sought = targets(embedder, queries, layers)
+    words = {sentence[index] for sentence, index in queries} if same_word else None
+    best = [[Found([], 0) for _ in queries] for _ in layers]
+    for chunk in _chunks(enumerate(map(tuple, sentences)), words):
+        embedded = embedder.embed([list(tokens) for _, tokens in chunk], layers="all")
+        places = [(number, t, tokens) for number, tokens in chunk for t in range(len(tokens))]
+        candidates = [_candidates(places, tuple(sentence), index, same_word) for sentence, index in queries]
+        for layer, vectors_of_queries, of_layer in zip(layers, sought, best, strict=True):
+            vectors = unit(np.concatenate([array[layer] for array in embedded]))
+            similarities = vectors_of_queries @ vectors.T  # queries, tokens of the chunk
+            for row, allowed, found in zip(similarities, candidates, of_layer, strict=True):
+                nearest = allowed[np.argsort(-row[allowed], kind="stable")[:k]]
+                found.neighbors += [Neighbor(float(row[i]), *places[i]) for i in nearest]
+                found.neighbors.sort(key=lambda neighbor: -neighbor.similarity)
+                del found.neighbors[k:]
+                found.candidates += len(allowed)
+        if progress is not None:
+            progress(chunk[-1][0] + 1)
+    return best
+
+
+def _candidates(
+    places: Sequence[tuple[int, int, tuple[str, ...]]], query: tuple[str, ...], index: int, same_word: bool
+) -> Int[np.ndarray, " C"]:
+    """The indices of the positions that a query is compared with."""
+    return np.array(
+        [
+            i
+            for i, (_, t, tokens) in enumerate(places)
+            if (not same_word or tokens[t] == query[index]) and (t, tokens) != (index, query)
+        ],
+        dtype=int,
+    )
+
+
+def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
+    """The `k` nearest words to `word` by cosine of the vectors in a file in GloVe's text format, nearest first.
+
+    If the file lacks the word as spelled, it is looked up in lower case; empty if the file has neither. The file is
+    read twice, so memory does not grow with it. Raises InputError like `elmo.text.word_vectors.entries`.
+    """
+    spelled: dict[str, np.ndarray] = {}
+    for spelling, vector in entries(path, {word, word.lower()}):
+        spelled.setdefault(spelling, vector)
+    if not spelled:
+        return []
+    found = word if word in spelled else word.lower()
+    target = unit(spelled[found][None])[0]
+    best: list[StaticNeighbor] = []
+    others = (entry for entry in entries(path) if entry[0] != found)
+    while chunk := list(islice(others, STATIC_CHUNK)):
+        similarities = unit(np.stack([vector for _, vector in chunk])) @ target
+        best += [StaticNeighbor(float(similarities[i]), chunk[i][0]) for i in np.argsort(-similarities)[:k]]
+        best = sorted(best, key=lambda neighbor: (-neighbor.similarity, neighbor.word))[:k]
+    return best
+
+
+def targets(
+    embedder: Embedder, queries: Sequence[tuple[Sequence[str], int]], layers: Sequence[int]
+) -> Float[np.ndarray, "L Q D"]:
+    """The unit vectors of the tokens of Q queries at L layers. Raises like `search`."""
+    for sentence, index in queries:
+        if not 0 <= index < len(sentence):
+            raise InputError(f"token index is {index}; the query has {len(sentence)} tokens, counted from 0")
+    if not queries:
+        raise InputError("no query; give at least one sentence and the index of a token in it")
+    embedded = embedder.embed([list(sentence) for sentence, _ in queries], layers="all")
+    there = len(embedded[0])
+    for layer in layers:
+        if not -there <= layer < there:
+            raise InputError(f"layer is {layer}; the model has layers 0 to {there - 1}")
+    vectors = [array[list(layers), index] for array, (_, index) in zip(embedded, queries, strict=True)]
+    return unit(np.stack(vectors, axis=1))
+
+
+def marked(sentence: Sequence[str], index: int) -> str:
+    """The sentence, with one of its tokens in brackets."""
+    return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))
+
+
+def _chunks(
+    numbered: Iterator[tuple[int, tuple[str, ...]]], words: set[str] | None
+) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
+    """Up to `CHUNK` numbered sentences at a time: those with one of `words`, or all non-empty ones."""
+    wanted = (pair for pair in numbered if (pair[1] if words is None else words.intersection(pair[1])))
+    while chunk := list(islice(wanted, CHUNK)):
+        yield chunk
+
+
+def unit(vectors: Float[np.ndarray, "... D"]) -> Float[np.ndarray, "... D"]:
+    """The vectors scaled to length 1, in float64; zero stays zero."""
+    vectors = vectors.astype(np.float64)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True).clip(min=1e-12)

@@ -1,0 +1,118 @@
+"""Senses: does a word's nearest neighbour, among the same word in other sentences, have the same sense?
+
+- labelled occurrences from a TSV file (`word`, `sense`, `index` of the token, `sentence` of tokens separated by spaces)
+- leave one out, one nearest neighbour by cosine, one accuracy per layer
+- ties for the nearest share the decision: a layer that sees no context scores at chance
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.errors import InputError
+from elmo.search.nearest import unit
+from elmo.text.lines import numbered_lines
+
+VERSION = "1"
+COLUMNS = ("word", "sense", "index", "sentence")
+TIE = 1e-6
+"""Cosines closer than this are equal: the same vector from two batches differs in its last bits."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The data and the model: for the record of a run."""
+
+    data: str | None = None
+    """A file of labelled occurrences; by default the packaged one."""
+    model: str = "default"
+    state: StatePolicy = "reset"
+    """The LSTM state at the start of a sentence."""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A word in its sentence, with its sense as labelled by a person."""
+
+    word: str
+    sense: str
+    index: int
+    sentence: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SenseRow:
+    """The scores of one layer."""
+
+    layer: int
+    accuracy: float
+    """Over all occurrences, 0 to 1."""
+    occurrences: int
+    by_word: dict[str, float]
+    """Accuracy over the occurrences of each word."""
+
+
+def read_occurrences(path: Path) -> list[Occurrence]:
+    """The labelled occurrences of a TSV file with a header line. `InputError` names the invalid line."""
+    lines = numbered_lines(path)
+    _, head = next(lines, (1, ""))
+    if tuple(head.split("\t")) != COLUMNS:
+        raise InputError(f"{path}: the first line is {head!r}; expected the tab-separated columns {', '.join(COLUMNS)}")
+    return [_occurrence(line, f"{path}, line {number}") for number, line in lines]
+
+
+def _occurrence(line: str, where: str) -> Occurrence:
+    fields = line.split("\t")
+    if len(fields) != len(COLUMNS) or not fields[2].isdecimal():
+        raise InputError(
+            f"{where}: {line!r}; expected tab-separated word, sense, index, sentence: fix or remove the line"
+        )
+    word, sense, index, tokens = fields[0], fields[1], int(fields[2]), tuple(fields[3].split())
+    if index >= len(tokens) or tokens[index] != word:
+        raise InputError(f"{where}: token {index} of the sentence is not {word!r}; count the tokens from 0")
+    return Occurrence(word, sense, index, tokens)
+
+
+def run(
+    embedder: Embedder, occurrences: Sequence[Occurrence], progress: Callable[[int, int], object] | None = None
+) -> list[SenseRow]:
+    """One row per layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong.
+
+    `progress` is told the sentences done and the total.
+    """
+    if not occurrences:
+        raise InputError("no labelled occurrences; give a file with at least two occurrences of a word")
+    arrays = embedder.embed_stream([list(occurrence.sentence) for occurrence in occurrences], layers="all")
+    found = []
+    for array, occurrence in zip(arrays, occurrences, strict=True):
+        found.append(array[:, occurrence.index].copy())  # a view would keep the whole sentence
+        if progress is not None:
+            progress(len(found), len(occurrences))
+    vectors = np.stack(found)
+    words = np.array([occurrence.word for occurrence in occurrences])
+    senses = np.array([occurrence.sense for occurrence in occurrences])
+    rows = []
+    for layer in range(vectors.shape[1]):
+        scores = np.zeros(len(words))
+        for word in np.unique(words):
+            mine = words == word
+            scores[mine] = _agreement(vectors[mine, layer], senses[mine])
+        by_word = {str(word): float(scores[words == word].mean()) for word in np.unique(words)}
+        rows.append(SenseRow(layer, float(scores.mean()), len(words), by_word))
+    return rows
+
+
+def _agreement(vectors: Float[np.ndarray, "K D"], senses: np.ndarray) -> Float[np.ndarray, " K"]:
+    """For each of K occurrences, the share of its nearest neighbours (one, or several in a tie) with its sense."""
+    if len(vectors) < 2:
+        return np.zeros(len(vectors))
+    directions = unit(vectors)
+    similarity = directions @ directions.T
+    np.fill_diagonal(similarity, -np.inf)
+    nearest = similarity >= similarity.max(axis=1, keepdims=True) - TIE
+    same = senses[:, None] == senses[None, :]
+    return (nearest & same).sum(axis=1) / nearest.sum(axis=1)

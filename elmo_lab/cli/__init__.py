@@ -1,0 +1,1 @@
+"""The laboratory's verbs, which join `elmo` by the entry points `elmo.verbs`."""

@@ -1,0 +1,28 @@
+"""`elmo report`: all results in folders, on one page."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from elmo.cli.arguments import add_verb
+
+
+def add_verbs(verbs: Any) -> None:
+    """Adds the verb of this file."""
+    report = add_verb(verbs, "report", report_verb, "write all results in folders as one HTML page or Markdown file")
+    report.add_argument(
+        "folders", nargs="+", metavar="RUN", help="folders that commands wrote, or files of their --json output"
+    )
+    report.add_argument("--output", metavar="PLACE", help="an .html file, or a folder for index.html")
+    report.add_argument("--markdown", metavar="FILE", help="a Markdown file; figures go to a folder beside it")
+    report.add_argument("--title", default="Results", metavar="TEXT", help="title of the page (default: Results)")
+    report.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+
+
+def report_verb(arguments: argparse.Namespace) -> None:
+    from elmo_lab.report import job
+
+    output, markdown = (None if each is None else Path(each) for each in (arguments.output, arguments.markdown))
+    written = job.write(list(map(Path, arguments.folders)), output, markdown, arguments.title, arguments.overwrite)
+    for path in written:
+        print(path)

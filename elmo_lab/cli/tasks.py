@@ -1,0 +1,290 @@
+"""`elmo task`: the six task models of the paper, with and without ELMo."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from elmo import config
+from elmo.cli.arguments import (
+    BILM_HELP,
+    add_jobs,
+    add_quiet,
+    add_verb,
+    find_recipe,
+    packaged_recipe,
+    print_json,
+    recipe_and_overrides,
+    require,
+    run_in,
+)
+from elmo.errors import InputError
+from elmo.terminal import Counter, print_table
+from elmo_lab import RECIPES
+
+
+def add_verbs(verbs: Any) -> None:
+    """Adds the verbs of this file."""
+    task = add_verb(verbs, "task", None, "train and use the task models of the paper, with and without ELMo")
+    tasks = task.add_subparsers(title="actions", metavar="ACTION", required=True)
+    add_verb(tasks, "list", list_verb, "list the tasks, their files and their scores")
+    _add_train(tasks)
+    _add_eval(tasks)
+    _add_predict(tasks)
+    _add_compare(tasks)
+    sentences = add_verb(
+        tasks, "sentences", sentences_verb, "write the sentences of examples, to fine-tune a biLM on them"
+    )
+    sentences.add_argument("task", metavar="NAME", help="a name from elmo task list")
+    sentences.add_argument("input", help="examples, in the task's format")
+    sentences.add_argument("output", help="the text file: distinct sentences, one per line, tokens separated by spaces")
+    sentences.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+
+
+def _add_train(tasks: Any) -> None:
+    train = add_verb(tasks, "train", train_verb, "train a task's network, one seed after another")
+    train.add_argument("task", metavar="NAME", help="a name from elmo task list")
+    train.add_argument("recipe", nargs="?", help="a TOML file or a packaged recipe such as ner-wnut17")
+    train.add_argument(
+        "overrides", nargs="*", metavar="section.key=value", help="settings; elmo=input is short for inputs.elmo=input"
+    )
+    for part, text in (("train", "training data"), ("dev", "data to choose the epoch"), ("test", "test data")):
+        train.add_argument(f"--{part}", metavar="FILE", help=f"{text}, in the task's format")
+    train.add_argument("--output", metavar="FOLDER", help="folder of the run: one folder per seed, and results.json")
+    train.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
+    train.add_argument("--vectors", metavar="FILE", help="static word vectors in GloVe's text format")
+    train.add_argument("--model", metavar="MODEL", help=BILM_HELP)
+    train.add_argument("--seeds", metavar="N,N", help="seeds to train, such as 1,2,3")
+    train.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
+    train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
+    train.add_argument("--json", action="store_true", help="print results.json")
+    add_quiet(train)
+
+
+def _add_eval(tasks: Any) -> None:
+    score = add_verb(tasks, "eval", eval_verb, "score trained networks on labelled examples")
+    _add_trained(score)
+    score.add_argument("input", help="labelled examples, in the task's format")
+    score.add_argument("--json", action="store_true", help="print JSON")
+    add_quiet(score)
+
+
+def _add_predict(tasks: Any) -> None:
+    predict = add_verb(tasks, "predict", predict_verb, "write what trained networks predict, in the task's format")
+    _add_trained(predict)
+    predict.add_argument("input", help="examples in the task's format, text with --text, or - for text on stdin")
+    predict.add_argument("output", help="the file to write")
+    predict.add_argument(
+        "--text", action="store_true", help="one example per line, tokens separated by spaces, sentences by tabs"
+    )
+    predict.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_quiet(predict)
+
+
+def _add_trained(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folders", nargs="+", metavar="FOLDER", help="a trained network (run/seed-1); several form an ensemble"
+    )
+    parser.add_argument("--model", metavar="MODEL", help="the frozen biLM, if it has moved since training")
+    parser.add_argument("--vectors", metavar="FILE", help="the word vectors, if they have moved since training")
+
+
+def _add_compare(tasks: Any) -> None:
+    compare = add_verb(
+        tasks, "compare", compare_verb, "train a queue of tasks, arms and seeds, and tabulate the scores"
+    )
+    compare.add_argument("queue", help="a TOML file or a packaged queue: queue, queue-ensemble")
+    compare.add_argument(
+        "--output", required=True, metavar="FOLDER", help="folder of runs and tables; continues what it holds"
+    )
+    compare.add_argument(
+        "--data", metavar="FOLDER", help="folder of the recipes' files (default: the variable ELMO_DATA)"
+    )
+    compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
+    compare.add_argument("--model", metavar="MODEL", help="the biLM for arms without one of their own")
+    add_jobs(compare)
+    compare.add_argument("--table", action="store_true", help="train nothing, only tabulate finished runs")
+    add_quiet(compare)
+
+
+def list_verb(arguments: argparse.Namespace) -> None:
+    from elmo_lab.tasks import task as tasks
+
+    rows = []
+    for name in tasks.available():
+        task = tasks.find(name)
+        rows.append([name, task.VERSION, task.METRIC, (task.__doc__ or "").partition("\n")[0]])
+    print_table(["task", "version", "chosen by", "what"], rows)
+
+
+def train_verb(arguments: argparse.Namespace) -> None:
+    from elmo_lab.tasks import train
+
+    made = train.completed(config.from_dict(train.TaskConfig, _train_values(arguments)))
+    if arguments.print_config:
+        print_json(config.to_dict(made), indent=2)
+        return
+    with Counter("tokens of the biLM", arguments.quiet) as counter:
+        report = train.main(made, arguments.resume, arguments.quiet, counter.update)
+    if arguments.json:
+        print_json(report, indent=2)
+        return
+    print(f"task {report['task']}, version {report['version']}: {Path(made.output) / train.RESULTS}")
+    rows = [
+        [part, name, f"{numbers['mean']:.2f}", f"{numbers['std']:.2f}", str(len(report["seeds"]))]
+        for part, scores in report["summary"].items()
+        for name, numbers in scores.items()
+    ]
+    print_table(["data", "score", "mean", "std", "seeds"], rows)
+    for result in report["seeds"]:
+        if result["stopped"] == "minutes":
+            where = f"in epoch {result['epochs']} of at most {made.training.epochs}"
+            print(f"seed {result['seed']} reached its time limit {where}; training.minutes=none removes the limit")
+
+
+def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Recipe, then flags, then overrides; later ones win. A resumed run starts from its own configuration."""
+    from elmo_lab.tasks import train
+
+    recipe, overrides = recipe_and_overrides(arguments)
+    values: dict[str, Any] = {}
+    record = None if arguments.output is None else Path(arguments.output) / "config.json"
+    if arguments.resume:
+        if record is None:
+            raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
+        if not record.is_file():
+            raise InputError(f"{arguments.output}: holds no run yet; omit --resume to start one")
+        values = train.read_json(record)
+    found = None if recipe is None else find_recipe(recipe, RECIPES / "tasks")
+    if found is None and not arguments.resume:
+        found = packaged_recipe(arguments.task, RECIPES / "tasks")
+    if found is not None:
+        of_recipe = config.load_toml(found) if arguments.resume else train.read_recipe(found, arguments.task)
+        if arguments.train is not None:  # the recipe's other files belong to other data
+            of_recipe = {key: value for key, value in of_recipe.items() if key not in ("train", "dev", "test")}
+        values = config.merge(values, of_recipe)
+    if values.setdefault("task", arguments.task) != arguments.task:
+        raise InputError(
+            f"{found or record}: the task is {values['task']}, not {arguments.task}; name that task, or another recipe"
+        )
+    names = ("train", "dev", "test", "output", "data")
+    flags: dict[str, Any] = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    inputs = {"vectors": arguments.vectors, "model": arguments.model}
+    flags["inputs"] = {name: value for name, value in inputs.items() if value is not None}
+    if arguments.seeds is not None:
+        begun = values.get("seeds", []) if arguments.resume else []  # keep those of the run
+        flags["seeds"] = list(dict.fromkeys([*begun, *_numbers(arguments.seeds)]))
+    values = config.merge(config.merge(values, flags), config.parse_overrides(map(_spelled_out, overrides)))
+    placeholders = {"train": "TRAIN", "dev": "DEV", "output": "OUTPUT"}
+    require(values, placeholders, arguments.print_config, "elmo task train ner --train a --dev b --output run/")
+    return values
+
+
+def _spelled_out(override: str) -> str:
+    """`elmo=input` with its section: short for inputs.elmo=input."""
+    return f"inputs.{override}" if override.startswith("elmo=") else override
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"--seeds is {text!r}; expected whole numbers separated by commas") from error
+
+
+def _members(arguments: argparse.Namespace) -> list[Any]:
+    """The networks in the folders. Raises InputError if they have different tasks."""
+    from elmo_lab.tasks.trained import TrainedTask, check_one_task
+
+    members = [TrainedTask.load(each, arguments.model, vectors=arguments.vectors) for each in arguments.folders]
+    check_one_task(members)
+    return members
+
+
+def _predictions(members: list[Any], examples: list[Any], quiet: bool) -> list[Any]:
+    """The ensemble's predictions; prints which vectors are missing."""
+    from elmo_lab.tasks import trained
+
+    for problem in dict.fromkeys(member.look_up(examples) for member in members):
+        if problem is not None:
+            print(f"{problem} (--vectors names their file)", file=sys.stderr)
+    with Counter("examples", quiet) as counter:
+        return trained.ensemble(members, examples, counter.update)
+
+
+def eval_verb(arguments: argparse.Namespace) -> None:
+    from elmo_lab.tasks import task as tasks
+
+    members, path = _members(arguments), Path(arguments.input)
+    task = members[0].task
+    examples = tasks.read_examples(task, path)
+    tasks.check(task, examples, members[0].labels, path)
+    scores = task.score(examples, _predictions(members, examples, arguments.quiet))
+    report = {"task": task.NAME, "version": task.VERSION, "examples": len(examples), "members": len(members), **scores}
+    if arguments.json:
+        print_json(report, indent=2)
+        return
+    for name, value in report.items():
+        print(f"{name:12} {value:.2f}" if isinstance(value, float) else f"{name:12} {value}")
+
+
+def predict_verb(arguments: argparse.Namespace) -> None:
+    from elmo.formats.whole import check_output
+    from elmo_lab.tasks import task as tasks
+    from elmo_lab.tasks import trained
+
+    output = Path(arguments.output)
+    check_output(output, arguments.overwrite)
+    members = _members(arguments)
+    task = members[0].task
+    if arguments.text or arguments.input == "-":
+        examples = trained.read_text(task, arguments.input)
+    else:
+        examples = tasks.read_all(task, Path(arguments.input))
+    predictions = _predictions(members, examples, arguments.quiet)
+    task.write(output, examples, predictions)
+    print(f"{output}: {len(predictions):,} predictions of the task {task.NAME}, version {task.VERSION}")
+
+
+def sentences_verb(arguments: argparse.Namespace) -> None:
+    from elmo_lab.tasks import task as tasks
+    from elmo_lab.tasks.readers import writing
+
+    task, output = tasks.find(arguments.task), Path(arguments.output)
+    examples = tasks.read_all(task, Path(arguments.input))
+    sentences = (each for example in examples for each in task.sentences(example) if each)
+    lines = dict.fromkeys(" ".join(" ".join(each).split()) for each in sentences)  # tokens may contain white space
+    with writing(output, arguments.overwrite) as file:
+        file.writelines(f"{line}\n" for line in lines)
+    print(f"{output}: {len(lines):,} sentences of {len(examples):,} examples")
+
+
+def compare_verb(arguments: argparse.Namespace) -> None:
+    from elmo_lab.tasks import compare
+    from elmo_lab.tasks.queue import read_queue
+    from elmo_lab.tasks.table import write_tables
+
+    path = find_recipe(arguments.queue, RECIPES / "tasks")
+    queue = read_queue(path)
+    if arguments.jobs > 1 and not arguments.table:
+        run_in(arguments.jobs)
+    inputs = {"vectors": arguments.vectors, "model": arguments.model}
+    given: dict[str, Any] = {"inputs": {name: value for name, value in inputs.items() if value is not None}}
+    if arguments.data is not None:
+        given["data"] = arguments.data
+
+    def show(line: str) -> None:
+        if not arguments.quiet:
+            print(line, file=sys.stderr)
+
+    def recipe_of(name: str) -> Path:
+        beside = path.parent / name
+        return beside if beside.suffix == ".toml" and beside.is_file() else find_recipe(name, RECIPES / "tasks")
+
+    output = Path(arguments.output)
+    if arguments.table and not output.is_dir():
+        raise InputError(f"{output}: no such folder; name the --output of a queue that has run")
+    if not arguments.table:
+        compare.run(queue, output, recipe_of, given, arguments.quiet, show)
+    with compare.writing(output):
+        print(write_tables(queue, output), end="")

@@ -1,0 +1,228 @@
+"""Ablations: which parts of ELMo a task needs. A resumable queue of task runs, and one table per analysis.
+
+- `places`: ELMo at the input, the output or both (Table 3)
+- `layers`: no ELMo; its top layer; all layers with a strong and with a weak pull towards equal weights (Table 2)
+- `gamma`: the scale of eq. (1), learned or fixed at 1, with all layers and with the top one, where the paper found
+  that it matters most (supplement A.2)
+- `types`: static vectors; ELMo's context-free layer instead; all of ELMo instead; both (Table 7)
+
+Settings shared by several analyses are trained once and shown in each.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo_lab import RECIPES
+from elmo_lab.probes import queues, record
+from elmo_lab.tasks import compare, train
+from elmo_lab.tasks.queue import Queue
+from elmo_lab.tasks.queue import Row as TaskRow
+
+NAME, VERSION = "ablate", "1"
+Analysis = Literal["places", "layers", "gamma", "types"]
+
+ARMS: dict[Analysis, dict[str, tuple[str, ...]]] = {
+    "places": {
+        "input": ("inputs.elmo=input",),
+        "output": ("inputs.elmo=output",),
+        "both": ("inputs.elmo=both",),
+    },
+    "layers": {
+        "none": ("inputs.elmo=none",),
+        "top": ("inputs.elmo=PLACE", "inputs.layers=top"),
+        "lambda-1": ("inputs.elmo=PLACE", "inputs.layers=mix", "inputs.penalty=1.0"),
+        "lambda-0.001": ("inputs.elmo=PLACE", "inputs.layers=mix", "inputs.penalty=0.001"),
+    },
+    "gamma": {
+        "gamma-learned": ("inputs.elmo=PLACE", "inputs.gamma=learned"),
+        "gamma-1": ("inputs.elmo=PLACE", "inputs.gamma=fixed"),
+        "top-gamma-learned": ("inputs.elmo=PLACE", "inputs.layers=top", "inputs.gamma=learned"),
+        "top-gamma-1": ("inputs.elmo=PLACE", "inputs.layers=top", "inputs.gamma=fixed"),
+    },
+    "types": {
+        "static": ("inputs.elmo=none",),
+        "layer-0": ("inputs.elmo=input", "inputs.layers=types", "inputs.static=false"),
+        "elmo": ("inputs.elmo=input", "inputs.layers=mix", "inputs.static=false"),
+        "static-elmo": ("inputs.elmo=input", "inputs.layers=mix"),
+    },
+}
+"""The arms of every analysis; the others are compared with the first. PLACE is `Config.place`."""
+
+Runs = Mapping[tuple[str, Analysis, str], str]
+"""The run for a recipe's folder, an analysis and an arm."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """Settings for the runs of one recipe; they override those for all."""
+
+    recipe: str
+    """As in `Config.recipes`, or as in the rows."""
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Config:
+    """The analyses, the tasks, and what all runs have in common."""
+
+    output: str
+    """The folder for the runs and the tables."""
+    recipes: tuple[str, ...] = ("snli", "srl", "ner-wnut17")
+    """Task recipes: packaged ones, or files."""
+    analyses: tuple[Analysis, ...] = ("places", "layers", "gamma", "types")
+    seeds: tuple[int, ...] = (1,)
+    place: Literal["input", "output", "both"] = "input"
+    """Where `layers` and `gamma` use ELMo."""
+    settings: tuple[str, ...] = ()
+    """For all runs (`section.key=value`); they override the recipes."""
+    own_settings: tuple[Own, ...] = ()
+    data: str | None = None
+    """The folder of the recipes' data files."""
+    vectors: str | None = None
+    """Static word vectors for all runs."""
+    model: str | None = None
+    """The biLM for all runs."""
+
+    def __post_init__(self) -> None:
+        queues.check_lists(recipes=self.recipes, analyses=self.analyses, seeds=self.seeds)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An arm of an analysis for one task: means over its seeds, in percent."""
+
+    analysis: Analysis
+    recipe: str
+    task: str
+    arm: str
+    metric: str
+    dev: float
+    dev_std: float
+    test: float | None
+    test_std: float | None
+    seeds: tuple[int, ...]
+    steps: int
+    """Updates, summed over all seeds."""
+    stopped: tuple[str, ...]
+    """Why the training of each seed ended: patience, epochs or minutes."""
+    run: str
+    """The folder of the arm's runs, inside the output folder; arms with the same settings share it."""
+    dev_difference: float | None = None
+    """To the analysis' first arm; None for the first arm itself."""
+    test_difference: float | None = None
+    dev_scores: tuple[float, ...] | None = None
+    """By seed, in the order of `seeds`; None in rows from before 2026-11-22."""
+    test_scores: tuple[float, ...] | None = None
+
+
+def run(
+    config: Config,
+    find_recipe: Callable[[str], Path],
+    quiet: bool = False,
+    progress: Callable[[str], object] = lambda line: None,
+) -> list[Row]:
+    """Trains what is missing, and writes the record and the rows to `config.output` after every run.
+
+    `find_recipe` maps a recipe's name to its file; `progress` is told what is being trained. Raises InputError if
+    settings or data cannot be used.
+    """
+    output = Path(config.output)
+    queues.check_output(output, NAME)
+    given = queues.given(config.settings, config.data, config.vectors, config.model)
+    queue, runs = plan(config, find_recipe, given)
+    for _ in compare.work_off(queue, output, find_recipe, given, quiet, progress):
+        with compare.writing(output):
+            write(config, queue, runs)
+    with compare.writing(output):
+        return write(config, queue, runs)
+
+
+def plan(
+    config: Config, find_recipe: Callable[[str], Path], given: Mapping[str, Any]
+) -> tuple[Queue, dict[tuple[str, Analysis, str], str]]:
+    """What to train, each combination of settings once; and `Runs`.
+
+    A run is named after the first of all arms with its settings, even if that arm's analysis is not requested: so it
+    is found again when more analyses are. Raises InputError for own settings of a recipe that is not in the queue.
+    """
+    _check_own(config)
+    rows = []
+    runs: dict[tuple[str, Analysis, str], str] = {}
+    for recipe in config.recipes:
+        arms: dict[str, list[str]] = {}
+        known: list[tuple[train.TaskConfig, str]] = []
+        own = [setting for each in config.own_settings if each.recipe in _names(recipe) for setting in each.settings]
+        for analysis, arm, of_arm in _arms(config.place):
+            settings = own + of_arm
+            made = compare.config_of(find_recipe(recipe), given, settings, Path(), config.seeds)
+            name = next((name for other, name in known if other == made), arm)
+            known.append((made, name))
+            if analysis in config.analyses:
+                runs[queues.folder_of(recipe), analysis, arm] = name
+                arms.setdefault(name, settings)
+        rows.append(TaskRow(queues.folder_of(recipe), recipe, arms, config.seeds))
+    return Queue(tuple(rows)), runs
+
+
+def _check_own(config: Config) -> None:
+    """Those of the packaged recipe may name a recipe that the user has left out."""
+    names = {name for recipe in config.recipes for name in _names(recipe)}
+    recipe = configs.load_toml(RECIPES / "probes" / f"{NAME}.toml")
+    packaged = configs.from_dict(Config, recipe | {"output": config.output}).own_settings
+    for own in config.own_settings:
+        if own.recipe not in names and own not in packaged:
+            raise InputError(
+                f"own_settings has settings for {own.recipe!r}, which is not in recipes; name one of"
+                f" {', '.join(config.recipes)}"
+            )
+
+
+def _names(recipe: str) -> tuple[str, str]:
+    """A recipe's name in `Config.recipes`, and in the rows."""
+    return recipe, queues.folder_of(recipe)
+
+
+def write(config: Config, queue: Queue, runs: Runs) -> list[Row]:
+    """Writes the record of finished runs, and returns their rows, by analysis and task."""
+    output = Path(config.output)
+    found = {
+        (row.name, name): done
+        for row in queue.rows
+        for name in row.arms
+        if (done := queues.done(row, output / row.name / name)) is not None
+    }
+    rows = []
+    for analysis in config.analyses:
+        for row in queue.rows:
+            rows += _rows(analysis, row.name, runs, found)
+    results = [result for done in found.values() for result in done.results]
+    bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
+    record.write(output, NAME, VERSION, config, rows, bilm, sum(result["seconds"] for result in results))
+    return rows
+
+
+def _rows(analysis: Analysis, recipe: str, runs: Runs, found: Mapping[tuple[str, str], queues.Done]) -> Iterator[Row]:
+    """The finished arms, compared with the first one if that is finished."""
+    first: Row | None = None
+    for number, arm in enumerate(ARMS[analysis]):
+        name = runs[recipe, analysis, arm]
+        if (recipe, name) not in found:
+            continue
+        row = Row(analysis, recipe, arm=arm, run=f"{recipe}/{name}", **found[recipe, name].numbers())
+        if first is not None:
+            test = None if row.test is None or first.test is None else row.test - first.test
+            row = replace(row, dev_difference=row.dev - first.dev, test_difference=test)
+        elif number == 0:
+            first = row
+        yield row
+
+
+def _arms(place: str) -> Iterator[tuple[Analysis, str, list[str]]]:
+    """Every arm of every analysis, with its settings."""
+    for analysis, arms in ARMS.items():
+        for arm, settings in arms.items():
+            yield analysis, arm, [setting.replace("PLACE", place) for setting in settings]

@@ -1,0 +1,184 @@
+"""Neighbors: which uses of a word are nearest to a given one, at each layer? (Peters et al. 2018, Table 4)
+
+- a query is a word in a sentence; candidates are the same word's other occurrences in a text, or every token of it
+- besides the layers, the nearest words by static vectors, which know no sentence
+- if a neighbour of the query is published, its rank here
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from elmo.config import ConfigError
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats.source import Source, open_model
+from elmo.search.nearest import Found, find_token, marked, search, static_neighbors
+from elmo.text import corpus
+from elmo.text.lines import numbered_lines
+from elmo.text.records import kind_of, read_records
+from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
+from elmo_lab.probes import wsd_readers
+from elmo_lab.tasks.files import find_file
+
+VERSION = "1"
+STATIC = "static"
+DEPTH = 1000
+"""A published neighbour is searched for among this many of the nearest."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A word in its sentence."""
+
+    sentence: str
+    """Tokens separated by spaces."""
+    word: str
+    """One of them, which may contain spaces; if it occurs several times, the first one counts."""
+    published: str | None = None
+    """The sentence found by somebody else, tokenised as in the text."""
+
+    def __post_init__(self) -> None:
+        if find_token(self.sentence, self.word) is None:
+            raise ConfigError(
+                f"{self.word!r} is not a token of the query {self.sentence!r}; tokens are separated by spaces"
+            )
+
+    @property
+    def place(self) -> tuple[tuple[str, ...], int]:
+        """The tokens, and the index of the word."""
+        found = find_token(self.sentence, self.word)
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True)
+class Config:
+    """The queries, and where to search."""
+
+    text: str
+    """A text (.gz, .xz), CoNLL-U (`.conllu`), FASTA (`.fasta`), or the sentences of a `NAME.data.xml`."""
+    queries: tuple[Asked, ...]
+    k: int = 3
+    any_word: bool = False
+    """Candidates are all tokens, not only the same word."""
+    layers: tuple[int, ...] | None = None
+    """By default those above layer 0, where a word is always the same."""
+    vectors: str | None = None
+    """Static vectors in GloVe's text format."""
+    pretokenized: bool = False
+    """The text has one sentence per line, tokens separated by white space; else the model's tokenizer splits it."""
+    data: str | None = None
+    """The folder to look in for files that are not in the current directory."""
+    model: str = "default"
+    """The biLM: a path or a name, as for `elmo embed`."""
+    state: Literal["reset", "echo"] = "reset"
+    """The LSTM state at the start of a sentence."""
+
+    def __post_init__(self) -> None:
+        if not self.queries:
+            raise ConfigError(
+                "queries is empty; give at least one, such as {sentence='They play chess .', word='play'}"
+            )
+        if self.layers == ():
+            raise ConfigError("layers is empty; name at least one, or omit it")
+        if self.k < 1:
+            raise ConfigError(f"k is {self.k}; at least 1 is expected")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A neighbour of a query."""
+
+    query: str
+    """The sentence, with its word in brackets; for static vectors, only the word."""
+    layer: str
+    """Its number, or `static`."""
+    rank: int
+    """From 1 (the nearest)."""
+    similarity: float
+    """Cosine."""
+    neighbor: str
+    """The sentence, with its word in brackets; for static vectors, a word."""
+    sentence_index: int | None
+    """In the text, from 0; None for a static vector."""
+    token_index: int | None
+    published: bool
+    """Whether the neighbour is the published one."""
+    candidates: int | None
+    """The number of tokens compared; None for static vectors."""
+
+
+def run(config: Config, progress: Callable[[int], object] | None = None, *, source: Source | None = None) -> list[Row]:
+    """The `k` nearest of every query at every layer, nearest first, and the published one if it is among `DEPTH`.
+
+    Static neighbours come first, once per word. Pass `source` if the biLM is already open. `progress` is told the
+    sentences so far. Raises InputError if text, vectors or settings cannot be used, or if there is nothing to compare.
+    """
+    text = find_file(config.text, config.data)
+    found = static_rows(config, None if config.vectors is None else find_file(config.vectors, config.data))
+    source = source or open_model(config.model)
+    model = source.model
+    embedder = Embedder(model.bilm(), vocabulary=model.inputs, state=config.state)
+    return [*found, *rows(embedder, sentences(text, config, model.text), config, progress)]
+
+
+def static_rows(config: Config, path: Path | None) -> list[Row]:
+    """The `k` nearest words to each word of the queries. Raises InputError if a word has no vector."""
+    if path is None:
+        return []
+    rows: list[Row] = []
+    for word in dict.fromkeys(asked.word for asked in config.queries):
+        found = static_neighbors(path, word, config.k)
+        if not found:
+            raise InputError(f"{path}: no vector for {word!r}; give other vectors, or none")
+        rows += [
+            Row(word, STATIC, rank, each.similarity, each.word, None, None, False, None)
+            for rank, each in enumerate(found, 1)
+        ]
+    return rows
+
+
+def sentences(path: Path, config: Config, text: TextConfig | None) -> Iterator[Sequence[str]]:
+    """The tokens of the text's sentences, one at a time; `text` is how the model reads raw text."""
+    if wsd_readers.DATA in path.name:
+        return (sentence.tokens for sentence in wsd_readers.read_sentences(path))
+    kind = kind_of(path)
+    if kind != "text":
+        return (record.tokens for record in read_records((line for _, line in numbered_lines(path)), kind, None, path))
+    tokenizer = Tokenizer(text_of(text, config.pretokenized))
+    return corpus.sentences([path], tokenizer)
+
+
+def rows(
+    embedder: Embedder,
+    text: Iterable[Sequence[str]],
+    config: Config,
+    progress: Callable[[int], object] | None = None,
+) -> list[Row]:
+    """The rows of the layers, computed from the text's sentences."""
+    layers = tuple(range(1, embedder.n_layers)) if config.layers is None else config.layers
+    places = [asked.place for asked in config.queries]
+    found = search(embedder, text, places, layers, max(config.k, DEPTH), not config.any_word, progress)
+    for asked, each in zip(config.queries, found[0], strict=True):
+        if not each.candidates:
+            raise InputError(
+                f"{config.text}: no other occurrence of {asked.word!r}, as spelled; give a text that has one"
+            )
+    return [
+        row
+        for number, asked in enumerate(config.queries)
+        for layer, of_layer in zip(layers, found, strict=True)
+        for row in _rows(asked, str(layer % embedder.n_layers), of_layer[number], config.k)
+    ]
+
+
+def _rows(asked: Asked, layer: str, found: Found, k: int) -> Iterator[Row]:
+    """The first k neighbours, and the published one."""
+    for rank, each in enumerate(found.neighbors, 1):
+        published = asked.published is not None and " ".join(each.sentence).split() == asked.published.split()
+        if rank <= k or published:
+            neighbor = marked(each.sentence, each.token_index)
+            place = each.sentence_index, each.token_index
+            yield Row(marked(*asked.place), layer, rank, each.similarity, neighbor, *place, published, found.candidates)

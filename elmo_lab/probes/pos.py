@@ -1,0 +1,265 @@
+"""Parts of speech: what a linear classifier of each token extracts from each layer (Peters et al. 2018, Table 6).
+
+- multinomial logistic regression on the frozen vectors of one layer, with standardised inputs; Adam, best epoch on dev
+- all layers are trained side by side on the same batches, each as if it were alone
+- besides the layers: their `mix`, and the baseline `word`, a word's most frequent tag in training
+- the biLM's layers are computed once and stored in the layer cache, shared with the tasks
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from elmo.config import ConfigError
+from elmo.errors import InputError
+from elmo.formats.source import Source, open_model
+from elmo.text.lines import numbered_lines
+from elmo.text.records import read_conllu_columns, suffix_of
+from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
+from elmo_lab.tasks.cache import CacheConfig, limit_of
+from elmo_lab.tasks.files import find_file
+from elmo_lab.tasks.readers import check_words, read_conll
+from elmo_lab.tasks.source import layer_cache
+
+VERSION = "1"
+BASELINE = "word"
+FORM, TAGS = 1, {"upos": 3, "xpos": 4}
+"""Columns of CoNLL-U."""
+UNKNOWN = -1
+"""The number of a tag that is not in the training data."""
+BATCH = 32
+"""Sentences per batch."""
+
+Layers = Callable[[Sequence[Sequence[str]]], Sequence[Float[np.ndarray, "N T D"]]]
+Progress = Callable[[int, int], object]
+GOES_WITH = {"test": {"train", "dev"}}
+"""Settings tied to the recipe's data, dropped if all of these are given."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The data, and how the classifiers are trained."""
+
+    train: str
+    dev: str
+    test: str | None = None
+    tags: Literal["upos", "xpos"] = "xpos"
+    """For CoNLL-U files."""
+    token_column: int = 0
+    """For other files, with one token and its tag per line; -1 is the last."""
+    tag_column: int = -1
+    data: str | None = None
+    """The folder to look in for files that are not in the current directory."""
+    model: str = "default"
+    """The biLM: a path or a name, as for `elmo embed`."""
+    mix: tuple[float, ...] | None = None
+    """One weight per layer; by default equal ones."""
+    epochs: int = 10
+    lr: float = 3e-3
+    seed: int = 1
+    """For the order of the sentences."""
+    limit: int | None = None
+    """Number of training sentences; by default all."""
+    cache: CacheConfig = field(default_factory=CacheConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "limit"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 is expected")
+        if not self.lr > 0:
+            raise ConfigError(f"lr is {self.lr}; more than 0 is expected")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The score of one layer, the mix or the baseline: percent of all tokens."""
+
+    layer: str
+    dev: float
+    test: float | None
+    epoch: int | None
+    """The best epoch on dev."""
+    chosen: bool = False
+    """Whether this is the best single layer on dev."""
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A sentence."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def run(config: Config, progress: Progress | None = None, *, source: Source | None = None) -> list[Row]:
+    """One row per layer, layer 0 first, then the mix and the baseline.
+
+    Pass `source` if the biLM is already open. `progress` is told the tokens done and the total, first for the biLM,
+    then for training the classifiers. Raises InputError if data or settings cannot be used.
+    """
+    parts = {
+        part: read_tagged(find_file(path, config.data), config)
+        for part, path in (("train", config.train), ("dev", config.dev), ("test", config.test))
+        if path is not None
+    }
+    parts["train"] = parts["train"][: config.limit]
+    source = source or open_model(config.model)
+    mix_weights(config.mix, source.model.config.lstm.n_layers + 1)  # fails before the model reads
+    cache = layer_cache(source, config.cache)
+    if config.cache.enabled:
+        sentences = [sentence.tokens for part in parts.values() for sentence in part]
+        cache.add(sentences, limit_of(config.cache), progress)
+    return rows(cache, parts, config, progress)
+
+
+def read_tagged(path: Path, config: Config) -> list[Tagged]:
+    """The sentences of a CoNLL-U file (.conllu), or of a file of columns."""
+    if suffix_of(path) == ".conllu":
+        lines = (line for _, line in numbered_lines(path))
+        columns = (FORM, TAGS[config.tags])
+        found = [Tagged(*zip(*words, strict=True)) for words in read_conllu_columns(lines, columns, path)]
+    else:
+        # Tags can have any form: the reader's own check is for BIO.
+        tokens, tags = (
+            read_conll(path, column, tag_column=None) for column in (config.token_column, config.tag_column)
+        )
+        found = [Tagged(one.tokens, other.tokens) for one, other in zip(tokens, tags, strict=True)]
+        if found and all(sentence.tokens == sentence.tags for sentence in found):
+            raise InputError(
+                f"{path}: the tags are the tokens: token_column={config.token_column} and tag_column="
+                f"{config.tag_column} are the same column; choose others, of a file that has both"
+            )
+        check_words(tokens, path, f"give token_column (now {config.token_column}), the words', and tag_column")
+    if not found:
+        raise InputError(f"{path}: no sentences; give CoNLL-U, or a file with one token and its tag per line")
+    if not any(set(sentence.tags) - {"_"} for sentence in found):
+        raise InputError(f"{path}: no tags in this column; choose another with tags=upos or tag_column")
+    return found
+
+
+def rows(
+    layers_of: Layers, parts: dict[str, list[Tagged]], config: Config, progress: Progress | None = None
+) -> list[Row]:
+    """The rows, given a source of sentences' layers; `parts` has train, dev and, if there is one, test."""
+    tags = list(dict.fromkeys(tag for sentence in parts["train"] for tag in sentence.tags))
+    data = _Data(layers_of, {tag: number for number, tag in enumerate(tags)}, config.mix)
+    classifiers = _Classifiers(*data.moments(parts["train"]), len(tags))
+    best, epochs = _fit(classifiers, data, parts, config, progress)
+    test = data.accuracies(classifiers, parts["test"]) if "test" in parts else [None] * len(best)
+    names = layer_names(len(best))
+    chosen = max(range(len(best) - 1), key=best.__getitem__)
+    found = [Row(name, best[place], test[place], epochs[place], place == chosen) for place, name in enumerate(names)]
+    return [*found, baseline(parts)]
+
+
+def baseline(parts: dict[str, list[Tagged]]) -> Row:
+    """A word's most frequent tag in training, by exact spelling; for a new word the most frequent tag overall."""
+    counts: dict[str, Counter[str]] = {}
+    for sentence in parts["train"]:
+        for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
+            counts.setdefault(token, Counter())[tag] += 1
+    usual = {token: tags.most_common(1)[0][0] for token, tags in counts.items()}
+    overall: Counter[str] = Counter()
+    for tags in counts.values():
+        overall.update(tags)  # in place: a sum of counters copies all tags for every word
+    ((default, _),) = overall.most_common(1)
+
+    def accuracy(part: str) -> float:
+        pairs = [pair for sentence in parts[part] for pair in zip(sentence.tokens, sentence.tags, strict=True)]
+        return 100 * sum(usual.get(token, default) == tag for token, tag in pairs) / len(pairs)
+
+    return Row(BASELINE, accuracy("dev"), accuracy("test") if "test" in parts else None, None)
+
+
+class _Data:
+    """Sentences -> features and the numbers of their tags."""
+
+    def __init__(self, layers_of: Layers, tags: dict[str, int], mix: Sequence[float] | None) -> None:
+        self._layers_of, self._tags, self._mix = layers_of, tags, mix
+
+    def batch(self, sentences: Sequence[Tagged]) -> tuple[Float[Tensor, "T R D"], Int[Tensor, " T"]]:
+        """For every token, the layers and their mix (R = N + 1), and its tag."""
+        arrays = self._layers_of([sentence.tokens for sentence in sentences])
+        layers = np.concatenate([array.transpose(1, 0, 2) for array in arrays]).astype(np.float32)
+        features = with_mix(layers, mix_weights(self._mix, layers.shape[1]))
+        numbers = [self._tags.get(tag, UNKNOWN) for sentence in sentences for tag in sentence.tags]
+        return torch.from_numpy(features), torch.tensor(numbers)
+
+    def moments(self, sentences: Sequence[Tagged]) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"]]:
+        """Mean and standard deviation of every feature; 1 for a constant feature."""
+        total, squares, tokens = torch.tensor(0.0), torch.tensor(0.0), 0
+        for begin in range(0, len(sentences), BATCH):
+            features = self.batch(sentences[begin : begin + BATCH])[0].double()
+            total, squares = total + features.sum(0), squares + features.square().sum(0)
+            tokens += len(features)
+        mean = total / tokens
+        variance = squares / tokens - mean.square()
+        differs = variance > 1e-10 * squares / tokens  # else only rounding errors
+        return mean.float(), torch.where(differs, variance.sqrt(), 1.0).float()
+
+    @torch.no_grad()
+    def accuracies(self, classifiers: "_Classifiers", sentences: Sequence[Tagged]) -> list[float]:
+        """For every row of features, in percent."""
+        right, tokens = torch.tensor(0), 0
+        for begin in range(0, len(sentences), BATCH):
+            features, gold = self.batch(sentences[begin : begin + BATCH])
+            right = right + (classifiers(features).argmax(-1) == gold).sum(-1)
+            tokens += len(gold)
+        return [100 * count / tokens for count in right.tolist()]
+
+
+class _Classifiers(torch.nn.Module):
+    """A linear classifier of standardised features for every row, initialized to zero."""
+
+    def __init__(self, mean: Float[Tensor, "R D"], deviation: Float[Tensor, "R D"], tags: int) -> None:
+        super().__init__()
+        self.mean, self.deviation = mean, deviation
+        self.weight = torch.nn.Parameter(torch.zeros(*mean.shape, tags))
+        self.bias = torch.nn.Parameter(torch.zeros(len(mean), 1, tags))
+
+    def forward(self, features: Float[Tensor, "T R D"]) -> Float[Tensor, "R T K"]:
+        """The score of every tag."""
+        standard = (features - self.mean) / self.deviation
+        return torch.baddbmm(self.bias, standard.transpose(0, 1), self.weight)
+
+
+def _fit(
+    classifiers: _Classifiers, data: _Data, parts: dict[str, list[Tagged]], config: Config, progress: Progress | None
+) -> tuple[list[float], list[int]]:
+    """Trains; returns each row's best accuracy on dev and its epoch, and leaves the classifiers with its weights."""
+    train, parameters = parts["train"], list(classifiers.parameters())
+    optimizer = torch.optim.Adam(parameters, config.lr)
+    draw = torch.Generator().manual_seed(config.seed)
+    best, epochs = [-1.0] * len(classifiers.mean), [0] * len(classifiers.mean)
+    kept = [parameter.detach().clone() for parameter in parameters]
+    done, total = 0, config.epochs * sum(len(sentence.tokens) for sentence in train)
+    for epoch in range(1, config.epochs + 1):
+        order = torch.randperm(len(train), generator=draw).tolist()
+        for begin in range(0, len(train), BATCH):
+            features, gold = data.batch([train[number] for number in order[begin : begin + BATCH]])
+            scores = classifiers(features)
+            # Summed over the rows, each with its own weights: the rows do not affect one another.
+            target = gold.expand(len(scores), -1)
+            loss = torch.nn.functional.cross_entropy(scores.transpose(1, 2), target, reduction="sum") / len(gold)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            done += len(gold)
+            if progress is not None:
+                progress(done, total)
+        for row, accuracy in enumerate(data.accuracies(classifiers, parts["dev"])):
+            if accuracy > best[row]:
+                best[row], epochs[row] = accuracy, epoch
+                for old, new in zip(kept, parameters, strict=True):
+                    old[row] = new.detach()[row]
+    with torch.no_grad():
+        for old, new in zip(kept, parameters, strict=True):
+            new.copy_(old)
+    return best, epochs

@@ -1,0 +1,82 @@
+"""What probes that train tasks share: the settings of all runs, and the results of finished ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo_lab.probes import record
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks import train
+from elmo_lab.tasks.queue import Row, results_of
+from elmo_lab.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Done:
+    """The finished runs of an arm, one per seed."""
+
+    task: Task
+    results: list[dict[str, Any]]
+    """The contents of their `result.json`."""
+
+    def score(self, part: str) -> tuple[float, float] | tuple[None, None]:
+        """Mean and standard deviation over the seeds, for `dev` or `test`; None without such data."""
+        found = train.summarize(self.results).get(part)
+        return (None, None) if found is None else (found[self.task.METRIC]["mean"], found[self.task.METRIC]["std"])
+
+    def by_seed(self, part: str) -> tuple[float, ...] | None:
+        """The scores averaged by `score`, in the order of the seeds."""
+        if any(part not in result for result in self.results):
+            return None
+        return tuple(result[part][self.task.METRIC] for result in self.results)
+
+    def numbers(self) -> dict[str, Any]:
+        """The scores and how training went: the fields shared by the rows of these probes."""
+        (dev, dev_std), (test, test_std) = self.score("dev"), self.score("test")
+        return {
+            "task": self.task.NAME,
+            "metric": self.task.METRIC,
+            "dev": dev,
+            "dev_std": dev_std,
+            "test": test,
+            "test_std": test_std,
+            "seeds": tuple(result["seed"] for result in self.results),
+            "steps": sum(result["steps"] for result in self.results),
+            "stopped": tuple(result["stopped"] for result in self.results),
+            "dev_scores": self.by_seed("dev"),
+            "test_scores": self.by_seed("test"),
+        }
+
+
+def done(row: Row, folder: Path) -> Done | None:
+    """The finished runs of an arm in `folder`; None if there are none."""
+    results = results_of(folder, row.seeds)
+    return Done(tasks.find(train.read_config(folder / train.CONFIG).task), results) if results else None
+
+
+def given(settings: Sequence[str], data: str | None, vectors: str | None, model: str | None) -> dict[str, Any]:
+    """The values for all runs; they override the recipes."""
+    inputs = {name: value for name, value in (("vectors", vectors), ("model", model)) if value is not None}
+    values: dict[str, Any] = {"inputs": inputs} | ({} if data is None else {"data": data})
+    return configs.merge(values, configs.parse_overrides(settings))
+
+
+def check_output(folder: Path, probe: str) -> None:
+    """Raises InputError if the folder has the record of another probe."""
+    if (folder / record.RECORD).is_file() and (found := record.read_record(folder).get("probe")) != probe:
+        raise InputError(f"{folder}: holds results of the probe {found!r}, not {probe!r}; name another --output")
+
+
+def folder_of(recipe: str) -> str:
+    """The name of the folder for a recipe's runs."""
+    return Path(recipe).name.removesuffix(".toml")
+
+
+def check_lists(**lists: Sequence[Any]) -> None:
+    """Raises ConfigError if a list of settings is empty or names something twice."""
+    for name, values in lists.items():
+        if not values or len(set(values)) != len(values):
+            raise configs.ConfigError(f"{name} is {list(values)}; at least one value, without repeats, is expected")

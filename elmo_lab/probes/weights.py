@@ -1,0 +1,227 @@
+"""Weights: which layers trained task models use, at the input and at the output (Peters et al. 2018, Figure 2).
+
+- reads the results of `elmo task train` and `elmo task compare`: `seed-N/result.json` at any depth of the folders
+- one row per layer: its share of the mix (softmax over the layers) and the mix's gamma
+- no rows for runs without ELMo, which have no mix, for a single layer (`inputs.layers=top`), which mixes nothing, or
+  for the mean of all layers (`inputs.layers=average`), which is not learned
+- for an arm that was tuned, the trial that is best on dev
+"""
+
+import os
+import re
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.formats.source import is_bilm
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.queue import TRIAL
+from elmo_lab.tasks.train import CONFIG, read_json
+from elmo_lab.tasks.trained import RECORD, RESULT, SEED
+
+VERSION = "1"
+PLACES = ("input", "output")
+"""Where a task model uses the mix, in the order of the rows."""
+BILM, TRANSLATION = "biLM", "translation"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What to read."""
+
+    runs: tuple[str, ...]
+    """Folders of runs, or folders that contain runs."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer in one mix of one network."""
+
+    task: str
+    run: str
+    """The run's folder, relative to the given one, such as `ner-wnut17/both`, a row and arm of a queue."""
+    seed: int
+    place: str
+    layer: int
+    """From 0 (the word without context)."""
+    weight: float
+    """The layer's weight, 0 to 1; the weights of a mix sum to 1."""
+    gamma: float
+    """The factor of the mix."""
+    encoder: str = BILM
+    """What has these layers: a biLM, or the encoder of a translation model (CoVe)."""
+
+
+@dataclass(frozen=True)
+class MeanRow:
+    """The mean of such rows over the seeds of a run."""
+
+    task: str
+    run: str
+    place: str
+    layer: int
+    weight: float
+    gamma: float
+    seeds: int
+    weight_std: float
+    """Sample standard deviation; 0 for one seed."""
+
+
+def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) -> list[Row]:
+    """The rows of all runs, sorted by run, place and layer, then by seed.
+
+    `left_out` is told of every mix that is not learned: run, seed and place. Raises InputError if a folder holds no
+    network that mixes layers, or a result is damaged.
+    """
+    if not config.runs:
+        raise InputError("no runs given; give folders of finished runs of elmo task train")
+    roots = {name: Path(os.path.abspath(name)) for name in config.runs}  # noqa: PTH100 (links keep their names)
+    base = _common(roots.values())
+    rows: set[Row] = set()
+    for name in config.runs:
+        found = {
+            row
+            for arm, files in _arms(roots[name]).items()
+            for file in files
+            for row in _rows(file, _name(arm, base or roots[name].parent), left_out)
+        }
+        if not found:
+            raise InputError(
+                f"{name}: no network that mixes ELMo's layers; give folders of finished runs of elmo task train"
+            )
+        rows |= found
+    return sorted(rows, key=lambda row: (_natural(row.run), PLACES.index(row.place), row.layer, row.seed))
+
+
+def means(rows: Sequence[Row]) -> list[MeanRow]:
+    """The means over the seeds for every run, place and layer, in the order of the rows."""
+    groups: dict[tuple[str, str, str, int], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.task, row.run, row.place, row.layer), []).append(row)
+    return [
+        MeanRow(
+            *key,
+            weight=statistics.fmean(row.weight for row in members),
+            gamma=statistics.fmean(row.gamma for row in members),
+            seeds=len(members),
+            weight_std=statistics.stdev(row.weight for row in members) if len(members) > 1 else 0.0,
+        )
+        for key, members in groups.items()
+    ]
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A sort key that puts run-10 after run-9."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
+
+
+def _arms(root: Path) -> dict[Path, list[Path]]:
+    """The results of every run below `root`; for an arm with trials (`arm/trial-1` ...), those of the best trial.
+
+    A trial that is given directly is a run like any other, and so are runs of different tasks or places of ELMo.
+    """
+    if not root.is_dir():
+        raise InputError(f"{root}: no such folder; give folders of finished runs of elmo task train")
+    runs: dict[Path, list[Path]] = {}
+    for file in sorted(_results(root), key=lambda file: _natural(str(file))):
+        runs.setdefault(file.parent.parent, []).append(file)
+    arms: dict[Path, dict[Path, list[Path]]] = {}
+    for run, files in runs.items():
+        is_trial = TRIAL.fullmatch(run.name) and root in (run.parent, *run.parent.parents)
+        arms.setdefault(run.parent if is_trial else run, {})[run] = files
+    found: dict[Path, list[Path]] = {}
+    for arm, tried in arms.items():
+        if len(tried) == 1:
+            (found[arm],) = tried.values()
+        elif len({_kind(files[0].parent) for files in tried.values()}) == 1:
+            found[arm] = max(tried.values(), key=_on_dev)
+        else:
+            found |= tried
+    return found
+
+
+def _results(root: Path) -> Iterator[Path]:
+    """The results below a folder, through links, each once."""
+    seen: set[str] = set()
+    for folder, inside, files in os.walk(root, followlinks=True):
+        if CONFIG in files:
+            inside[:] = [each for each in inside if SEED.fullmatch(each) or not each.startswith("seed-")]
+        inside.sort()
+        if (real := os.path.realpath(folder)) in seen:
+            inside.clear()
+            continue
+        seen.add(real)
+        if RESULT in files:
+            yield Path(folder, RESULT)
+
+
+def _kind(folder: Path) -> tuple[str, str, str]:
+    """What all trials of an arm have in common: task, training data, place of ELMo."""
+    said = _said(folder)
+    inputs = said.get("inputs")
+    place = inputs.get("elmo") if isinstance(inputs, dict) else None
+    return said["task"], str(said.get("train")), str(place)
+
+
+def _on_dev(files: Sequence[Path]) -> float:
+    """The score of a trial by the first seed of its run, as the queue computes it."""
+    config = files[0].parent.parent / CONFIG
+    seeds = (read_json(config).get("seeds") if config.is_file() else None) or ()
+    first = next((file for seed in seeds[:1] for file in files if file.parent.name == f"seed-{seed}"), files[0])
+    result, task = read_json(first), tasks.find(_said(first.parent)["task"])
+    try:
+        return float(result["dev"][task.METRIC])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _no_result(first, error) from error
+
+
+def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[Row]:
+    result = read_json(file)
+    try:
+        mixes, seed = result["mixes"], int(result["seed"])
+        unknown = set(mixes) - set(PLACES)
+        encoder = BILM if is_bilm(result.get("bilm") or {}) else TRANSLATION
+        values = {place: ([float(w) for w in mix["weights"]], float(mix["gamma"])) for place, mix in mixes.items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _no_result(file, error) from error
+    if unknown:
+        raise InputError(f"{file}: has a mix at {', '.join(sorted(unknown))}; only input and output are expected")
+    said = _said(file.parent) if values else {}
+    inputs = said.get("inputs")
+    is_mean = isinstance(inputs, dict) and inputs.get("layers") == "average"
+    for place, (shares, gamma) in values.items():
+        if is_mean or len(shares) == 1:
+            left_out(f"{name}, seed {seed}, {place}")
+            continue
+        for layer, weight in enumerate(shares):
+            yield Row(said["task"], name, seed, place, layer, weight, gamma, encoder)
+
+
+def _no_result(file: Path, error: Exception) -> InputError:
+    return InputError(f"{file}: not the result of a trained task ({error!r}); train it again")
+
+
+def _common(folders: Iterable[Path]) -> Path | None:
+    """Their common parent folder; None if they are on several drives."""
+    try:
+        return Path(os.path.commonpath(list(folders)))
+    except ValueError:
+        return None
+
+
+def _name(run: Path, base: Path) -> str:
+    """The name of a run's folder: its path below the common parent folder, else its last part."""
+    return run.relative_to(base).as_posix() if base in run.parents else run.name
+
+
+def _said(folder: Path) -> dict[str, Any]:
+    """A network's settings from its run's configuration, or else the record beside it: at least its task."""
+    for file in (folder.parent / CONFIG, folder / RECORD):
+        if file.is_file():
+            said = read_json(file)
+            if isinstance(said.get("task"), str):
+                return said
+    raise InputError(f"{folder}: neither {CONFIG} nor {RECORD} names the task; give a complete run")

@@ -1,0 +1,248 @@
+"""Word sense disambiguation: one nearest neighbour among the average vectors of senses (Peters et al. 2018, Table 5).
+
+- every sense of the training corpus is the mean of its instances' vectors, at every layer
+- a word in a test set gets the sense of its lemma and part of speech with the nearest mean, by cosine
+- a lemma that is not in the training corpus gets the first sense of an inventory, as in the paper
+- besides the layers: their `mix`, and the baseline `mfs`, the most frequent sense in training (in case of a tie, the
+  first in the corpus), with the same inventory
+
+The vectors are plain means: neither the instances nor the layers are normalised.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.config import ConfigError
+from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.errors import InputError
+from elmo.formats.download import sha256_of
+from elmo.formats.source import Source, open_model
+from elmo.ops import Precision
+from elmo.search.nearest import unit
+from elmo_lab.probes import wsd_readers as readers
+from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
+from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sums
+from elmo_lab.probes.wsd_readers import Instance, Labelled
+from elmo_lab.probes.wsd_vectors import chunks, instance_vectors
+from elmo_lab.tasks.files import find_file
+
+VERSION = "1"
+BASELINE = "mfs"
+TIE = 1e-6
+"""Cosines closer than this are equal: the means of equal vectors differ only in their last bits."""
+MAY_CHANGE = {"data", "checkpoint_minutes"}
+"""What a resumed run may change: no result depends on it."""
+GOES_WITH = {"inventory": {"train", "tests"}, "choose": {"tests"}}
+"""Settings tied to the recipe's data, dropped if all of these are given."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The data, and how to read it."""
+
+    train: str
+    """A `NAME.data.xml` (.xz, .gz) with `NAME.gold.key.txt` beside it, like those of `tests`."""
+    tests: tuple[str, ...]
+    inventory: str | None = None
+    """Lemma, part of speech and sense keys, most common first. Without it, a new lemma gets no answer."""
+    choose: str | None = None
+    """The test set for choosing a layer."""
+    data: str | None = None
+    """The folder to look in for files that are not in the current directory."""
+    model: str = "default"
+    """The biLM: a path or a name, as for `elmo embed`."""
+    state: StatePolicy = "reset"
+    """The LSTM state at the start of a sentence: `carry` is the state after the preceding sentences of its text."""
+    precision: Precision = "float32"
+    batch_tokens: int | None = None
+    """Tokens per batch; by default what fits into the embedder's memory."""
+    mix: tuple[float, ...] | None = None
+    """One weight per layer; by default equal ones."""
+    limit: int | None = None
+    """Number of training sentences; by default all."""
+    checkpoint_minutes: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.tests:
+            raise ConfigError("tests is empty; name at least one file of instances to disambiguate")
+        names = [readers.name_of(test) for test in self.tests]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"tests has files of the same name ({', '.join(names)}); name each test set once")
+        if self.choose is not None and self.choose not in names:
+            raise ConfigError(f"choose is {self.choose!r}; one of the test sets is expected: {', '.join(names)}")
+        if self.limit is not None and self.limit < 1:
+            raise ConfigError(f"limit is {self.limit}; at least 1 is expected")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The scores of one layer, the mix or the baseline, in percent.
+
+    Every instance counts, and one without an answer is wrong, so precision, recall and F1 are equal.
+    """
+
+    layer: str
+    f1: dict[str, float]
+    """By test set."""
+    all: float
+    """Over the instances of all test sets combined."""
+    instances: int
+    """In all test sets."""
+    backed_off: int
+    """Instances whose lemma is not in the training corpus."""
+    unanswered: int
+    """Those whose lemma is not in the inventory either."""
+    chosen: bool = False
+    """Whether this is the best single layer on the test set `choose`."""
+
+
+def run(
+    config: Config,
+    progress: Callable[[int, int], object] | None = None,
+    *,
+    source: Source | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+) -> list[Row]:
+    """One row per layer, layer 0 first, then the mix and the baseline.
+
+    Pass `source` if the biLM is already open. With `folder`, the sums are saved there in `sums.npz`, and `resume`
+    continues from them, exactly. `progress` is told the training sentences done and the total. Raises InputError if
+    data or settings cannot be used.
+    """
+    train = find_file(config.train, config.data)
+    tests = read_tests(config)
+    if config.state == "carry":
+        for file in (train, *(find_file(test, config.data) for test in config.tests)):
+            _check_texts(file)
+    inventory = {} if config.inventory is None else readers.read_inventory(find_file(config.inventory, config.data))
+    senses = count_senses(train, config.limit)
+    source = source or open_model(config.model)
+    model = source.model
+    embedder = Embedder(
+        model.bilm(),
+        vocabulary=model.inputs,
+        precision=config.precision,
+        state=config.state,
+        batch_tokens=config.batch_tokens,
+    )
+    weights = mix_weights(config.mix, embedder.n_layers)
+    checkpoint = None if folder is None else folder / CHECKPOINT
+    if checkpoint is not None and not resume:
+        checkpoint.unlink(missing_ok=True)
+    settings = {key: value for key, value in asdict(config).items() if key not in MAY_CHANGE}
+    settings |= {"bilm": source.sha256, "batch_tokens": embedder.batch_tokens}
+    settings |= {"train's content": sha256_of(train), "its keys' content": sha256_of(readers.keys_of(train))}
+    corpus = readers.read_labelled(train, config.limit)
+    totals = sums(embedder, corpus, senses, checkpoint, settings, config.checkpoint_minutes, progress)
+    return score(embedder, tests, senses, totals, inventory, weights, config.choose)
+
+
+def read_tests(config: Config) -> dict[str, list[Labelled]]:
+    """The test sets by name."""
+    files = [find_file(test, config.data) for test in config.tests]
+    tests = {readers.name_of(file): list(readers.read_labelled(file)) for file in files}
+    for file, test in zip(files, tests.values(), strict=True):
+        if not any(labelled.keys for labelled in test):
+            raise InputError(f"{file}: no instances; name a file of instances to disambiguate")
+    return tests
+
+
+def _check_texts(file: Path) -> None:
+    """Refuses sentences without texts: they would form one text, too long for memory."""
+    first = next(readers.read_sentences(file), None)
+    if first is not None and not first.text:
+        raise InputError(f"{file}: the sentences are in no <text>, which state carry needs; use reset or echo")
+
+
+def count_senses(train: Path, limit: int | None = None) -> Senses:
+    """The senses of the training corpus; also checks the whole corpus."""
+    senses = Senses()
+    for labelled in readers.read_labelled(train, limit):
+        senses.add(labelled)
+    if not senses.counts:
+        raise InputError(f"{train}: no labelled instances; name a labelled corpus, or raise limit")
+    return senses
+
+
+def baseline(tests: Mapping[str, Sequence[Labelled]], senses: Senses, inventory: Mapping[tuple[str, str], str]) -> Row:
+    """The most frequent sense, which needs no model."""
+    right = dict.fromkeys(tests, 0)
+    for name, instance, keys in _instances(tests):
+        found = senses.by_frequency(instance.lemma, instance.pos)
+        answer = found[0][0] if found else inventory.get((instance.lemma, instance.pos))
+        right[name] += answer in keys
+    return _row(BASELINE, right, tests, senses, inventory)
+
+
+def score(
+    embedder: Embedder,
+    tests: Mapping[str, Sequence[Labelled]],
+    senses: Senses,
+    totals: Float[np.ndarray, "S N D"],
+    inventory: Mapping[tuple[str, str], str],
+    weights: Float[np.ndarray, " N"],
+    choose: str | None = None,
+) -> list[Row]:
+    """The rows, computed from the sums of every sense's vectors."""
+    right = {name: np.zeros(len(weights) + 1, int) for name in tests}
+    embedder.words.clear()
+    for name, test in tests.items():
+        for chunk in chunks(embedder, test):
+            for instance, gold, vector in instance_vectors(embedder, chunk):
+                found = senses.by_frequency(instance.lemma, instance.pos)
+                if not found:
+                    right[name] += inventory.get((instance.lemma, instance.pos)) in gold
+                    continue
+                numbers = [number for _, number in found]
+                means = totals[numbers] / np.array([senses.counts[number] for number in numbers])[:, None, None]
+                best = _nearest(with_mix(means, weights), with_mix(vector.astype(np.float64), weights))
+                right[name] += [found[place][0] in gold for place in best]
+    rows = [
+        _row(layer, {name: int(counts[place]) for name, counts in right.items()}, tests, senses, inventory)
+        for place, layer in enumerate(layer_names(len(weights) + 1))
+    ]
+    if choose is not None:
+        best = max(range(len(weights)), key=lambda place: rows[place].f1[choose])
+        rows[best] = replace(rows[best], chosen=True)
+    return [*rows, baseline(tests, senses, inventory)]
+
+
+def _nearest(means: Float[np.ndarray, "K R D"], vector: Float[np.ndarray, "R D"]) -> list[int]:
+    """For every row, the nearest of K means; in case of a tie, the first."""
+    cosines = np.einsum("krd,rd->kr", unit(means), unit(vector))
+    return (cosines >= cosines.max(axis=0) - TIE).argmax(axis=0).tolist()
+
+
+def _instances(tests: Mapping[str, Sequence[Labelled]]) -> list[tuple[str, Instance, tuple[str, ...]]]:
+    """Every instance with the name of its test set and its gold keys."""
+    return [
+        (name, instance, keys)
+        for name, test in tests.items()
+        for labelled in test
+        for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True)
+    ]
+
+
+def _row(
+    layer: str,
+    right: Mapping[str, int],
+    tests: Mapping[str, Sequence[Labelled]],
+    senses: Senses,
+    inventory: Mapping[tuple[str, str], str],
+) -> Row:
+    words = [(name, (instance.lemma, instance.pos)) for name, instance, _ in _instances(tests)]
+    sizes = {name: sum(test == name for test, _ in words) for name in tests}
+    new = [word for _, word in words if word not in senses.numbers]
+    return Row(
+        layer,
+        {name: 100 * right[name] / size for name, size in sizes.items()},
+        100 * sum(right.values()) / len(words),
+        instances=len(words),
+        backed_off=len(new),
+        unanswered=sum(word not in inventory for word in new),
+    )

@@ -1,0 +1,148 @@
+"""The average vector of every sense: the sums of its vectors over a labelled corpus, at every layer.
+
+- the corpus is a stream; memory holds the sums (float32), never the vectors of all words
+- the sums are saved periodically, in one file with the position and the known words: a killed run resumes from it and
+  gives the same bits as an uninterrupted one
+"""
+
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.training.disk import naming
+from elmo_lab.probes.wsd_readers import Instance, Labelled
+from elmo_lab.probes.wsd_vectors import chunks, instance_vectors
+
+CHECKPOINT = "sums.npz"
+ANEW = "to start over, give --overwrite instead of --resume"
+Progress = Callable[[int, int], object]
+
+
+@dataclass
+class Senses:
+    """The senses of a corpus, numbered in order of appearance, and their frequencies."""
+
+    numbers: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    """For every (lemma, part of speech), its sense keys in corpus order, with the number of each."""
+    counts: list[int] = field(default_factory=list)
+    """By number: if an instance has several keys, each counts."""
+    sentences: int = 0
+    """Sentences with an instance."""
+
+    def add(self, labelled: Labelled) -> None:
+        """Counts the senses of one sentence."""
+        self.sentences += bool(labelled.keys)
+        for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):
+            known = self.numbers.setdefault((instance.lemma, instance.pos), {})
+            for key in keys:
+                if key not in known:
+                    known[key] = len(self.counts)
+                    self.counts.append(0)
+                self.counts[known[key]] += 1
+
+    def numbers_of(self, instance: Instance, keys: Iterable[str]) -> list[int]:
+        """The numbers of an instance's senses."""
+        known = self.numbers[instance.lemma, instance.pos]
+        return [known[key] for key in keys]
+
+    def by_frequency(self, lemma: str, pos: str) -> list[tuple[str, int]]:
+        """The keys and numbers of a word's senses, most frequent first, ties in corpus order; none for a new word."""
+        known = self.numbers.get((lemma, pos), {})
+        return sorted(known.items(), key=lambda item: -self.counts[item[1]])
+
+
+def sums(
+    embedder: Embedder,
+    corpus: Iterable[Labelled],
+    senses: Senses,
+    checkpoint: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    minutes: float = 1.0,
+    progress: Progress | None = None,
+) -> Float[np.ndarray, "S N D"]:
+    """For every sense, the sum of its instances' vectors; an instance of several tokens is averaged first.
+
+    With `checkpoint`, a file, the sums are written at regular intervals and at the end. If the file exists, they
+    continue from it: it must have been written with the same `settings` (else InputError). `progress` is told the
+    sentences done and the total.
+    """
+    totals = np.zeros((len(senses.counts), embedder.n_layers, embedder.dim), np.float32)
+    embedder.words.clear()  # last bits may depend on which words are already known
+    kept = 0  # chunks in the file
+    if checkpoint is not None and checkpoint.is_file():
+        kept = _read(checkpoint, settings or {}, totals, embedder)
+    saved, number, sentences = time.monotonic(), 0, 0
+    for number, chunk in enumerate(chunks(embedder, corpus), 1):
+        if number > kept:
+            _add(totals, embedder, chunk, senses)
+            if checkpoint is not None and time.monotonic() - saved >= 60 * minutes:
+                _write(checkpoint, settings or {}, totals, embedder, number)
+                saved, kept = time.monotonic(), number
+        sentences += sum(bool(labelled.keys) for labelled in chunk)
+        if progress is not None:
+            progress(sentences, senses.sentences)
+    if checkpoint is not None and number > kept:
+        _write(checkpoint, settings or {}, totals, embedder, number)
+    return totals
+
+
+def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[Labelled], senses: Senses) -> None:
+    """Adds one chunk's vectors, summed as float64 by sense."""
+    vectors: list[np.ndarray] = []
+    numbers: list[int] = []
+    for instance, keys, vector in instance_vectors(embedder, chunk):
+        numbers += senses.numbers_of(instance, keys)
+        vectors += [vector] * len(keys)
+    if not numbers:  # with carried state, no sentence is skipped
+        return
+    order = np.argsort(numbers, kind="stable")
+    found, begins = np.unique(np.array(numbers)[order], return_index=True)
+    totals[found] += np.add.reduceat(np.stack(vectors)[order], begins, axis=0, dtype=np.float64)
+
+
+# The file
+
+
+def _write(
+    path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder, done: int
+) -> None:
+    """Writes a temporary file and moves it into place; `run` is JSON in bytes."""
+    names, vectors = embedder.words.known()
+    run = np.frombuffer(json.dumps({"settings": settings, "done": done, "words": names}).encode(), np.uint8)
+    temporary = path.with_name(f"{path.name}.part")
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            np.savez(file, run=run, sums=totals, words=vectors)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+
+def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder) -> int:
+    """Restores what was saved; returns the number of finished chunks."""
+    try:
+        with path.open("rb") as file, np.load(file) as kept:
+            run = json.loads(kept["run"].tobytes())
+            known, words = kept["sums"], kept["words"]
+            done, names, old = run["done"], run["words"], run["settings"]
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: damaged ({error}); {ANEW}") from error
+    for name, value in json.loads(json.dumps(settings)).items():
+        if old.get(name) != value:
+            raise InputError(f"{path}: {name} was {old.get(name)!r}, now it is {value!r}; use the same, or {ANEW}")
+    if known.shape != totals.shape:
+        raise InputError(f"{path}: does not match the corpus and the model; {ANEW}")
+    totals[:] = known
+    embedder.words.keep(names, words)
+    return done

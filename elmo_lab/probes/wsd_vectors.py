@@ -1,0 +1,51 @@
+"""The vectors of labelled words, as the embedder's state policy reads their sentences.
+
+- each sentence independently; sentences without an instance are skipped
+- with "carry", the sentences of a text in order, carrying the LSTM state over, as pretraining does with a document:
+  texts are the rows of the batch, and each text starts from the zero state
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby, islice, zip_longest
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.embedding.embedder import Embedder
+from elmo_lab.probes.wsd_readers import Instance, Labelled, Sentence
+
+NOTHING = Labelled(Sentence((), ()), ())
+"""A placeholder once a text, or a row of the batch, has no more sentences."""
+Vectors = Iterator[tuple[Instance, tuple[str, ...], Float[np.ndarray, "N D"]]]
+
+
+def chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labelled]]:
+    """The batches that the embedder reads, in order: the same in every run, so that even the last bits are the same.
+
+    With "carry", texts are side by side: their first sentences, then their second ones, and so on.
+    """
+    if embedder.state == "carry":
+        texts = (list(text) for _, text in groupby(corpus, lambda labelled: labelled.sentence.text))
+        while rows := list(islice(texts, embedder.batch_size)):
+            rows += [[]] * (embedder.batch_size - len(rows))
+            yield list(chain.from_iterable(zip_longest(*rows, fillvalue=NOTHING)))
+        return
+    waiting: list[Labelled] = []
+
+    def sentences() -> Iterator[tuple[str, ...]]:
+        for labelled in corpus:
+            if labelled.keys:
+                waiting.append(labelled)
+                yield labelled.sentence.tokens
+
+    for chunk in embedder.chunks(sentences()):
+        yield waiting[: len(chunk)]
+        del waiting[: len(chunk)]
+
+
+def instance_vectors(embedder: Embedder, chunk: list[Labelled]) -> Vectors:
+    """Every instance of a chunk with its keys and the mean of its tokens' vectors at every layer."""
+    arrays = embedder.embed_stream([labelled.sentence.tokens for labelled in chunk], "all")
+    for labelled, layers in zip(chunk, arrays, strict=True):
+        for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):
+            yield instance, keys, layers[:, instance.begin : instance.end].mean(axis=1)

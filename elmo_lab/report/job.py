@@ -1,0 +1,71 @@
+"""`elmo report`: folders of results -> an HTML page, or Markdown with its figures beside it, or both."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from elmo.errors import InputError
+from elmo.formats.whole import check_output, whole
+from elmo_lab.report import markdown, page, sections
+from elmo_lab.report.collect import collect
+from elmo_lab.report.document import Document
+
+INDEX = "index.html"
+FIGURES = ("*.svg",)
+
+
+def write(
+    paths: Sequence[Path],
+    output: Path | None = None,
+    markdown_file: Path | None = None,
+    title: str = "Results",
+    overwrite: bool = False,
+) -> list[Path]:
+    """Writes the results in `paths`; returns the written pages.
+
+    `output` is an HTML file, or a folder that gets an `index.html`. `markdown_file` gets a folder of figures beside it,
+    `NAME-figures`. The same results give the same bytes. Raises InputError if nothing is found or a result is damaged,
+    and OSError if an output exists and may not be replaced.
+    """
+    if output is None and markdown_file is None:
+        raise InputError("neither --output nor --markdown is given; name an HTML file or folder, or a Markdown file")
+    file = None if output is None else _html_file(output)
+    folder = None if markdown_file is None else markdown_file.with_name(f"{markdown_file.stem}-figures")
+    for each in (file, markdown_file, folder):
+        if each is not None and not (each.parent == output and not each.parent.exists()):
+            check_output(each, overwrite, FIGURES if each == folder else ())
+    document = sections.document(collect(paths), title)
+    written: list[Path] = []
+    if file is not None:
+        text = page.render(document)
+        if file.parent == output:
+            file.parent.mkdir(exist_ok=True)
+        with whole(file, overwrite) as temporary:
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        written.append(file)
+    if markdown_file is not None and folder is not None:
+        _write_markdown(document, markdown_file, folder, overwrite)
+        written.append(markdown_file)
+    return written
+
+
+def _html_file(output: Path) -> Path:
+    """The page: the given file, or the folder's."""
+    if output.suffix not in (".html", ".htm"):
+        if output.is_file():
+            raise InputError(f"{output}: is a file; name an .html file, or a folder")
+        return output / INDEX
+    if output.is_dir():
+        raise InputError(f"{output}: is a folder; name a file, or a folder whose name does not end with .html")
+    return output
+
+
+def _write_markdown(document: Document, file: Path, folder: Path, overwrite: bool) -> None:
+    """Writes the figures first, so that the page never refers to a missing one."""
+    text, drawn = markdown.render(document, folder.name)
+    if drawn:
+        with whole(folder, overwrite, FIGURES) as temporary:
+            temporary.mkdir()
+            for name, content in drawn.items():
+                (temporary / name).write_bytes(content)
+    with whole(file, overwrite) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")

@@ -1,0 +1,74 @@
+"""A `Document` -> Markdown, with figures as files in a folder beside it."""
+
+import html
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from elmo_lab import figures
+from elmo_lab.report.document import Block, Code, Details, Document, Figure, Figures, Heading, Table, Text
+
+SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
+"""Characters with a meaning anywhere in Markdown, or in HTML inside it."""
+
+
+def render(document: Document, folder: str) -> tuple[str, dict[str, bytes]]:
+    """The page, and the figures by file name; `folder` is the prefix of links to them."""
+    drawn: dict[str, bytes] = {}
+    lines = [f"# {escaped(document.title)}", "", *_blocks(document.intro, folder, drawn)]
+    for section in document.sections:
+        lines += [f"## {escaped(section.title)}", "", *_blocks(section.blocks, folder, drawn)]
+    return "\n".join(lines).rstrip() + "\n", drawn
+
+
+def escaped(text: str) -> str:
+    """Text escaped, on one line."""
+    return "".join(f"\\{letter}" if letter in SPECIAL else letter for letter in " ".join(text.split()))
+
+
+def _blocks(blocks: tuple[Block, ...], folder: str, drawn: dict[str, bytes]) -> Iterator[str]:
+    for block in blocks:
+        match block:
+            case Text(text):
+                yield from (escaped(text), "")
+            case Heading(text):
+                yield from (f"### {escaped(text)}", "")
+            case Code(text):
+                yield from (*_code(text), "")
+            case Table():
+                yield from (*_table(block), "")
+            case Figures(several, caption):
+                yield from (*(_image(figure, folder, drawn) for figure in several), "", escaped(caption), "")
+            case Details(summary, inside):
+                yield from ("<details>", f"<summary>{html.escape(summary)}</summary>", "")
+                yield from _blocks(inside, folder, drawn)
+                yield from ("</details>", "")
+
+
+def _code(text: str) -> list[str]:
+    """Code in a fence longer than any in it."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [f"{fence}text", text, fence]
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield _row(table.head)
+    yield "|" + "|".join("---:" if table.is_numeric(column) else "---" for column in range(len(table.head))) + "|"
+    for place, row in enumerate(table.rows):
+        yield _row(row if table.starts_group(place) else ("", *row[1:]))
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(map(escaped, cells)) + " |"
+
+
+def _image(figure: Figure, folder: str, drawn: dict[str, bytes]) -> str:
+    """The figure as a file; repeated names get a number."""
+    name, number = f"{figure.name}.svg", 1
+    while name in drawn:
+        number += 1
+        name = f"{figure.name}-{number}.svg"
+    drawn[name] = figures.svg(figure.draw(False), transparent=False)
+    return f"![{escaped(figure.alt)}]({quote(str(PurePosixPath(folder, name)))})"

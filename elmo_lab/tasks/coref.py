@@ -1,0 +1,349 @@
+"""Coreference resolution over whole documents (Lee et al. 2017).
+
+- encoder: one LSTM per direction, over each sentence separately
+- span: the states at both ends, an attention-weighted mean of its words, and its width
+- pruning: the spans with the highest mention scores, a fixed number per token, of which no two cross
+- ranking: each kept span chooses one earlier span, or none; the loss sums over all gold antecedents
+- training reads a random window of a document's sentences, to bound time and memory
+- score: mean F1 of MUC, B3 and CEAF-phi4
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from elmo import ops
+from elmo.config import ConfigError, check_range
+from elmo.errors import InputError
+from elmo.model.affine import Affine
+from elmo.text.batching import check_tokens
+from elmo.text.records import suffix_of
+from elmo_lab.tasks import coref_spans as spans
+from elmo_lab.tasks import readers_coref as readers
+from elmo_lab.tasks.coref_scores import coref_scores
+from elmo_lab.tasks.coref_spans import Span, Spans, SpanVectors
+from elmo_lab.tasks.inputs import Inputs, Tokens
+from elmo_lab.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
+
+NAME = "coref"
+VERSION = "1"
+METRIC = "f1"
+
+UNNAMED = ("", "-")
+"""The names of an unknown speaker."""
+
+Example = readers.Document
+"""A document; the clusters may be None for prediction."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The network; sizes are the paper's (sec. 6), which has 250 antecedents and windows of 50 sentences, however."""
+
+    hidden_size: int = 200
+    """Cells of the LSTM, per direction."""
+    feed_forward: tuple[int, ...] = (150, 150)
+    """Hidden layers of the mention scorer, the pair scorer and the attention."""
+    feature_dim: int = 20
+    """Size of the embeddings of width, distance, speaker and genre."""
+    max_width: int = 10
+    """Most tokens of a span."""
+    spans_per_token: float = 0.4
+    """Spans kept per token of the document."""
+    max_antecedents: int = 100
+    window: int = 30
+    """Most sentences of a document in a training step."""
+    dropout: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not self.feed_forward:
+            raise ConfigError("model.feed_forward is empty; at least one hidden layer is expected")
+        sizes = ("hidden_size", "feed_forward", "feature_dim", "max_width", "max_antecedents", "window")
+        check_range(self, sizes, 1, where="model.")
+        check_range(self, ("spans_per_token",), 0, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the network needs from the training data."""
+
+    genres: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The clusters of a document, and the links that form them."""
+
+    clusters: tuple[tuple[Span, ...], ...]
+    links: tuple[tuple[Span, Span | None], ...] = ()
+    """Each kept span, with its antecedent."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The sentences of a document from `begin` up to, but not including, `end`."""
+
+    document: Example
+    begin: int
+    end: int
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Lengths of its sentences, in tokens."""
+        return [len(sentence) for sentence in self.document.sentences[self.begin : self.end]]
+
+    @cached_property
+    def offset(self) -> int:
+        """Tokens of the document before this part."""
+        return sum(len(sentence) for sentence in self.document.sentences[: self.begin])
+
+
+class Ranking(NamedTuple):
+    """The kept spans of a part, and the scores of their antecedents."""
+
+    spans: Spans
+    scores: Float[Tensor, "K A"]
+    rows: Int[Tensor, "K A"]
+    """The index of each antecedent among the kept spans."""
+    mask: Bool[Tensor, "K A"]
+
+
+def read(path: Path) -> list[Example]:
+    """The documents of a file in CoNLL-2012 columns or JSON lines."""
+    return readers.read_coref(path)
+
+
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """An unlabelled document of these sentences, named after its line."""
+    check_tokens(sentences)
+    tokens = tuple(tuple(sentence) for sentence in sentences)
+    speakers = tuple(("",) * len(sentence) for sentence in tokens)
+    return Example(f"line-{line}" if line else "document", tokens, None, speakers, line=line)
+
+
+def sentences(example: Example) -> list[list[str]]:
+    """All sentences of the document."""
+    return [list(sentence) for sentence in example.sentences]
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """The genres of the training documents."""
+    return Labels(tuple(sorted({example.genre for example in examples})))
+
+
+def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+    """Raises InputError if a document for training or scoring has no clusters, or if no document has a mention.
+
+    CoNLL-2012 has no other sign of a file without labels.
+    """
+    for example in examples:
+        if example.clusters is None:
+            raise InputError(
+                f"{path}: line {example.line}: the document {example.name!r} has no 'clusters'; add them (an empty"
+                " list where nothing corefers) or remove the document"
+            )
+    if examples and not any(example.clusters for example in examples):
+        raise InputError(f"{path}: no document has a mention; give a file with coreference")
+
+
+class Model(nn.Module):
+    """Documents -> clusters."""
+
+    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+        super().__init__()
+        self.config, self.inputs, self.labels = config, inputs, labels
+        sizes, dropout, feature = config.feed_forward, config.dropout, config.feature_dim
+        self.encoder = BiLstm(inputs.dim, config.hidden_size, dropout=dropout, first_dropout=False)
+        self.state_dropout = VariationalDropout(dropout)
+        state = self.encoder.output_dim + inputs.output_dim
+        self.attention = nn.Sequential(FeedForward(state, sizes, dropout), nn.Linear(sizes[-1], 1))
+        self.widths = nn.Embedding(config.max_width, feature)
+        self.span_dim = 2 * state + inputs.dim + feature
+        self.mention = nn.Sequential(FeedForward(self.span_dim, sizes, dropout), nn.Linear(sizes[-1], 1))
+        self.pair = PairScorer(config, self.span_dim, len(labels.genres))
+        self.dropout = nn.Dropout(dropout)
+        self._genres = {genre: row for row, genre in enumerate(labels.genres, 1)}
+
+    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+        """The negative marginal log-likelihood of a document's gold antecedents, averaged over the documents.
+
+        In training mode, a document longer than `Config.window` is cut to a random window.
+        """
+        parts = [self._window(example) if self.training else _all_of(example) for example in examples]
+        total = 0.0 * self.widths.weight.sum()  # keeps the loss in the graph if all documents are empty
+        for part, ranking in zip(parts, self._rankings(tokens, parts), strict=True):
+            clusters = _gold_clusters(part, ranking.spans)
+            gold = spans.same_cluster(clusters, ranking.rows, ranking.mask)
+            total = total - spans.marginal_log_likelihood(ranking.scores, ranking.mask, gold).sum()
+        return total / max(1, len(examples))
+
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """The clusters of whole documents."""
+        predictions = []
+        for ranking in self._rankings(tokens, [_all_of(example) for example in examples]):
+            pairs = ranking.spans.pairs()
+            best = spans.best_antecedents(ranking.scores, ranking.rows, ranking.mask)
+            links = {span: None if row is None else pairs[row] for span, row in zip(pairs, best, strict=True)}
+            predictions.append(_linked(links))
+        return predictions
+
+    def _window(self, example: Example) -> Part:
+        """A random window of a training step's sentences, drawn from torch's generator."""
+        spare = len(example.sentences) - self.config.window
+        begin = int(torch.randint(spare + 1, ())) if spare > 0 else 0
+        return Part(example, begin, min(begin + self.config.window, len(example.sentences)))
+
+    def _rankings(self, tokens: Tokens, parts: Sequence[Part]) -> Iterator[Ranking]:
+        """The kept spans of each part; the rows of `tokens` are all sentences of the parts' documents."""
+        starts = accumulate((len(part.document.sentences) for part in parts), initial=0)
+        rows = [start + row for start, part in zip(starts, parts, strict=False) for row in range(part.begin, part.end)]
+        if not any(part.lengths for part in parts):
+            yield from (_nothing(tokens.lengths.device) for _ in parts)
+            return
+        tokens = tokens.rows(rows)
+        vectors, elmo = self.inputs(tokens)
+        states = self.state_dropout(self.encoder(vectors, tokens.lengths))
+        if elmo is not None:
+            states = torch.cat([states, elmo], dim=-1)
+        counts = [sum(part.lengths) for part in parts]
+        words_of, states_of = vectors[tokens.mask].split(counts), states[tokens.mask].split(counts)
+        for part, words, state in zip(parts, words_of, states_of, strict=True):
+            yield self._rank(part, words, state)
+
+    def _rank(self, part: Part, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> Ranking:
+        found = spans.candidates(part.lengths, self.config.max_width).to(words.device)
+        described = self._describe(found, words, states)
+        mention_scores = self._mention_scores(described)
+        limit = max(1, int(self.config.spans_per_token * len(words)))
+        kept = spans.prune(found, mention_scores, limit).to(words.device)
+        found, mention_scores = found.at(kept), mention_scores.index_select(0, kept)
+        vectors = described.at(kept).vectors()
+        rows, mask = (part.to(words.device) for part in spans.antecedents(len(kept), self.config.max_antecedents))
+        span, place = mask.nonzero(as_tuple=True)
+        before = rows[span, place]
+        features = [spans.distance_bins(place + 1), self._speakers(part, found, span, before)]
+        features.append(torch.full_like(span, self._genres.get(part.document.genre, 0)))
+        pairs = self.pair(vectors, span, before, features)
+        pairs = pairs + mention_scores.index_select(0, span) + mention_scores.index_select(0, before)
+        scores = pairs.new_zeros(mask.shape).index_put((span, place), pairs)
+        return Ranking(Spans(found.first + part.offset, found.last + part.offset), scores, rows, mask)
+
+    def _describe(self, found: Spans, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> SpanVectors:
+        """Eq. 2-6 of the paper: both ends, the attended words, the width."""
+        places = found.first[:, None] + torch.arange(self.config.max_width, device=words.device)
+        inside = places <= found.last[:, None]
+        places = places.clamp(max=max(0, len(words) - 1))
+        weights = masked_softmax(self.attention(states).squeeze(1)[places], inside)
+        widths = self.dropout(self.widths(found.last - found.first))
+        return SpanVectors(found, states, words, places, weights, widths)
+
+    def _mention_scores(self, described: SpanVectors) -> Float[Tensor, " M"]:
+        """Eq. 8, without building the vectors of all candidates, of which few are kept."""
+        feed_forward, score = self.mention
+        first, *others = cast(FeedForward, feed_forward)
+        first = cast(Affine, first)
+        return score(nn.Sequential(*others)(described.times(first.weight, first.bias))).squeeze(1)
+
+    def _speakers(self, part: Part, found: Spans, span: Tensor, before: Tensor) -> Int[Tensor, " pairs"]:
+        """0 if either speaker is unknown, 1 if they differ, 2 if they are the same."""
+        names = [name for sentence in part.document.speakers[part.begin : part.end] for name in sentence]
+        ids = {name: number for number, name in enumerate(dict.fromkeys(names), 1)} | dict.fromkeys(UNNAMED, 0)
+        speakers = torch.tensor([ids[name] for name in names], dtype=torch.long).to(span.device)[found.first]
+        first, second = speakers[span], speakers[before]
+        return torch.where((first > 0) & (second > 0), 1 + (first == second).long(), 0)
+
+
+class PairScorer(nn.Module):
+    """The score of a span as another's antecedent (eq. 9): a feed-forward network of both, their product, and features.
+
+    The first layer is linear in the concatenated parts, so each span's own part is computed once, not once per pair.
+    """
+
+    def __init__(self, config: Config, span_dim: int, n_genres: int) -> None:
+        super().__init__()
+        first, *others = config.feed_forward
+        tables = (
+            nn.Embedding(len(spans.DISTANCES), config.feature_dim),
+            nn.Embedding(3, config.feature_dim),
+            nn.Embedding(n_genres + 1, config.feature_dim, padding_idx=0),  # zeros for an unknown genre
+        )
+        self.features = nn.ModuleList(tables)
+        self.sizes = [span_dim, span_dim, span_dim, len(tables) * config.feature_dim]
+        self.first = nn.Linear(sum(self.sizes), first)
+        self.others = nn.Sequential(FeedForward(first, others, config.dropout), nn.Linear([first, *others][-1], 1))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        vectors: Float[Tensor, "K G"],
+        span: Int[Tensor, " pairs"],
+        before: Int[Tensor, " pairs"],
+        features: Sequence[Int[Tensor, " pairs"]],
+    ) -> Float[Tensor, " pairs"]:
+        """The scores of pairs of rows of `vectors`; `features` are distance, speaker and genre."""
+        of_span, of_before, of_product, of_features = self.first.weight.split(self.sizes, dim=1)
+        alone, earlier = nn.functional.linear(vectors, of_span, self.first.bias), vectors @ of_before.T
+        products = ops.multiplied_pairs(vectors, of_product, span, before)
+        looked_up = [self.dropout(table(rows)) for table, rows in zip(self.features, features, strict=True)]
+        hidden = products + alone.index_select(0, span) + earlier.index_select(0, before)
+        hidden = hidden + torch.cat(looked_up, dim=1) @ of_features.T
+        return self.others(self.dropout(hidden.relu())).squeeze(1)
+
+
+def _nothing(device: torch.device) -> Ranking:
+    """The result for a document without sentences."""
+    rows, mask = (part.to(device) for part in spans.antecedents(0, 1))
+    return Ranking(spans.candidates([], 1).to(device), torch.zeros(mask.shape, device=device), rows, mask)
+
+
+def _all_of(example: Example) -> Part:
+    return Part(example, 0, len(example.sentences))
+
+
+def _gold_clusters(part: Part, kept: Spans) -> Int[Tensor, " K"]:
+    """The gold cluster of each span, -1 for none."""
+    clusters = part.document.clusters
+    assert clusters is not None, "a document without clusters cannot be learned from"
+    number = {mention: row for row, cluster in enumerate(clusters) for mention in cluster}
+    return torch.tensor([number.get(span, -1) for span in kept.pairs()], dtype=torch.long).to(kept.first.device)
+
+
+def _linked(links: dict[Span, Span | None]) -> Prediction:
+    return Prediction(spans.clusters_of(links), tuple(sorted(links.items())))
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Precision, recall and F1 of MUC, B3 and CEAF-phi4, and `f1`, the mean of the three, in percent."""
+    gold = [example.clusters or () for example in examples]
+    return coref_scores(gold, [prediction.clusters for prediction in predictions])
+
+
+def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """Each span links to the antecedent that most members chose; ties go to the first member."""
+    return [_vote(votes) for votes in zip(*members, strict=True)]
+
+
+def _vote(votes: Sequence[Prediction]) -> Prediction:
+    members = [dict(vote.links) for vote in votes]
+    everything = sorted({span for links in members for span in links})
+    counts = {span: Counter(links.get(span) for links in members) for span in everything}
+    return _linked({span: count.most_common(1)[0][0] for span, count in counts.items()})
+
+
+def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """Writes predicted clusters as CoNLL-2012 columns, or as JSON lines to `.jsonl` and `.jsonl.gz`."""
+    documents = [
+        replace(example, clusters=prediction.clusters)
+        for example, prediction in zip(examples, predictions, strict=True)
+    ]
+    write_documents = readers.write_coref_json if suffix_of(path) == ".jsonl" else readers.write_conll2012
+    write_documents(path, documents, overwrite=True)

@@ -1,0 +1,166 @@
+"""Named entities: word vectors and characters, two biLSTMs, a CRF (Peters et al. 2018, supplement A.7).
+
+- column files, one token and its tag per line (BIO, IOB1 or IOBES; read as BIO)
+- the CRF scores transitions and predicts only tags that BIO allows
+- score: F1 of spans, counted like conlleval
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from elmo.config import ConfigError, check_range
+from elmo.errors import InputError
+from elmo.text.batching import check_tokens
+from elmo_lab.tasks import readers, scores
+from elmo_lab.tasks.crf import Crf, bio_transitions
+from elmo_lab.tasks.inputs import Inputs, Tokens
+from elmo_lab.tasks.layers import BiLstm
+from elmo_lab.tasks.tagging import bio_tags, spans, tags_of
+
+NAME, VERSION, METRIC = "ner", "1", "f1"
+
+
+@dataclass(frozen=True)
+class Config:
+    """The network."""
+
+    hidden_dims: tuple[int, ...] = (200, 100)
+    """Sizes of the LSTMs, lowest layer first, per direction."""
+    dropout: float = 0.5
+    """Variational on the input of every biLSTM, plain on the output of the top one."""
+
+    def __post_init__(self) -> None:
+        if not self.hidden_dims:
+            raise ConfigError("model.hidden_dims is empty; at least one layer is expected")
+        check_range(self, ("hidden_dims",), 1, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+    """BIO; None if unknown."""
+    lines: tuple[int, ...] = ()
+    """The line in the file, for each token."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The possible predictions."""
+
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The tags of a sentence."""
+
+    tags: tuple[str, ...]
+
+
+def read(path: Path) -> list[Example]:
+    """The sentences of a column file: the first column is the token, the last its tag."""
+    sentences = readers.read_conll(path)
+    readers.check_words(sentences, path, "cut the columns of the words and their tags (cut -f2,3 for Universal NER)")
+    return [Example(found.tokens, found.tags, found.lines) for found in sentences]
+
+
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """An example of one sentence."""
+    check_tokens(sentences)
+    if len(sentences) != 1:
+        raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
+    return Example(tuple(sentences[0]))
+
+
+def sentences(example: Example) -> list[list[str]]:
+    """The sentence."""
+    return [list(example.tokens)]
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """The tags of the examples, with both tags of every type."""
+    types = {kind for example in examples for _, _, kind in spans(example.tags or ())}
+    return Labels(bio_tags(types))
+
+
+def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+    """Raises InputError if the file has a tag that is not in the training data."""
+    tags = ((line, tag) for each in examples for line, tag in zip(each.lines, each.tags or (), strict=False))
+    readers.check_known(tags, labels.tags, path)
+
+
+class Model(nn.Module):
+    """Inputs -> biLSTMs -> a score per tag -> CRF."""
+
+    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+        super().__init__()
+        self.inputs = inputs
+        self.tags = labels.tags
+        sizes = [inputs.dim, *(2 * size for size in config.hidden_dims)]
+        self.encoders = nn.ModuleList(
+            BiLstm(size, hidden, dropout=config.dropout)
+            for size, hidden in zip(sizes, config.hidden_dims, strict=False)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.scores = nn.Linear(sizes[-1] + inputs.output_dim, len(labels.tags))
+        self.crf = Crf(len(labels.tags), bio_transitions(labels.tags))
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "B T K"]:
+        """The scores of all tags."""
+        vectors, output = self.inputs(tokens)
+        for encoder in self.encoders:
+            vectors = encoder(vectors, tokens.lengths)
+        vectors = self.dropout(vectors)
+        return self.scores(vectors if output is None else torch.cat([vectors, output], dim=-1))
+
+    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+        """The negative log-likelihood of the gold tags, per sentence."""
+        gold = self._gold(tokens, examples)
+        return -self.crf.log_likelihood(self(tokens), gold, tokens.mask).mean()
+
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """The best tags that BIO allows."""
+        best = self.crf.viterbi(self(tokens), tokens.mask)
+        return [Prediction(tuple(self.tags[tag] for tag in tags)) for tags in best]
+
+    def _gold(self, tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
+        ids = {tag: number for number, tag in enumerate(self.tags)}
+        gold = torch.zeros(tokens.word_ids.shape, dtype=torch.long)
+        for row, example in enumerate(examples):
+            assert example.tags is not None, "an example without tags cannot be learned from"
+            gold[row, : len(example.tags)] = torch.tensor([ids[tag] for tag in example.tags], dtype=torch.long)
+        return gold.to(tokens.word_ids.device)
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Precision, recall and F1 of spans with their types, over all sentences, in percent."""
+    return scores.span_scores([each.tags or () for each in examples], [each.tags for each in predictions])
+
+
+def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The spans that more than half of the members predict; of those that exactly half predict, the first member's."""
+    return [_majority([member.tags for member in together]) for together in zip(*members, strict=True)]
+
+
+def _majority(members: Sequence[tuple[str, ...]]) -> Prediction:
+    votes = Counter(span for tags in members for span in spans(tags))
+    first = set(spans(members[0]))
+    # No two of these overlap: a member predicts at most one of two overlapping spans.
+    chosen = [span for span, count in votes.items() if 2 * count + (span in first) > len(members)]
+    return Prediction(tags_of(sorted(chosen), len(members[0])))
+
+
+def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """Writes tokens and predicted tags, as BIO."""
+    pairs = zip(examples, predictions, strict=True)
+    readers.write_conll(path, [(example.tokens, prediction.tags) for example, prediction in pairs], overwrite=True)

@@ -1,0 +1,168 @@
+"""The parts of a comparison: rows (a task and its data), arms, trials and seeds; and the remaining work."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks import train
+from elmo_lab.tasks.trained import RESULT
+
+ENSEMBLE = "ensemble.json"
+TRIAL = re.compile(r"trial-\d+")
+"""The folder, in its arm's, of a trial: one of several settings for an arm."""
+
+OTHER_NAMES = "names of folders are expected, different in more than upper and lower case, and not seed-N or trial-N"
+NO_NAME = re.compile(r"\.{0,2}|.*[/\\\\].*|(seed|trial)-\d+", re.DOTALL)
+
+Settings = tuple[str, ...]
+"""`section.key=value`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A task and its data, with its arms."""
+
+    name: str
+    recipe: str
+    arms: dict
+    """Settings by name; the first arm is the baseline."""
+    seeds: tuple[int, ...] = (1,)
+    title: str = ""
+    tuning: tuple[Settings, ...] = ((),)
+    """Settings that each arm tries with its first seed. The best on dev is used for the other seeds, so all arms have
+    the same budget."""
+    ensemble: bool = False
+    """Whether the networks of all seeds are also scored as an ensemble."""
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise configs.ConfigError(
+                f"seeds of {self.name!r} are {list(self.seeds)}; at least one, without repeats, is expected"
+            )
+        if len(self.arms) < 2:
+            raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; at least two are expected")
+        if not _have_folders(self.arms):
+            raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; {OTHER_NAMES}")
+        for arm, settings in self.arms.items():
+            if not isinstance(settings, list) or not all(isinstance(setting, str) for setting in settings):
+                raise configs.ConfigError(
+                    f"arm {arm!r} of {self.name!r} is {settings!r}; a list of settings is expected"
+                )
+        if not self.tuning or len(set(self.tuning)) != len(self.tuning):
+            raise configs.ConfigError(
+                f"tuning of {self.name!r} is {list(self.tuning)}; settings without repeats are expected"
+            )
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What to train."""
+
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        names = [row.name for row in self.rows]
+        if not _have_folders(names):
+            raise configs.ConfigError(f"the rows are called {', '.join(names)}; {OTHER_NAMES}")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of work: a seed of a trial of an arm, or the arm's ensemble."""
+
+    row: Row
+    arm: str
+    settings: Settings
+    """The trial's."""
+    folder: Path
+    seed: int | None
+    """None for the ensemble."""
+
+    @property
+    def result(self) -> Path:
+        """The file that exists when it is done."""
+        return self.folder / ENSEMBLE if self.seed is None else self.folder / f"seed-{self.seed}" / RESULT
+
+    @property
+    def done(self) -> bool:
+        """Whether it is done; an ensemble of other seeds is not."""
+        if not self.result.is_file():
+            return False
+        return self.seed is not None or train.read_json(self.result).get("seeds") == list(self.row.seeds)
+
+    def __str__(self) -> str:
+        trial = ["with " + " ".join(self.settings)] if self.settings else []
+        return ", ".join([self.row.name, self.arm, *trial, "ensemble" if self.seed is None else f"seed {self.seed}"])
+
+
+def _have_folders(names: Collection[str]) -> bool:
+    """Whether all names give folders of their own, even if the file system ignores case."""
+    return len({name.casefold() for name in names}) == len(names) and not any(map(NO_NAME.fullmatch, names))
+
+
+def read_queue(path: Path) -> Queue:
+    """The queue of a TOML file. Raises InputError if it is not one."""
+    try:
+        return configs.from_dict(Queue, configs.load_toml(path))
+    except configs.ConfigError as error:
+        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+
+
+def pending(queue: Queue, output: Path) -> Iterator[Work]:
+    """The remaining work that can start now, in order."""
+    for count in range(1, 1 + max((len(row.seeds) for row in queue.rows), default=0)):
+        for row in queue.rows:
+            for arm in row.arms if count <= len(row.seeds) else ():
+                works = trials(row, arm, output) if count == 1 else _chosen_works(row, arm, output, count)
+                yield from (work for work in works if not work.done)
+
+
+def chosen(row: Row, arm: str, output: Path) -> Work | None:
+    """The first seed's work in an arm's best trial; None until all trials are done."""
+    works = trials(row, arm, output)
+    if not all(work.done for work in works):
+        return None
+    return max(works, key=on_dev)
+
+
+def trials(row: Row, arm: str, output: Path) -> list[Work]:
+    """The first seed of each trial."""
+    folder = output / row.name / arm
+    several = len(row.tuning) > 1
+    return [
+        Work(row, arm, settings, folder / f"trial-{number}" if several else folder, row.seeds[0])
+        for number, settings in enumerate(row.tuning, 1)
+    ]
+
+
+def _chosen_works(row: Row, arm: str, output: Path, count: int) -> Iterator[Work]:
+    """A later seed of the best trial and, after the last one, the ensemble."""
+    best = chosen(row, arm, output)
+    if best is None:
+        return
+    make = partial(Work, row, arm, best.settings, best.folder)
+    yield make(row.seeds[count - 1])
+    if row.ensemble and count == len(row.seeds) and all(make(seed).done for seed in row.seeds):
+        yield make(None)
+
+
+def metric_of(folder: Path) -> str:
+    """The name of the score by which a folder's task chooses."""
+    return tasks.find(train.read_json(folder / train.CONFIG)["task"]).METRIC
+
+
+def on_dev(work: Work) -> float:
+    """The score on dev of finished work, by which trials are chosen."""
+    return train.read_json(work.result)["dev"][metric_of(work.folder)]
+
+
+def results_of(folder: Path, seeds: Iterable[int]) -> list[dict[str, Any]]:
+    """The content of `result.json` of the finished seeds, in order."""
+    files = [folder / f"seed-{seed}" / RESULT for seed in seeds]
+    return [train.read_json(file) for file in files if file.is_file()]

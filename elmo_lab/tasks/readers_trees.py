@@ -1,0 +1,110 @@
+"""Reader and writer of sentiment trees in the Stanford Sentiment Treebank's format: `(3 (2 Good) (2 film))`."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+
+from elmo.errors import InputError
+from elmo.text.lines import numbered_lines
+from elmo_lab.tasks.readers import count, writing
+
+BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # the Penn Treebank's escapes
+TREE_PART = re.compile(
+    r"\([ \t]*(?P<label>\d{1,9})(?=[ \t()])(?:[ \t]+(?P<word>[^ \t()]+)[ \t]*\))?|(?P<close>\))|[^ \t()]+|\("
+)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A phrase of a sentiment tree: the tokens from `begin` to `end` (exclusive)."""
+
+    begin: int
+    end: int
+    label: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A sentence with the sentiment of every phrase (Socher et al. 2013)."""
+
+    tokens: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    """A phrase comes before its parts; the first is the sentence."""
+    line: int
+
+
+def read_trees(path: Path, labels: int = 5) -> list[Tree]:
+    """The trees of a file, one per line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
+
+    Undoes the Penn Treebank's escapes: -LRB- and -RRB- are brackets, and a slash or star loses its backslash.
+    """
+    return [_tree(path, number, line, labels) for number, line in numbered_lines(path) if line.strip()]
+
+
+def write_trees(path: Path, trees: Iterable[Tree], overwrite: bool = False) -> None:
+    """Writes trees, one per line."""
+    with writing(path, overwrite) as file:
+        file.writelines(f"{_bracketed(tree)}\n" for tree in trees)
+
+
+def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
+    tokens: list[str] = []
+    nodes: list[Node] = []
+    is_open: list[int] = []  # nodes not yet closed
+    for part in TREE_PART.finditer(line):
+        label, word, close = part["label"], part["word"], part["close"]
+        if nodes and not is_open:
+            raise _broken_tree(path, number, f"has {part[0]!r} after the end of its tree")
+        if label is not None:
+            if int(label) >= labels:
+                raise _broken_tree(path, number, f"has the label {label}; the labels are 0 to {labels - 1}")
+            is_open.append(len(nodes))
+            nodes.append(Node(len(tokens), len(tokens), int(label)))
+        elif not close or not is_open:
+            raise _broken_tree(
+                path, number, f"has {part[0]!r} at character {part.start() + 1}, which is not valid in a tree"
+            )
+        if word is not None:
+            tokens.append(_unescaped(word))
+        if word is not None or close:
+            phrase = is_open.pop()
+            nodes[phrase] = replace(nodes[phrase], end=len(tokens))
+            if nodes[phrase].begin == len(tokens):
+                raise _broken_tree(path, number, "has a phrase without a word")
+    if is_open:
+        raise _broken_tree(path, number, f"leaves {count(len(is_open), 'bracket')} open")
+    return Tree(tuple(tokens), tuple(nodes), number)
+
+
+def _broken_tree(path: Path, number: int, problem: str) -> InputError:
+    return InputError(
+        f"{path}: line {number} {problem}; write one tree per line, such as (3 (2 Good) (2 film)), brackets in"
+        " words as -LRB- and -RRB-"
+    )
+
+
+def _unescaped(word: str) -> str:
+    for bracket, name in BRACKETS.items():
+        word = word.replace(name, bracket)
+    return word.replace("\\/", "/").replace("\\*", "*")
+
+
+def _bracketed(tree: Tree) -> str:
+    parts: list[str] = []
+    ends: list[int] = []
+    for node, after in zip_longest(tree.nodes, tree.nodes[1:]):
+        while ends and ends[-1] <= node.begin:
+            ends.pop()
+            parts.append(")")
+        parts.append(f" ({node.label}" if ends else f"({node.label}")
+        is_leaf = after is None or not (node.begin <= after.begin and after.end <= node.end)
+        if is_leaf:
+            word = " ".join(tree.tokens[node.begin : node.end])
+            for bracket, name in BRACKETS.items():
+                word = word.replace(bracket, name)
+            parts.append(f" {word})")
+        else:
+            ends.append(node.end)
+    return "".join(parts) + ")" * len(ends)

@@ -1,0 +1,135 @@
+"""Scores of labelled text, in percent, counted like the official scorers.
+
+- spans: precision, recall and F1 over all chunks (conlleval of CoNLL-2000)
+- semantic roles: the same over arguments (srl-eval of CoNLL-2005)
+- SQuAD 1.1: exact match and F1 of words, against the best answer
+
+For coreference see `coref_scores.py`.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from elmo_lab.tasks.tagging import spans
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+CONTINUES = "C-"
+VERB = "V"
+
+Argument = tuple[str, tuple[tuple[int, int], ...]]
+"""A role and the pieces of its argument: first token, and the one after the last."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of correct, predicted and gold things; summed over documents."""
+
+    right_of_predicted: int | float = 0
+    predicted: int | float = 0
+    right_of_gold: int | float = 0
+    gold: int | float = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.right_of_predicted + other.right_of_predicted,
+            self.predicted + other.predicted,
+            self.right_of_gold + other.right_of_gold,
+            self.gold + other.gold,
+        )
+
+    @property
+    def precision(self) -> float:
+        """In percent; 0 if nothing was predicted."""
+        return 100 * self.right_of_predicted / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        """In percent; 0 if there was nothing to find."""
+        return 100 * self.right_of_gold / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall; 0 if both are."""
+        total = self.precision + self.recall
+        return 2 * self.precision * self.recall / total if total else 0.0
+
+    def named(self, prefix: str = "") -> dict[str, float]:
+        """Precision, recall and F1 by name."""
+        return {f"{prefix}precision": self.precision, f"{prefix}recall": self.recall, f"{prefix}f1": self.f1}
+
+
+def accuracy(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
+    """The percentage of known labels (not None) that are predicted; 0 if there are none."""
+    right = [ours == theirs for ours, theirs in zip(gold, predicted, strict=True) if ours is not None]
+    return 100 * sum(right) / len(right) if right else 0.0
+
+
+def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """`precision`, `recall` and `f1` of chunks, given sentences of tags (BIO, IOB1 or IOBES).
+
+    A chunk is right if its tokens and type are. Tags that break their scheme are read like conlleval does.
+    """
+    return _exact(map(spans, gold), map(spans, predicted)).named()
+
+
+def role_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """`precision`, `recall` and `f1` of arguments, given the BIO tags of each predicate; V is not scored.
+
+    An argument is right if its role and all its pieces are: see `arguments`.
+    """
+    return _exact(map(_scored, gold), map(_scored, predicted)).named()
+
+
+def arguments(tags: Iterable[str]) -> list[Argument]:
+    """The arguments of one predicate's tags.
+
+    A chunk C-X continues the last argument X before it; without one it is an argument X itself.
+    """
+    found: list[Argument] = []
+    latest: dict[str, int] = {}
+    for begin, end, kind in spans(tags):
+        role = kind.removeprefix(CONTINUES)
+        if kind != role and role in latest:
+            found[latest[role]] = (role, (*found[latest[role]][1], (begin, end)))
+        else:
+            latest[role] = len(found)
+            found.append((role, ((begin, end),)))
+    return found
+
+
+def squad_scores(answers: Sequence[Sequence[str]], predicted: Sequence[str]) -> dict[str, float]:
+    """`em` and `f1`: means over questions, each scored by its best answer; each has at least one."""
+    pairs = list(zip(answers, predicted, strict=True))
+    count = max(1, len(pairs))
+    exact = sum(any(normalised(text) == normalised(answer) for answer in golds) for golds, text in pairs)
+    overlap = sum(max(word_f1(answer, text) for answer in golds) for golds, text in pairs)
+    return {"em": 100 * exact / count, "f1": 100 * overlap / count}
+
+
+def normalised(text: str) -> str:
+    """Lower case, without (ASCII) punctuation, articles and superfluous whitespace (Rajpurkar et al. 2016)."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
+
+
+def word_f1(answer: str, text: str) -> float:
+    """F1, from 0 to 1, of the words that two normalised texts share, counting repetitions."""
+    gold, predicted = normalised(answer).split(), normalised(text).split()
+    common = (Counter(gold) & Counter(predicted)).total()
+    return 2 * common / (len(gold) + len(predicted)) if common else 0.0
+
+
+def _scored(tags: Iterable[str]) -> list[Argument]:
+    return [argument for argument in arguments(tags) if argument[0] != VERB]
+
+
+def _exact(gold: Iterable[Iterable[Hashable]], predicted: Iterable[Iterable[Hashable]]) -> Counts:
+    """Counts things that are right if the gold ones of their sentence include them."""
+    total = Counts()
+    for ours, theirs in zip(map(set, gold), map(set, predicted), strict=True):
+        right = len(ours & theirs)
+        total += Counts(right, len(theirs), right, len(ours))
+    return total

@@ -1,0 +1,206 @@
+"""Entailment between two sentences: the enhanced sequential inference model, ESIM (Chen et al. 2017, sec. 3).
+
+For SNLI (Bowman et al. 2015). A biLSTM encodes both sentences; attention aligns every token with the other sentence;
+each token is compared with its alignment, `[a; a~; a - a~; a * a~]`, projected, read by a second biLSTM, and pooled by
+mean and maximum over each sentence. ELMo at the output is concatenated to the first biLSTM's vectors, before the
+attention (Peters et al. 2018, supplement).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmo.config import check_range
+from elmo.errors import InputError
+from elmo.text.batching import check_tokens
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo_lab.tasks.ensemble import mean_probabilities
+from elmo_lab.tasks.inputs import Inputs, Tokens
+from elmo_lab.tasks.layers import BiLstm, FeedForward, attend, masked_max, masked_mean, matrix_attention
+from elmo_lab.tasks.readers import SNLI_LABELS, Pair, read_snli, write_snli
+from elmo_lab.tasks.scores import accuracy
+
+NAME = "snli"
+VERSION = "1"
+METRIC = "accuracy"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes and dropouts; the published size is 300."""
+
+    hidden_dim: int = 150
+    """Size of both LSTMs per direction, of the projection between them and of the output network."""
+    dropout: float = 0.5
+    """Variational before the second LSTM, plain before the output network's two layers."""
+
+    def __post_init__(self) -> None:
+        check_range(self, ("hidden_dim",), 1, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
+
+
+@dataclass(frozen=True)
+class Example:
+    """Two sentences, and what the first, if true, says about the second."""
+
+    premise: tuple[str, ...]
+    hypothesis: tuple[str, ...]
+    label: str | None = None
+    """One of SNLI's three; None if unknown."""
+    texts: tuple[str, str] | None = None
+    """Both sentences, untokenised."""
+    line: int = 0
+    """The line in the file."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The names of the classes."""
+
+    names: tuple[str, ...] = SNLI_LABELS
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the premise says about the hypothesis."""
+
+    label: str
+    probabilities: tuple[float, ...]
+    """In the order of `SNLI_LABELS`."""
+
+
+def read(path: Path) -> list[Example]:
+    """The pairs of a file of SNLI's JSON lines, tokenised by spaCy's rules for English.
+
+    Pairs with the gold_label "-" (no agreement among annotators) are omitted: neither trained on nor scored.
+    """
+    return _examples(read_snli(path))
+
+
+def read_all(path: Path) -> list[Example]:
+    """Like `read`, but with pairs without a label."""
+    return _examples(read_snli(path, undecided=True))
+
+
+def _examples(pairs: Sequence[Pair]) -> list[Example]:
+    tokens = Tokenizer(TextConfig()).tokens
+    return [_example(pair, tokens) for pair in pairs]
+
+
+def _example(pair: Pair, tokens: Callable[[str], list[str]]) -> Example:
+    premise, hypothesis = (tuple(tokens(text)) for text in (pair.premise, pair.hypothesis))
+    return Example(premise, hypothesis, pair.label, (pair.premise, pair.hypothesis), pair.line)
+
+
+def sentences(example: Example) -> list[list[str]]:
+    """Premise and hypothesis."""
+    return [list(example.premise), list(example.hypothesis)]
+
+
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """A premise and a hypothesis."""
+    check_tokens(sentences)
+    if len(sentences) != 2:
+        raise InputError(f"{len(sentences)} tab-separated sentences; premise, tab, hypothesis is expected")
+    premise, hypothesis = sentences
+    return Example(tuple(premise), tuple(hypothesis), line=line)
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """The three classes, whichever the examples have."""
+    return Labels()
+
+
+def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+    """Raises InputError if a pair for training or scoring has no label."""
+    for example in examples:
+        if example.label is None:
+            raise InputError(
+                f"{path}: line {example.line} has no gold_label; one of {', '.join(labels.names)} is expected: label"
+                " the pair or remove the line"
+            )
+
+
+class Model(nn.Module):
+    """ESIM in its sequential form (without trees)."""
+
+    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+        super().__init__()
+        self.inputs = inputs
+        size = config.hidden_dim
+        self.encoder = BiLstm(inputs.dim, size)  # the inputs already have dropout
+        self.projection = FeedForward(4 * (2 * size + inputs.output_dim), (size,))
+        self.composition = BiLstm(size, size, dropout=config.dropout)
+        self.head = nn.Sequential(
+            nn.Dropout(config.dropout),
+            *FeedForward(8 * size, (size,), config.dropout, nn.Tanh),
+            nn.Linear(size, len(labels.names)),
+        )
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "B K"]:
+        """The scores of the K classes of B pairs, whose sentences alternate in the 2 B rows of `tokens`."""
+        vectors, output = self.inputs(tokens)
+        encoded = self.encoder(vectors, tokens.lengths)
+        if output is not None:
+            encoded = torch.cat([encoded, output], dim=2)
+        mask = tokens.mask
+        aligned = align(encoded, mask)
+        compared = torch.cat([encoded, aligned, encoded - aligned, encoded * aligned], dim=2)
+        composed = self.composition(self.projection(compared), tokens.lengths)
+        pools = torch.cat([masked_mean(composed, mask), masked_max(composed, mask)], dim=1)
+        return self.head(pools.unflatten(0, (-1, 2)).flatten(1))
+
+    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+        """The mean cross-entropy."""
+        assert all(example.label in SNLI_LABELS for example in examples), "training needs the label of every pair"
+        targets = [SNLI_LABELS.index(example.label or "") for example in examples]
+        return functional.cross_entropy(self(tokens), torch.tensor(targets, device=tokens.lengths.device))
+
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """The likeliest class of every pair."""
+        return [_prediction(row) for row in torch.softmax(self(tokens), dim=1).tolist()]
+
+
+def align(encoded: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T I"]:
+    """For every token, the mean of the other sentence's vectors, weighted by attention (eq. 11-13).
+
+    The sentences of a pair are in consecutive rows.
+    """
+    others, other_mask = swap(encoded), swap(mask)
+    return attend(matrix_attention(encoded, others), others, other_mask)
+
+
+def swap(rows: Tensor) -> Tensor:
+    """Exchanges the two rows of every pair."""
+    return rows.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
+
+
+def _prediction(probabilities: Sequence[float]) -> Prediction:
+    best = max(range(len(probabilities)), key=probabilities.__getitem__)
+    return Prediction(SNLI_LABELS[best], tuple(probabilities))
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """The percentage of labelled pairs whose class is predicted."""
+    gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
+    return {"accuracy": accuracy(gold, found)}
+
+
+def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The mean of the members' probabilities."""
+    means = mean_probabilities([[prediction.probabilities for prediction in member] for member in members])
+    return [_prediction(mean) for mean in means]
+
+
+def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """Writes SNLI's JSON lines with the predictions as gold_label."""
+    pairs = []
+    for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1):
+        premise, hypothesis = example.texts or (" ".join(example.premise), " ".join(example.hypothesis))
+        pairs.append(Pair(premise, hypothesis, prediction.label, line))
+    write_snli(path, pairs, overwrite=True)

@@ -1,0 +1,63 @@
+"""A task's biLM: frozen, with a layer cache, or trained with the task."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import Model
+from elmo.formats.source import Source, open_model
+from elmo.text.batching import to_batch
+from elmo.types import Batch
+from elmo_lab.tasks.cache import CacheConfig, LayerCache, limit_of, open_cache
+from elmo_lab.tasks.inputs import Collator, InputConfig
+
+Sentences = Sequence[Sequence[str]]
+Progress = Callable[[int, int], object]
+
+
+def open_source(config: InputConfig) -> Source | None:
+    """The biLM of these inputs; None if they have none. Raises the errors of `elmo.formats.load`."""
+    if config.elmo == "none":
+        return None
+    return open_model(config.model)
+
+
+def collator(config: InputConfig, words: Sequence[str], source: Source | None, cache: CacheConfig) -> Collator:
+    """Makes batches for a network with these inputs."""
+    if source is None:
+        return Collator(config, words)
+    if config.tuned:
+        return Collator(config, words, to_batch=_to_batch(source.model))
+    return Collator(config, words, layers_of=layer_cache(source, cache))
+
+
+def layer_cache(source: Source, config: CacheConfig) -> LayerCache:
+    """The layers of a frozen biLM: from disk, and from the model for new sentences."""
+    model = source.model
+    embedder = Embedder(model.bilm(), vocabulary=model.inputs)
+    return open_cache(config, source.sha256, embedder)
+
+
+def compute(collate: Collator, sentences: Sentences, config: CacheConfig, progress: Progress | None = None) -> int:
+    """Stores the layers of these sentences if the collator has a cache; returns the number of new tokens."""
+    if not isinstance(collate.layers_of, LayerCache) or not config.enabled:
+        return 0
+    return collate.layers_of.add(sentences, limit_of(config), progress)
+
+
+def check_same(source: Source, card: dict[str, Any], folder: Path) -> None:
+    """Raises InputError if a trained task is used with another biLM than in training."""
+    if source.sha256 != card["sha256"]:
+        raise InputError(
+            f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), but that of"
+            f" {source.name} is {source.sha256[:12]}; give the biLM of its training"
+        )
+
+
+def _to_batch(model: Model) -> Callable[[Sentences], Batch]:
+    if model.config.char_cnn is not None:
+        return partial(to_batch, max_characters=model.config.char_cnn.max_characters_per_token)
+    return partial(to_batch, vocabulary=model.inputs)

@@ -1,0 +1,318 @@
+"""Answers to questions as spans of a passage: bidirectional attention with self-attention (Clark and Gardner 2017).
+
+Their model of one paragraph (sec. 3 there), the baseline of the paper's Table 1, on SQuAD 1.1 (Rajpurkar et al. 2016):
+
+- one bidirectional GRU encodes question and passage; ELMo at the output joins its vectors (supplement, A.4)
+- every token of the passage attends to the question, and the question to the passage (Seo et al. 2017)
+- the passage attends to itself, in a residual block
+- a GRU predicts where the answer starts; a second one, which reads the first, where it ends
+
+If a question has several answers, the loss sums their probabilities (sec. 3.2 there, the summed objective).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmo.config import check_range
+from elmo.errors import InputError
+from elmo.model.affine import Affine
+from elmo.text.batching import check_tokens
+from elmo.text.records import offsets
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo_lab.tasks.inputs import Inputs, Tokens
+from elmo_lab.tasks.layers import BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
+from elmo_lab.tasks.readers_squad import Answer, Passage, read_squad, write_squad
+from elmo_lab.tasks.scores import squad_scores
+
+NAME, VERSION, METRIC = "squad", "1", "f1"
+
+
+@dataclass(frozen=True)
+class Config:
+    """The network."""
+
+    hidden_dim: int = 90
+    """Size of every GRU, per direction."""
+    dropout: float = 0.2
+    """Variational, on the encoder's input and around the self-attention block."""
+    max_answer: int = 17
+    """Most tokens of a predicted answer."""
+    n_best: int = 20
+    """Number of answers that a prediction lists."""
+
+    def __post_init__(self) -> None:
+        check_range(self, ("hidden_dim", "max_answer", "n_best"), 1, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A question on a passage."""
+
+    question: tuple[str, ...]
+    passage: Passage
+    answers: tuple[Answer, ...] = ()
+    """Empty if unknown; possibly repeated."""
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Empty: every span of a passage can be an answer."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A span of the passage as an answer."""
+
+    text: str
+    """As in the passage."""
+    first: int
+    last: int
+    probability: float
+    """The probability to start at `first`, times that to end at `last`."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer, and all candidates, the most probable first."""
+
+    text: str
+    candidates: tuple[Candidate, ...]
+
+
+class Bounds(NamedTuple):
+    """For every token of the passage, the log-probability that the answer starts, or ends, there."""
+
+    first: Float[Tensor, "B T"]
+    last: Float[Tensor, "B T"]
+
+
+def read(path: Path) -> list[Example]:
+    """The questions of a SQuAD 1.1 file, tokenised by spaCy's rules for English."""
+    found = read_squad(path, Tokenizer(TextConfig()).tokens)
+    return [Example(question.tokens, question.passage, question.answers, question.id) for question in found]
+
+
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """An example from two token lists, question and passage; the passage's text is its tokens joined by spaces.
+
+    Its line is its id.
+    """
+    check_tokens(sentences)
+    if len(sentences) != 2:
+        raise InputError(f"{len(sentences)} tab-separated sentences; question, tab, passage is expected")
+    question, passage = map(tuple, sentences)
+    text = " ".join(passage)
+    spans = offsets(text, passage)
+    assert spans is not None
+    return Example(question, Passage(text, passage, tuple(spans)), id=str(line or ""))
+
+
+def sentences(example: Example) -> list[list[str]]:
+    """Question and passage."""
+    return [list(example.question), list(example.passage.tokens)]
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """Empty."""
+    return Labels()
+
+
+def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+    """Raises InputError if a question for training or scoring has no answer."""
+    if (problem := _unanswered(examples)) is not None:
+        raise InputError(f"{path}: {problem}")
+
+
+class Model(nn.Module):
+    """Inputs -> encoder -> attention to the question -> attention to itself -> first and last token."""
+
+    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+        super().__init__()
+        self.config = config
+        self.inputs = inputs
+        size = 2 * config.hidden_dim  # of a GRU's output, both directions
+        self.encoder = BiGru(inputs.dim, config.hidden_dim, dropout=config.dropout)
+        self.dropout = VariationalDropout(config.dropout)
+        self.attention = BiAttention(size + inputs.output_dim)
+        self.projection = Affine(4 * (size + inputs.output_dim), size)
+        self.block_encoder = BiGru(size, config.hidden_dim, dropout=config.dropout)
+        self.self_attention = SelfAttention(size)
+        self.block_projection = Affine(3 * size, size)
+        self.first_encoder = BiGru(size, config.hidden_dim)
+        self.first_score = nn.Linear(size, 1)
+        self.last_encoder = BiGru(2 * size, config.hidden_dim)
+        self.last_score = nn.Linear(size, 1)
+
+    def forward(self, tokens: Tokens) -> Bounds:
+        """The bounds of the answers to B questions; questions and passages alternate in the 2 B rows of `tokens`."""
+        question, passage = (tokens.rows(range(first, len(tokens.lengths), 2)) for first in (0, 1))
+        mask, lengths = passage.mask, passage.lengths
+        vectors = self.attention(self._encoded(passage), self._encoded(question), mask, question.mask)
+        vectors = functional.relu(self.projection(vectors))
+        block = self.dropout(self.block_encoder(vectors, lengths))
+        block = functional.relu(self.block_projection(self.self_attention(block, mask)))
+        vectors = self.dropout(vectors + block)
+        first = self.first_encoder(vectors, lengths)
+        last = self.last_encoder(torch.cat([vectors, first], dim=-1), lengths)
+        scores = (self.first_score(first), self.last_score(last))
+        return Bounds(*(_log_softmax(each.squeeze(-1), mask) for each in scores))
+
+    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+        """The negative log-likelihood of the answers' first tokens plus that of their last, per question."""
+        bounds = self(tokens)
+        gold = torch.zeros(2, *bounds.first.shape, dtype=torch.bool)
+        for row, example in enumerate(examples):
+            assert example.answers, "a question without an answer cannot be learned from"
+            for answer in example.answers:
+                gold[0, row, answer.first] = gold[1, row, answer.last] = True
+        found = torch.stack(bounds).masked_fill(~gold.to(bounds.first.device), -math.inf).logsumexp(dim=2)
+        return -found.sum(dim=0).mean()
+
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """The best spans of at most `max_answer` tokens; an empty text for an empty passage."""
+        bounds = self(tokens)
+        return [
+            _prediction(bounds.first[row], bounds.last[row], example.passage, self.config)
+            for row, example in enumerate(examples)
+        ]
+
+    def _encoded(self, tokens: Tokens) -> Float[Tensor, "B T I"]:
+        vectors, output = self.inputs(tokens)
+        encoded = self.dropout(self.encoder(vectors, tokens.lengths))
+        return encoded if output is None else torch.cat([encoded, output], dim=-1)
+
+
+class Trilinear(nn.Module):
+    """The score `u . left + v . right + w . (left * right)` of two vectors (Seo et al. 2017, eq. 1)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.left = nn.Linear(dim, 1, bias=False)  # a bias would be the same for all choices
+        self.right = nn.Linear(dim, 1, bias=False)
+        self.product = nn.Linear(dim, 1, bias=False)
+        for part in (self.left, self.right, self.product):
+            nn.init.xavier_uniform_(part.weight)
+
+    def forward(self, left: Float[Tensor, "B S I"], right: Float[Tensor, "B T I"]) -> Float[Tensor, "B S T"]:
+        products = matrix_attention(left * self.product.weight, right)
+        return products + self.left(left) + self.right(right).transpose(1, 2)
+
+
+class BiAttention(nn.Module):
+    """Attention of a passage to a question and back (Seo et al. 2017).
+
+    Gives `[p; q~; p * q~; p * p~]` for every token p of the passage. q~ is the question as attended by the token; p~ is
+    the mean of all the passage's tokens, each weighted by its best score with a token of the question.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score = Trilinear(dim)
+
+    def forward(
+        self,
+        passage: Float[Tensor, "B S I"],
+        question: Float[Tensor, "B T I"],
+        passage_mask: Bool[Tensor, "B S"],
+        question_mask: Bool[Tensor, "B T"],
+    ) -> Float[Tensor, "B S 4*I"]:
+        scores = self.score(passage, question)
+        seen = attend(scores, question, question_mask)
+        lowest = torch.finfo(scores.dtype).min
+        best = scores.masked_fill(~question_mask[:, None, :], lowest).amax(dim=2)
+        best = best.masked_fill(~question_mask.any(dim=1, keepdim=True), 0.0)  # an empty question weighs all equally
+        whole = masked_softmax(best, passage_mask)[:, None, :] @ passage
+        return torch.cat([passage, seen, passage * seen, passage * whole], dim=-1)
+
+
+class SelfAttention(nn.Module):
+    """Attention of a passage's tokens to the others, and to nothing: a zero vector with a learned score.
+
+    Gives `[p; p~; p * p~]` for every token p; p~ is the passage as attended by the token.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score = Trilinear(dim)
+        self.nothing = nn.Parameter(torch.tensor(-1.0))
+
+    def forward(self, vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T 3*I"]:
+        scores = self.score(vectors, vectors)
+        itself = torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
+        allowed = functional.pad(mask[:, None, :] & ~itself, (0, 1), value=True)
+        scores = torch.cat([scores, self.nothing.expand(*scores.shape[:2], 1)], dim=2)
+        seen = masked_softmax(scores, allowed)[:, :, :-1] @ vectors
+        return torch.cat([vectors, seen, vectors * seen], dim=-1)
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Exact match and F1 of words, counted like SQuAD's script. Raises InputError if a question has no answer."""
+    if (problem := _unanswered(examples)) is not None:
+        raise InputError(problem)
+    answers = [[answer.text for answer in example.answers] for example in examples]
+    return squad_scores(answers, [prediction.text for prediction in predictions])
+
+
+def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """Candidates by their mean probability, which is 0 from members that do not list them."""
+    return [_mean(together) for together in zip(*members, strict=True)]
+
+
+def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """Writes the predicted text by question id, for SQuAD's script. Raises InputError if two have the same id."""
+    for name, number in Counter(example.id for example in examples).items():
+        if number > 1:
+            raise InputError(f"{path}: {number} questions have the id {name!r}; give each its own")
+    pairs = zip(examples, predictions, strict=True)
+    write_squad(path, {example.id: prediction.text for example, prediction in pairs}, overwrite=True)
+
+
+def _unanswered(examples: Sequence[Example]) -> str | None:
+    """What is wrong with the first question without an answer; None if all have one."""
+    for example in examples:
+        if not example.answers:
+            return f"question {example.id!r} has no answers; give a file with answers (SQuAD 1.1)"
+    return None
+
+
+def _log_softmax(scores: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    return functional.log_softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=1)
+
+
+def _prediction(first: Tensor, last: Tensor, passage: Passage, config: Config) -> Prediction:
+    """The best spans, from the bounds of one passage with its padding."""
+    length = len(passage.tokens)
+    if not length:
+        return Prediction("", ())
+    reach = min(config.max_answer, length)
+    ends = functional.pad(last[:length], (0, reach - 1), value=-math.inf)
+    spans = first[:length, None] + ends.unfold(0, reach, 1)  # (length, reach): begin, tokens after it
+    values, places = spans.flatten().topk(min(config.n_best, length))
+    found = []
+    for value, place in zip(values.exp().tolist(), places.tolist(), strict=True):
+        begin, more = divmod(place, reach)
+        text = passage.text[passage.offsets[begin][0] : passage.offsets[begin + more][1]]
+        found.append(Candidate(text, begin, begin + more, value))
+    return Prediction(found[0].text, tuple(found))
+
+
+def _mean(members: Sequence[Prediction]) -> Prediction:
+    listed = {(each.first, each.last): each for member in members for each in member.candidates}
+    sums = dict.fromkeys(listed, 0.0)
+    for member in members:
+        for each in member.candidates:
+            sums[each.first, each.last] += each.probability
+    order = sorted(listed, key=lambda span: -sums[span])
+    candidates = tuple(replace(listed[span], probability=sums[span] / len(members)) for span in order)
+    return Prediction(candidates[0].text if candidates else "", candidates)

@@ -1,0 +1,233 @@
+"""Semantic role labelling: who did what to whom, for a given predicate (He et al. 2017).
+
+- input: the token's vectors, and an embedding that marks the predicate
+- encoder: interleaved LSTMs with highways and variational dropout
+- output: a softmax over BIO tags at every token; Viterbi decoding applies the rules of BIO, and no others
+- score: span F1 as in CoNLL-2005; the predicate itself is not scored
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from elmo.config import check_range
+from elmo.errors import InputError
+from elmo.text.batching import check_tokens
+from elmo_lab.tasks import readers, scores
+from elmo_lab.tasks.crf import bio_transitions, viterbi
+from elmo_lab.tasks.inputs import Inputs, Tokens
+from elmo_lab.tasks.interleaved import InterleavedLstm
+from elmo_lab.tasks.tagging import bio_tags
+
+NAME = "srl"
+VERSION = "1"
+METRIC = "f1"
+
+IGNORED = -100
+"""The tag at padding."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The network. The paper has 300 hidden units, with which an epoch takes three times as long on a CPU."""
+
+    n_layers: int = 8
+    hidden_size: int = 128
+    predicate_dim: int = 100
+    """Size of the embedding that marks the predicate."""
+    dropout: float = 0.1
+    """Variational, on the states of every layer."""
+
+    def __post_init__(self) -> None:
+        check_range(self, ("n_layers", "hidden_size", "predicate_dim"), 1, where="model.")
+        check_range(self, ("dropout",), 0, 1, "model.")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence and one of its predicates."""
+
+    tokens: tuple[str, ...]
+    predicate: int | None
+    """The predicate's token; None for a sentence without one."""
+    tags: tuple[str, ...] | None = None
+    """BIO; V is the predicate itself."""
+    id: str = ""
+    lemma: str = ""
+    roleset: str = ""
+    line: int = 0
+    """The sentence's line, from 1; examples of one sentence share it, and are written as one line."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the network needs from the training data."""
+
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The best tags of an example that BIO allows."""
+
+    tags: tuple[str, ...]
+
+
+def read(path: Path) -> list[Example]:
+    """The predicates of a file of JSON lines; sentences without one give no example."""
+    return [example for example in read_all(path) if example.predicate is not None]
+
+
+def read_all(path: Path) -> list[Example]:
+    """Like `read`, plus one example per sentence without a predicate."""
+    return [example for sentence in readers.read_roles(path) for example in _examples(sentence)]
+
+
+def _examples(sentence: readers.Roles) -> list[Example]:
+    if not sentence.predicates:
+        return [Example(sentence.tokens, None, id=sentence.id, line=sentence.line)]
+    return [
+        Example(sentence.tokens, role.index, role.tags, sentence.id, role.lemma, role.roleset, sentence.line)
+        for role in sentence.predicates
+    ]
+
+
+def sentences(example: Example) -> list[list[str]]:
+    """The sentence."""
+    return [list(example.tokens)]
+
+
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """An example from a sentence and a second one with the index of its predicate's token, from 0.
+
+    The example has no line, so that consecutive predicates of one sentence are written together.
+    """
+    check_tokens(sentences)
+    tokens, *rest = map(tuple, sentences) if sentences else ((),)
+    if len(rest) != 1 or len(rest[0]) != 1 or not rest[0][0].isdecimal():
+        raise InputError("a sentence, a tab and the index of the predicate's token (from 0) are expected")
+    if int(rest[0][0]) >= len(tokens):
+        raise InputError(f"the predicate is token {rest[0][0]}; the sentence has {len(tokens)} tokens, counted from 0")
+    return Example(tokens, int(rest[0][0]))
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """O, and both tags of every role in the examples."""
+    roles = {tag[2:] for example in examples for tag in example.tags or () if tag != "O"}
+    return Labels(bio_tags(roles))
+
+
+def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+    """Raises InputError if a predicate has no tags, or a role is not in the training data.
+
+    A new reference to a known role, or a new continuation of it (R-, C-), is allowed, though it cannot be predicted:
+    the official test sets have a few.
+    """
+    for example in examples:
+        if example.tags is None:
+            raise InputError(
+                f"{path}: line {example.line}: the predicate of token {example.predicate} has no 'tags'; give one per"
+                " token, or remove the predicate"
+            )
+    roles = ((each.line, _plain(tag)) for each in examples for tag in each.tags or () if tag != "O")
+    readers.check_known(roles, {_plain(tag) for tag in labels.tags if tag != "O"}, path, "role")
+
+
+def _plain(tag: str) -> str:
+    return tag[2:].removeprefix("C-").removeprefix("R-")
+
+
+class Model(nn.Module):
+    """Words and the mark of the predicate -> scores of tags."""
+
+    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+        super().__init__()
+        self.inputs = inputs
+        self.labels = labels
+        self.is_predicate = nn.Embedding(2, config.predicate_dim)
+        size = inputs.dim + config.predicate_dim
+        self.encoder = InterleavedLstm(size, config.hidden_size, config.n_layers, config.dropout)
+        self.output = nn.Linear(config.hidden_size + inputs.output_dim, len(labels.tags))
+        self._rows = {tag: row for row, tag in enumerate(labels.tags)}
+        self._rules = bio_transitions(labels.tags)
+
+    def forward(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, "B T K"]:
+        """The scores of all tags (logits)."""
+        vectors, elmo = self.inputs(tokens)
+        marks = self.is_predicate(_marks(tokens, examples))
+        states = self.encoder(torch.cat([vectors, marks], dim=-1), tokens.lengths)
+        return self.output(states if elmo is None else torch.cat([states, elmo], dim=-1))
+
+    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+        """The negative log-likelihood of a sentence's tags, averaged over the examples."""
+        logits = self(tokens, examples)
+        gold = torch.full(logits.shape[:2], IGNORED)
+        for row, example in enumerate(examples):
+            gold[row, : len(example.tokens)] = torch.tensor(self._gold(example), dtype=torch.long)
+        total = nn.functional.cross_entropy(
+            logits.flatten(0, 1), gold.flatten().to(logits.device), ignore_index=IGNORED, reduction="sum"
+        )
+        return total / max(1, len(examples))
+
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """The best tags of every example."""
+        rows = viterbi(self(tokens, examples), tokens.mask, self._rules)
+        return [Prediction(tuple(self.labels.tags[tag] for tag in row)) for row in rows]
+
+    def _gold(self, example: Example) -> list[int]:
+        assert example.tags is not None, "an example without tags cannot be learned from"
+        return [self._rows[tag] for tag in example.tags]
+
+
+def _marks(tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
+    marks = torch.zeros_like(tokens.word_ids)
+    for row, example in enumerate(examples):
+        if example.predicate is not None:
+            marks[row, example.predicate] = 1
+    return marks
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Precision, recall and F1 of arguments, in percent; the predicates (V) are not scored."""
+    gold = [example.tags or () for example in examples]
+    return scores.role_scores(gold, [prediction.tags for prediction in predictions])
+
+
+def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The tags that most members chose, among sequences that BIO allows; ties go to the first member."""
+    return [_vote([prediction.tags for prediction in votes]) for votes in zip(*members, strict=True)]
+
+
+def _vote(votes: Sequence[tuple[str, ...]]) -> Prediction:
+    tags = sorted(set().union(*votes))
+    rows = {tag: row for row, tag in enumerate(tags)}
+    counts = torch.zeros(1, len(votes[0]), len(tags))
+    for number, member in enumerate(votes):
+        for place, tag in enumerate(member):
+            counts[0, place, rows[tag]] += 1.0 if number else 1.0 + 0.5 / len(member)
+    mask = torch.ones(counts.shape[:2], dtype=torch.bool)
+    best = viterbi(counts, mask, bio_transitions(tags))[0]
+    return Prediction(tuple(tags[row] for row in best))
+
+
+def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """Writes JSON lines, one per sentence, with the predicted tags."""
+    each = zip(examples, predictions, strict=True)
+    groups = groupby(each, key=lambda pair: (pair[0].line, pair[0].id, pair[0].tokens))
+    records = [
+        readers.Roles(tokens, tuple(role for pair in pairs for role in _roles(*pair)), line, name)
+        for (line, name, tokens), pairs in groups
+    ]
+    readers.write_roles(path, records, overwrite=True)
+
+
+def _roles(example: Example, prediction: Prediction) -> list[readers.Predicate]:
+    """One predicate, or none for a sentence without."""
+    if example.predicate is None:
+        return []
+    return [readers.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)]

@@ -1,0 +1,226 @@
+"""Sentiment in five classes: the biattentive classification network (McCann et al. 2017, sec. 5).
+
+For the Stanford Sentiment Treebank (Socher et al. 2013), as the ELMo paper uses it.
+
+A feed-forward layer, a biLSTM encoder, self-attention over the sentence, a biLSTM that integrates both, four pools
+(maximum, minimum, mean, self-attentive), an output network. McCann et al. use batch normalisation in the output
+network; we do not, because a prediction must not depend on the rest of its batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmo.config import check_range
+from elmo.errors import InputError
+from elmo.text.batching import check_tokens
+from elmo_lab.tasks.ensemble import mean_probabilities
+from elmo_lab.tasks.inputs import Inputs, Tokens
+from elmo_lab.tasks.layers import (
+    BiLstm,
+    FeedForward,
+    Maxout,
+    attend,
+    masked_max,
+    masked_mean,
+    masked_min,
+    masked_softmax,
+    matrix_attention,
+    tokens_mask,
+)
+from elmo_lab.tasks.readers_trees import Node, Tree, read_trees, write_trees
+from elmo_lab.tasks.scores import accuracy
+
+NAME = "sst5"
+VERSION = "2"
+METRIC = "accuracy"
+CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
+"""The meaning of the labels in trees."""
+NEUTRAL = 2
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes and dropouts; the published `hidden_dim` is 300."""
+
+    hidden_dim: int = 150
+    """Size of the feed-forward layer and of both LSTMs per direction (H)."""
+    head: Literal["maxout", "relu"] = "maxout"
+    """The output network: maxout layers of 4 H, 2 H and 5 (McCann et al.), or rectified ones (the ELMo paper)."""
+    pieces: int = 4
+    """Affine maps per maxout layer."""
+    feed_forward_dropout: float = 0.25
+    integrator_dropout: float = 0.1
+    """Before and after the integrator."""
+    head_dropout: tuple[float, float] = (0.2, 0.3)
+    """After the first and the second layer of the output network."""
+    phrase_tokens: int = 0
+    """Phrases of at least this many tokens are separate training examples (4 in the ELMo paper); 0: none. A phrase is
+    read alone, so its ELMo vectors know nothing of its sentence."""
+
+    def __post_init__(self) -> None:
+        check_range(self, ("hidden_dim", "pieces"), 1, where="model.")
+        check_range(self, ("phrase_tokens",), 0, where="model.")
+        check_range(self, ("feed_forward_dropout", "integrator_dropout", "head_dropout"), 0, 1, "model.")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence, its sentiment and that of its phrases."""
+
+    tokens: tuple[str, ...]
+    label: int | None = None
+    """From 0 (very negative) to 4; None if unknown."""
+    phrases: tuple[Node, ...] = ()
+    """The labelled nodes of its tree, the sentence first; none for text without a tree."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The names of the classes."""
+
+    names: tuple[str, ...] = CLASSES
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A sentence's sentiment."""
+
+    label: int
+    probabilities: tuple[float, ...]
+    """One per class."""
+
+
+def read(path: Path) -> list[Example]:
+    """The trees of a file such as the treebank's `train.txt`, one per line. Raises InputError for a broken tree."""
+    return [Example(tree.tokens, tree.nodes[0].label, tree.nodes) for tree in read_trees(path, len(CLASSES))]
+
+
+def sentences(example: Example) -> list[list[str]]:
+    """The sentence."""
+    return [list(example.tokens)]
+
+
+def training(examples: Sequence[Example], config: Config) -> list[Example]:
+    """The sentences and, if configured, their phrases."""
+    return [each for example in examples for each in (example, *_phrases(example, config.phrase_tokens))]
+
+
+def _phrases(example: Example, at_least: int) -> list[Example]:
+    nodes = [node for node in example.phrases[1:] if node.end - node.begin >= at_least] if at_least else []
+    return [Example(example.tokens[node.begin : node.end], node.label) for node in nodes]
+
+
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+    """An unlabelled example of one sentence."""
+    check_tokens(sentences)
+    if len(sentences) != 1:
+        raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
+    return Example(tuple(sentences[0]))
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """The five classes, whichever the examples have."""
+    return Labels()
+
+
+class Model(nn.Module):
+    """The biattentive classification network."""
+
+    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+        super().__init__()
+        self.config = config
+        self.inputs = inputs
+        size = config.hidden_dim
+        self.feed_forward = FeedForward(inputs.dim, (size,), config.feed_forward_dropout)
+        self.encoder = BiLstm(size, size)
+        attended = 2 * size + inputs.output_dim
+        self.integrator = BiLstm(3 * attended, size)
+        self.dropout = nn.Dropout(config.integrator_dropout)
+        self.pool_scores = nn.Linear(2 * size, 1)
+        self.head = _head(config, len(labels.names))
+
+    def forward(
+        self, vectors: Float[Tensor, "B T I"], output: Float[Tensor, "B T D"] | None, lengths: Int[Tensor, " B"]
+    ) -> Float[Tensor, "B K"]:
+        """The scores of the K classes."""
+        mask = tokens_mask(lengths, vectors.shape[1])
+        encoded = self.encoder(self.feed_forward(vectors), lengths)
+        if output is not None:
+            encoded = torch.cat([encoded, output], dim=2)
+        attended = attend(matrix_attention(encoded, encoded), encoded, mask)
+        both = torch.cat([encoded, encoded - attended, encoded * attended], dim=2)
+        integrated = self.dropout(self.integrator(self.dropout(both), lengths))
+        weights = masked_softmax(self.pool_scores(integrated).squeeze(2), mask)
+        self_attentive = torch.einsum("bt,btd->bd", weights, integrated)
+        pools = [pool(integrated, mask) for pool in (masked_max, masked_mean, masked_min)]
+        return self.head(torch.cat([*pools, self_attentive], dim=1))
+
+    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+        """The mean cross-entropy."""
+        labels = [example.label for example in examples]
+        assert None not in labels, "training needs the label of every sentence"
+        vectors, output = self.inputs(tokens)
+        scores = self(vectors, output, tokens.lengths)
+        return functional.cross_entropy(scores, torch.tensor(labels, device=scores.device))
+
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """The likeliest class of every sentence."""
+        vectors, output = self.inputs(tokens)
+        rows = torch.softmax(self(vectors, output, tokens.lengths), dim=1).tolist()
+        return [_prediction(row) for row in rows]
+
+
+def _head(config: Config, n_classes: int) -> nn.Sequential:
+    pooled, first, second = (times * config.hidden_dim for times in (8, 4, 2))
+    early, late = config.head_dropout
+    if config.head == "maxout":
+        return nn.Sequential(
+            Maxout(pooled, first, config.pieces),
+            nn.Dropout(early),
+            Maxout(first, second, config.pieces),
+            nn.Dropout(late),
+            Maxout(second, n_classes, config.pieces),
+        )
+    return nn.Sequential(
+        *FeedForward(pooled, (first,), early), *FeedForward(first, (second,), late), nn.Linear(second, n_classes)
+    )
+
+
+def _prediction(probabilities: Sequence[float]) -> Prediction:
+    label = max(range(len(probabilities)), key=probabilities.__getitem__)
+    return Prediction(label, tuple(probabilities))
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """The percentage of labelled sentences whose class is predicted."""
+    gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
+    return {"accuracy": accuracy(gold, found)}
+
+
+def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The mean of the members' probabilities."""
+    means = mean_probabilities([[prediction.probabilities for prediction in member] for member in members])
+    return [_prediction(mean) for mean in means]
+
+
+def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """Writes trees with the predictions at their roots. Text without a tree gets a flat one of neutral words."""
+    trees = [
+        Tree(example.tokens, (Node(0, len(example.tokens), prediction.label), *_below(example)), line)
+        for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1)
+    ]
+    write_trees(path, trees, overwrite=True)
+
+
+def _below(example: Example) -> tuple[Node, ...]:
+    """The nodes below the root of a sentence's tree."""
+    if example.phrases or len(example.tokens) == 1:
+        return example.phrases[1:]
+    return tuple(Node(place, place + 1, NEUTRAL) for place in range(len(example.tokens)))

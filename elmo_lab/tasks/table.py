@@ -1,0 +1,140 @@
+"""The table of a queue: every arm's scores beside the first one's, as in Table 1 of the paper."""
+
+import json
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elmo.training.disk import write_whole
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks import train
+from elmo_lab.tasks.queue import ENSEMBLE, Queue, Row, on_dev, results_of, trials
+
+TABLE = "table"
+
+
+def write_tables(queue: Queue, output: Path) -> str:
+    """Writes `table.json` and `table.md` of the finished work, and returns the latter.
+
+    Rows of other queues in the folder's table are kept, after this queue's, as long as their runs exist. Rows of the
+    same name are merged: this queue's arms first, then arms that only the other has.
+    """
+    earlier = _earlier(output)
+    rows: list[dict[str, Any]] = []
+    for row in queue.rows:
+        own = [found for arm in row.arms if (found := _measured(row, arm, output)) is not None]
+        others = [old for old in earlier if old["row"] == row.name and old["arm"] not in row.arms]
+        rows += _compared(own + others, next(iter(row.arms)))
+    names = [row.name for row in queue.rows]
+    rows += [old for old in earlier if old["row"] not in names]
+    text = _markdown(rows)
+    output.mkdir(parents=True, exist_ok=True)
+    write_whole(output / f"{TABLE}.json", (json.dumps(rows, indent=2) + "\n").encode())
+    write_whole(output / f"{TABLE}.md", text.encode())
+    return text
+
+
+def _earlier(output: Path) -> list[dict[str, Any]]:
+    """The rows of the folder's table whose runs exist; none if it is damaged, since it is rewritten."""
+    try:
+        rows = json.loads((output / f"{TABLE}.json").read_text(encoding="utf-8"))
+        return [row for row in rows if (output / row["row"] / row["arm"]).is_dir()]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:
+    """The arms of a row, each with its gain over the first one, if that has a score."""
+    baseline = next((row["mean"] for row in rows if row["arm"] == first), None)
+    if baseline is None:
+        return rows
+    return [row if row["arm"] == first else row | _gains(row["mean"], baseline) for row in rows]
+
+
+def _gains(mean: float, baseline: float) -> dict[str, float | None]:
+    return {"absolute": mean - baseline, "relative_error_reduction": error_reduction(mean, baseline)}
+
+
+def error_reduction(score: float, baseline: float) -> float | None:
+    """The difference in percent of the baseline's distance to 100, as in the paper's Table 1; None if that is 0."""
+    return None if baseline >= 100 else 100 * (score - baseline) / (100 - baseline)
+
+
+def percent(number: float | None) -> str:
+    """The number with its sign; empty for None."""
+    return "" if number is None else f"{number:+.1f} %"
+
+
+def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
+    """The score of an arm over its finished seeds, from the trial that is best on dev; None if there is none.
+
+    An ensemble may have other seeds, so its members' mean is included.
+    """
+    tried = [work for work in trials(row, arm, output) if work.done]
+    if not tried:
+        return None
+    best = max(tried, key=on_dev)
+    results = results_of(best.folder, row.seeds)
+    settings = train.read_json(best.folder / train.CONFIG)
+    task = tasks.find(settings["task"])
+    scores = [scores_of(result)[task.METRIC] for result in results]
+    ensemble = best.folder / ENSEMBLE
+    joined = train.read_json(ensemble) if ensemble.is_file() else None
+    members = [] if joined is None else results_of(best.folder, joined.get("seeds", ()))
+    return {
+        "row": row.name,
+        "title": row.title or row.name,
+        "arm": arm,
+        "baseline": next(iter(row.arms)),
+        "task": task.NAME,
+        "version": train.version_of(best.folder),
+        "metric": task.METRIC,
+        "data": "test" if "test" in results[0] else "dev",
+        "seeds": [result["seed"] for result in results],
+        "seeds_wanted": len(row.seeds),
+        "scores": scores,
+        "mean": statistics.fmean(scores),
+        "std": statistics.stdev(scores) if len(scores) > 1 else 0.0,
+        "ensemble": None if joined is None else scores_of(joined)[task.METRIC],
+        "members": None if joined is None else joined["members"],
+        "members_mean": statistics.fmean(scores_of(each)[task.METRIC] for each in members) if members else None,
+        "trials": [{"settings": list(work.settings), "dev": on_dev(work)} for work in tried],
+        "minutes": statistics.fmean(result["seconds"] for result in results) / 60,
+        "bilm": results[0]["bilm"],
+        "settings": settings,
+    }
+
+
+def scores_of(result: Mapping[str, Any]) -> dict[str, float]:
+    """The scores on test, or on dev if there is no test."""
+    return result["test" if "test" in result else "dev"]
+
+
+def counted(done: int, wanted: int) -> str:
+    """The number of finished seeds, and of all if some are missing."""
+    return f"{done} of {wanted}" if done < wanted else str(done)
+
+
+def _markdown(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| task | version | score | arm | mean | std | seeds | absolute | relative error reduction | minutes a seed |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        gains = ["", ""]
+        if "absolute" in row:
+            gains = [f"{row['absolute']:+.2f}", percent(row["relative_error_reduction"])]
+        what = [row["title"], f"{row['task']} {row['version']}", f"{row['data']} {row['metric']}"]
+        seeds = counted(len(row["seeds"]), row.get("seeds_wanted", 0))
+        numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", seeds, *gains, f"{row['minutes']:.1f}"]
+        lines.append(_cells([*what, row["arm"], *numbers]))
+        if row["ensemble"] is not None:
+            alone = "" if row.get("members_mean") is None else f" (each alone: {row['members_mean']:.2f})"
+            joined = [f"{row['arm']}, {row['members']} joined{alone}", f"{row['ensemble']:.2f}", "", "", "", "", ""]
+            lines.append(_cells([*what, *joined]))
+    return "\n".join(lines) + "\n"
+
+
+def _cells(cells: list[str]) -> str:
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"

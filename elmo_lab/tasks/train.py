@@ -1,0 +1,415 @@
+"""`main`: trains a task's network, one seed after another, and writes the results.
+
+- the biLM's layers are computed before the first step, once for all runs of that biLM
+- each seed has a folder, `seed-N`, and resumes with the same result; finished seeds are not repeated
+- `results.json`: each seed's numbers, their mean and standard deviation, and all that they depend on
+"""
+
+import dataclasses
+import json
+import random
+import shutil
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from elmo import __version__, formats, machine
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.formats.download import sha256_of
+from elmo.formats.source import Source
+from elmo.training.disk import alone, holds_run, write_whole
+from elmo.training.distributed import Fabric, launch
+from elmo.training.epochs import EpochConfig, State, fit_epochs
+from elmo.training.loop import seed_step
+from elmo.training.memory import keep_few_programs
+from elmo_lab import RECIPES
+from elmo_lab.tasks import batches, source, vectors
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.batches import BatchConfig
+from elmo_lab.tasks.cache import CacheConfig
+from elmo_lab.tasks.files import find_file, resolve
+from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
+from elmo_lab.tasks.task import Task, TaskModel
+from elmo_lab.tasks.trained import RESULT, WEIGHTS, build, predict, records_of, sizes, tokens_of, write_record
+from elmo_lab.tasks.vectors import StaticVectors
+
+CONFIG, RESULTS = "config.json", "results.json"
+ORIGIN = "origin.json"
+"""What a run is made from and its settings only name: the task's version, the biLM, and hashes of the files."""
+TASK, BILM, FILE = "version of the task", "sha256 of the biLM", "sha256 of the file of {}"
+"""Their names in errors."""
+OF_DATA = {"train", "dev", "test", "seeds"}
+"""What a packaged recipe says of its own data; the rest are the default settings of its task."""
+MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
+"""Settings that a resumed run may change, since no result depends on them. Of `cache`, all but `dtype`."""
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """A run: a task, its data, the network and how it is trained."""
+
+    task: str
+    train: str
+    dev: str
+    output: str
+    test: str | None = None
+    data: str | None = None
+    """The folder for `train`, `dev`, `test` and `inputs.vectors`, if they are not in the working directory."""
+    inputs: InputConfig = field(default_factory=InputConfig)
+    model: dict = field(default_factory=dict)
+    """Changes to the defaults of the task's `Config`."""
+    training: EpochConfig = field(default_factory=EpochConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    seeds: tuple[int, ...] = (1,)
+    max_train: int | None = None
+    """Train on this many examples, drawn at random, the same for all seeds. A smaller number draws a subset."""
+    train_fraction: float = 1.0
+    """Train on this fraction of the examples, drawn in the same way; the lower of both limits counts."""
+    accelerator: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise configs.ConfigError(f"seeds is {list(self.seeds)}; numbers without repeats are expected")
+        configs.check_range(self, ("seeds",), 0, 2**32)
+        if self.max_train is not None and self.max_train < 1:
+            raise configs.ConfigError(f"max_train is {self.max_train}; at least 1 is expected")
+        if not 0 < self.train_fraction <= 1:
+            raise configs.ConfigError(f"train_fraction is {self.train_fraction}; more than 0 and at most 1 is expected")
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What all seeds share."""
+
+    task: Task
+    config: TaskConfig
+    model_config: Any
+    examples: dict[str, list[Any]]
+    """By the name of the part: train, dev and, if given, test."""
+    labels: Any
+    words: StaticVectors
+    source: Source | None
+    collate: Collator
+    origin: dict[str, Any]
+    """The content of `origin.json`."""
+
+
+def main(
+    config: TaskConfig,
+    resume: bool = False,
+    quiet: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+    beside: Sequence[Path] = (),
+) -> dict[str, Any]:
+    """Trains all unfinished seeds; returns the content of `results.json`.
+
+    Calls `progress` with the tokens that the biLM has read, and their total; `beside` are the folders of the runs that
+    this one is compared with. Raises InputError if data or settings are invalid, if the output holds another run, or if
+    a run beside it used something else of the same name.
+    """
+    folder = Path(config.output)
+    task, config = tasks.find(config.task), completed(config)
+    check_output(config, resume)
+    with alone(folder):
+        check_output(config, resume)  # again: another process may have worked here until now
+        config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(config), *config.seeds])))
+        left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
+        if left:
+            keep_few_programs()
+            fabric = launch(config.accelerator, 1, 1, "32-true")
+            job = _prepare(task, config, progress, beside)
+            for seed in left:
+                _run_seed(fabric, job, seed, quiet)
+        report = _as_json(_report(task, config))
+        write_whole(folder / RESULTS, (json.dumps(report, indent=2) + "\n").encode())
+    return report
+
+
+def _done(config: TaskConfig) -> list[int]:
+    """The finished seeds of an earlier run in this folder, which new seeds extend."""
+    record = Path(config.output) / CONFIG
+    seeds = read_config(record).seeds if record.is_file() else ()
+    return [seed for seed in seeds if (seed_folder(config, seed) / RESULT).is_file()]
+
+
+def seed_folder(config: TaskConfig, seed: int) -> Path:
+    """The folder of a seed's network."""
+    return Path(config.output) / f"seed-{seed}"
+
+
+def version_of(folder: Path) -> str:
+    """The version of the task that trained and scored a run's networks. Raises InputError if no file of it says so."""
+    found = (read_json(file) for file in (*_records(folder), folder / RESULTS) if file.is_file())
+    version = next(found, {}).get("version")
+    if version is None:
+        raise InputError(f"{folder}: no {ORIGIN} or {RESULTS} names the task's version; remove the folder, train again")
+    return version
+
+
+def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
+    """Mean and sample standard deviation (0 for one seed) of every number over the seeds, by part of the data."""
+    parts = [part for part in ("dev", "test") if all(part in result for result in results)]
+    return {
+        part: {
+            name: {
+                "mean": statistics.fmean(result[part][name] for result in results),
+                "std": statistics.stdev(result[part][name] for result in results) if len(results) > 1 else 0.0,
+            }
+            for name in results[0][part]
+        }
+        for part in parts
+    }
+
+
+def read_recipe(path: Path, task: str | None = None) -> dict[str, Any]:
+    """The values of a recipe. One that is not packaged has its task's default settings where it says nothing.
+
+    These are the recipe of the task's name, without its data; `task` is that of a recipe that names none. Raises
+    ConfigError if the file is not valid TOML.
+    """
+    values = configs.load_toml(path)
+    name = values.get("task", task)
+    packaged = RECIPES / "tasks"
+    if path.parent.resolve() == packaged.resolve() or name not in tasks.available():
+        return values
+    defaults = configs.load_toml(packaged / f"{name}.toml")
+    return configs.merge({key: value for key, value in defaults.items() if key not in OF_DATA}, values)
+
+
+def completed(config: TaskConfig) -> TaskConfig:
+    """Adds default settings of the network. Raises ConfigError for an unknown one."""
+    model = configs.from_dict(tasks.find(config.task).Config, config.model, "model.")
+    return dataclasses.replace(config, model=configs.to_dict(model))
+
+
+def check_files(config: TaskConfig) -> dict[str, Path]:
+    """The files of examples, by part.
+
+    Raises InputError if one of them or the file of word vectors is missing, FileNotFoundError if the biLM is.
+    """
+    named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
+    files = {part: find_file(path, config.data) for part, path in named.items()}
+    inputs = config.inputs
+    if inputs.static and inputs.vectors is not None:
+        find_file(inputs.vectors, config.data)
+    if inputs.elmo != "none":
+        formats.find(inputs.model)
+    return files
+
+
+def _prepare(
+    task: Task, config: TaskConfig, progress: Callable[[int, int], object] | None, beside: Sequence[Path]
+) -> _Job:
+    """Reads everything, and computes the missing layers of the biLM."""
+    model_config = configs.from_dict(task.Config, config.model, "model.")
+    files = check_files(config)
+    examples = {part: tasks.read_examples(task, path) for part, path in files.items()}
+    labels = task.labels_of(examples["train"])  # of all, so labels do not depend on the subset
+    for part, path in files.items():
+        tasks.check(task, examples[part], labels, path)
+    examples["train"] = _subset(examples["train"], config)
+    known = [sentence for example in examples["train"] for sentence in task.sentences(example)]
+    examples["train"] = tasks.training(task, examples["train"], model_config)
+    texts = {part: [s for each in members for s in task.sentences(each)] for part, members in examples.items()}
+    other = (token for part in ("dev", "test") for sentence in texts.get(part, ()) for token in sentence)
+    inputs = config.inputs
+    if inputs.vectors is not None:
+        inputs = dataclasses.replace(inputs, vectors=str(resolve(inputs.vectors, config.data)))
+    words = vectors.make(inputs, known, other)
+    found = source.open_source(inputs)
+    read = {} if inputs.vectors is None or not inputs.static else {"vectors": Path(inputs.vectors)}
+    origin = _origin(task, found, files | read)
+    _check_origin(config, origin, beside)
+    collate = source.collator(inputs, words.words, found, config.cache)
+    build(task, inputs, model_config, labels, words, found, load_bilm=False)  # checks it before hours of reading
+    source.compute(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
+    return _Job(task, config, model_config, examples, labels, words, found, collate, origin)
+
+
+def _origin(task: Task, found: Source | None, files: dict[str, Path]) -> dict[str, Any]:
+    """What the seeds of a run share, with hashes: plain JSON values."""
+    hashes = {part: sha256_of(path) for part, path in files.items()}
+    return {"version": task.VERSION, "bilm": None if found is None else found.card(), "data": hashes}
+
+
+def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[Path]) -> None:
+    """Refuses to continue a run, or to compare it with others, if they used something else of the same name.
+
+    Records of older versions have fewer entries; only common entries are compared.
+    """
+    new, names = _comparable(origin), _names(config)
+    own = Path(config.output)
+    for folder in (own, *(each for each in beside if each != own and (each / CONFIG).is_file())):
+        old_names = names if folder == own else _names(read_config(folder / CONFIG))
+        for file in _records(folder):
+            old = _comparable(read_json(file))
+            for what in (what for what in old if what in new and old_names[what] == names[what]):
+                if old[what] != new[what]:
+                    raise InputError(
+                        f"{file}: {what} was {old[what][:12]}, now it is {new[what][:12]}; their results are not"
+                        " comparable: give what the run started with, or name another --output"
+                    )
+
+
+def _records(folder: Path) -> Iterator[Path]:
+    """The records of a run's origin: `origin.json`, which the oldest runs lack, and those of its seeds.
+
+    An unfinished seed has a record, too; a run kept for its numbers alone has none of seeds.
+    """
+    return (file for file in (folder / ORIGIN, *records_of(folder)) if file.is_file())
+
+
+def _comparable(record: dict[str, Any]) -> dict[str, str]:
+    """The origins in `origin.json` or a seed's record, by name."""
+    bilm = {BILM: record["bilm"]["sha256"]} if record.get("bilm") else {}
+    data = {FILE.format(part): sha256 for part, sha256 in record.get("data", {}).items()}
+    return {TASK: record["version"]} | bilm | data
+
+
+def _names(config: TaskConfig) -> dict[str, str | None]:
+    """Their names in the settings."""
+    files = {"train": config.train, "dev": config.dev, "test": config.test, "vectors": config.inputs.vectors}
+    return {TASK: config.task, BILM: config.inputs.model} | {FILE.format(part): name for part, name in files.items()}
+
+
+def _subset(examples: list[Any], config: TaskConfig) -> list[Any]:
+    """The examples to train on, in file order: the first of a random order, so smaller subsets are parts of larger."""
+    most = min(config.max_train or len(examples), max(1, round(config.train_fraction * len(examples))))
+    if most >= len(examples):
+        return examples
+    rng = random.Random(0)
+    keys = [rng.random() for _ in examples]
+    return [examples[place] for place in sorted(sorted(range(len(examples)), key=keys.__getitem__)[:most])]
+
+
+def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
+    """Trains one seed, or continues it, and writes its result."""
+    task, config = job.task, job.config
+    folder = seed_folder(config, seed)
+    seed_step(seed, -1, 0)
+    model = build(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
+    # Only now, so that settings that cannot build a network leave no run behind.
+    write_whole(folder.parent / CONFIG, configs.to_json(config).encode())
+    write_whole(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
+    folder.mkdir(exist_ok=True)
+    write_record(folder, task, config.inputs, job.model_config, job.labels, job.words, job.source, config.cache)
+    network = cast(TaskModel, model)
+    train = job.examples["train"]
+    lengths = sizes(task, train)
+
+    def batches_of(epoch: int) -> list[list[Any]]:
+        return [[train[number] for number in batch] for batch in batches.shuffled(lengths, config.batch, seed, epoch)]
+
+    def loss_of(batch: list[Any]) -> Tensor:
+        return network.loss(tokens_of(task, job.collate, batch, fabric.device), batch) + network.inputs.penalty()
+
+    def scores(part: str) -> dict[str, float]:
+        found = predict(task, model, job.collate, job.examples[part], config.batch, fabric.device)
+        return task.score(job.examples[part], found)
+
+    model.train()
+    state = fit_epochs(
+        fabric, model, batches_of, loss_of, lambda: scores("dev"), task.METRIC, folder, config.training, seed, quiet,
+        f"{config.output}, seed {seed}", [network.inputs.vectors.weight],
+    )  # fmt: skip
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    model.eval()
+    result = {
+        "seed": seed,
+        **{part: scores(part) for part in ("dev", "test") if part in job.examples},
+        **_numbers(state, model, network.inputs),
+        "examples": {part: len(examples) for part, examples in job.examples.items()},
+        "bilm": None if job.source is None else job.source.card(),
+        "machine": machine.card(str(fabric.device)),
+    }
+    write_whole(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
+
+def _numbers(state: State, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
+    """How the training went: plain JSON values."""
+    mixes = {"input": inputs.input_mix, "output": inputs.output_mix}
+    return {
+        "epochs": state.epoch,
+        "best_epoch": state.best_epoch,
+        "stopped": state.stopped,
+        "steps": state.step,
+        "seconds": round(state.seconds, 1),
+        "train_seconds": round(state.train_seconds, 1),
+        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "mixes": {
+            place: {"weights": mix.weights().tolist(), "gamma": float(mix.gamma.detach())}
+            for place, mix in mixes.items()
+            if mix is not None
+        },
+    }
+
+
+def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
+    """All results, and what they depend on."""
+    results = [read_json(seed_folder(config, seed) / RESULT) for seed in config.seeds]
+    return {
+        "task": task.NAME,
+        "version": version_of(Path(config.output)),
+        "metric": task.METRIC,
+        "elmo": __version__,
+        "bilm": results[0]["bilm"],
+        "config": configs.to_dict(config),
+        "summary": summarize(results),
+        "seeds": results,
+    }
+
+
+def check_output(config: TaskConfig, resume: bool) -> None:
+    """Refuses to overwrite a run, and to continue one with settings that would change its results."""
+    record = Path(config.output) / CONFIG
+    if not holds_run(record):
+        return
+    if not resume:
+        raise InputError(f"{record.parent}: holds a run; add --resume to continue it, or name another --output")
+    old, new = (_kept(completed(each)) for each in (read_config(record), config))
+    changed = [key for key in new if new[key] != old[key]]
+    if changed:
+        was, now = configs.difference(old[changed[0]], new[changed[0]])
+        raise InputError(
+            f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps its settings: give the"
+            " former one, or name another --output"
+        )
+
+
+def _kept(config: TaskConfig) -> dict[str, Any]:
+    """The settings that a run keeps: plain JSON values."""
+    values = _as_json(configs.to_dict(config))
+    kept = {key: value for key, value in values.items() if key not in MAY_CHANGE}
+    return kept | {"cache": {"dtype": config.cache.dtype}}
+
+
+def read_config(path: Path) -> TaskConfig:
+    """The configuration of a run, from its `config.json`; newer settings have their defaults."""
+    try:
+        return configs.from_dict(TaskConfig, read_json(path))
+    except configs.ConfigError as error:
+        raise InputError(f"{path}: not the configuration of a run ({error}); name another --output") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file that a run wrote. Raises InputError if it is damaged."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not valid JSON ({error}); remove the folder and train again") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: not a JSON object; remove the folder and train again")
+    return found
+
+
+def _as_json(value: Any) -> Any:
+    """The value as read back from a file: lists for tuples."""
+    return json.loads(json.dumps(value))

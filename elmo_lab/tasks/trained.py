@@ -1,0 +1,346 @@
+"""A task's trained network: loading, prediction, scoring, ensembles.
+
+The folder (`seed-N` of a run) holds `model.safetensors`, the weights; `task.json`, everything else that the network was
+built from; and `result.json`. A frozen biLM is not included, but named with a hash.
+"""
+
+import json
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from elmo import __version__
+from elmo import config as configs
+from elmo.embedding.job import read_lines
+from elmo.errors import InputError
+from elmo.formats.source import Source
+from elmo.model.bilm import BiLMConfig
+from elmo.text.lines import columns_at_spaces
+from elmo.text.word_vectors import check_file
+from elmo.training.disk import write_whole
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks import vectors as static
+from elmo_lab.tasks.batches import BatchConfig, by_length
+from elmo_lab.tasks.cache import CacheConfig
+from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
+from elmo_lab.tasks.source import check_same, collator, open_source
+from elmo_lab.tasks.task import Task, TaskModel
+from elmo_lab.tasks.vectors import Origin, StaticVectors
+
+RECORD, WEIGHTS, RESULT = "task.json", "model.safetensors", "result.json"
+SEED = re.compile("seed-[0-9]+")
+"""The name of the folder of a seed's network. Others, as of a copy `seed-1.bak`, are not ours."""
+
+
+@dataclass
+class TrainedTask:
+    """A network and its collator; call it on examples of its task.
+
+    It adds the static vectors of new words when it first reads them.
+    """
+
+    task: Task
+    model: nn.Module
+    collate: Collator
+    device: torch.device
+    labels: Any
+    """The labels of training (`task.Labels`)."""
+    batch: BatchConfig = field(default_factory=BatchConfig)
+    origin: Origin | None = None
+    """The source of more static vectors."""
+    looked_up: set[str] = field(default_factory=set, repr=False)
+    """Words already searched there."""
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        bilm: str | None = None,
+        cache: CacheConfig | None = None,
+        device: str = "cpu",
+        vectors: str | None = None,
+    ) -> "TrainedTask":
+        """Loads a network that `elmo task train` wrote to `folder`: `output/seed-N`, or `output` with one seed.
+
+        `bilm` and `vectors` are the paths of the frozen biLM and of the static vectors, if they have moved since
+        training. Raises InputError if the folder has no trained task, is damaged, or the biLM is another; or if that or
+        the file `vectors` is missing.
+        """
+        folder = _folder(Path(folder))
+        record = _read_record(folder)
+        task = tasks.find(record["task"])
+        if record["version"] != task.VERSION:
+            raise InputError(
+                f"{folder / RECORD}: version {record['version']} of the task {task.NAME}; this program has"
+                f" {task.VERSION}; train it again, or use elmo-torch {record['elmo']}"
+            )
+        values = record["inputs"] | ({"model": bilm} if bilm is not None else {})
+        inputs = configs.from_dict(InputConfig, values, "inputs.")
+        source = _source(inputs, folder, bilm)
+        if source is not None:
+            check_same(source, record["bilm"], folder)
+        try:
+            weights = load_file(folder / WEIGHTS)
+            words = StaticVectors(tuple(record["words"]), weights["inputs.vectors.weight"])
+            made = configs.from_dict(task.Config, record["model"], "model.")
+            labels = configs.from_dict(task.Labels, record["labels"], "labels.")
+            model = build(task, inputs, made, labels, words, source, load_bilm=False)
+            model.load_state_dict(weights)
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{folder / WEIGHTS}: no such file, since no epoch is finished; wait for one, or continue with"
+                " elmo task train --resume"
+            ) from error
+        except (SafetensorError, KeyError, RuntimeError) as error:
+            raise InputError(f"{folder / WEIGHTS}: damaged, or not of this task ({error}); train it again") from error
+        cache = cache or CacheConfig(dtype=record["cache_dtype"])
+        return cls(
+            task,
+            model.to(device).eval(),
+            collator(inputs, words.words, source, cache),
+            torch.device(device),
+            labels,
+            origin=_origin(record, inputs, words, vectors),
+            looked_up=set((record.get("vectors") or {}).get("absent", ())),
+        )
+
+    def __call__(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
+        """One prediction per example, in order; ignores gold labels.
+
+        An example may also be a list of tokens or, for tasks with several sentences, a list of such lists.
+        Calls `progress` with the number of predictions.
+        """
+        examples = [_example(self.task, each) for each in examples]
+        if problem := self.look_up(examples):
+            warnings.warn(problem, stacklevel=2)
+        return predict(self.task, self.model, self.collate, examples, self.batch, self.device, progress)
+
+    def look_up(self, examples: Sequence[Any]) -> str | None:
+        """Adds the static vectors of new words, from the file that training read; calls do so themselves.
+
+        Each call with new words reads the whole file (seconds), so pass many examples at once. If the file is missing
+        or is another, these words are unknown to the network; the problem is returned once, as one line. Raises
+        InputError instead if `load` was given the file.
+        """
+        if self.origin is None:
+            return None
+        tokens = (token for each in examples for sentence in self.task.sentences(each) for token in sentence)
+        words = set(static.spelled(tokens, self.collate.config.lowercase))
+        unseen = words.difference(self.collate.words)
+        wanted = unseen - self.looked_up
+        if not wanted:
+            return None
+        try:
+            found = static.more(self.origin, wanted)
+        except InputError as error:
+            if self.origin.given:
+                raise
+            self.looked_up |= wanted
+            return f"{error}; words without vectors: {len(unseen):,} of {len(words):,}"
+        self.looked_up |= wanted
+        static.extend(cast(TaskModel, self.model).inputs, found)
+        self.collate = replace(self.collate, words=(*self.collate.words, *found.words))
+        return None
+
+    def score(self, examples: Sequence[Any]) -> dict[str, float]:
+        """The task's numbers, in percent, on labelled examples."""
+        return self.task.score(examples, self(examples))
+
+
+def predict(
+    task: Task,
+    model: nn.Module,
+    collate: Collator,
+    examples: Sequence[Any],
+    batch: BatchConfig,
+    device: torch.device,
+    progress: Callable[[int], object] | None = None,
+) -> list[Any]:
+    """One prediction per example, in order, in batches of similar length; `model` is in evaluation mode."""
+    network = cast(TaskModel, model)
+    predictions: list[Any] = [None] * len(examples)
+    done = 0
+    with torch.inference_mode():
+        for numbers in by_length(sizes(task, examples), batch):
+            members = [examples[number] for number in numbers]
+            found = network.decode(tokens_of(task, collate, members, device), members)
+            for number, prediction in zip(numbers, found, strict=True):
+                predictions[number] = prediction
+            done += len(numbers)
+            if progress is not None:
+                progress(done)
+    return predictions
+
+
+def tokens_of(task: Task, collate: Collator, examples: Sequence[Any], device: torch.device) -> Any:
+    """The batch of these examples' sentences."""
+    return collate([sentence for example in examples for sentence in task.sentences(example)]).to(device)
+
+
+def sizes(task: Task, examples: Sequence[Any]) -> list[int]:
+    """Tokens of each example, its sentences padded to the longest of them."""
+    lengths = [[len(sentence) for sentence in task.sentences(example)] for example in examples]
+    return [len(each) * max(each, default=0) for each in lengths]
+
+
+def ensemble(
+    members: Sequence[TrainedTask],
+    examples: Sequence[Any],
+    progress: Callable[[int, int], object] = lambda done, total: None,
+) -> list[Any]:
+    """The joint predictions of several networks of one task: mean probabilities, or the majority.
+
+    Calls `progress` with the number of single predictions, and their total.
+    """
+    check_one_task(members)
+    total = len(members) * len(examples)
+
+    def predictions(number: int) -> list[Any]:
+        return members[number](examples, lambda done: progress(number * len(examples) + done, total))
+
+    return members[0].task.combine([predictions(number) for number in range(len(members))])
+
+
+def check_one_task(members: Sequence[TrainedTask]) -> None:
+    """Raises InputError if the networks have different tasks."""
+    if len({member.task.NAME for member in members}) != 1:
+        raise InputError(f"the {len(members)} networks have different tasks; give networks of one task")
+
+
+def read_text(task: Task, path: str) -> list[Any]:
+    """Unlabelled examples: one per line, tokens separated by spaces, sentences by tabs; "-" is standard input.
+
+    Raises InputError, which names the line, for a wrong number of sentences.
+    """
+    examples = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            examples.append(task.unlabelled([columns_at_spaces(part) for part in line.split("\t")], number))
+        except InputError as error:
+            raise InputError(f"{'standard input' if path == '-' else path}: line {number}: {error}") from error
+    return examples
+
+
+def _example(task: Task, given: Any) -> Any:
+    """Turns token lists into unlabelled examples."""
+    if not isinstance(given, list | tuple | str):
+        return given
+    return task.unlabelled(given if given and isinstance(given[0], list | tuple) else [given])
+
+
+def build(
+    task: Task,
+    inputs: InputConfig,
+    config: Any,
+    labels: Any,
+    words: StaticVectors,
+    source: Source | None,
+    load_bilm: bool = True,
+) -> nn.Module:
+    """The network, random except for its static vectors and, if tuned, its biLM."""
+    shape: BiLMConfig | None = None if source is None else source.model.config
+    read = Inputs(inputs, words.table, shape)
+    if read.bilm is not None and load_bilm:
+        assert source is not None
+        read.bilm.load_state_dict(source.model.weights)
+    return task.Model(config, read, labels)
+
+
+def write_record(
+    folder: Path,
+    task: Task,
+    inputs: InputConfig,
+    config: Any,
+    labels: Any,
+    words: StaticVectors,
+    source: Source | None,
+    cache: CacheConfig,
+) -> None:
+    """Writes `task.json`: with the weights, everything that `TrainedTask.load` needs."""
+    record = {
+        "task": task.NAME,
+        "version": task.VERSION,
+        "elmo": __version__,
+        "inputs": configs.to_dict(inputs),
+        "model": configs.to_dict(config),
+        "labels": asdict(labels),
+        "bilm": None if source is None else source.card(),
+        "cache_dtype": cache.dtype,
+        "words": words.words,
+        "vectors": _card(words),
+    }
+    write_whole(folder / RECORD, json.dumps(record).encode())
+
+
+def _source(inputs: InputConfig, folder: Path, given: str | None) -> Source | None:
+    """The biLM. If that of the training is missing, InputError names the network; `given` is the user's own."""
+    try:
+        return open_source(inputs)
+    except FileNotFoundError as error:
+        if given is not None:
+            raise
+        raise InputError(
+            f"{folder}: cannot open the biLM of its training ({error}); if it has moved, give its path with --model"
+        ) from error
+
+
+def _card(words: StaticVectors) -> dict[str, Any] | None:
+    """The record that `_origin` reads, to find the vectors of new words."""
+    if words.file is None:
+        return None
+    sha256 = static.content_hash(words.words, words.table[2:].numpy())
+    return {"file": str(words.file.absolute()), "sha256": sha256, "absent": words.absent}
+
+
+def _origin(record: dict[str, Any], inputs: InputConfig, words: StaticVectors, vectors: str | None) -> Origin | None:
+    """The file of the static vectors; None without one, or if none of its words are new.
+
+    Raises InputError if the file that the user gave is missing.
+    """
+    if not inputs.static or inputs.vectors is None or inputs.all_vectors:
+        return None
+    card = record.get("vectors") or {}  # older networks have only the file's name
+    file = Path(vectors or card.get("file", inputs.vectors))
+    if vectors is not None:
+        check_file(file)
+    return Origin(file, words.words, words.table.shape[1], card.get("sha256"), vectors is not None)
+
+
+def records_of(run: Path) -> list[Path]:
+    """The records of a run's seeds."""
+    return sorted(file for file in run.glob(f"seed-*/{RECORD}") if SEED.fullmatch(file.parent.name))
+
+
+def _folder(path: Path) -> Path:
+    """The folder of one seed."""
+    if (path / RECORD).is_file():
+        return path
+    seeds = [record.parent for record in records_of(path)]
+    if len(seeds) == 1:
+        return seeds[0]
+    found = f"the networks of {len(seeds)} seeds; name one of them: {seeds[0]}" if seeds else "no trained task"
+    raise InputError(f"{path}: {found}" + ("" if seeds else "; give an output folder of elmo task train"))
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{folder / RECORD}: not valid JSON ({error}); train the task again") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{folder / RECORD}: not a JSON object; train the task again")
+    needed = ("task", "version", "inputs", "model", "labels", "words", "bilm", "cache_dtype")
+    missing = [key for key in needed if key not in record]
+    if missing:
+        raise InputError(f"{folder / RECORD}: has no {', '.join(missing)}; train the task again")
+    return record

@@ -1,0 +1,131 @@
+"""Static word vectors: read from a file in GloVe's text format, or learned with the network.
+
+Row 0 is padding (zero), row 1 is for unknown words (the mean of the others); the words follow.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from elmo.errors import InputError
+from elmo.text.word_vectors import entries
+from elmo_lab.tasks.inputs import PADDING, InputConfig, Inputs
+
+LEARNED_SCALE = 0.1
+"""Standard deviation of learned vectors before the first step."""
+
+
+@dataclass(frozen=True)
+class StaticVectors:
+    """Words and the table of their vectors: row `i + 2` is that of `words[i]`."""
+
+    words: tuple[str, ...]
+    table: Float[Tensor, "V E"]
+    file: Path | None = None
+    """A file with vectors of more words; None for learned vectors, or if all words of a file are read."""
+    absent: tuple[str, ...] = ()
+    """Words that this file lacks."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file that a network's static vectors were read from."""
+
+    file: Path
+    words: tuple[str, ...] = field(repr=False)
+    """The words read from it."""
+    dim: int
+    sha256: str | None = None
+    """The `content_hash` of what was read; None for networks of older versions."""
+    given: bool = False
+    """Whether the user named the file, so that it must be right; the file of the training may have gone."""
+
+
+def make(config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[str], seed: int = 0) -> StaticVectors:
+    """The vectors for `config`, of the words of the training sentences and all `other` tokens.
+
+    Words (`min_count`) are counted over distinct sentences, since examples share sentences. Without static vectors, the
+    table is (2, 0). Raises InputError if the file of vectors is damaged or has none of the words.
+    """
+    if not config.static:
+        return StaticVectors((), torch.zeros(2, 0))
+    tokens = (token for sentence in dict.fromkeys(map(tuple, train)) for token in sentence)
+    if config.vectors is None:
+        counts = Counter(spelled(tokens, config.lowercase))
+        return learned([word for word, count in counts.items() if count >= config.min_count], config.vectors_dim, seed)
+    wanted = None if config.all_vectors else {*spelled(tokens, config.lowercase), *spelled(other, config.lowercase)}
+    found = read(Path(config.vectors), wanted)
+    if wanted is None:
+        return found
+    return replace(found, file=Path(config.vectors), absent=tuple(sorted(wanted.difference(found.words))))
+
+
+def learned(words: Iterable[str], dim: int, seed: int = 0) -> StaticVectors:
+    """Random vectors to train, for the words in alphabetical order."""
+    ordered = tuple(sorted(words))
+    draw = torch.Generator().manual_seed(seed)
+    table = torch.randn(2 + len(ordered), dim, generator=draw) * LEARNED_SCALE
+    table[0] = 0.0
+    return StaticVectors(ordered, table)
+
+
+def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
+    """The vectors of the `wanted` words (None: all) in a text file: per line a word and its numbers, space-separated.
+
+    Skips a first line of two numbers (word2vec's). A word may contain spaces; the first line of a repeated word counts.
+    Raises InputError, which names file and line, if a line has more or fewer numbers than the first, or something else
+    than numbers; also if the file has no wanted word.
+    """
+    rows: dict[str, np.ndarray] = {}
+    for word, vector in entries(path, wanted):
+        rows.setdefault(word, vector)
+    if not rows:
+        words = "no vectors" if wanted is None else f"none of the {len(wanted):,} words of the examples"
+        raise InputError(
+            f"{path}: {words} in the file; give one in GloVe's text format (lower-case words: inputs.lowercase)"
+        )
+    vectors = np.stack(list(rows.values()))
+    table = torch.from_numpy(np.concatenate([np.zeros_like(vectors[:1]), vectors.mean(0, keepdims=True), vectors]))
+    return StaticVectors(tuple(rows), table)
+
+
+def more(origin: Origin, wanted: Collection[str]) -> StaticVectors:
+    """The vectors of the `wanted` words that the file has; the table has no other rows.
+
+    Raises InputError if the file is missing, or is not the one that the network's vectors were read from.
+    """
+    rows: dict[str, np.ndarray] = {}
+    for word, vector in entries(origin.file, {*origin.words, *wanted}):
+        rows.setdefault(word, vector)
+    known = [rows.pop(word) for word in origin.words if word in rows]
+    is_same = len(known) == len(origin.words) and all(len(vector) == origin.dim for vector in known)
+    if not is_same or origin.sha256 not in (None, content_hash(origin.words, np.array(known))):
+        raise InputError(f"{origin.file}: not the word vectors that the network was trained with; give those")
+    table = np.array(list(rows.values()), np.float32).reshape(len(rows), origin.dim)
+    return StaticVectors(tuple(rows), torch.from_numpy(table))
+
+
+def extend(inputs: Inputs, found: StaticVectors) -> None:
+    """Adds the rows of more words to a trained network."""
+    weight = inputs.vectors.weight.detach()
+    table = torch.cat([weight, found.table.to(weight)])
+    inputs.vectors = nn.Embedding.from_pretrained(table, padding_idx=PADDING)
+
+
+def content_hash(words: Iterable[str], rows: Float[np.ndarray, "W E"]) -> str:
+    """A hash (sha256) of words and their vectors."""
+    digest = hashlib.sha256("\n".join(words).encode())
+    digest.update(np.ascontiguousarray(rows, np.float32).data)
+    return digest.hexdigest()
+
+
+def spelled(tokens: Iterable[str], lowercase: bool) -> Iterator[str]:
+    """The tokens as looked up."""
+    return (token.lower() for token in tokens) if lowercase else iter(tokens)
