@@ -53,6 +53,17 @@ def test_bfloat16_is_as_near_on_every_processor(library, plain):
     assert (smallest_cosines(seen, plain) > 0.9995).all()
 
 
+@pytest.mark.parametrize("library", ops.support("int8-weights").libraries)
+def test_8_bit_weights_are_as_near_on_every_processor(library, plain):
+    """A sentence alone, of few rows, and all together."""
+    embedder = elmo.load(device="cpu", precision="int8-weights", library=library)
+    together = embedder.embed(SENTENCES)
+    alone = [embedder.embed([sentence])[0] for sentence in SENTENCES]
+    assert (smallest_cosines(together, plain) > [0.99999, 0.9995, 0.9995]).all()
+    assert (smallest_cosines(alone, plain) > [0.99999, 0.9995, 0.9995]).all()
+    assert (smallest_cosines(alone, together) > 0.9999).all()
+
+
 @pytest.mark.usefixtures("without_bfloat16")
 @pytest.mark.filterwarnings("default:precision bfloat16")
 def test_embedding_in_bfloat16_becomes_float32_with_one_warning(tmp_path, capsys):

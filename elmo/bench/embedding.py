@@ -21,7 +21,7 @@ from elmo.embedding.embedder import Embedder, Sentence
 from elmo.machine import peak_memory
 from elmo.model.lstm import LstmConfig
 
-WORD_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+WORD_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1, "int8-weights": 1}
 
 
 @dataclass(frozen=True)

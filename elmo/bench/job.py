@@ -13,7 +13,7 @@ from elmo.model.lstm import LstmConfig
 from elmo.text import corpus
 from elmo.text.tokenizer import Tokenizer
 
-PRECISIONS: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8")
+PRECISIONS: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8", "int8-weights")
 COMPARED = 20
 """Sentences whose vectors are compared with float32."""
 
@@ -131,7 +131,7 @@ def beginning(path: Path, tokenizer: Tokenizer, tokens: int) -> list[list[str]]:
 def _problem(precision: ops.Precision, device: str) -> str:
     if device.startswith("cpu"):
         return ops.support(precision).problem
-    return "for the CPU only" if precision == "int8" else ""
+    return "for the CPU only" if precision.startswith("int8") else ""
 
 
 def _row(precision: ops.Precision, measured: embedding.Measured, lstm: LstmConfig, limits: machine.Limits) -> Row:

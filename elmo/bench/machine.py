@@ -93,7 +93,7 @@ def synchronize(device: str | torch.device) -> None:
 def _ways(device: str) -> list[tuple[ops.Precision, Way]]:
     if torch.device(device).type != "cpu":
         return [("float32", "torch"), ("bfloat16", "torch")]
-    precisions: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8")
+    precisions: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8", "int8-weights")
     ways: list[tuple[ops.Precision, Way]] = [
         (precision, library) for precision in precisions for library in ops.support(precision).libraries
     ]

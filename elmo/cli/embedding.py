@@ -62,7 +62,10 @@ def _add_embed(verbs: Any) -> None:
     embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")
     embed.add_argument("--device", help="cpu, cuda, cuda:1 ...")
     embed.add_argument(
-        "--precision", choices=["float32", "bfloat16", "int8"], default="float32", help="precision of matrix products"
+        "--precision",
+        choices=["float32", "bfloat16", "int8", "int8-weights"],
+        default="float32",
+        help="precision of matrix products; int8-weights is for one sentence at a time",
     )
     embed.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_quiet(embed)

@@ -70,8 +70,9 @@ class Embedder:
     lexicon of a model that reads words and code points.
 
     `precision` is that of matrix products. On a CPU, the weights are packed for the fastest library; `library` forces
-    one. A CPU without bfloat16 instructions uses float32, with a warning. Packed weights stay as they were: after more
-    training, make a new embedder.
+    one. Where float32 is faster, as on a CPU without bfloat16 instructions, it is used, with a warning. "int8-weights"
+    is the fastest for one sentence at a time. Packed weights stay as they were: after more training, make a new
+    embedder.
 
     `memory` limits the bytes of vectors in progress, as a number or as "500MB"; the default is 160 MB on a CPU and 1 GB
     on a GPU. Not included are the model, 32 MB of known words, the encoder's buffers for 128 words, and the array of a
@@ -111,8 +112,8 @@ class Embedder:
         for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
             if value < 1:
                 raise InputError(f"{name} is {value}; at least 1 is expected")
-        if precision == "int8" and not on_cpu:
-            raise InputError(f"precision int8 is for the CPU, but the device is {self.device}; use bfloat16")
+        if precision in ("int8", "int8-weights") and not on_cpu:
+            raise InputError(f"precision {precision} is for the CPU, but the device is {self.device}; use bfloat16")
         if bilm.packed_for is not None and not on_cpu:
             raise InputError(f"the model is packed for a CPU, but the device is {self.device}; load it again")
         self.bilm = bilm.packed(precision, library, release) if on_cpu else bilm.to(self.device).eval()

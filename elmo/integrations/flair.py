@@ -25,7 +25,7 @@ class ElmoEmbeddings(TokenEmbeddings):
     - `layers`: "mix" is a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average. Other
       choices are fixed, as in `Embedder.embed`, except "all".
     - `frozen`: False also trains the biLM, with float32 products.
-    - `precision`: "float32", "bfloat16" or "int8".
+    - `precision`: "float32", "bfloat16", "int8" or "int8-weights".
     - `name`: name of these vectors at a token, for stacked embeddings.
 
     Flair saves the biLM with a tagger, which then loads without the model's folder.

@@ -25,7 +25,7 @@ class Elmo(InputModule):
     - `layers`: "mix" is a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average. Other
       choices are fixed, as in `Embedder.embed`, except "all".
     - `frozen`: False also trains the biLM, with float32 products.
-    - `precision`: "float32", "bfloat16" or "int8".
+    - `precision`: "float32", "bfloat16", "int8" or "int8-weights".
 
     A text is a string, which the model's own tokenizer splits, or a list of tokens. Prompts are ignored: the model was
     trained without.

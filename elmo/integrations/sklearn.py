@@ -28,7 +28,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     - `model`: a model's name or folder, as in `elmo.load`.
     - `layers`: as in `Embedder.embed`, except "all", since a row has no layers; "concat" joins them.
     - `pool`: "mean", "max" or "sum" over tokens.
-    - `precision`: "float32", "bfloat16" or "int8".
+    - `precision`: "float32", "bfloat16", "int8" or "int8-weights".
     - `device`: "cpu" or "cuda"; None for the GPU if there is one.
     - `memory`: a folder or a `joblib.Memory` that caches results. It stores every layer, so a search over `layers`
       reads each text once; only "max" over mixed layers is stored per choice of layers.

@@ -108,14 +108,15 @@ class CharCnn(nn.Module):
 class PackedCharCnn(ops.PackedModule):
     """A `CharCnn` for inference: weights packed for the fastest product, no gradients, memory bounded by `WORDS`.
 
-    With int8 the products are float32: a word's vector is computed once, so its error matters more than its time.
+    With int8 and int8-weights the products are float32: a word's vector is computed once, so its error matters more
+    than its time.
     """
 
     def __init__(self, encoder: CharCnn, precision: ops.Precision, library: ops.Library | None) -> None:
         super().__init__()
         self.config = encoder.config
         self.embedding = encoder.embedding.detach().to(torch.float32, copy=True)
-        kind: ops.Precision = "float32" if precision == "int8" else precision
+        kind = ops.precision_of_words(precision)
 
         def packed(layer: nn.Module) -> tuple[ops.Product, Tensor]:
             if not isinstance(layer, nn.Linear | nn.Conv1d):

@@ -74,7 +74,7 @@ class PackedWordCnn(ops.PackedModule):
         self.words = None if encoder.words is None else encoder.words.detach().to(torch.float32, copy=not release)
         char_cnn = encoder.char_cnn
         self.char_cnn = None if char_cnn is None else PackedCharCnn(char_cnn, precision, library)
-        kind: ops.Precision = "float32" if precision == "int8" else precision
+        kind = ops.precision_of_words(precision)
         self.projection = ops.pack(encoder.projection.weight.detach(), kind, library)
         self.bias = encoder.projection.bias.detach().to(torch.float32, copy=True)
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from elmo.ops.int8_weights import FewRowsOfBoth, Int8WeightsProduct
 from elmo.ops.packing import Precision, pack
 from elmo.ops.parallel import both
 from elmo.ops.products import Library, Product
@@ -55,6 +56,10 @@ def packed_bi_lstm(
     """
     outputs = inputs.new_empty(*inputs.shape[:3], hidden.shape[-1])
     hidden, cell = hidden.clone(), cell.clone()
+
+    if 0 < inputs.shape[2] <= _few_rows(directions) and (keep is None or bool(keep.all())):
+        _read_few(inputs, directions, hidden, cell, clips, active, outputs)
+        return outputs, hidden, cell
 
     def direction(d: int) -> None:
         _read(inputs[d], directions[d], hidden[d], cell[d], clips, active, _at(keep, d), _at(same, d), outputs[d])
@@ -137,6 +142,63 @@ def _read(
                     hidden[:n].clamp_(-clips.projection, clips.projection)
             outputs[t, :n] = hidden[:n]
             outputs[t, n:] = 0
+
+
+def _few_rows(directions: Sequence[PackedLstm]) -> int:
+    """The most rows for `_read_few`; 0 if the products are others."""
+    products = [product for each in directions for product in (each.state, each.projection) if product is not None]
+    return min(product.few_rows if isinstance(product, Int8WeightsProduct) else 0 for product in products)
+
+
+def _read_few(
+    inputs: Float[Tensor, "2 T B I"],
+    directions: Sequence[PackedLstm],
+    hidden: Float[Tensor, "2 B P"],
+    cell: Float[Tensor, "2 B H"],
+    clips: Clips,
+    active: list[int] | None,
+    outputs: Float[Tensor, "2 T B P"],
+) -> None:
+    """Like `_read` for both directions of few rows, with products that are fast for them.
+
+    A step's products take so little time that Python's counts: both directions share its calls, and a product's threads
+    share its outputs.
+    """
+    steps, rows = inputs.shape[1:3]
+    of_hidden = FewRowsOfBoth([each.state for each in directions])  # type: ignore[misc]
+    of_memory = None if directions[0].projection is None else FewRowsOfBoth([d.projection for d in directions])  # type: ignore[misc]
+    minus_one = cell.new_tensor(-1.0)
+    n = rows
+    h, c = hidden, cell
+    for start in range(0, steps, chunk := max(1, READ_AT_ONCE // rows)):
+        gates = _of_inputs(inputs[:, start : start + chunk], directions)
+        parts = (part.unbind(1) for part in (gates, *gates.chunk(4, dim=-1), outputs[:, start : start + chunk]))
+        for t, (step, i, j, f, o, out) in enumerate(zip(*parts, strict=True), start):
+            if active is not None and active[t] != n:
+                n = active[t]
+                h, c = hidden[:, :n], cell[:, :n]
+            if n < rows:
+                out[:, n:] = 0
+                step, i, j, f, o, out = (part[:, :n] for part in (step, i, j, f, o, out))
+            step.addcmul_(of_hidden(h), of_hidden.scales).sigmoid_()
+            torch.add(minus_one, j, alpha=2, out=j)  # the candidate: see `activate`
+            c.mul_(f).addcmul_(i, j)
+            if clips.cell is not None:
+                c.clamp_(-clips.cell, clips.cell)
+            memory = torch.tanh(c).mul_(o)
+            if of_memory is None:
+                out.copy_(memory)
+            else:
+                torch.mul(of_memory(memory), of_memory.scales, out=out)
+                if clips.projection is not None:
+                    out.clamp_(-clips.projection, clips.projection)
+            h.copy_(out)
+
+
+def _of_inputs(inputs: Float[Tensor, "2 t B I"], directions: Sequence[PackedLstm]) -> Float[Tensor, "2 t B gates"]:
+    """The products of the inputs, with the bias."""
+    both = zip(inputs, directions, strict=True)
+    return torch.stack([each.input(x.flatten(0, 1)).add_(each.bias).unflatten(0, x.shape[:2]) for x, each in both])
 
 
 def _distinct(same: Int[Tensor, "t B"]) -> tuple[Int[Tensor, " D"], Int[Tensor, "t B"]]:

@@ -12,9 +12,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.ops.int8 import FbgemmInt8Product, OneDnnInt8Product
+from elmo.ops.int8_weights import Int8WeightsProduct, has_few_rows
 from elmo.ops.products import Library, OneDnnProduct, Product, TorchProduct, default_library, has_onednn, is_x86
 
-Precision = Literal["float32", "bfloat16", "int8"]
+Precision = Literal["float32", "bfloat16", "int8", "int8-weights"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ def support(precision: Precision) -> Support:
     if precision == "int8":
         found: tuple[Library, ...] = tuple(library for library in INT8 if _is_exact(library))
         return Support(found, "" if found else "no library of this torch multiplies 8-bit integers exactly on this CPU")
+    if precision == "int8-weights":
+        slow = "this CPU has no fast product of few rows with 8-bit weights, so float32 is the better choice"
+        return Support(support(_of_many_rows()).libraries, "" if has_few_rows() else slow)
     onednn = is_x86() and has_onednn(torch.bfloat16)
     if not _multiplies_bfloat16() or (is_x86() and not onednn):
         return Support(("torch",), "this CPU has no bfloat16 instructions, so float32 is faster")
@@ -56,8 +60,20 @@ def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library
     library = library or support(precision).libraries[0]
     if precision == "int8":
         return INT8[library](weight.float())
-    weight = weight.to(getattr(torch, precision), copy=library == "torch")  # oneDNN makes its own
-    return OneDnnProduct(weight) if library == "onednn" else TorchProduct(weight)
+    kind = OneDnnProduct if library == "onednn" else TorchProduct
+    if precision == "int8-weights":
+        return Int8WeightsProduct(weight.float(), kind, getattr(torch, _of_many_rows()))
+    return kind(weight.to(getattr(torch, precision), copy=library == "torch"))  # oneDNN makes its own
+
+
+def precision_of_words(precision: Precision) -> Precision:
+    """The precision of a token encoder's products in a model of this precision."""
+    return "float32" if precision in ("int8", "int8-weights") else precision
+
+
+def _of_many_rows() -> Precision:
+    """The precision in which int8-weights multiplies many rows."""
+    return "float32" if support("bfloat16").problem else "bfloat16"
 
 
 INT8: dict[Library, type[FbgemmInt8Product] | type[OneDnnInt8Product]] = {
