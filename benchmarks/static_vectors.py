@@ -15,7 +15,7 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
-from elmo.formats.whole import whole
+from elmo.disk.files import whole
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 

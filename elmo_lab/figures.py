@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from elmo.disk.files import whole
 from elmo.errors import InputError
-from elmo.formats.whole import whole
 from elmo_lab.probes.weights import PLACES, MeanRow
 
 if TYPE_CHECKING:

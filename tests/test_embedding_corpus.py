@@ -25,14 +25,14 @@ from small_corpus import write_corpus
 from tiny import tiny_model, write_tiny
 
 from elmo import formats
+from elmo.disk import files
+from elmo.disk.lock import LOCK, locked
 from elmo.embedding import corpus
 from elmo.embedding.corpus import Settings, embed_corpus, embed_part, open_worker, run_here
 from elmo.embedding.corpus_rows import Columns, lines, plan, read_part
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.store import read_vectors
 from elmo.errors import InputError
-from elmo.formats import whole
-from elmo.formats.whole import locked
 
 LINE = st.one_of(st.sampled_from([b"", b"a play", b"x" * 30, b"\xff", b"cr\r", b"\r"]), st.binary(max_size=6))
 TEXT = st.lists(LINE.map(lambda line: line.replace(b"\n", b"")), max_size=30)
@@ -56,7 +56,7 @@ def small(model, **options):
 
 def contents(output):
     """The hash of every file but the lock, by name."""
-    files = [path for path in Path(output).rglob("*") if path.is_file() and path.name != ".lock"]
+    files = [path for path in Path(output).rglob("*") if path.is_file()]
     return {str(path.relative_to(output)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
@@ -218,7 +218,7 @@ def break_at(patch, where, when):
     """At the `when`th call, as a kill would: nothing is tidied up."""
     target, name = {
         "write": (corpus, "_write"),
-        "move": (whole, "put_whole"),
+        "move": (files, "put_whole"),
         "receipt": (corpus, "_write_json"),
     }[where]
     original, calls = getattr(target, name), []
@@ -230,7 +230,7 @@ def break_at(patch, where, when):
         return original(*arguments, **named)
 
     patch.setattr(target, name, broken)
-    patch.setattr(whole, "_remove", lambda path: None)
+    patch.setattr(files, "_delete", lambda path: None)
 
 
 def test_a_killed_command_goes_on(model, text, tmp_path, monkeypatch):
@@ -505,7 +505,7 @@ def test_folders_of_others_are_left_alone(model, text, tmp_path):
 def test_one_process_makes_a_folder_at_a_time(model, text, tmp_path):
     embed_corpus([str(text)], str(tmp_path / "out"), small(model))
     for output in (str(tmp_path / "out"), f"file://{tmp_path}/out"):
-        with locked(tmp_path / "out", "busy"), pytest.raises(InputError, match="another process is writing these"):
+        with locked(tmp_path / "out" / LOCK), pytest.raises(InputError, match="another process is writing these"):
             embed_corpus([str(text)], output, small(model))
 
 

@@ -104,7 +104,7 @@ def kill_a_worker(folder, driver):
 
 def contents(output):
     """All that was written, but the lock."""
-    files = [path for path in output.rglob("*") if path.is_file() and path.name != ".lock"]
+    files = [path for path in output.rglob("*") if path.is_file()]
     return {str(path.relative_to(output)): path.read_bytes() for path in files}
 
 

@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path, PurePath
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +18,10 @@ import windows
 from small_corpus import write_corpus
 from tiny import tiny_model
 
-from elmo import cli, locks, machine
+from elmo import cli, machine
 from elmo.bench import process
 from elmo.cli.arguments import print_json
+from elmo.disk.lock import LOCK, locked
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.job import embed_file
 from elmo.embedding.parts import folder_of
@@ -29,9 +29,8 @@ from elmo.embedding.store import read_vectors
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.formats.published import models
-from elmo.formats.whole import locked
 from elmo.text import corpus
-from elmo.training import disk, memory
+from elmo.training import memory
 from elmo_lab.report.commands import shown
 
 TESTS = Path(__file__).parent
@@ -47,68 +46,6 @@ def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(os, name, raising=False)
     for name, value in windows.modules().items():
         monkeypatch.setitem(sys.modules, name, value)
-
-
-# Locks
-
-
-def test_windows_locks_a_folder_by_a_file_beside_it(tmp_path: Path, on_windows: None) -> None:
-    run, beside = tmp_path / "run", tmp_path / "run.in-use"
-    with disk.alone(run):
-        assert beside.exists()
-        with disk.locked(run) as mine:
-            assert not mine
-        assert beside.exists()
-        with pytest.raises(InputError, match="another process trains here"), disk.alone(run):
-            pass
-        (run / "result").touch()
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    with disk.alone(tmp_path / "nothing"):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["run"], "a folder that is left empty goes"
-
-
-def test_windows_waits_for_a_lock(tmp_path: Path, on_windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = locks.locked(tmp_path / "lock")
-    waited: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        waited.append(seconds)
-        if len(waited) == 3:
-            first.__exit__(None, None, None)
-
-    monkeypatch.setattr(time, "sleep", sleep)
-    assert first.__enter__()
-    with locks.locked(tmp_path / "lock", wait=True) as mine:
-        assert mine
-    assert len(waited) == 3
-
-
-def test_windows_file_systems_without_locks_are_no_hindrance(tmp_path: Path, on_windows: None, monkeypatch) -> None:
-    def refuse(*arguments: object) -> None:
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    monkeypatch.setattr(sys.modules["msvcrt"], "locking", refuse)
-    with locks.locked(tmp_path) as one, locks.locked(tmp_path) as other:
-        assert one
-        assert other
-
-
-def test_a_lock_of_windows_ends_with_its_process(tmp_path: Path, on_windows: None) -> None:
-    program = (
-        "import sys, time, windows; from pathlib import Path; from elmo import locks\n"
-        "sys.modules.update(windows.modules()); locks.sys = windows.Sys('win32')\n"
-        f"with locks.locked(Path({str(tmp_path)!r})) as mine: print(mine, flush=True), time.sleep(60)\n"
-    )
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TESTS) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "True\n"
-        with locks.locked(tmp_path) as mine:
-            assert not mine
-        other.kill()
-    with locks.locked(tmp_path) as mine:
-        assert mine
 
 
 # Files that are open
@@ -127,7 +64,10 @@ def test_windows_goes_on_with_a_dump_and_replaces_an_old_one(tmp_path: Path, on_
 
     with pytest.raises(KeyboardInterrupt):
         embed_file(embedder, text, output, progress=stop, resume=True, overwrite=True)
-    with locked(folder_of(output), "busy"), pytest.raises(InputError, match="another process is writing this output"):
+    with (
+        locked(output.with_name(f".{folder_of(output).name}{LOCK}")),
+        pytest.raises(InputError, match="another process is writing this output"),
+    ):
         embed_file(embedder, text, output, resume=True, overwrite=True)
     embed_file(embedder, text, output, resume=True, overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text.txt", output.name]

@@ -23,6 +23,7 @@ from small_run import LEARNS, TINY, losses, metrics, texts
 
 from elmo import config as configs
 from elmo.config import RECIPES
+from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.model.bilm import BiLMConfig
@@ -36,7 +37,6 @@ from elmo.pretraining.train import make_plan, piece_characters
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary, count_vocabulary
-from elmo.training.disk import locked
 from elmo.training.loop import LoopConfig
 from elmo.types import LmBatch
 
@@ -299,7 +299,7 @@ def test_what_a_second_process_counts_does_not_replace_what_the_first_one_has(tm
     config = read_record(trained / "train.json")
     config = replace(config, output=str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
-    with locked(tmp_path / "run"), pytest.raises(InputError, match="another process trains here"):
+    with locked(tmp_path / "run" / LOCK), pytest.raises(InputError, match="another process trains here"):
         train.main(config, quiet=True)
     assert not list((tmp_path / "run").iterdir())
 
@@ -357,7 +357,7 @@ def test_a_run_that_was_trained_further_is_not_said_to_be_shorter(tmp_path, fold
 def test_a_run_that_another_process_is_at_is_left_alone(tmp_path, trained):
     copy = shutil.copytree(trained, tmp_path / "run")
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-    with locked(copy):
+    with locked(copy / LOCK):
         done = run("train", "--resume", "--output", copy, "--quiet", "epochs=50")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "another process trains here" in done.stderr

@@ -18,9 +18,10 @@ from test_probes import Written
 from tiny import tiny_model, write_tiny
 
 from elmo.config import ConfigError, from_dict, load_toml
+from elmo.disk.files import is_unfinished
+from elmo.disk.lock import LOCK, locked
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.locks import locked
 from elmo_lab import RECIPES
 from elmo_lab.probes import wsd
 from elmo_lab.probes import wsd_readers as readers
@@ -368,7 +369,7 @@ def test_a_killed_run_goes_on_to_the_rows_of_one_that_was_not(data: Path, tmp_pa
     while not (folder / CHECKPOINT).is_file() and command.process.is_alive():
         time.sleep(0.005)
     command.kill()
-    assert [path.name for path in folder.iterdir() if path.suffix != ".part"] == [CHECKPOINT]
+    assert [path.name for path in folder.iterdir() if not is_unfinished(path) and path.name != LOCK] == [CHECKPOINT]
 
     refused = run(*arguments, "--output", folder)
     assert (refused.returncode, "--resume" in refused.stderr) == (2, True)
@@ -467,7 +468,7 @@ def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: 
 def test_two_commands_do_not_write_to_one_folder(data: Path, tmp_path: Path) -> None:
     """They would remove each other's sums."""
     (tmp_path / CHECKPOINT).touch()
-    with locked(tmp_path):
+    with locked(tmp_path / LOCK):
         for option in ("--overwrite", "--resume"):
             refused = run(*wsd_command(data), "--output", tmp_path, option)
             assert (refused.returncode, "another process works here; wait" in refused.stderr) == (2, True), (

@@ -130,7 +130,7 @@ def test_name_is_pulled_once_and_opened(server, tiny, table, home):
     assert pulled.path == home / "tiny"
     assert pulled.new == (OPTIONS, WEIGHTS)
     assert pulled.sha256 == {name: sha256(content) for name, content in tiny.items()}
-    assert {path.name for path in pulled.path.iterdir()} == {OPTIONS, WEIGHTS, cache.RECORD, ".lock"}
+    assert {path.name for path in pulled.path.iterdir()} == {OPTIONS, WEIGHTS, cache.RECORD}
     assert cache.is_pulled(model)
     assert pull("WEE").new == ()
     assert [len(resource.requests) for resource in server.resources.values()] == [1, 1]

@@ -13,8 +13,8 @@ from small_tasks import run_config
 from tiny import write_tiny
 
 from elmo import config as configs
+from elmo.disk.lock import locked
 from elmo.errors import InputError
-from elmo.training.disk import locked
 from elmo_lab.tasks import compare, ner, train
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.queue import Queue, Row, chosen, read_queue
@@ -310,7 +310,7 @@ def test_a_run_that_another_process_begins_meanwhile_is_one(tmp_path: Path, monk
         (folder / "config.json").write_text(configs.to_json(config), encoding="utf-8")
         return listed(path)
 
-    (folder / "config.json.part").touch()
+    (folder / ".config.json.0.partial").touch()
     train.check_output(config, resume=True)
     monkeypatch.setattr(Path, "iterdir", begun)
     train.check_output(config, resume=True)

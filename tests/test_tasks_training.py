@@ -17,8 +17,8 @@ from small_tasks import run_config
 from tiny import write_tiny
 
 from elmo import config as configs
+from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
-from elmo.training.disk import locked
 from elmo.training.epochs import EpochConfig, State, _after_epoch
 from elmo.training.stopping import Stopped
 from elmo_lab.tasks import batches, files, ner, train
@@ -136,7 +136,7 @@ def test_a_run_that_another_process_is_at_is_left_alone(tmp_path: Path) -> None:
     train.main(run_config(tmp_path), quiet=True)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     run = Path(run_config(tmp_path).output)
-    with locked(run), pytest.raises(InputError, match="another process trains here"):
+    with locked(run / LOCK), pytest.raises(InputError, match="another process trains here"):
         train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)

@@ -16,8 +16,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from elmo.disk import files
+from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError, in_one_line
-from elmo.training import checkpoint, disk, distributed, loop
+from elmo.training import checkpoint, distributed, loop
 from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import launch, processes
 from elmo.training.loop import LoopConfig, Training, TrainingError, fit, seed_step
@@ -332,7 +334,7 @@ def test_a_checkpoint_comes_before_the_first_evaluation(tmp_path, evaluate_steps
 def test_half_written_checkpoint_is_no_checkpoint_and_goes_with_the_next(tmp_path):
     run = Run(tmp_path)
     run.fit(3)
-    half = tmp_path / "checkpoints" / ".step-000000009.part"
+    half = tmp_path / "checkpoints" / ".step-000000009.0.partial"
     half.mkdir()
     (half / "model.safetensors").write_bytes(b"half")
     assert newest_checkpoint(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "step-000000003"
@@ -376,9 +378,9 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, monkeypatch, f
     before = {path: path.read_bytes() for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
 
     def write(path: Path, content: bytes) -> None:
-        disk.write(path, content[: len(content) // 2] if path.name == failing else content)
+        files.write(path, content[: len(content) // 2] if path.name == failing else content)
         if path.name == failing:
-            with disk.naming(path):
+            with files.resumable(path):
                 raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "write", write)
@@ -561,8 +563,8 @@ def test_more_gpus_than_there_are_is_one_line(monkeypatch) -> None:
 
 def test_a_lock_ends_with_its_process_though_a_child_of_it_lives_on(tmp_path: Path) -> None:
     program = (
-        "import os, sys, time; from pathlib import Path; from elmo.training.disk import locked\n"
-        f"with locked(Path({str(tmp_path)!r})) as mine:\n"
+        "import os, sys, time; from pathlib import Path; from elmo.disk.lock import locked\n"
+        f"with locked(Path({str(tmp_path)!r}, '.lock')) as mine:\n"
         "    begun, begins = os.pipe()\n"
         "    child = os.fork()\n"
         "    if not child: os.write(begins, b'.'), time.sleep(60)\n"
@@ -575,7 +577,7 @@ def test_a_lock_ends_with_its_process_though_a_child_of_it_lives_on(tmp_path: Pa
     child, mine = done.stdout.readline().split()
     done.wait()
     try:
-        with disk.locked(tmp_path) as free:
+        with locked(tmp_path / LOCK) as free:
             assert (mine, free) == ("True", True)
     finally:
         os.kill(int(child), signal.SIGKILL)

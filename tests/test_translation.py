@@ -153,12 +153,12 @@ def test_a_run_that_was_cut_gives_the_same_weights(tmp_path: Path, step: int, mo
             translation.main(cut, quiet=True)
     with pytest.raises(InputError, match="add --resume"):
         translation.main(cut, quiet=True)
-    with pytest.raises(InputError, match=r"'seed': 1.*'seed': 2"):
+    with pytest.raises(InputError, match="seed was 1, now it is 2"):
         translation.main(dataclasses.replace(cut, seed=2), resume=True, quiet=True)
     heldout = Path(cut.heldout_source)
     text = heldout.read_bytes()
     heldout.write_bytes(text + b"one\n")
-    with pytest.raises(InputError, match=r"'sha256': {'heldout_source': "):
+    with pytest.raises(InputError, match=r"sha256 was .*'heldout_source'"):
         translation.main(cut, resume=True, quiet=True)
     heldout.write_bytes(text)
     translation.main(cut, resume=True, quiet=True)

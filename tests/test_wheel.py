@@ -101,7 +101,7 @@ def test_wheel_says_what_it_needs(wheel: Path) -> None:
     needs = [line.removeprefix("Requires-Dist: ") for line in metadata if line.startswith("Requires-Dist: ")]
     assert not [need for need in needs if "<" in need or "==" in need.partition(";")[0]], "an upper bound"
     core = {need.partition(">")[0] for need in needs if "extra ==" not in need}
-    assert core == {"h5py", "jaxtyping", "numpy", "rich", "safetensors", "torch"}
+    assert core == {"filelock", "h5py", "jaxtyping", "numpy", "rich", "safetensors", "torch"}
 
 
 def test_wheel_installs_a_command(clean: Path, tmp_path: Path) -> None:

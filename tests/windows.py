@@ -1,7 +1,6 @@
 """Windows, as far as it can be had on Linux: what is missing there is missing, and what is open stays where it is.
 
 - `fcntl`, `resource` and functions of `os` are not there, and a folder is not opened
-- `msvcrt` locks a byte of a file, by the locks of Linux
 - what this process has open or mapped to memory is neither removed nor moved nor replaced, nor is a folder around it
 - the platform that elmo's own modules see is "win32"
 
@@ -9,7 +8,6 @@ pyright checks the rest, since it knows what each system has: `make test-systems
 """
 
 import errno
-import fcntl
 import importlib
 import os
 import shutil
@@ -62,21 +60,13 @@ def changes() -> Iterator[tuple[object, str, Any]]:
 
 def modules() -> dict[str, Any]:
     """What is other there in `sys.modules`."""
-    msvcrt = SimpleNamespace(LK_UNLCK=0, LK_NBLCK=2, locking=_locking)
     winreg = SimpleNamespace(HKEY_LOCAL_MACHINE=0, OpenKey=lambda root, path: Key(), QueryValueEx=_value)
-    return {"fcntl": None, "resource": None, "msvcrt": msvcrt, "winreg": winreg}
+    return {"fcntl": None, "resource": None, "winreg": winreg}
 
 
 def _value(key: Key, name: str) -> tuple[str, int]:
     assert name == "ProcessorNameString"
     return "A Processor 5  ", 1
-
-
-def _locking(descriptor: int, mode: int, size: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_UN if mode == 0 else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from error
 
 
 def _opening(really: Callable[..., int]) -> Callable[..., int]:

@@ -142,12 +142,16 @@ def _refuse(arguments: argparse.Namespace, names: Sequence[str], why: str) -> No
 
 
 def _embed_file(arguments: argparse.Namespace) -> None:
+    from elmo.disk.files import check_output
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import embed_file
     from elmo.embedding.layers import parse_layers
     from elmo.embedding.store import check_vectors_path
     from elmo.text.records import kind_of
 
+    inputs = (arguments.input, arguments.model, arguments.weights)
+    for output in filter(None, (arguments.output, arguments.index)):
+        check_output(Path(output), arguments.overwrite, inputs=inputs)
     check_vectors_path(Path(arguments.output), arguments.overwrite)
     kind = arguments.kind or kind_of(arguments.input)
     options = {name: getattr(arguments, name) for name in ("state", "memory", "batch_tokens", "device", "precision")}
@@ -236,11 +240,12 @@ def _engine(arguments: argparse.Namespace) -> Any:
 
 
 def allennlp_verb(arguments: argparse.Namespace) -> None:
+    from elmo.disk.files import check_output
     from elmo.embedding.job import read_lines
-    from elmo.formats.whole import check_output
     from elmo.integrations import allennlp
 
-    check_output(Path(arguments.output), arguments.overwrite)
+    inputs = (arguments.input, arguments.options_file, arguments.weight_file)
+    check_output(Path(arguments.output), arguments.overwrite, inputs=inputs)
     embedder = allennlp.ElmoEmbedder(
         arguments.options_file or allennlp.DEFAULT_OPTIONS_FILE,
         arguments.weight_file or allennlp.DEFAULT_WEIGHT_FILE,
@@ -261,15 +266,15 @@ def allennlp_verb(arguments: argparse.Namespace) -> None:
 
 
 def types_verb(arguments: argparse.Namespace) -> None:
+    from elmo.disk.files import check_output
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
     from elmo.embedding.layers import parse_layers
     from elmo.embedding.type_vectors import average_types, write_word2vec
-    from elmo.formats.whole import check_output
     from elmo.text.records import kind_of, read_records
 
     output = Path(arguments.output)
-    check_output(output, arguments.overwrite)
+    check_output(output, arguments.overwrite, inputs=(arguments.input, arguments.model))
     embedder = Embedder.load(arguments.model, device=arguments.device)
     kind = arguments.kind or kind_of(arguments.input)
     tokenizer = tokenizer_of(embedder.text, arguments.pretokenized) if kind == "text" else None

@@ -94,6 +94,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
 
 def convert_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
+    from elmo.disk.files import check_output
 
     target = Path(arguments.target)
     found = formats.describe(arguments.source, arguments.weights)
@@ -101,6 +102,7 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     wanted = arguments.to or ("native" if is_other else "allennlp")
     if wanted == "allennlp" and arguments.store is not None:
         raise InputError("--store is for the native format; AllenNLP's is float32: omit one of --store and --to")
+    check_output(target, arguments.overwrite, ("*",), inputs=(formats.find(arguments.source), arguments.weights))
     model = formats.load(arguments.source, arguments.weights)
     if wanted == "native":
         formats.native.save(model, target, arguments.overwrite, arguments.store or "float32")

@@ -27,6 +27,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from elmo import __version__, formats, ops
 from elmo.config import from_dict, to_dict
+from elmo.disk.files import ABANDONED, whole
+from elmo.disk.run import alone
 from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batches, error_schema, pyarrow, vector_schema
 from elmo.embedding.corpus_rows import Columns, Part, absolute, expand, filesystem, is_address, plan, read_part
 from elmo.embedding.embedder import Embedder, StatePolicy, tokens_within
@@ -34,7 +36,6 @@ from elmo.embedding.layers import Layers, selection, written_layers
 from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
-from elmo.formats.whole import ABANDONED, locked, whole
 from elmo.text.corpus import sample
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
 
@@ -161,7 +162,7 @@ def embed_corpus(
     with ExitStack() as stack:
         files.makedirs(path, exist_ok=True)
         if _is_local(files):
-            stack.enter_context(locked(Path(path), "another process is writing these vectors; wait for it"))
+            stack.enter_context(alone(Path(path), "is writing these vectors", "name another output"))
         manifest = _own_manifest(files, path, output, identity)  # again: another process may have worked here until now
         parts = parts if manifest is None else _parts(manifest)
         for folder in (VECTORS, ERRORS, DONE):

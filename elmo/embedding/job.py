@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo.disk.files import check_output, whole
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
 from elmo.embedding.parts import embedded_in_parts, written_in_parts
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, write_vectors
 from elmo.errors import InputError
-from elmo.formats.whole import whole
 from elmo.text import corpus
 from elmo.text.records import Kind, Record, kind_of, read_records
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
@@ -65,9 +65,13 @@ def embed_file(
     """
     named_output = Path(output)
     output = named_output.resolve() if resume else named_output  # a link's target is written in parts
-    if index is not None and Path(index).absolute() == output.absolute():
-        raise InputError(f"{output}: is both the output and --index; name another file for one of them")
     named = isinstance(source, str | Path)
+    inputs = [source] if named else []
+    if index is not None:
+        check_output(Path(index), overwrite, inputs=[*inputs, output])
+        if Path(index).absolute() == output.absolute():
+            raise InputError(f"{output}: is both the output and --index; name another file for one of them")
+    check_output(output, overwrite, inputs=inputs)
     kind = kind or (kind_of(source) if named else "text")
     if kind == "text" and tokenizer is None:
         tokenizer = Tokenizer(embedder.text or WHITESPACE)

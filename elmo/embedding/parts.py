@@ -8,7 +8,6 @@ run. The rows take twice their disk space until the output is complete.
 
 import hashlib
 import json
-import shutil
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -19,12 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from elmo.disk.files import check_output, remove, whole
+from elmo.disk.run import alone, check_same, read_json
 from elmo.embedding.embedder import NEUTRAL_TEXT, Embedder
 from elmo.embedding.layers import Layers, written_layers
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, read_vectors, write_vectors
 from elmo.errors import InputError
-from elmo.formats.whole import check_output, locked, whole
 from elmo.text.records import Record
 
 RUN = "run.json"
@@ -54,15 +54,14 @@ def written_in_parts(
     folder = folder_of(output)
     settings = _settings(embedder, layers, pool, dtype)
     written = folder / f"output{output.suffix}"
-    folder.mkdir(exist_ok=True)
-    with locked(folder, "another process is writing this output; wait for it"):
+    with alone(folder, "is writing this output", "name another output", moves=True):
         _check_run(folder, settings)
         for left in (*folder.glob(".*.partial"), written):  # from a killed process
             left.unlink(missing_ok=True)
         yield written
         check_output(output, overwrite)  # again: it may be there by now
         written.replace(output)
-        shutil.rmtree(folder)
+        remove(folder)
 
 
 def embedded_in_parts(
@@ -171,16 +170,8 @@ def _check_run(folder: Path, settings: dict[str, Any]) -> None:
         with whole(file) as new:
             new.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8", newline="\n")
         return
-    try:
-        kept = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise _damaged(file, error) from error
-    for name, value in settings.items():
-        if kept.get(name) != value:
-            raise InputError(
-                f"{file}: {name} was {kept.get(name)!r} in the interrupted run and is {value!r} now; give the"
-                f" same, or remove {folder} to start again"
-            )
+    kept = read_json(file, f"remove {folder} to start again")
+    check_same(file, kept, settings, f"remove {folder} to start again")
 
 
 def _damaged(file: Path, error: Exception) -> InputError:

@@ -19,17 +19,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from types import TracebackType
 from typing import Any, Literal
 
 import h5py
 import numpy as np
 
+from elmo.disk.files import check_output, whole
+from elmo.embedding.forking import renew_at_fork
 from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter, as_stored
 from elmo.errors import InputError
 from elmo.formats.hdf5 import Hdf5Output
-from elmo.formats.whole import check_output, whole
 from elmo.text.characters import is_utf8
 
 Dtype = Literal["float32", "float16"]
@@ -321,7 +322,12 @@ class ParquetVectors:
         groups = range(self._file.num_row_groups)
         self._ends = np.cumsum([self._file.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
         self._group: tuple[int, Any] = (-1, None)
-        self._lock = Lock()  # two threads that read one file end the process
+        self.lock = RLock()  # two threads that read one file end the process
+        renew_at_fork(self)
+
+    def clear(self) -> None:
+        """Forgets the row group that is kept."""
+        self._group = (-1, None)
 
     def __len__(self) -> int:
         return self._file.metadata.num_rows
@@ -342,7 +348,7 @@ class ParquetVectors:
     def _find(self, row: int) -> tuple[Any, int]:
         """The row group that contains `row`, and its index there."""
         number = int(np.searchsorted(self._ends, row, side="right"))
-        with self._lock:
+        with self.lock:
             if number != self._group[0]:
                 self._group = (number, self._file.read_row_group(number).combine_chunks())
             table = self._group[1]

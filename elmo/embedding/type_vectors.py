@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from elmo.disk.files import whole
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers, keeps_layers
 from elmo.errors import InputError
-from elmo.formats.whole import whole
 
 FIRST_ROWS = 1024
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from elmo.embedding.forking import renew_at_fork
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.text.characters import encode_words
@@ -50,12 +51,13 @@ class WordVectors:
         self._rows: dict[str, int] = {}
         self._most_characters = cache_bytes // 4  # of the words themselves; one takes 1 to 4 bytes
         self._characters = 0
-        self._lock = RLock()  # the encoder lets other threads run while it computes
+        self.lock = RLock()  # the encoder lets other threads run while it computes
         self.times_emptied = 0
+        renew_at_fork(self)
 
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         """The vectors of distinct `words`."""
-        with self._lock:
+        with self.lock:
             new = [word for word in words if word not in self._rows]
             if not self._fit(new):
                 self.clear()
@@ -72,19 +74,19 @@ class WordVectors:
 
     def clear(self) -> None:
         """Forgets all words."""
-        with self._lock:
+        with self.lock:
             self._rows.clear()
             self._characters = 0
             self.times_emptied += 1
 
     def known(self, begin: int = 0) -> tuple[list[str], Float[np.ndarray, "W P"]]:
         """The cached words from index `begin` on, and their vectors."""
-        with self._lock:
+        with self.lock:
             return list(self._rows)[begin:], self._table[begin : len(self._rows)].cpu().numpy()
 
     def keep(self, words: Sequence[str], vectors: Float[np.ndarray, "W P"]) -> None:
         """Adds words from `known`."""
-        with self._lock:
+        with self.lock:
             self._add(words, torch.from_numpy(vectors).to(self._device))
 
     def fresh(self, words: Sequence[str]) -> Float[Tensor, "W P"]:

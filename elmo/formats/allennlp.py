@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 from elmo.config import merge
+from elmo.disk.files import whole
 from elmo.errors import InputError
 from elmo.formats.bilm_layout import dataset_names, to_config, to_datasets, to_options, to_weights
 from elmo.formats.files import Source, is_archive, listed, on_disk
 from elmo.formats.hdf5 import Hdf5Output, check_dataset, datasets, is_hdf5, read_hdf5
 from elmo.formats.stored import Description, Model, check_words, weight_shapes
-from elmo.formats.whole import whole
 from elmo.model.bilm import BiLMConfig
 from elmo.text.vocabulary import Vocabulary
 

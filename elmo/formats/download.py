@@ -22,7 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener, getproxies
 
-from elmo.formats.whole import DISK_FULL
+from elmo.disk.files import DISK_FULL
 
 TIMEOUT = 60.0
 """Seconds without a byte after which a connection counts as broken."""

@@ -21,11 +21,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from elmo.config import ConfigError, finite, from_dict, to_dict
+from elmo.disk.files import whole
 from elmo.errors import InputError
 from elmo.formats import int8_rows
 from elmo.formats.files import on_disk
 from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, check_words, weight_shapes
-from elmo.formats.whole import whole
 from elmo.model.bilm import BiLMConfig
 from elmo.model.word_cnn import WordCnnConfig
 from elmo.text.lexicon import Lexicon

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elmo.disk.files import whole
+from elmo.disk.run import alone
 from elmo.errors import InputError
 from elmo.formats import cache, published
 from elmo.formats.download import DownloadError, Wanted, download
 from elmo.formats.published import PublishedFile, PublishedModel
-from elmo.formats.whole import locked, whole
 from elmo.text.vocabulary import SPECIAL
 
 Progress = Callable[[str, int, int | None], None]
@@ -53,7 +54,7 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
     if not cache.is_pulled(model):
         _check_may_download(model, missing)
         cache.make_folder(folder)
-        with locked(folder, "another process is pulling this model; wait for it"):
+        with alone(folder, "is pulling this model", "stop it"):
             missing = _missing(model, folder)  # another process may have downloaded it meanwhile
             for file in missing:
                 _pull_file(model, file, folder, progress)

@@ -21,13 +21,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from elmo import formats
+from elmo.disk.files import whole
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import selection
 from elmo.errors import InputError
 from elmo.formats import allennlp_state
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.formats.stored import Model, check_shapes
-from elmo.formats.whole import whole
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
 from elmo.model.scalar_mix import ScalarMix

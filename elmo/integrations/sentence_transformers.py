@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import torch
 
+from elmo.disk.files import whole
 from elmo.errors import InputError
 from elmo.formats import native
-from elmo.formats.whole import whole
 from elmo.integrations.reader import Reader, checked
 from elmo.integrations.token_vectors import TokenVectors
 

@@ -150,8 +150,8 @@ class ElmoVectors(Pipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Writes a native folder, which `elmo.load` also opens."""
+        from elmo.disk.files import whole
         from elmo.formats import native
-        from elmo.formats.whole import whole
 
         with whole(Path(path), overwrite=True, holds=native.FILES) as folder:
             folder.mkdir()

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
+from elmo.disk.files import write
+from elmo.disk.lock import locked
 from elmo.errors import InputError
 from elmo.formats import describe as describe_model
 from elmo.formats.cache import cache_folder, make_folder
@@ -25,7 +27,6 @@ from elmo.terminal import Counter
 from elmo.text import corpus, tokenizer
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import Counts, Vocabulary, WordTable, choose_words, count_words, merge_tables
-from elmo.training.disk import locked, write_whole
 from elmo.training.distributed import Fabric, gather, gather_to_first, patient
 
 Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
@@ -86,7 +87,7 @@ def count(fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConf
 
 def write_record(config: TrainConfig) -> None:
     """Writes the run's settings to its folder."""
-    write_whole(Path(config.output) / "train.json", configs.to_json(config).encode())
+    write(Path(config.output) / "train.json", configs.to_json(config).encode())
 
 
 def record_session(config: TrainConfig, step: int) -> None:
@@ -105,7 +106,7 @@ def record_session(config: TrainConfig, step: int) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file}: damaged ({error}); remove it, then --resume") from error
     if was_kept or len(known) > 1:
-        write_whole(file, (json.dumps(known, indent=2) + "\n").encode())
+        write(file, (json.dumps(known, indent=2) + "\n").encode())
     write_record(config)
 
 
@@ -147,7 +148,7 @@ def _counted(words: Words, fingerprint: str, config: TrainConfig, keep: bool) ->
             write_record(config)
         vocabulary.save(file)
         stored = {"fingerprint": fingerprint, "counts": vars(counts), "init_from": origin}
-        write_whole(record, json.dumps(stored).encode())
+        write(record, json.dumps(stored).encode())
     return vocabulary, counts, origin
 
 
@@ -188,7 +189,7 @@ def _keep(file: Path, words: Words) -> None:
     with suppress(OSError):  # a cache that cannot be written does no harm
         make_folder(file.parent)
         with locked(file.parent / "keeping.lock", wait=True):  # another run may have counted the same text
-            write_whole(file, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+            write(file, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
             for old in sorted(file.parent.glob("*.tsv"), key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
                 old.unlink()
 

@@ -23,10 +23,11 @@ from torch import Tensor, distributed, nn
 
 from elmo import config as configs
 from elmo import ops
+from elmo.disk.files import tidy
+from elmo.disk.run import alone, check_same, holds_run
 from elmo.errors import InputError
 from elmo.formats import Model, native
 from elmo.formats import load as load_model
-from elmo.formats.whole import tidy
 from elmo.machine import peak_memory
 from elmo.pretraining.agreement import agree
 from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
@@ -41,7 +42,6 @@ from elmo.text import corpus
 from elmo.text.records import check_text
 from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
-from elmo.training.disk import alone, holds_run
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
 from elmo.training.loop import Carried, Training, fit, seed_step, train_step
 from elmo.training.monitor import Monitor
@@ -385,13 +385,7 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
     if other := _other_file(folder / "model"):
         raise InputError(f"{folder / 'model'}: also holds {other!r}; move it out: training replaces this folder")
     old, new = fixed(read_record(record)), fixed(config)
-    for key in new:
-        if new[key] != old[key]:
-            was, now = configs.difference(old[key], new[key])
-            raise InputError(
-                f"{record}: {key} was {was!r}, now it is {now!r}; a resumed run keeps its settings: give the former"
-                " one, or name another --output"
-            )
+    check_same(record, old, new)
 
 
 def _other_file(model: Path) -> str | None:

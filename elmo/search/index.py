@@ -21,16 +21,15 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo import config as configs
-from elmo import locks
+from elmo.disk.files import PARTIAL, check_output, is_unfinished, put_whole, remove, write
+from elmo.disk.run import alone, check_same
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
-from elmo.formats.whole import check_output, put_whole
 from elmo.search.nearest import Neighbor, unit
 from elmo.text import corpus
 from elmo.text.batching import in_parts
 from elmo.text.characters import is_utf8
 from elmo.text.tokenizer import TextConfig
-from elmo.training.disk import write_whole
 
 VERSION = "1"
 RECORD, OCCURRENCES, SENTENCES = "index.json", "occurrences", "sentences"
@@ -114,10 +113,7 @@ def build(
     output = output.resolve()  # the target of a link is replaced
     _check_name(output, "name another output")
     part = output.with_name(output.name + PART)
-    part.mkdir(exist_ok=True)
-    with locks.locked(part) as mine:
-        if not mine:
-            raise InputError(f"{part}: another process is building this index; wait for it, or name another output")
+    with alone(part, "is building this index", "name another output", moves=True):
         record = _built(embedder, sentences, part, _begun(part, record, resume, overwrite), progress)
         check_output(output, overwrite, FILES)  # again: it may be there by now
         put_whole(part, output)
@@ -341,12 +337,12 @@ def _column(layer: int) -> str:
 
 def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
     """The record of the build in `part`: of an interrupted one as far as it got, or of a new one."""
-    unwritten = f"{RECORD}.part"  # if the disk was full immediately
+    unfinished = f".{RECORD}.*{PARTIAL}"  # if the process was killed at once
     if overwrite and not resume:
-        check_output(part, overwrite, (*FILES, unwritten))
-        for each in list(part.iterdir()):  # not the folder, which is locked
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
-    if {each.name for each in part.iterdir()} <= {unwritten}:
+        check_output(part, overwrite, (*FILES, unfinished))
+        remove(part)
+        part.mkdir()
+    if all(map(is_unfinished, part.iterdir())):
         _write(part, record)
         return record
     if not resume:
@@ -355,14 +351,12 @@ def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
     if corpus.is_fingerprint(kept.fingerprint, record.fingerprint):
         kept = replace(kept, fingerprint=record.fingerprint)
     old, new = (configs.to_dict(replace(each, sentences=0, tokens=0)) for each in (kept, record))
-    if old != new:
-        was, now = configs.difference(old, new)
-        raise InputError(f"{part}: the build started with {was}, not {now}; use the same, or remove it")
+    check_same(part / RECORD, old, new, f"remove {part} to start again")
     return kept
 
 
 def _write(folder: Path, record: Record) -> None:
-    write_whole(folder / RECORD, configs.to_json(record).encode())
+    write(folder / RECORD, configs.to_json(record).encode())
 
 
 def _read(folder: Path) -> Record:

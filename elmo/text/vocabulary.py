@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, takewhile
 from pathlib import Path
-from secrets import token_hex
 
 import numpy as np
 from jaxtyping import Int
 
+from elmo.disk.files import whole
 from elmo.errors import InputError
 from elmo.text.characters import BOS, EOS, UNKNOWN
 
@@ -79,12 +79,8 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Writes one word per line, in UTF-8; the file is written completely or not at all."""
-        temporary = path.with_name(f".{path.name}.{token_hex(6)}.partial")
-        try:
+        with whole(path, overwrite=True) as temporary:
             temporary.write_bytes(self._bytes())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path, distinct: bool = False) -> "Vocabulary":

@@ -26,8 +26,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from elmo.disk.files import PARTIAL, remove, write
 from elmo.errors import InputError
-from elmo.training.disk import write
 from elmo.training.distributed import Fabric
 from elmo.training.sharding import Shard, joined, part
 
@@ -67,10 +67,10 @@ def save_checkpoint(
 ) -> Path:
     """Writes `folder/step-N` for `progress.step` and removes all but the newest ones; `best` is a file to copy."""
     target = folder / f"step-{progress.step:09d}"
-    temporary = folder / f".{target.name}.part"
+    temporary = folder / f".{target.name}.0{PARTIAL}"  # all processes know this name
     whole, sharded = _optimizer_tensors(optimizer, shards)
     if fabric.is_global_zero:
-        for left_over in folder.glob(".step-*.part"):  # from a run that was killed here
+        for left_over in folder.glob(f".step-*{PARTIAL}"):  # from a run that was killed here
             shutil.rmtree(left_over)
         temporary.mkdir(parents=True)
         write(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
@@ -88,7 +88,7 @@ def save_checkpoint(
         shutil.rmtree(target, ignore_errors=True)
         temporary.replace(target)
         for old in _checkpoints(folder)[:-KEPT]:
-            shutil.rmtree(old)
+            remove(old)
     fabric.barrier()
     return target
 

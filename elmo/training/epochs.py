@@ -19,8 +19,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from elmo.config import check_range
+from elmo.disk.files import write
 from elmo.training.checkpoint import BEST_SO_FAR, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
-from elmo.training.disk import write_whole
 from elmo.training.distributed import Fabric
 from elmo.training.loop import TrainingError, seed_step
 from elmo.training.monitor import Monitor
@@ -141,7 +141,7 @@ def fit_epochs(
             state = _after_epoch(state, scores[metric], config)
             if state.best_epoch == state.epoch:
                 weights = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
-                write_whole(folder / BEST, save(weights))
+                write(folder / BEST, save(weights))
             state = replace(state, seconds=state.seconds + time.monotonic() - began)
             saver.save_if_due(state, must_stop())
     return state
@@ -156,7 +156,7 @@ def _begin(
     _, progress = load_checkpoint(checkpoint, fabric, model, optimizer)
     assert progress.position is not None
     if (checkpoint / BEST_SO_FAR).is_file():  # the run's file may be of a later epoch, which it has not had now
-        write_whole(folder / BEST, (checkpoint / BEST_SO_FAR).read_bytes())
+        write(folder / BEST, (checkpoint / BEST_SO_FAR).read_bytes())
     return State(**progress.position)
 
 

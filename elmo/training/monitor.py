@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from elmo.config import finite
+from elmo.disk.files import Appended, write
 from elmo.terminal import shown
-from elmo.training.disk import Appended, write_whole
 
 
 class Monitor:
@@ -92,7 +92,7 @@ def _lines_after(path: Path, step: int) -> Appended:
                 kept.append(line)
         except json.JSONDecodeError:  # the line that a killed run was writing
             continue
-    write_whole(path, "".join(kept).encode())
+    write(path, "".join(kept).encode())
     return Appended(path)
 
 

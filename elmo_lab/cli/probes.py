@@ -242,14 +242,14 @@ def _output(arguments: argparse.Namespace, resume: bool = False, checkpoint: str
 @contextmanager
 def _alone(folder: Path | None) -> Iterator[None]:
     """Locks the output folder for the block, if there is one. Raises InputError if another process works there."""
-    from elmo.training.disk import alone
+    from elmo.disk.run import alone
     from elmo_lab.probes import record
 
     if folder is None:
         yield
         return
     record.make_output(folder)
-    with alone(folder, "works"):
+    with alone(folder, "works here"):
         yield
 
 
@@ -268,7 +268,7 @@ def _add_weights(probes: Any) -> None:
 
 
 def weights_verb(arguments: argparse.Namespace) -> None:
-    from elmo.formats.whole import check_output
+    from elmo.disk.files import check_output
     from elmo_lab import figures
     from elmo_lab.probes import record, weights
 

@@ -229,12 +229,12 @@ def eval_verb(arguments: argparse.Namespace) -> None:
 
 
 def predict_verb(arguments: argparse.Namespace) -> None:
-    from elmo.formats.whole import check_output
+    from elmo.disk.files import check_output
     from elmo_lab.tasks import task as tasks
     from elmo_lab.tasks import trained
 
     output = Path(arguments.output)
-    check_output(output, arguments.overwrite)
+    check_output(output, arguments.overwrite, inputs=(arguments.input, *arguments.folders))
     members = _members(arguments)
     task = members[0].task
     if arguments.text or arguments.input == "-":
@@ -247,10 +247,12 @@ def predict_verb(arguments: argparse.Namespace) -> None:
 
 
 def sentences_verb(arguments: argparse.Namespace) -> None:
+    from elmo.disk.files import check_output
     from elmo_lab.tasks import task as tasks
     from elmo_lab.tasks.readers import writing
 
     task, output = tasks.find(arguments.task), Path(arguments.output)
+    check_output(output, arguments.overwrite, inputs=(arguments.input,))
     examples = tasks.read_all(task, Path(arguments.input))
     sentences = (each for example in examples for each in task.sentences(example) if each)
     lines = dict.fromkeys(" ".join(" ".join(each).split()) for each in sentences)  # tokens may contain white space

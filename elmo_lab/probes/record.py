@@ -8,8 +8,9 @@ from typing import Any
 
 from elmo import config as configs
 from elmo import machine
+from elmo.disk import files
+from elmo.disk.run import is_used
 from elmo.errors import InputError
-from elmo.training.disk import write_whole
 
 RECORD, ROWS = "probe.json", "rows.jsonl"
 
@@ -26,7 +27,7 @@ def write(
     """Writes both files. `config` and `rows` are dataclasses; `bilm` is the card of the probed model."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
-    write_whole(folder / ROWS, lines.encode(errors="backslashreplace"))
+    files.write(folder / ROWS, lines.encode(errors="backslashreplace"))
     record = {
         "probe": probe,
         "version": version,
@@ -35,7 +36,7 @@ def write(
         "seconds": seconds,
         "machine": machine.card(),
     }
-    write_whole(folder / RECORD, configs.as_json(record).encode(errors="backslashreplace"))
+    files.write(folder / RECORD, configs.as_json(record).encode(errors="backslashreplace"))
 
 
 def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint: str | None = None) -> None:
@@ -45,7 +46,7 @@ def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; name a folder as --output")
-    if overwrite or not folder.exists() or not any(folder.iterdir()):
+    if overwrite or not is_used(folder):
         return
     is_broken = checkpoint is not None and (folder / checkpoint).is_file()
     if resume and not is_broken and (folder / RECORD).is_file():

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elmo.disk.run import read_json
 from elmo.errors import InputError
 from elmo.formats.source import is_bilm
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.queue import TRIAL
-from elmo_lab.tasks.train import CONFIG, read_json
+from elmo_lab.tasks.train import CONFIG
 from elmo_lab.tasks.trained import RECORD, RESULT, SEED
 
 VERSION = "1"

@@ -6,7 +6,6 @@
 """
 
 import json
-import os
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
@@ -17,9 +16,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from elmo.disk.files import resumable, writing
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.training.disk import naming
 from elmo_lab.probes.wsd_readers import Instance, Labelled
 from elmo_lab.probes.wsd_vectors import chunks, instance_vectors
 
@@ -116,17 +115,13 @@ def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[Lab
 def _write(
     path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder, done: int
 ) -> None:
-    """Writes a temporary file and moves it into place; `run` is JSON in bytes."""
+    """Writes the file; its `run` is JSON in bytes."""
     names, vectors = embedder.words.known()
     run = np.frombuffer(json.dumps({"settings": settings, "done": done, "words": names}).encode(), np.uint8)
-    temporary = path.with_name(f"{path.name}.part")
-    with naming(path):
+    with resumable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            np.savez(file, run=run, sums=totals, words=vectors)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+    with writing(path) as file:
+        np.savez(file, run=run, sums=totals, words=vectors)
 
 
 def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder) -> int:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from elmo.disk.files import check_output, whole
 from elmo.errors import InputError
-from elmo.formats.whole import check_output, whole
 from elmo_lab.report import markdown, page, sections
 from elmo_lab.report.collect import collect
 from elmo_lab.report.document import Document

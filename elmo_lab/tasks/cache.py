@@ -12,13 +12,10 @@ conflict: each uses its own file names, and if a sentence is stored twice, one c
 import hashlib
 import json
 import math
-import os
 import shutil
-import time
 import uuid
 import zipfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -26,18 +23,17 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, UInt8
 
+from elmo.disk.files import remove_abandoned, writing
+from elmo.disk.lock import locked
 from elmo.embedding.embedder import Embedder, parse_bytes
 from elmo.errors import InputError
 from elmo.formats import cache
-from elmo.formats.whole import ABANDONED
 from elmo.text.batching import in_parts
-from elmo.training.disk import locked, naming
 
 VERSION = "1"
 """Changes when the same model and text give other numbers, or the file layout changes."""
 SHARD_BYTES = 128_000_000
 KEY_BYTES = 16
-PART = ".part"
 Sentence = Sequence[str]
 
 
@@ -153,38 +149,20 @@ class LayerCache:
             begin += length * token
 
     def _write_shard(self, sentences: Sequence[Sentence]) -> None:
-        self._remove_abandoned()
+        remove_abandoned(self.folder.iterdir())
         lengths = [len(sentence) for sentence in sentences]
         shape = (sum(lengths), self._embedder.n_layers, self._embedder.dim)
         name = uuid.uuid4().hex
         layers, index = self.folder / f"{name}.layers.npy", self.folder / f"{name}.index.npz"
-        temporary = [path.with_name(f"{path.name}{PART}") for path in (layers, index)]
         keys: UInt8[np.ndarray, "S 16"] = np.frombuffer(b"".join(map(key_of, sentences)), np.uint8).reshape(-1, 16)
-        try:
-            with naming(layers), temporary[0].open("wb") as file:
-                header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, header)
-                begin = file.tell()
-                for vectors in self._embedder.embed_stream(sentences):
-                    file.write(np.ascontiguousarray(self._rounded(vectors).transpose(1, 0, 2)).data)
-                file.flush()
-                os.fsync(file.fileno())
-            with naming(index), temporary[1].open("wb") as file:
-                np.savez(file, keys=keys, lengths=np.array(lengths, np.int64))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary[0].replace(layers)
-            temporary[1].replace(index)
-        finally:
-            for path in temporary:
-                path.unlink(missing_ok=True)
+        with writing(index) as index_file, writing(layers) as file:  # the index takes its place last
+            header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            begin = file.tell()
+            for vectors in self._embedder.embed_stream(sentences):
+                file.write(np.ascontiguousarray(self._rounded(vectors).transpose(1, 0, 2)).data)
+            np.savez(index_file, keys=keys, lengths=np.array(lengths, np.int64))
         self._place(name, begin, list(map(key_of, sentences)), lengths)
-
-    def _remove_abandoned(self) -> None:
-        for path in self.folder.glob(f"*{PART}"):
-            with suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > ABANDONED:
-                    path.unlink()
 
     def _check_room(self, needed: int, limit: int) -> None:
         if not needed:

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
+from elmo.disk.files import write
+from elmo.disk.lock import locked
 from elmo.errors import InputError
-from elmo.training.disk import locked, write_whole
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train, trained
 from elmo_lab.tasks.files import find_file
@@ -135,5 +136,5 @@ def _join(work: Work, config: train.TaskConfig) -> dict[str, float]:
         if path is not None:
             examples = tasks.read_examples(members[0].task, find_file(path, config.data))
             report[part] = members[0].task.score(examples, trained.ensemble(members, examples))
-    write_whole(work.result, (json.dumps(report, indent=2) + "\n").encode())
+    write(work.result, (json.dumps(report, indent=2) + "\n").encode())
     return scores_of(report)

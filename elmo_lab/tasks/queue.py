@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
+from elmo.disk.run import read_json
 from elmo.errors import InputError
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train
@@ -94,7 +95,7 @@ class Work:
         """Whether it is done; an ensemble of other seeds is not."""
         if not self.result.is_file():
             return False
-        return self.seed is not None or train.read_json(self.result).get("seeds") == list(self.row.seeds)
+        return self.seed is not None or read_json(self.result).get("seeds") == list(self.row.seeds)
 
     def __str__(self) -> str:
         trial = ["with " + " ".join(self.settings)] if self.settings else []
@@ -154,15 +155,15 @@ def _chosen_works(row: Row, arm: str, output: Path, count: int) -> Iterator[Work
 
 def metric_of(folder: Path) -> str:
     """The name of the score by which a folder's task chooses."""
-    return tasks.find(train.read_json(folder / train.CONFIG)["task"]).METRIC
+    return tasks.find(read_json(folder / train.CONFIG)["task"]).METRIC
 
 
 def on_dev(work: Work) -> float:
     """The score on dev of finished work, by which trials are chosen."""
-    return train.read_json(work.result)["dev"][metric_of(work.folder)]
+    return read_json(work.result)["dev"][metric_of(work.folder)]
 
 
 def results_of(folder: Path, seeds: Iterable[int]) -> list[dict[str, Any]]:
     """The content of `result.json` of the finished seeds, in order."""
     files = [folder / f"seed-{seed}" / RESULT for seed in seeds]
-    return [train.read_json(file) for file in files if file.is_file()]
+    return [read_json(file) for file in files if file.is_file()]

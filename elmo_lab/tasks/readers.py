@@ -15,8 +15,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from elmo.disk.files import whole
 from elmo.errors import InputError
-from elmo.formats.whole import whole
 from elmo.text.lines import columns_at_spaces, numbered_lines
 from elmo_lab.tasks.tagging import is_tag, to_bio
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elmo.training.disk import write_whole
+from elmo.disk.files import write
+from elmo.disk.run import read_json
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train
 from elmo_lab.tasks.queue import ENSEMBLE, Queue, Row, on_dev, results_of, trials
@@ -30,8 +31,8 @@ def write_tables(queue: Queue, output: Path) -> str:
     rows += [old for old in earlier if old["row"] not in names]
     text = _markdown(rows)
     output.mkdir(parents=True, exist_ok=True)
-    write_whole(output / f"{TABLE}.json", (json.dumps(rows, indent=2) + "\n").encode())
-    write_whole(output / f"{TABLE}.md", text.encode())
+    write(output / f"{TABLE}.json", (json.dumps(rows, indent=2) + "\n").encode())
+    write(output / f"{TABLE}.md", text.encode())
     return text
 
 
@@ -76,11 +77,11 @@ def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
         return None
     best = max(tried, key=on_dev)
     results = results_of(best.folder, row.seeds)
-    settings = train.read_json(best.folder / train.CONFIG)
+    settings = read_json(best.folder / train.CONFIG)
     task = tasks.find(settings["task"])
     scores = [scores_of(result)[task.METRIC] for result in results]
     ensemble = best.folder / ENSEMBLE
-    joined = train.read_json(ensemble) if ensemble.is_file() else None
+    joined = read_json(ensemble) if ensemble.is_file() else None
     members = [] if joined is None else results_of(best.folder, joined.get("seeds", ()))
     return {
         "row": row.name,

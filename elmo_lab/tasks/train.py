@@ -20,10 +20,11 @@ from torch import Tensor, nn
 
 from elmo import __version__, formats, machine
 from elmo import config as configs
+from elmo.disk.files import write
+from elmo.disk.run import alone, check_same, holds_run, read_json
 from elmo.errors import InputError
 from elmo.formats.download import sha256_of
 from elmo.formats.source import Source
-from elmo.training.disk import alone, holds_run, write_whole
 from elmo.training.distributed import Fabric, launch
 from elmo.training.epochs import EpochConfig, State, fit_epochs
 from elmo.training.loop import seed_step
@@ -128,7 +129,7 @@ def main(
             for seed in left:
                 _run_seed(fabric, job, seed, quiet)
         report = _as_json(_report(task, config))
-        write_whole(folder / RESULTS, (json.dumps(report, indent=2) + "\n").encode())
+        write(folder / RESULTS, (json.dumps(report, indent=2) + "\n").encode())
     return report
 
 
@@ -296,8 +297,8 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     seed_step(seed, -1, 0)
     model = build(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
     # Only now, so that settings that cannot build a network leave no run behind.
-    write_whole(folder.parent / CONFIG, configs.to_json(config).encode())
-    write_whole(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
+    write(folder.parent / CONFIG, configs.to_json(config).encode())
+    write(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
     folder.mkdir(exist_ok=True)
     write_record(folder, task, config.inputs, job.model_config, job.labels, job.words, job.source, config.cache)
     network = cast(TaskModel, model)
@@ -329,7 +330,7 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
         "bilm": None if job.source is None else job.source.card(),
         "machine": machine.card(str(fabric.device)),
     }
-    write_whole(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+    write(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 
@@ -375,13 +376,7 @@ def check_output(config: TaskConfig, resume: bool) -> None:
     if not resume:
         raise InputError(f"{record.parent}: holds a run; add --resume to continue it, or name another --output")
     old, new = (_kept(completed(each)) for each in (read_config(record), config))
-    changed = [key for key in new if new[key] != old[key]]
-    if changed:
-        was, now = configs.difference(old[changed[0]], new[changed[0]])
-        raise InputError(
-            f"{record}: {changed[0]} was {was!r}, now it is {now!r}; a resumed run keeps its settings: give the"
-            " former one, or name another --output"
-        )
+    check_same(record, old, new)
 
 
 def _kept(config: TaskConfig) -> dict[str, Any]:
@@ -397,17 +392,6 @@ def read_config(path: Path) -> TaskConfig:
         return configs.from_dict(TaskConfig, read_json(path))
     except configs.ConfigError as error:
         raise InputError(f"{path}: not the configuration of a run ({error}); name another --output") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file that a run wrote. Raises InputError if it is damaged."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not valid JSON ({error}); remove the folder and train again") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: not a JSON object; remove the folder and train again")
-    return found
 
 
 def _as_json(value: Any) -> Any:

@@ -19,13 +19,13 @@ from torch import nn
 
 from elmo import __version__
 from elmo import config as configs
+from elmo.disk.files import write
 from elmo.embedding.job import read_lines
 from elmo.errors import InputError
 from elmo.formats.source import Source
 from elmo.model.bilm import BiLMConfig
 from elmo.text.lines import columns_at_spaces
 from elmo.text.word_vectors import check_file
-from elmo.training.disk import write_whole
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import vectors as static
 from elmo_lab.tasks.batches import BatchConfig, by_length
@@ -279,7 +279,7 @@ def write_record(
         "words": words.words,
         "vectors": _card(words),
     }
-    write_whole(folder / RECORD, json.dumps(record).encode())
+    write(folder / RECORD, json.dumps(record).encode())
 
 
 def _source(inputs: InputConfig, folder: Path, given: str | None) -> Source | None:

@@ -18,10 +18,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from elmo import config as configs
+from elmo.disk.files import tidy, write
+from elmo.disk.run import alone, check_same, holds_run, read_json
 from elmo.errors import InputError
 from elmo.formats import TRAINED, Model, native
 from elmo.formats.download import sha256_of
-from elmo.formats.whole import tidy
 from elmo.model.bilm import BiLMConfig
 from elmo.model.lstm import LstmConfig
 from elmo.model.translator import DecoderConfig, Translator
@@ -31,7 +32,6 @@ from elmo.text.lines import numbered_lines
 from elmo.text.records import check_text, suffix_of
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import SPECIAL, Vocabulary, count_vocabulary
-from elmo.training.disk import alone, holds_run, write_whole
 from elmo.training.distributed import launch
 from elmo.training.epochs import BEST, EpochConfig, State, fit_epochs
 from elmo.training.loop import seed_step
@@ -107,7 +107,7 @@ def main(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[
         model = Translator(encoder, config.decoder, len(targets))
         if table is not None:
             model.encoder.token_encoder.embedding.requires_grad_(False).copy_(table)
-        write_whole(folder / RECORD, configs.as_json(record).encode())
+        write(folder / RECORD, configs.as_json(record).encode())
         state = _fit(config, model, words, targets, pairs, heldout, quiet)
         card = _card(config, state, pairs, targets)
         stored = Model(encoder, model.encoder.state_dict(), None, words, config.source_text, card)
@@ -142,13 +142,8 @@ def check_output(folder: Path, record: dict[str, Any], resume: bool) -> None:
         raise InputError(f"{folder}: the run is finished, and its model is {folder / TRAINED}; name another --output")
     if not resume:
         raise InputError(f"{folder}: holds a run; add --resume to continue it, or name another --output")
-    old = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    was, now = configs.difference(_fixed(old), _fixed(json.loads(json.dumps(record))))
-    if was != now:
-        raise InputError(
-            f"{folder / RECORD}: {was!r} is now {now!r}; a resumed run keeps its settings and files: omit the change,"
-            " or name another --output"
-        )
+    old = read_json(folder / RECORD)
+    check_same(folder / RECORD, _fixed(old), _fixed(json.loads(json.dumps(record))))
 
 
 def _record(config: CoveConfig) -> dict[str, Any]:

@@ -1,15 +1,20 @@
 """Output takes its place when it is whole, and what was there before is not lost on the way."""
 
+import ctypes
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from command import run
+from tiny import tiny_model
 
-from elmo.formats import whole as whole_module
-from elmo.formats.whole import tidy, whole
+from elmo.disk import files
+from elmo.disk.files import tidy, whole
+from elmo.disk.lock import LOCK, locked
+from elmo.formats import native
 
 
 def write(path: Path, text: str) -> None:
@@ -78,6 +83,7 @@ def test_old_folder_comes_back_when_the_new_one_cannot_be_moved(tmp_path: Path, 
             raise OSError("the disk is gone")
         return replace(path, target)
 
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())  # a system without renameat2
     monkeypatch.setattr(Path, "replace", broken)
     with pytest.raises(OSError, match=re.escape("the disk is gone")):
         write(tmp_path / "out", "new")
@@ -128,10 +134,103 @@ def test_what_is_finished_is_there_until_it_is_in_its_place(tmp_path: Path, monk
     (tmp_path / "made" / "file").write_text("new")
     (tmp_path / "made.old").mkdir()  # of the user
     with monkeypatch.context() as patch:
-        patch.setattr(whole_module, step, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(files, step, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            whole_module.put_whole(tmp_path / "made", tmp_path / "out")
+            files.put_whole(tmp_path / "made", tmp_path / "out")
     assert (tmp_path / "made" / "file").read_text() == "new"
-    whole_module.put_whole(tmp_path / "made", tmp_path / "out")
+    files.put_whole(tmp_path / "made", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made.old", "out"]
     assert (tmp_path / "out" / "file").read_text() == "new"
+
+
+TEXT = "They play chess .\nThe play opened .\n"
+
+
+@pytest.mark.parametrize("link", ["same", "symbolic", "hard"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("types", "{input}", "{output}", "--pretokenized"),
+        ("embed", "{input}", "vectors.npz", "--index", "{output}", "--pretokenized"),
+        ("embed", "{input}", "vectors.npz", "--index", "{output}", "--pretokenized", "--resume"),
+        ("embed", "{input}", "{output}", "--kind", "text", "--pretokenized"),
+        ("allennlp", "{input}", "{output}", "--all"),
+        ("task", "sentences", "sst5", "{input}", "{output}"),
+    ],
+    ids=lambda command: "-".join(command[:2]) + ("-resume" if "--resume" in command else ""),
+)
+def test_output_never_replaces_its_own_input(tmp_path: Path, monkeypatch, command: tuple[str, ...], link: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, output = tmp_path / "text.npz", tmp_path / ("text.npz" if link == "same" else "other.npz")
+    text.write_text(TEXT)
+    if link != "same":
+        (output.symlink_to if link == "symbolic" else output.hardlink_to)(text)
+    done = run(*(part.format(input="text.npz", output=output.name) for part in command), "--overwrite")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "input" in done.stderr
+    assert text.read_text() == TEXT
+    assert {path.name for path in tmp_path.iterdir()} == {text.name, output.name}
+
+
+def test_a_model_is_no_output_of_its_own_vectors(tmp_path: Path) -> None:
+    native.save(tiny_model(), tmp_path / "model")
+    weights = tmp_path / "model" / native.WEIGHTS
+    before = weights.read_bytes()
+    (tmp_path / "text").write_text(TEXT)
+    for command in (
+        ("embed", tmp_path / "text", weights, "--model", tmp_path / "model", "--pretokenized"),
+        ("convert", tmp_path / "model", tmp_path / "model"),
+        ("convert", weights, tmp_path / "model"),
+    ):
+        done = run(*map(str, command), "--overwrite")
+        assert (done.returncode, "input" in done.stderr) == (2, True), done.stderr
+        assert weights.read_bytes() == before
+
+
+def test_a_folder_is_gone_after_one_step(tmp_path: Path, monkeypatch) -> None:
+    """A kill in the middle of removing it leaves nothing of its name."""
+    write(tmp_path / "folder", "old")
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_delete", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            files.remove(tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+    assert all(map(files.is_unfinished, tmp_path.iterdir()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="renameat2")
+def test_a_folder_is_replaced_without_a_moment_in_which_there_is_none(tmp_path: Path, monkeypatch) -> None:
+    write(tmp_path / "out", "old")
+    replace = Path.replace
+
+    def watched(path: Path, target: Path) -> Path:
+        assert path != tmp_path / "out"
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    write(tmp_path / "out", "new")
+    assert (tmp_path / "out" / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_lock_is_one_and_leaves_nothing(tmp_path: Path) -> None:
+    with locked(tmp_path / "new" / LOCK) as one, locked(tmp_path / "new" / LOCK) as other:
+        assert (one, other) == (True, False)
+    assert not list((tmp_path / "new").iterdir())
+    with locked(tmp_path / "new" / LOCK) as again:
+        assert again
+
+
+def test_waiting_processes_have_a_lock_one_after_another(tmp_path: Path) -> None:
+    """Though each removes the file of the lock that the others wait for."""
+    program = (
+        "import sys; from pathlib import Path; from elmo.disk.lock import locked\n"
+        f"count, lock = Path({str(tmp_path / 'count')!r}), Path({str(tmp_path / 'lock')!r})\n"
+        "for _ in range(40):\n"
+        "    with locked(lock, wait=True):\n"
+        "        count.write_text(str(int(count.read_text()) + 1))\n"
+    )
+    (tmp_path / "count").write_text("0")
+    processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert (tmp_path / "count").read_text() == "120"

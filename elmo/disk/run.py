@@ -1,0 +1,85 @@
+"""Runs: a folder with a record of its settings, used by one process at a time, resumed with the same settings."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from elmo import config as configs
+from elmo.disk.files import is_unfinished, resumable
+from elmo.disk.lock import LOCK, locked
+from elmo.errors import InputError
+
+
+@contextmanager
+def alone(
+    folder: Path, does: str = "trains here", remedy: str = "name another --output", moves: bool = False
+) -> Iterator[None]:
+    """Creates a run's folder and locks it for the block; removes it if it is empty afterwards.
+
+    The lock of a folder that the block `moves` is beside it, else in it. Raises InputError if another process uses the
+    folder: what that one `does`, and what else the user can do.
+    """
+    try:
+        with ExitStack() as stack:
+            with resumable(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                lock = folder.with_name(f".{folder.name}{LOCK}") if moves else folder / LOCK
+                mine = stack.enter_context(locked(lock))
+            if not mine:
+                raise InputError(f"{folder}: another process {does}; wait until it ends, or {remedy}")
+            yield
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def holds_run(record: Path) -> bool:
+    """Whether the folder of `record`, a run's first file, holds a run; False if there is none yet, or it is empty.
+
+    Raises InputError if the folder is a file or holds anything else; a lock and unfinished files do not count.
+    """
+    folder = record.parent
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:  # safetensors would write its files there, but not read them
+        raise InputError(f"{folder}: the name is not UTF-8; name another --output") from error
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name a folder for the run as --output")
+    # Checked before the record, since another job of the queue may start the run meanwhile.
+    used = is_used(folder)
+    if record.exists():
+        return True
+    if used:
+        raise InputError(f"{folder}: the folder exists but holds no run; name another --output, or empty it")
+    return False
+
+
+def is_used(folder: Path) -> bool:
+    """Whether a folder exists and holds anything but a lock and unfinished files."""
+    return folder.exists() and any(path.name != LOCK and not is_unfinished(path) for path in folder.iterdir())
+
+
+def check_same(
+    record: Path, kept: Mapping[str, Any], now: Mapping[str, Any], remedy: str = "name another --output"
+) -> None:
+    """Raises InputError if a run with the settings `kept` in `record` would go on with others. Both are JSON values."""
+    for name, value in now.items():
+        if kept.get(name) != value:
+            was, is_now = configs.difference(kept.get(name), value)
+            raise InputError(
+                f"{record}: {name} was {was!r}, now it is {is_now!r}; a resumed run keeps its settings: give the former"
+                f" one, or {remedy}"
+            )
+
+
+def read_json(file: Path, remedy: str = "name another --output") -> dict[str, Any]:
+    """A JSON object that a run wrote. Raises InputError with the remedy if it is damaged."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file}: not valid JSON ({error}); {remedy}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{file}: not a JSON object; {remedy}")
+    return found
