@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10
 INTEGRATIONS := $(addprefix tests/test_,integrations_*.py docs_migration.py torch_programs.py wheel.py)
 
-.PHONY: setup demo serve test test-integrations test-engines test-processes test-transformers test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
+.PHONY: setup demo serve test test-integrations test-engines test-processes test-transformers test-originals test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
 
 setup: $(SETUP)
 
@@ -68,6 +68,14 @@ $(NEWEST): $(SETUP)
 test-transformers: $(NEWEST)
 	@PYTHONPATH=$(NEWEST) $(BIN)/python -c "import transformers as t; assert int(t.__version__.split('.')[0]) >= 5, t.__file__"
 	OMP_NUM_THREADS=1 PYTHONPATH=$(NEWEST) $(BIN)/python -m pytest -p no:xdist tests/test_integrations_transformers.py tests/test_hub.py
+
+# AllenNLP's own tests of its ELMo classes, against the stand-ins: its source, without its package or its dependencies.
+ORIGINALS := build/allennlp-0.9.0
+$(ORIGINALS): $(SETUP)
+	@$(PIP) install --no-deps --target $@ allennlp==0.9.0
+
+test-originals: $(ORIGINALS)
+	OMP_NUM_THREADS=1 ELMO_ALLENNLP=$(ORIGINALS) $(BIN)/python -m pytest -p no:xdist tests/test_allennlp_own.py
 
 # What depends on the processor's instructions, with some of them left out: AVX-512, then all but SSE 4.1 (FBGEMM needs AVX2).
 PROCESSORS := tests/test_processors.py tests/test_int8.py tests/test_packed.py

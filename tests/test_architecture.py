@@ -40,7 +40,7 @@ LIBRARY = {*MAY_IMPORT, "cli"}
 MAY_IMPORT |= {"elmo_lab.tasks": LIBRARY, "elmo_lab.probes": LIBRARY | {"elmo_lab.tasks"}}
 MAY_IMPORT["elmo_lab.figures"] = MAY_IMPORT["elmo_lab.probes"] | {"elmo_lab.probes"}
 MAY_IMPORT["elmo_lab.report"] = MAY_IMPORT["elmo_lab.figures"] | {"elmo_lab.figures"}
-ENTRANCES = {"cli", "__init__", "__main__", "elmo_lab.cli", "elmo_lab"}
+ENTRANCES = {"cli", "__init__", "__main__", "shims", "elmo_lab.cli", "elmo_lab"}
 """They import anything of their package and those below, inside functions only."""
 
 HEAVY = {"torch", "numpy", "h5py", "safetensors", "jaxtyping", "spacy", "pyarrow", "lightning_fabric", "scipy"}

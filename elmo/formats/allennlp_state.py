@@ -1,4 +1,4 @@
-"""The biLM of AllenNLP's classes in a torch state dict, with their names and order -> our weights.
+"""The biLM of AllenNLP's classes in a torch state dict, with their names and order <-> our weights.
 
 Differences between AllenNLP's layout and the published HDF5 files:
 
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from elmo.errors import InputError
 from elmo.formats.stored import Shape
 from elmo.model.bilm import BiLMConfig
 
@@ -81,6 +82,36 @@ def to_weights(config: BiLMConfig, state: Mapping[str, Tensor], prefix: str = ""
     return {name: weight.detach().contiguous() for name, weight in weights.items()}
 
 
+def from_weights(config: BiLMConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """AllenNLP's arrays of a biLM with these weights: the inverse of `to_weights`.
+
+    Raises InputError for a biLM without projections, which AllenNLP's classes always have.
+    """
+    cnn, encoder = config.char_cnn, "token_encoder"
+    assert cnn is not None
+    if not config.lstm.has_projection or f"{encoder}.projection.weight" not in weights:
+        raise InputError("the biLM has no projection, which AllenNLP's classes always have; save it as it is")
+    state = {CHARACTERS: weights[f"{encoder}.embedding"].clone()}
+    for part in ("weight", "bias"):
+        for i in range(len(cnn.filters)):
+            state[f"_token_embedder.char_conv_{i}.{part}"] = weights[f"{encoder}.convolutions.{i}.{part}"].clone()
+        for k in range(cnn.n_highway):
+            highway = f"{encoder}.highways.{k}"
+            both = [weights[f"{highway}.transform.{part}"], -weights[f"{highway}.carry.{part}"]]
+            state[f"_token_embedder._highways._layers.{k}.{part}"] = torch.cat(both)
+        state[f"_token_embedder._projection.{part}"] = weights[f"{encoder}.projection.{part}"].clone()
+    for layer in range(config.lstm.n_layers):
+        own = {name: weights[f"layers.{layer}.{name}"] for name in ("weight_input", "weight_state", "bias")}
+        for direction, cell in enumerate(_cells(layer)):
+            state[f"{cell}.input_linearity.weight"] = _their_gates(own["weight_input"][direction])
+            state[f"{cell}.state_linearity.weight"] = _their_gates(own["weight_state"][direction])
+            bias = own["bias"][direction].clone()
+            bias[2 * config.lstm.dim : 3 * config.lstm.dim] += config.lstm.forget_bias
+            state[f"{cell}.state_linearity.bias"] = _their_gates(bias)
+            state[f"{cell}.state_projection.weight"] = weights[f"layers.{layer}.weight_projection"][direction].clone()
+    return {name: weight.detach() for name, weight in state.items()}
+
+
 def _cells(layer: int) -> tuple[str, str]:
     return f"_elmo_lstm.forward_layer_{layer}", f"_elmo_lstm.backward_layer_{layer}"
 
@@ -89,3 +120,9 @@ def _gates(rows: Tensor) -> Tensor:
     """Rows in AllenNLP's order i, f, g, o -> ours: i, g, f, o."""
     i, f, g, o = rows.chunk(4)
     return torch.cat([i, g, f, o])
+
+
+def _their_gates(rows: Tensor) -> Tensor:
+    """Rows in our order i, g, f, o -> AllenNLP's: i, f, g, o."""
+    i, g, f, o = rows.chunk(4)
+    return torch.cat([i, f, g, o])

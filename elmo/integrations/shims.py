@@ -1,35 +1,110 @@
 """The names of packages that no longer install, for programs that still import them."""
 
+import runpy
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from elmo.errors import InputError
+from elmo.integrations import originals
+from elmo.integrations.originals import PAGE, StatePolicy, chosen_state, lacks, masks_are_bool
 
-def install_shims() -> list[str]:
-    """Lets `import allennlp.commands.elmo` and the like find our stand-ins; returns the registered names.
 
-    Names are allennlp.commands.elmo, allennlp.modules.elmo, elmoformanylangs and simple_elmo. An installed package is
-    not touched. Call it before the imports that need it; a second call changes nothing.
+def install_shims(*, state: StatePolicy | None = None, allennlp: str | None = None) -> list[str]:
+    """Lets `import allennlp.modules.elmo` and the like find our stand-ins; returns the registered names.
+
+    Stand-ins are there for allennlp, bilm, elmoformanylangs and simple_elmo; an installed package is not touched. Call
+    it before the imports that need it; a second call registers nothing.
+
+    `state="carry"` lets their LSTM states go on from batch to batch, as the originals did; `allennlp` is the version of
+    AllenNLP that the program was written for: masks are int64 in 0.9 and bool since 1.0. Both hold for what is made
+    afterwards in this process, and stay as they were where they are not given.
     """
-    from elmo.integrations import allennlp, elmoformanylangs, simple_elmo
-
-    command = {
-        name: getattr(allennlp, name) for name in ("ElmoEmbedder", "DEFAULT_OPTIONS_FILE", "DEFAULT_WEIGHT_FILE")
-    }
-    command["DEFAULT_BATCH_SIZE"] = allennlp.DEFAULT_BATCH_SIZE
-    modules = {name: getattr(allennlp, name) for name in ("Elmo", "_ElmoBiLm", "batch_to_ids")}
-    stand_ins: dict[str, dict[str, Any]] = {
-        "allennlp.commands.elmo": command,
-        "allennlp.modules.elmo": modules,
-        "elmoformanylangs": {"Embedder": elmoformanylangs.Embedder},
-        "simple_elmo": {"ElmoModel": simple_elmo.ElmoModel},
-    }
+    originals.CHOSEN.state = chosen_state(state)
+    masks_are_bool(allennlp)
+    originals.CHOSEN.allennlp = originals.CHOSEN.allennlp if allennlp is None else allennlp
+    stand_ins = _stand_ins()
     absent = {name for name in stand_ins if not _is_there(name.partition(".")[0])}
-    for name in absent:
+    for name in sorted(absent):
         _register(name, stand_ins[name])
+    if absent:
+        sys.meta_path.append(_NoSuchModule())
     return sorted(absent)
+
+
+def run_program(
+    program: Sequence[str], is_module: bool = False, state: StatePolicy = "reset", allennlp: str = "0.9"
+) -> None:
+    """Runs a Python program, a path and its arguments or a module and its arguments, with the stand-ins installed."""
+    install_shims(state=state, allennlp=allennlp)
+    name, *arguments = program
+    with _arguments([name, *arguments]):
+        if is_module:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+            return
+        if not Path(name).exists():
+            raise InputError(f"{name}: no such program; give the path of a Python file, or -m and a module")
+        sys.path.insert(0, str(Path(name).absolute().parent))
+        runpy.run_path(name, run_name="__main__")
+
+
+@contextmanager
+def _arguments(arguments: list[str]) -> Iterator[None]:
+    before, path = sys.argv, list(sys.path)
+    sys.argv = arguments
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before, path
+
+
+def _stand_ins() -> dict[str, dict[str, Any]]:
+    """The content of each module."""
+    from elmo.integrations import allennlp, allennlp_data, allennlp_embedder, bilm_tf, elmoformanylangs, simple_elmo
+
+    def of(module: ModuleType, *names: str) -> dict[str, Any]:
+        return {name: getattr(module, name) for name in names}
+
+    defaults = of(allennlp_embedder, "DEFAULT_OPTIONS_FILE", "DEFAULT_WEIGHT_FILE", "DEFAULT_BATCH_SIZE")
+    boundaries = of(allennlp, "remove_sentence_boundaries")
+    mix, lstm = of(allennlp, "ScalarMix"), of(allennlp, "ElmoLstm")
+    inner = of(allennlp, "_ElmoBiLm", "_ElmoCharacterEncoder", "batch_to_ids")
+    embedder, mapper = of(allennlp, "ElmoTokenEmbedder"), of(allennlp_data, "ELMoCharacterMapper")
+    indexer, token = of(allennlp_data, "ELMoTokenCharactersIndexer"), of(allennlp_data, "Token")
+    vocabulary, error = of(allennlp_data, "Vocabulary"), of(allennlp_data, "ConfigurationError")
+    marks = of(allennlp_data, "DEFAULT_PADDING_TOKEN", "DEFAULT_OOV_TOKEN")
+    many, simple = of(elmoformanylangs, "Embedder"), of(simple_elmo, "ElmoModel", "divide_chunks")
+    return {
+        "allennlp.commands.elmo": of(allennlp_embedder, "ElmoEmbedder") | defaults | inner | boundaries,
+        "allennlp.common": error,
+        "allennlp.common.checks": error,
+        "allennlp.common.file_utils": of(allennlp_data, "cached_path"),
+        "allennlp.data": token | vocabulary,
+        "allennlp.data.token_indexers": indexer,
+        "allennlp.data.token_indexers.elmo_indexer": indexer | mapper,
+        "allennlp.data.tokenizers": token,
+        "allennlp.data.tokenizers.token": token,
+        "allennlp.data.tokenizers.token_class": token,
+        "allennlp.data.vocabulary": vocabulary | marks,
+        "allennlp.modules": of(allennlp, "Elmo") | mix,
+        "allennlp.modules.elmo": of(allennlp, "Elmo") | inner | boundaries | mix | mapper | lstm | error,
+        "allennlp.modules.elmo_lstm": lstm,
+        "allennlp.modules.scalar_mix": mix,
+        "allennlp.modules.token_embedders": embedder,
+        "allennlp.modules.token_embedders.elmo_token_embedder": embedder,
+        "allennlp.nn.util": boundaries,
+        "bilm": of(bilm_tf, "dump_bilm_embeddings"),
+        "elmoformanylangs": many,
+        "elmoformanylangs.elmo": many,
+        "simple_elmo": simple,
+        "simple_elmo.elmo": simple,
+        "simple_elmo.elmo_helpers": simple,
+    }
 
 
 def _is_there(package: str) -> bool:
@@ -37,12 +112,35 @@ def _is_there(package: str) -> bool:
     return package in sys.modules or find_spec(package) is not None
 
 
+class _StandIn(ModuleType):
+    """A module that says what it is when a program asks for a name that it lacks."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"module {lacks(self.__name__, name, _public(self))}")
+
+
+class _NoSuchModule:
+    """Refuses the modules that the stand-ins lack, in a line that says what they have."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Raises ModuleNotFoundError if `name` is one of a stand-in's package; else it may be found elsewhere."""
+        parent, _, last = name.rpartition(".")
+        module = sys.modules.get(parent)
+        if isinstance(module, _StandIn) and not last.startswith("__"):
+            # Without `name=`, or `from allennlp.modules import X` would hide this line behind one of Python's.
+            raise ModuleNotFoundError(lacks(parent, last, _public(module)))
+
+
+def _public(module: ModuleType) -> list[str]:
+    return [name for name in vars(module) if not name.startswith("__")]
+
+
 def _register(name: str, content: dict[str, Any]) -> None:
     """Puts a module into `sys.modules`, with its parent packages."""
     parent, _, last = name.rpartition(".")
     module = sys.modules.get(name)
     if module is None:
-        module = ModuleType(name, "Stands in for a package that no longer installs: elmo.integrations.install_shims().")
+        module = _StandIn(name, f"Stands in for a package that no longer installs; see {PAGE}.")
         module.__spec__ = ModuleSpec(name, None, is_package=True)
         module.__path__ = []
         sys.modules[name] = module

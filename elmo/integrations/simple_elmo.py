@@ -1,35 +1,50 @@
 """The `ElmoModel` of simple_elmo, for programs written for it, with the behaviour that its README describes.
 
 Two errors of the original are corrected: the average of all layers uses each layer's own vectors, and padding is never
-counted. Every sentence starts from zero; the original warmed up and carried the LSTM state.
+counted. Every sentence starts from zero; the original warmed up and carried the LSTM state, as `state="carry"` does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from elmo import formats
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.pooling import Pool
 from elmo.errors import InputError
+from elmo.integrations.originals import StatePolicy, chosen_state, lacks, public_names
+from elmo.pretraining.scoring import Scorer
+from elmo.text.batching import check_outer, token_lists
 
 CHOICES = ("average", "top", "all")
 
 
 class ElmoModel:
-    """A model, after `load`."""
+    """A model, after `load`.
 
-    def __init__(self) -> None:
+    With `state="carry"` every call begins at zero, reads the first batch once to warm up, and carries the state of
+    every row from batch to batch, as the original did; with a `session` also from call to call.
+    """
+
+    def __init__(self, *, state: StatePolicy | None = None) -> None:
+        self.state = chosen_state(state)
+        self.batch_size: int | None = None
+        self._directory: Path | None = None
         self._embedder: Embedder | None = None
+        self._scorer: Scorer | None = None
 
-    def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False) -> None:
+    def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False) -> str:
         """Opens a model: a folder of options and weights, a ZIP of the NLPL repository, or what `elmo.load` opens.
 
-        The other arguments are accepted but have no effect: sentence lengths determine batches, words are encoded once
-        regardless of `limit`, and `elmo.formats` loads a model with its softmax.
+        `max_batch_size` only has an effect with carried state. `limit` and `full` are accepted without effect: words
+        are encoded once anyway, and a softmax is read when it is needed.
         """
-        self._embedder = Embedder.load(directory)
+        self._embedder = Embedder.load(
+            directory, state=self.state, batch_size=max_batch_size, keep_state=self.state == "carry"
+        )
+        self._directory, self._scorer, self.batch_size = Path(directory), None, max_batch_size
+        return "The model is now loaded."
 
     def get_elmo_vectors(
         self,
@@ -38,14 +53,14 @@ class ElmoModel:
         layers: str = "average",
         session: Any = None,
     ) -> np.ndarray:
-        """Vectors of all tokens: (sentences, T of the longest, D); for layers "all", (sentences, N, T, D).
+        """Vectors of all tokens, float64: (sentences, T of the longest, D); for layers "all", (sentences, N, T, D).
 
-        Zero after a sentence's last token. `layers` is "average", "top" or "all"; `warmup` and `session` have no
-        effect.
+        Zero after a sentence's last token. `layers` is "average", "top" or "all"; `warmup` and `session` only have an
+        effect with carried state.
         """
-        arrays = self._embed(texts, layers)
+        arrays = list(self._embed(texts, layers, warmup, session))
         longest = max((array.shape[-2] for array in arrays), default=0)
-        vectors = np.zeros((len(arrays), *self._shape(layers, longest)), np.float32)
+        vectors = np.zeros((len(arrays), *self._shape(layers, longest)))
         for row, array in zip(vectors, arrays, strict=True):
             row[..., : array.shape[-2], :] = array
         return vectors
@@ -60,12 +75,41 @@ class ElmoModel:
         """The mean of a sentence's vectors, scaled to length 1: (sentences, D); for layers "all", (sentences, N, D).
 
         For "all", the whole matrix has length 1. Zero for an empty sentence. The arguments are those of
-        `get_elmo_vectors`.
+        `get_elmo_vectors`, and so is the type.
         """
-        means = self._embed(texts, layers, "mean")
-        lengths = [float(np.linalg.norm(mean)) or 1.0 for mean in means]
-        units = [mean / length for mean, length in zip(means, lengths, strict=True)]
-        return np.stack(units) if units else np.zeros((0, *self._shape(layers)), np.float32)
+        sums = [array.sum(axis=-2, dtype=np.float64) for array in self._embed(texts, layers, warmup, session)]
+        units = [total / (float(np.linalg.norm(total)) or 1.0) for total in sums]
+        return np.stack(units) if units else np.zeros((0, *self._shape(layers)))
+
+    def get_elmo_substitutes(
+        self, data: Sequence[str | Sequence[str]], topn: int = 3, nodelimiters: bool = True
+    ) -> list[list[dict[str, Any]]]:
+        """For each token of each sentence the `topn` words that the forward and the backward language model expect.
+
+        Each is a dictionary of `word`, `forward` and `backward`; those hold `candidates` (ids in the vocabulary),
+        `candidate_words` and `logp` (log-probabilities, rounded), best first. A sentence is a string of tokens between
+        spaces, or a list. `nodelimiters` has no effect: boundaries are never listed. Raises InputError if the model has
+        no softmax.
+        """
+        del nodelimiters
+        if self._scorer is None:
+            self._loaded  # noqa: B018  (says that no model is loaded)
+            self._scorer = Scorer(formats.load(self._directory))
+        lists = token_lists(text.split() if isinstance(text, str) else text for text in check_outer(data))
+        return [self._substitutes(self._scorer, sentence, topn) for sentence in lists]
+
+    def _substitutes(self, scorer: Scorer, sentence: list[str], topn: int) -> list[dict[str, Any]]:
+        found = [{"word": word} for word in sentence]
+        for side in ("forward", "backward"):
+            ranked = scorer.substitutes_at(sentence, range(len(sentence)), topn, side) if sentence else []
+            for row, best in zip(found, ranked, strict=True):
+                words = [each.word for each in best]
+                row[side] = {  # type: ignore[assignment]
+                    "candidates": scorer.vocabulary.ids(words),
+                    "candidate_words": words,
+                    "logp": [round(each.log_probability, 4) for each in best],
+                }
+        return found  # type: ignore[return-value]
 
     @property
     def vector_size(self) -> int:
@@ -77,10 +121,22 @@ class ElmoModel:
         """N."""
         return self._loaded.n_layers
 
-    def _embed(self, texts: Sequence[Sequence[str]], layers: str, pool: Pool | None = None) -> list[np.ndarray]:
+    @property
+    def max_chars(self) -> int:
+        """The characters that the model reads of a word, with both marks."""
+        return self._loaded.bilm.config.ids_per_token
+
+    def _embed(self, texts: Sequence[Sequence[str]], layers: str, warmup: bool, session: Any) -> Iterator[np.ndarray]:
         if layers not in CHOICES:
             raise InputError(f"layers is {layers!r}; one of {', '.join(CHOICES)} is expected")
-        return self._loaded.embed(texts, layers, pool)
+        embedder = self._loaded
+        if self.state == "carry":
+            texts = token_lists(texts)
+            if session is None:
+                embedder.reset_state()
+            if warmup:
+                embedder.embed(texts[: embedder.batch_size], layers)
+        return embedder.embed_stream(texts, layers)
 
     def _shape(self, layers: str, *tokens: int) -> tuple[int, ...]:
         every = (self._loaded.n_layers,) if layers == "all" else ()
@@ -91,3 +147,13 @@ class ElmoModel:
         if self._embedder is None:
             raise InputError("no model is loaded; call load(path) first")
         return self._embedder
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(lacks("simple_elmo.ElmoModel", name, public_names(self)))
+
+
+def divide_chunks(data: Sequence[Any], n: int) -> Iterator[Sequence[Any]]:
+    """The data in parts of `n`; the last has the rest."""
+    return (data[start : start + n] for start in range(0, len(data), n))

@@ -89,21 +89,30 @@ class Scorer:
         if batch:
             yield from self._score(batch)
 
-    @torch.inference_mode()
     def substitutes(self, sentence: Sequence[str], position: int, k: int = 10, side: Side = "both") -> list[Substitute]:
         """The `k` most probable words at token `position` (from 0), best first.
 
         The list omits boundaries and `<UNK>`; the probabilities include them.
         Raises InputError if there is no such token.
         """
-        if side not in get_args(Side):
-            raise InputError(f"side is {side!r}; one of {', '.join(get_args(Side))} is expected")
         if not 0 <= position < len(sentence):
             raise InputError(f"position is {position}; the sentence has {len(sentence)} tokens, counted from 0")
+        return self.substitutes_at(sentence, [position], k, side)[0]
+
+    @torch.inference_mode()
+    def substitutes_at(
+        self, sentence: Sequence[str], positions: Iterable[int], k: int = 10, side: Side = "both"
+    ) -> list[list[Substitute]]:
+        """`substitutes` at several positions of a sentence that is read once."""
+        if side not in get_args(Side):
+            raise InputError(f"side is {side!r}; one of {', '.join(get_args(Side))} is expected")
         if k < 1:
             raise InputError(f"k is {k}; at least 1 is expected")
         forward, backward = self._top([sentence])[0]
-        hidden = torch.stack([forward[position], backward[position + 1]])
+        hidden = (torch.stack([forward[position], backward[position + 1]]) for position in positions)
+        return [self._ranked(both, k, side) for both in hidden]
+
+    def _ranked(self, hidden: Float[Tensor, "2 P"], k: int, side: Side) -> list[Substitute]:
         each = torch.log_softmax((hidden @ self.lm_head.weight.T + self.lm_head.bias).double(), dim=1)  # 2 V
         scores = {"both": torch.log_softmax(each.sum(0), dim=0), "forward": each[0], "backward": each[1]}[side]
         special = [*self.vocabulary.ids([BOS, EOS]), self.vocabulary.unknown]

@@ -1,0 +1,139 @@
+"""`ElmoEmbedder` of AllenNLP 0.9, and what came with it: sentences -> arrays of all layers, or AllenNLP's HDF5 file."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.disk.files import whole
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.layers import selection
+from elmo.errors import InputError
+from elmo.formats.hdf5 import Hdf5Output
+from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, without_boundaries
+from elmo.integrations.originals import StatePolicy, lacks, public_names
+from elmo.machine import usable_device
+from elmo.text.batching import batch_to_ids, token_lists
+
+ADDRESS = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/2x4096_512_2048cnn_2xhighway"
+DEFAULT_OPTIONS_FILE = f"{ADDRESS}/elmo_2x4096_512_2048cnn_2xhighway_options.json"
+DEFAULT_WEIGHT_FILE = f"{ADDRESS}/elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5"
+DEFAULT_BATCH_SIZE = 64
+
+
+class ElmoEmbedder:
+    """Tokenised sentences -> arrays (N, T, D) of all layers, without gradients or boundaries.
+
+    `cuda_device` is a GPU's number, or -1 for the CPU; `state` and `allennlp` are those of `Elmo`.
+    """
+
+    def __init__(
+        self,
+        options_file: PathLike | None = DEFAULT_OPTIONS_FILE,
+        weight_file: PathLike | None = DEFAULT_WEIGHT_FILE,
+        cuda_device: int = -1,
+        *,
+        state: StatePolicy | None = None,
+        allennlp: str | None = None,
+    ) -> None:
+        self.cuda_device = cuda_device
+        usable_device(self._device)  # refuse it before the weights are read
+        self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state, allennlp=allennlp).to(self._device)
+        self._embedder: Embedder | None = None
+        self._packed: list[Any] = []  # marks of the weights that it has packed
+
+    def batch_to_embeddings(self, batch: Iterable[Iterable[str]]) -> tuple[Tensor, Tensor]:
+        """The layers (B, N, T, D) of a batch, zero at padding, and its mask (B, T)."""
+        with torch.no_grad():
+            output = self.elmo_bilm(batch_to_ids(batch).to(self._device))
+        mask = output["mask"]
+        layers = [without_boundaries(layer, mask > 0) for layer in output["activations"]]
+        return torch.stack(layers, dim=1), mask[:, 2:]
+
+    def embed_sentence(self, sentence: Iterable[str]) -> np.ndarray:
+        """All layers of one sentence: (N, T, D), float32. Raises InputError for a string."""
+        return self.embed_batch([sentence])[0]
+
+    def embed_batch(self, batch: Iterable[Iterable[str]]) -> list[np.ndarray]:
+        """All layers of each sentence, in order: (N, T, D); an empty sentence has T = 0.
+
+        Raises InputError for strings as sentences.
+        """
+        batch = token_lists(batch)
+        if self.elmo_bilm._elmo_lstm.stateful:
+            vectors, mask = self.batch_to_embeddings(batch)
+            lengths = mask.sum(dim=1).tolist()
+            return [row[:, :length].cpu().numpy() for row, length in zip(vectors, lengths, strict=True)]
+        weights = [(self._device, weight.data_ptr(), weight._version) for weight in self.elmo_bilm.bilm.parameters()]
+        if self._embedder is None or self._packed != weights:  # a program may load others, or train these
+            self._embedder, self._packed = Embedder(self.elmo_bilm.bilm, device=self._device), weights
+        return self._embedder.embed(batch)
+
+    def embed_sentences(
+        self, sentences: Iterable[Iterable[str]], batch_size: int = DEFAULT_BATCH_SIZE
+    ) -> Iterator[np.ndarray]:
+        """Like `embed_batch`, one array at a time, for any number of sentences."""
+        if batch_size < 1:
+            raise InputError(f"batch_size is {batch_size}; at least 1 is expected")
+        waiting = iter(sentences)
+        while batch := list(islice(waiting, batch_size)):
+            yield from self.embed_batch(batch)
+
+    def embed_file(
+        self,
+        input_file: IO[str] | Iterable[str],
+        output_file_path: PathLike,
+        output_format: str = "all",
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        forget_sentences: bool = False,
+        use_sentence_keys: bool = False,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Writes the vectors of every line (whitespace-separated tokens) to an HDF5 file; replaces an existing one.
+
+        `output_format` is "all", "top" or "average". A line's dataset is named by its number, or with
+        `use_sentence_keys` by the line itself; `sentence_to_index` maps lines to numbers, unless `forget_sentences`.
+        An empty line has an empty dataset. `progress` gets the number of lines written.
+        Raises InputError for repeated lines with `use_sentence_keys`.
+        """
+        if output_format not in ("all", "top", "average"):
+            raise InputError(f"output_format is {output_format!r}; all, top or average is expected")
+        select = selection(output_format, self.elmo_bilm.num_layers)
+        sentences = [line.strip() for line in input_file]
+        vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)
+        with whole(Path(output_file_path), overwrite=True) as temporary, Hdf5Output(temporary) as output:
+            for number, (sentence, array) in enumerate(zip(sentences, vectors, strict=True)):
+                key = sentence if use_sentence_keys else str(number)
+                try:
+                    if not key.strip("./ ") or "\0" in key or key in output.file:
+                        raise ValueError("it is empty, repeated or contains the character 0")
+                    output.file.create_dataset(key, data=select(torch.from_numpy(array)).numpy())
+                except (TypeError, ValueError) as error:  # also from HDF5: a dataset "and" excludes "and/or"
+                    raise InputError(
+                        f"{output_file_path}: line {number} ({key[:40]!r}) cannot be a key ({error}); use line numbers"
+                        " (without --use-sentence-keys)"
+                    ) from error
+                output.check()
+                if progress is not None:
+                    progress(number + 1)
+            if not (forget_sentences or use_sentence_keys):
+                index = json.dumps({sentence: str(number) for number, sentence in enumerate(sentences)})
+                output.file.create_dataset("sentence_to_index", data=[index])
+
+    @property
+    def _device(self) -> torch.device:
+        return torch.device("cpu" if self.cuda_device < 0 else f"cuda:{self.cuda_device}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(lacks("ElmoEmbedder", name, public_names(self)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_embedder": None}  # the copy packs weights for its own processor

@@ -1,0 +1,53 @@
+"""How far the stand-ins follow the original programs, for the whole process; and what they say of a name they lack."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from elmo.errors import InputError
+
+StatePolicy = Literal["reset", "carry"]
+PAGE = "docs/migration.md"
+
+
+@dataclass
+class Originals:
+    """The defaults of the stand-ins' classes, which `install_shims` sets."""
+
+    state: StatePolicy = "reset"
+    """"reset": every sentence starts from zero; "carry": LSTM states go on as in the original program."""
+    allennlp: str = "0.9"
+    """The version of AllenNLP for which the program was written."""
+
+
+CHOSEN = Originals()
+
+
+def chosen_state(state: StatePolicy | None) -> StatePolicy:
+    """The given policy, or else the one for the process. Raises InputError for another name."""
+    found = CHOSEN.state if state is None else state
+    if found not in ("reset", "carry"):
+        raise InputError(f"state is {found!r}; reset or carry is expected")
+    return found
+
+
+def masks_are_bool(version: str | None) -> bool:
+    """Whether this version of AllenNLP (None: the one for the process) has masks of booleans: since 1.0."""
+    version = CHOSEN.allennlp if version is None else version
+    if re.fullmatch(r"[012](\.\d+){0,2}", str(version)) is None:
+        raise InputError(f"allennlp is {version!r}; a version such as 0.9, 1 or 2.10 is expected")
+    return not str(version).startswith("0")
+
+
+def lacks(stand_in: str, name: str, has: Iterable[str]) -> str:
+    """The line for a name that a stand-in does not have."""
+    names = ", ".join(sorted(has))
+    return f"{stand_in} is elmo-torch's stand-in and has no {name!r}; it has {names} (see {PAGE})"
+
+
+def public_names(owner: object) -> list[str]:
+    """What a stand-in's object has, for `lacks`: public names, and the modules and properties that programs touch."""
+    of_class = [name for name, value in vars(type(owner)).items() if name[0] != "_" or isinstance(value, property)]
+    own = [name for name in vars(owner) if name[0] != "_" and name not in ("training", "call_super_init")]
+    return [*of_class, *own, *vars(owner).get("_modules", ()), *vars(owner).get("_parameters", ())]
