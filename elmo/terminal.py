@@ -1,6 +1,8 @@
 """Output of the commands: tables, settings, progress. Imports `rich` when something is shown."""
 
+import math
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -55,8 +57,12 @@ def shown(value: Any) -> str:
     return " ".join(str(value).split())
 
 
+SECONDS = 60
+"""Between the lines of a counter that is not shown on a terminal."""
+
+
 class Counter:
-    """Shows progress and speed, only on a terminal."""
+    """Shows progress on a terminal; elsewhere, as in a log file, prints a line a minute to stderr."""
 
     def __init__(self, what: str, quiet: bool, *columns: Any) -> None:
         from rich.console import Console
@@ -66,10 +72,15 @@ class Counter:
         columns = columns or (SpinnerColumn(), TextColumn("{task.completed:,} " + what), TimeElapsedColumn())
         self._progress = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
         self._task = self._progress.add_task(what, total=None)
+        self._what = what
+        self._next_line = math.inf if quiet or console.is_terminal else time.monotonic() + SECONDS
 
     def update(self, done: int, total: int | None = None) -> None:
         """Shows the count; `total` is kept if it is not given again."""
         self._progress.update(self._task, completed=done, total=total)
+        if time.monotonic() >= self._next_line:
+            print(f"{self._what}: {done:,}", file=sys.stderr, flush=True)
+            self._next_line = time.monotonic() + SECONDS
 
     def __enter__(self) -> "Counter":
         self._progress.start()

@@ -9,7 +9,8 @@ import sys
 import pytest
 from command import run
 
-from elmo.terminal import print_settings
+from elmo import terminal
+from elmo.terminal import Counter, print_settings
 
 
 def test_settings_are_a_table_that_a_person_reads(capsys):
@@ -83,3 +84,13 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 65536)
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress_in_a_log_is_a_line_now_and_then(quiet, capsys, monkeypatch):
+    now = iter([0.0, 1.0, 59.0, 61.0, 61.0, 62.0, 130.0, 130.0])
+    monkeypatch.setattr(terminal, "time", type("Clock", (), {"monotonic": lambda: next(now)}))
+    with Counter("words", quiet) as counter:
+        for done in (100, 5900, 6100, 6200, 13000):
+            counter.update(done)
+    assert capsys.readouterr().err.splitlines() == ([] if quiet else ["words: 6,100", "words: 13,000"])
