@@ -10,8 +10,6 @@ as often as in text. The rows:
 - `nn.LSTM`: the same with torch's own LSTM with projection for the recurrence; it has no clips, so it computes less
 - `plain`: as one writes it down: every occurrence of a word through Conv1d and the highways, the cells token by token,
   all by autograd, a dense gradient of the softmax, torch's AdamW
-
-and what bilm-tf reached on another day (2 cores, AMD Zen 5, 450 GFLOP/s in float32), scaled by this machine's peak.
 """
 
 import argparse
@@ -47,9 +45,6 @@ SIZES = {
     "small": BiLMConfig(LstmConfig(1024, 128), CharCnnConfig(n_highway=1)),
     "base": BiLMConfig(LstmConfig(2048, 256), CharCnnConfig(n_highway=1)),
 }
-ELSEWHERE = {"bilm-tf": 2805, "ELMoForManyLangs": 2200, "AllenNLP": 1882}
-"""Words/s at the size `peers`, on a machine with `ELSEWHERE_PEAK` GFLOP/s."""
-ELSEWHERE_PEAK = 450
 ROWS = (
     "elmo float32",
     "elmo float32, not compiled",
@@ -209,7 +204,6 @@ def main() -> None:
         return
     machine = limits(config.lstm)
     found = dict(rows(arguments))
-    scale = machine.peak("float32") / ELSEWHERE_PEAK
     print(
         f"{machine.processor}, {machine.threads} threads, torch {machine.torch}, {date.today()}; size {arguments.size}"
     )
@@ -219,11 +213,8 @@ def main() -> None:
         print(
             f"{row:28}{m.words_a_second:10,.0f}{m.forward:10.1f}{m.backward:10.1f}{m.update:11.1f}{m.lstm_gflops:14.0f}"
         )
-    if arguments.size == "peers":
-        for name, speed in ELSEWHERE.items():
-            print(f"{name + ' elsewhere, scaled':28}{speed * scale:10,.0f}")
     if arguments.output:
-        record = {"machine": str(machine), "settings": vars(arguments) | {"output": None}, "scale": scale}
+        record = {"machine": str(machine), "settings": vars(arguments) | {"output": None}}
         record["rows"] = {row: vars(measured) for row, measured in found.items()}
         arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

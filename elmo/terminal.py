@@ -79,7 +79,7 @@ class Counter:
         """Shows the count; `total` is kept if it is not given again."""
         self._progress.update(self._task, completed=done, total=total)
         if time.monotonic() >= self._next_line:
-            print(f"{self._what}: {done:,}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{self._what}: {done:,}\n")
             self._next_line = time.monotonic() + SECONDS
 
     def __enter__(self) -> "Counter":

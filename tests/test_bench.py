@@ -119,7 +119,7 @@ def test_limits_are_those_of_the_fastest_library():
 def test_peers_are_commands_that_get_the_sentences(tmp_path):
     count = f"{sys.executable} -c 'import sys; print(open(sys.argv[1]).read().split().index(\"rained\"))'"
     peer = peers.run(f"a counter={count}", SENTENCES, tmp_path / "sentences.txt")
-    assert (peer.name, peer.scaled) == ("a counter", False)
+    assert peer.name == "a counter"
     assert 0 < peer.tokens_per_second < 19 / 0.001
     assert (tmp_path / "sentences.txt").read_text(encoding="utf-8").splitlines()[1:] == [
         "Boats",
@@ -132,12 +132,6 @@ def test_peers_are_commands_that_get_the_sentences(tmp_path):
     assert peers.run(f"teller={sys.executable} {program}", SENTENCES, tmp_path / "s.txt").tokens_per_second == 12.5
     with pytest.raises(SystemExit, match="NAME=COMMAND"):
         peers.run("nameless", SENTENCES, tmp_path / "s.txt")
-
-
-def test_peers_from_elsewhere_are_scaled_by_the_products():
-    rows = peers.elsewhere("original", peers.ELSEWHERE / 2)
-    fastest = [row for row in rows if row.name.startswith("simple_elmo")]
-    assert [(row.batch, row.tokens_per_second, row.scaled) for row in fastest] == [(32, 239.5, True), (64, 262.5, True)]
 
 
 @pytest.mark.usefixtures("quick")
@@ -154,8 +148,8 @@ def test_benchmark_of_embedding_writes_what_it_prints(tmp_path, monkeypatch, cap
         "**elmo, int8**",
         "plain loop | 4",
         "again |",
-        "simple_elmo",
-        "int8, one sentence",
+        "float32, times the fastest peer",
+        "float32, LSTMs, of the fastest product",
     ):
         assert f"\n| {start}" in page
     result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))

@@ -78,4 +78,5 @@ class OneDnnInt8Product:
 
 def _largest(x: Float[Tensor, "M K"]) -> Float[Tensor, "M 1"]:
     """The largest magnitude of each row, which becomes 127."""
-    return torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True).clamp_(min=1e-12)
+    # vector_norm gives the same and takes ten times as long.
+    return x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-12)
