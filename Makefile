@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10
 INTEGRATIONS := $(addprefix tests/test_,integrations_*.py docs_migration.py torch_programs.py wheel.py)
 
-.PHONY: setup demo serve test test-integrations test-engines test-processes test-transformers test-originals test-cpus test-emulated test-systems lint types docs commands models picture results release format clean
+.PHONY: setup demo serve test test-integrations test-engines test-processes test-transformers test-originals test-cpus test-emulated test-systems lint types docs commands models model-wheels picture results release format clean
 
 setup: $(SETUP)
 
@@ -111,6 +111,11 @@ commands: $(SETUP)
 
 models: $(SETUP)
 	$(BIN)/python docs/models.py
+
+# The model packages: a wheel in dist/ for each folder of models/, or for those named: make model-wheels MODELS=english-large
+MODELS ?= $(notdir $(wildcard models/*))
+model-wheels: $(SETUP)
+	for model in $(MODELS); do $(BIN)/python -m build --wheel --no-isolation --outdir dist models/$$model || exit 1; done
 
 picture: $(SETUP)
 	$(BIN)/python docs/picture.py

@@ -167,7 +167,7 @@ def windows(words: list[str], rows: int, steps: int, count: int) -> list[LmBatch
 def measure(row: str, config: BiLMConfig, arguments: argparse.Namespace) -> Measured:
     """The middle of `arguments.steps` steps after a few to warm up."""
     keep_freed_memory()
-    words = (files("elmo") / "assets/english-small/vocab.txt").read_text(encoding="utf-8").split("\n")
+    words = (files("elmo") / "assets/english-base/vocab.txt").read_text(encoding="utf-8").split("\n")
     words = words[: arguments.words]
     model, optimizer = build(row, config, len(words), arguments.negatives)
     loss_of = plain_loss if row.startswith("plain") else our_loss

@@ -321,7 +321,7 @@ def test_a_forked_process_uses_the_embedder_of_its_parent():
     program = """
 import multiprocessing, torch, elmo
 torch.set_num_threads(2)
-embedder = elmo.load("english-small")
+embedder = elmo.load("english-base")
 sentences = [["They", "play", "."] * 40] * 40
 expected = embedder.embed(sentences, "top", "mean")[0]
 

@@ -10,7 +10,7 @@ import pytest
 from elmo import formats
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.formats import Model, allennlp, native
+from elmo.formats import Model, allennlp, native, packages
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -69,11 +69,11 @@ def test_load_of_what_does_not_exist_names_the_packaged_models():
 
 
 def test_load_by_name_finds_a_packaged_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "ASSETS", tmp_path)
+    monkeypatch.setattr(packages, "ASSETS", tmp_path)
     native.save(model(), tmp_path / formats.DEFAULT_MODEL)
     native.save(model(), tmp_path / "other")
     (tmp_path / "demo.txt").write_text("no model")
-    assert formats.packaged() == sorted([formats.DEFAULT_MODEL, "other"])
+    assert packages.packaged() == sorted([formats.DEFAULT_MODEL, "other"])
     assert formats.find("other") == tmp_path / "other"
     for usual in (None, "default", formats.DEFAULT_MODEL):
         assert formats.find(usual) == tmp_path / formats.DEFAULT_MODEL
@@ -91,7 +91,7 @@ def test_the_default_is_the_packaged_model_wherever_one_is(tmp_path, monkeypatch
     """A run may have been called by the name of its recipe: elmo train english-small --output english-small."""
     monkeypatch.chdir(tmp_path)
     native.save(model(), tmp_path / formats.DEFAULT_MODEL)
-    assert formats.find(usual) == formats.ASSETS / formats.DEFAULT_MODEL
+    assert formats.find(usual) == packages.ASSETS / formats.DEFAULT_MODEL
     assert (formats.named(usual), formats.named(tmp_path)) == (formats.DEFAULT_MODEL, str(tmp_path))
 
 

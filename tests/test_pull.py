@@ -380,6 +380,8 @@ def test_command_models():
     assert "original" in done.stdout
     assert "nlpl-179" in done.stdout
     rows = json.loads(run("models", "--json").stdout)
+    assert (rows[0]["name"], rows[0]["license"]) == ("english-base", "CC-BY-SA-3.0")
+    rows = [row for row in rows if row["package"] is None]
     assert [row["name"] for row in rows] == [model.name for model in published.models()]
     assert rows[0]["files"][1]["sha256"] == published.models()[0].files[1].sha256
     assert rows[0]["pulled"] is False

@@ -37,7 +37,7 @@ def add_verbs(verbs: Any) -> None:
     )
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
 
-    models = add_verb(verbs, "models", models_verb, "list the published models, and which are in the cache")
+    models = add_verb(verbs, "models", models_verb, "list the packaged, installed and published models")
     models.add_argument("words", nargs="*", metavar="WORD", help="list only models whose row has all of these words")
     models.add_argument("--json", action="store_true", help="print JSON, with addresses, licences and their sources")
 
@@ -68,6 +68,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
     values = {
         "path": str(found.path),
         "format": found.format,
+        "license": found.card.get("license", "not stated in the card"),
         "reads": found.config.reads,
         "parameters": found.parameters,
         "stored as": found.dtype,
@@ -116,24 +117,46 @@ def convert_verb(arguments: argparse.Namespace) -> None:
 
 
 def models_verb(arguments: argparse.Namespace) -> None:
-    from elmo.formats import cache, published
+    from elmo.formats import cache, packages, published
 
-    found = [model for model in published.models() if _has(model, arguments.words)]
+    own = [_own_row(*found) for found in packages.describe_all()]
+    rows = own + [
+        config.to_dict(model) | {"package": None, "pulled": cache.is_pulled(model)} for model in published.models()
+    ]
+    found = [row for row in rows if _has(row, arguments.words)]
     if not found:
-        raise InputError(f"no published model matches {' '.join(arguments.words)!r}; elmo models lists all")
+        raise InputError(f"no model matches {' '.join(arguments.words)!r}; elmo models lists all")
     if arguments.json:
-        rows = [config.to_dict(model) | {"pulled": cache.is_pulled(model)} for model in found]
-        print_json(rows, indent=2)
+        print_json(found, indent=2)
         return
-    rows = [[model.name, "yes" if cache.is_pulled(model) else "", model.language, model.about] for model in found]
-    print_table(["name", "here", "language", "about"], rows)
+    shown = [
+        [row["name"], row["package"] or ("pulled" if row["pulled"] else ""), row["language"], row["about"]]
+        for row in found
+    ]
+    print_table(["name", "here", "language", "about"], shown)
     print(f"cache: {cache.cache_folder()}; elmo pull NAME downloads a model, elmo.load(NAME) opens it")
 
 
-def _has(model: Any, words: list[str]) -> bool:
-    """Whether the row of a published model has all of these words, ignoring case."""
-    row = " ".join((model.name, *model.aliases, model.language, model.about, model.layout)).casefold()
-    return all(word.casefold() in row for word in words)
+def _own_row(name: str, package: str, found: Any) -> dict[str, Any]:
+    """The row of a packaged or installed model, with the fields of published ones that it has."""
+    lstm, (encoder, lstms, *_) = found.config.lstm, found.parameters.values()
+    about = f"{(encoder + lstms) / 1e6:.1f}M parameters, {lstm.dim} cells, {lstm.n_layers} x {lstm.projection_dim}"
+    if isinstance(words := found.card.get("words_read"), int):
+        about += f"; {words / 1e6:.0f}M words read"
+    language = "" if found.text is None else found.text.language
+    row = {"name": name, "aliases": [], "language": language, "about": about, "layout": found.format}
+    return row | {
+        "license": found.card.get("license", ""),
+        "path": str(found.path),
+        "package": package,
+        "pulled": False,
+    }
+
+
+def _has(row: dict[str, Any], words: list[str]) -> bool:
+    """Whether the row of a model has all of these words, ignoring case."""
+    text = " ".join((row["name"], *row["aliases"], row["language"], row["about"], row["layout"])).casefold()
+    return all(word.casefold() in text for word in words)
 
 
 def pull_verb(arguments: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from elmo.errors import InputError
-from elmo.formats import allennlp, allennlp_archive, cache, many_langs, native, tensor_bundle, tensorflow
+from elmo.formats import allennlp, allennlp_archive, cache, many_langs, native, packages, tensor_bundle, tensorflow
 from elmo.formats.files import is_archive, listed, on_disk
 from elmo.formats.stored import Description as Description
 from elmo.formats.stored import Mix as Mix
@@ -16,7 +16,6 @@ from elmo.formats.stored import check_finite
 from elmo.formats.stored import content_hash as content_hash
 
 FORMATS = (native, many_langs, allennlp_archive, allennlp, tensorflow)
-ASSETS = Path(__file__).parent.parent / "assets"
 TRAINED = "model"
 """The model's folder inside a training run."""
 DEFAULT_MODEL = "english-base"
@@ -25,8 +24,8 @@ DEFAULT_MODEL = "english-base"
 def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
     """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the default model).
 
-    A name is that of a packaged model, or of a published one in `elmo pull`'s cache. `weights` names the weights of an
-    options file if they are elsewhere.
+    A name is that of a packaged model, of a published one in `elmo pull`'s cache, or of one in an installed model
+    package. `weights` names the weights of an options file if they are elsewhere.
     Raises FileNotFoundError if nothing is there, and InputError if it is not a model, is damaged, or holds values that
     are not finite.
     """
@@ -43,9 +42,12 @@ def describe(path: str | Path | None = None, weights: str | Path | None = None) 
 
 
 def find(path: str | Path | None = None) -> Path:
-    """Resolves the name of a packaged or pulled model, or the folder of a training run, to a path."""
+    """Resolves the name of a packaged, pulled or installed model, or the folder of a training run, to a path.
+
+    Installing a model package never changes what another name means.
+    """
     if _is_default(path):  # even if the working directory has something of that name
-        return ASSETS / DEFAULT_MODEL
+        return packages.ASSETS / DEFAULT_MODEL
     name = str(path)
     if native.recognizes(Path(name) / TRAINED):
         return Path(name) / TRAINED
@@ -53,12 +55,14 @@ def find(path: str | Path | None = None) -> Path:
         return Path(name)
     if tensor_bundle.index_of(Path(name)).is_file():  # TensorFlow names a checkpoint by the common prefix of its files
         return tensor_bundle.index_of(Path(name))
-    if name in packaged():
-        return ASSETS / name
-    pulled = cache.local(name)
-    if pulled is not None:
-        return pulled
-    names = ", ".join(packaged()) or "none"
+    if name in packages.packaged():
+        return packages.ASSETS / name
+    found = cache.local(name) or packages.folder_of(name)
+    if found is not None:
+        return found
+    if name in packages.OWN:
+        raise FileNotFoundError(f"{name}: a model package that is not installed; {packages.how_to_install(name)}")
+    names = ", ".join([*packages.packaged(), *packages.installed()]) or "none"
     raise FileNotFoundError(
         f"{name}: no such file or folder, and not a packaged model ({names}) or a published one (elmo models)"
     )
@@ -71,11 +75,6 @@ def named(path: str | Path | None) -> str:
 
 def _is_default(path: str | Path | None) -> bool:
     return path is None or str(path) == "default"
-
-
-def packaged() -> list[str]:
-    """The names of the models that come with the package."""
-    return sorted(folder.name for folder in ASSETS.glob("*/") if native.recognizes(folder))
 
 
 def _which(path: str | Path | None, weights: str | Path | None) -> tuple[ModuleType, tuple[Path, ...]]:

@@ -31,6 +31,9 @@ try:
 except ImportError as error:
     raise ImportError(f"HubModel needs huggingface_hub ({error}): pip install 'elmo-torch[hub]'") from error
 
+LICENSE = "LICENSE"
+"""The file of a model's licence, beside its weights."""
+
 CARD = """---
 {{ card_data }}
 ---
@@ -196,7 +199,8 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         made = super().generate_model_card(*args, **(values | kwargs))
         for name in ("license", "language"):
             if isinstance(value := beside.card.get(name, _spoken(beside.text) if name == "language" else None), str):
-                setattr(made.data, name, value)
+                is_spdx = name == "license" and " " not in value
+                setattr(made.data, name, value.lower() if is_spdx else value)  # the Hub's names are those in lower case
         made.data.pipeline_tag = "feature-extraction"  # type: ignore[attr-defined]
         return made
 
@@ -239,7 +243,8 @@ def check_name(repository: str) -> None:
 def prepare(path: str | Path, repository: str, folder: Path, license: str | None, language: str | None) -> None:
     """Writes to `folder` what `push` uploads: the native format's files, copied from a native folder, and the card.
 
-    A README.md beside the model is the card's text; if it lacks a header, it gets one from the model's record.
+    A README.md beside the model is the card's text; if it lacks a header, it gets one from the model's record. A file
+    LICENSE beside the model is copied, too.
     """
     found, model = formats.find(path), formats.load(path)
     given = {"license": license, "language": language}
@@ -247,7 +252,7 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
     made = HubModel.of(replace(model, card=card))
     if native.recognizes(found):
         home = found if found.is_dir() else found.parent
-        for name in native.FILES:
+        for name in (*native.FILES, LICENSE):
             if (home / name).is_file():
                 shutil.copyfile(home / name, folder / name)
     else:

@@ -1,0 +1,73 @@
+"""Models in the package, and in packages of their own: wheels that hold the files of a native folder and no code.
+
+A model package names its folder in the entry points of the group `elmo.models`: `english-large =
+elmo_torch_english_large`. `models/` in the repository has the sources of this project's own.
+"""
+
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from elmo import __version__
+from elmo.errors import InputError
+from elmo.formats import native
+from elmo.formats.stored import Description
+
+ASSETS = Path(__file__).parent.parent / "assets"
+GROUP = "elmo.models"
+SOURCES = Path(__file__).parents[2] / "models"
+"""The folders that this project's model packages are built from, in a clone."""
+OWN = ("english-large", "english-small")
+"""The models of this project's model packages."""
+
+
+def packaged() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(folder.name for folder in ASSETS.glob("*/") if native.recognizes(folder))
+
+
+def installed() -> dict[str, str]:
+    """The models of installed model packages: their names, and the package with its version."""
+    points = entry_points(group=GROUP)
+    return {name: _source(points[name]) for name in sorted(points.names) if name not in packaged()}
+
+
+def folder_of(name: str) -> Path | None:
+    """The folder of an installed model; None if there is no such model.
+
+    Raises InputError if its package is not whole, or if several packages have a model of this name.
+    """
+    points = sorted(entry_points(group=GROUP, name=name), key=_source)
+    sources = sorted({_source(point) for point in points})
+    if not sources:
+        return None
+    if len(sources) > 1:
+        raise InputError(f"{name}: is in several packages ({', '.join(sources)}); uninstall all but one")
+    try:
+        found = find_spec(points[0].value)
+    except (ImportError, ValueError):
+        found = None
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        if native.recognizes(Path(folder)):
+            return Path(folder)
+    raise InputError(f"{name}: the package {sources[0]} has no model in it; install it again")
+
+
+def describe_all() -> list[tuple[str, str, Description]]:
+    """The packaged models, then the installed ones: name, package with its version, and description."""
+    here = dict.fromkeys(packaged(), f"elmo-torch {__version__}") | installed()
+    found = [
+        (name, package, ASSETS / name if name in packaged() else folder_of(name)) for name, package in here.items()
+    ]
+    return [(name, package, native.describe(folder)) for name, package, folder in found if folder is not None]
+
+
+def how_to_install(name: str) -> str:
+    """The line that installs one of this project's model packages: words for an error."""
+    if (SOURCES / name / "pyproject.toml").is_file():
+        return f"pip install {SOURCES / name}"
+    return f"pip install ./models/{name} (in a clone of the repository)"
+
+
+def _source(point: EntryPoint) -> str:
+    return "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"

@@ -1,0 +1,106 @@
+"""Model packages: found by name once installed, and never in the place of another model."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command import run_fresh
+from tiny import tiny_model
+
+from elmo import formats
+from elmo.errors import InputError
+from elmo.formats import native, packages
+
+CARD = {"license": "CC-BY-SA-3.0", "words_read": 1_000_000}
+
+
+def put(site: Path, name: str, package: str = "", version: str = "1.0.0") -> Path:
+    """Installs a package with a tiny model called `name` into `site`, as pip would; returns the model's folder."""
+    package = package or f"elmo-torch-{name}"
+    folder = site / package.replace("-", "_")
+    site.mkdir(exist_ok=True)
+    native.save(replace(tiny_model(), card=CARD), folder)
+    about = site / f"{folder.name}-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {package}\nVersion: {version}\n")
+    (about / "entry_points.txt").write_text(f"[{packages.GROUP}]\n{name} = {folder.name}\n")
+    return folder
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return tmp_path / "site"
+
+
+def test_a_model_is_found_by_its_name(site):
+    folder = put(site, "oak-tiny")
+    assert formats.find("oak-tiny") == folder
+    assert formats.load("oak-tiny").card == CARD
+    assert packages.installed()["oak-tiny"] == "elmo-torch-oak-tiny 1.0.0"
+
+
+@pytest.mark.parametrize("name", ["english-base", "default", "small", "original"])
+def test_no_package_takes_the_name_of_a_packaged_or_published_model(site, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    put(site, name, "a-stranger")
+    if name in ("english-base", "default"):
+        assert formats.find(name) == packages.ASSETS / formats.DEFAULT_MODEL
+        assert name not in packages.installed() or name == "default"
+    else:
+        with pytest.raises(FileNotFoundError, match=f"elmo pull {name}"):
+            formats.find(name)
+
+
+def test_a_name_in_two_packages_is_refused(site):
+    put(site, "oak-tiny", "one-oak")
+    put(site, "oak-tiny", "other-oak")
+    with pytest.raises(InputError, match=r"oak-tiny: is in several packages \(one-oak 1\.0\.0, other-oak 1\.0\.0\)"):
+        formats.load("oak-tiny")
+
+
+@pytest.mark.parametrize("lost", ["folder", "files"])
+def test_a_package_without_its_model_is_refused(site, lost):
+    folder = put(site, "oak-tiny")
+    for file in folder.iterdir():
+        file.unlink()
+    if lost == "folder":
+        folder.rmdir()
+    with pytest.raises(InputError, match=r"oak-tiny: the package elmo-torch-oak-tiny 1\.0\.0 has no model.*again"):
+        formats.load("oak-tiny")
+
+
+@pytest.mark.parametrize("name", packages.OWN)
+def test_a_model_package_that_is_not_installed_says_how_to_install_it(name, monkeypatch, tmp_path):
+    if name in packages.installed():
+        pytest.skip(f"{name} is installed")
+    with pytest.raises(FileNotFoundError, match=rf"{name}: .*not installed; pip install .*models/{name}"):
+        formats.load(name)
+    monkeypatch.setattr(packages, "SOURCES", tmp_path)  # as in a wheel
+    with pytest.raises(FileNotFoundError, match=rf"pip install \./models/{name} \(in a clone of the repository\)"):
+        formats.load(name)
+
+
+def test_every_source_of_a_model_package_is_known():
+    assert sorted(folder.name for folder in packages.SOURCES.iterdir() if folder.is_dir()) == sorted(packages.OWN)
+    for name in packages.OWN:
+        found = formats.describe(packages.SOURCES / name)
+        assert found.card["license"] == "CC-BY-SA-3.0"
+        assert found.dtype == "float16/int8"
+
+
+def test_commands_list_it_and_refuse_one_of_another_version(tmp_path):
+    folder = put(tmp_path / "site", "oak-tiny")
+    path = os.pathsep.join(filter(None, [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]))
+    variables = {**os.environ, "PYTHONPATH": path, "ELMO_CACHE": str(tmp_path / "cache")}
+    rows = json.loads(run_fresh("models", "--json", env=variables).stdout)
+    assert [row["name"] for row in rows[:2]] == ["english-base", "oak-tiny"]
+    assert rows[1]["package"] == "elmo-torch-oak-tiny 1.0.0"
+    values = json.loads((folder / native.CONFIG).read_text())
+    (folder / native.CONFIG).write_text(json.dumps(values | {"version": 2}))
+    done = run_fresh("info", "oak-tiny", env=variables)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "version is 2; 1 is expected" in done.stderr
+    assert "pip install -U" in done.stderr
