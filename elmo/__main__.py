@@ -1,5 +1,19 @@
-"""`python -m elmo`."""
+"""`elmo` and `python -m elmo`: imports the command line where Ctrl-C already has an answer."""
 
-from elmo.cli import main
+import sys
+from typing import NoReturn
 
-main()
+
+def main() -> NoReturn:
+    """Runs the command line and exits."""
+    try:
+        from elmo import cli
+
+        cli.main()
+    except KeyboardInterrupt:
+        print("elmo: error: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

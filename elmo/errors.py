@@ -1,8 +1,20 @@
-"""Errors that the user can fix. The command line prints them as one line and exits with code 2."""
+"""Errors that the command line prints as one line."""
 
 
 class InputError(ValueError):
-    """An input cannot be used; the message names it, what was expected, and the remedy."""
+    """An input cannot be used; the message names it, what was expected, and the remedy. Exit code 2."""
+
+
+class Failure(RuntimeError):
+    """A job failed though its inputs could be used, as when a network diverges. Exit code 1.
+
+    Of several processes that train together only one prints it: that for which `is_reported` is true, or the first if
+    it is None.
+    """
+
+    def __init__(self, message: str, is_reported: bool | None = None) -> None:
+        super().__init__(message)
+        self.is_reported = is_reported
 
 
 def in_one_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ Nothing is lost or half-written then. Every verb also does its work once, on a t
 
 import gzip
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -450,3 +451,33 @@ def test_interrupted_training_says_what_it_does(tmp_path):
     assert done.returncode == 130
     assert notice == "stopping with a checkpoint after this step; again to stop at once"
     assert re.fullmatch(r"elmo: error: stopped after step \d+ of \d+, with a checkpoint; continue with --resume", error)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(closed: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m elmo info {closed}"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_locale_without_letters_shows_escapes(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("They play \u00e9t\u00e9 .\n", encoding="utf-8")
+    variables = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = run_fresh("score", tmp_path / "text", "--pretokenized", env=os.environ | variables)
+    assert done.returncode == 0, done.stderr
+    assert "\\xe9t\\xe9" in done.stdout
+
+
+@pytest.mark.parametrize("module", ["elmo.cli", "elmo.bench.job"])
+def test_ctrl_c_while_importing_is_one_line(module: str) -> None:
+    program = (
+        "import runpy, signal, sys\n"
+        f"class Interrupt:\n    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: signal.raise_signal(signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.meta_path.insert(0, Interrupt())\nsys.argv = ['elmo', 'bench']\n"
+        "runpy.run_module('elmo', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "elmo: error: interrupted\n")

@@ -1,6 +1,7 @@
 """Training by epochs, on a network of one layer: rates, clipping and optimizers against a loop of torch's own parts."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from elmo.training.distributed import launch
 from elmo.training.epochs import BEST, EpochConfig, fit_epochs
+from elmo.training.loop import TrainingError
 
 BATCHES = [torch.randn(6, 4, generator=torch.Generator().manual_seed(number)) for number in range(3)]
 STEEP = 10.0
@@ -142,3 +144,26 @@ def test_random_numbers_are_of_the_seed_and_the_step(tmp_path: Path) -> None:
     one, again, other = (Trained(tmp_path / str(n), config, [1.0, 2.0], seed) for n, seed in enumerate((1, 1, 2)))
     assert one.drawn == again.drawn
     assert len({*one.drawn, *other.drawn}) == 12
+
+
+def _overflow(parameter: nn.Parameter, gradient: Tensor) -> Tensor:
+    """What a step that is too large does, after a finite loss with a finite gradient."""
+    parameter.data.fill_(math.inf)
+    return gradient
+
+
+@pytest.mark.parametrize("broken", ["weights", "score"])
+def test_what_is_not_finite_is_a_failure_and_no_result(tmp_path: Path, broken: str) -> None:
+    """Though the losses before were finite."""
+    network = fresh()
+
+    def loss(batch: Tensor) -> Tensor:
+        if broken == "weights":
+            network.bias.register_hook(lambda gradient: _overflow(network.bias, gradient))
+        return squared(network, batch)
+
+    given = (loss, lambda: {"score": math.nan if broken == "score" else 1.0}, "score", tmp_path)
+    fabric, config = launch("cpu", 1, 1, "32-true"), EpochConfig(epochs=1)
+    with pytest.raises(TrainingError, match=r"training\.lr"):
+        fit_epochs(fabric, network, lambda _: BATCHES[:1], *given, config, 1, True)
+    assert not (tmp_path / BEST).exists()

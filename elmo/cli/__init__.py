@@ -13,8 +13,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, NoReturn
 
 import elmo
@@ -28,7 +28,7 @@ from elmo.cli import (
     serving,
 )
 from elmo.cli.arguments import is_first_process
-from elmo.errors import InputError, in_one_line
+from elmo.errors import Failure, InputError, in_one_line
 
 VERBS = "elmo.verbs"
 """The entry points by which other packages add verbs: each names a module with `add_verbs`."""
@@ -36,8 +36,10 @@ VERBS = "elmo.verbs"
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one verb and exits: 0 for success, 1 if training or memory failed, 2 if an input cannot be used."""
-    for stream in (sys.stdout, sys.stderr):
-        _make_printable(stream)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell: >&-
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8", newline="\n"))  # noqa: SIM115
+        _make_printable(getattr(sys, name))
     parsed = _parse(arguments)
     _end_by_exit()
     warnings.showwarning = _show_warning
@@ -52,12 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _fail(error, 2, is_one_of_several and not isinstance(error, OSError))
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted", 130, is_one_of_several)
+    except Failure as error:
+        _fail(error, 1, is_one_of_several if error.is_reported is None else not error.is_reported)
     except (RuntimeError, MemoryError) as error:
-        if (lack := _lack_of_memory(error)) is not None:
-            _fail(lack, 1, silently=False)
-        if type(error).__name__ not in ("TrainingError", "LostProcess"):
+        if (lack := _lack_of_memory(error)) is None:
             raise
-        _fail(error, 1, not getattr(error, "speaks", not is_one_of_several))
+        _fail(lack, 1, silently=False)
     sys.exit(0)
 
 
@@ -96,7 +98,7 @@ def _make_printable(stream: Any) -> None:
         return
     if sys.platform == "win32" and not stream.isatty() and "PYTHONIOENCODING" not in os.environ:
         stream.reconfigure(encoding="utf-8", newline="\n")
-    if stream.errors == "strict":
+    if stream.errors == "strict" or stream.encoding.lower() != "utf-8":  # "surrogateescape" in the C locale
         stream.reconfigure(errors="backslashreplace")
 
 
@@ -135,6 +137,8 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for part in (pretraining, embedding, models, neighbors, looking, serving, completion):
         part.add_verbs(verbs)
+    from importlib.metadata import entry_points
+
     for point in sorted(entry_points(group=VERBS), key=lambda point: point.name):
         point.load().add_verbs(verbs)
     return parser

@@ -15,7 +15,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from elmo.errors import InputError
+from elmo.errors import Failure, InputError
 from elmo.training.memory import keep_freed_memory
 
 try:
@@ -39,12 +39,8 @@ LONGEST_WAIT = timedelta(days=1)
 T = TypeVar("T")
 
 
-class LostProcess(RuntimeError):
-    """A process does not answer; `speaks` is true in the process that reports it."""
-
-    def __init__(self, message: str, speaks: bool) -> None:
-        super().__init__(message)
-        self.speaks = speaks
+class LostProcess(Failure):
+    """A process does not answer."""
 
 
 def processes(devices: int, nodes: int, accelerator: str = "cpu", resumed: bool = False) -> tuple[int, int]:
@@ -113,7 +109,7 @@ def launch(
     except distributed.DistError as error:
         why = " ".join(str(error).split())
         message = f"not all of {devices * nodes} processes met ({why}); start them together: "
-        raise LostProcess(message + _torchrun(devices, nodes), speaks=True) from error
+        raise LostProcess(message + _torchrun(devices, nodes), is_reported=True) from error
     return fabric
 
 

@@ -22,7 +22,7 @@ from elmo.config import check_range
 from elmo.disk.files import write
 from elmo.training.checkpoint import BEST_SO_FAR, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import Fabric
-from elmo.training.loop import TrainingError, seed_step
+from elmo.training.loop import TrainingError, check_finite, seed_step
 from elmo.training.monitor import Monitor
 from elmo.training.stopping import Stopped, requests_to_stop
 
@@ -136,6 +136,7 @@ def fit_epochs(
             model.eval()
             scores = evaluate()
             model.train()
+            _check_finite(model, scores, state, label or str(folder))
             numbers = {"epoch": state.epoch + 1, "loss": state.loss / max(1, state.batch), "lr": state.rate, **scores}
             monitor.record(state.step, numbers)
             state = _after_epoch(state, scores[metric], config)
@@ -196,6 +197,14 @@ def _step(
         train_seconds=state.train_seconds + spent,
         stopped="minutes" if late else "",
     )
+
+
+def _check_finite(model: nn.Module, scores: dict[str, float], state: State, what: str) -> None:
+    remedy = f"try a smaller training.lr (now {state.rate:.3g}) or training.clip_norm"
+    check_finite(model, what, remedy)
+    for name, score in scores.items():
+        if not math.isfinite(score):
+            raise TrainingError(f"{what}: {name} is {score} after epoch {state.epoch + 1}; {remedy}")
 
 
 def _after_epoch(state: State, score: float, config: EpochConfig) -> State:

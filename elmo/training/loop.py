@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from elmo.errors import Failure
 from elmo.training.checkpoint import START, Progress, save_checkpoint
 from elmo.training.distributed import Fabric, average_rows
 from elmo.training.monitor import Monitor
@@ -47,8 +48,15 @@ class LoopConfig:
     """A checkpoint is written when either interval has passed, and before the first evaluation."""
 
 
-class TrainingError(RuntimeError):
+class TrainingError(Failure):
     """Training failed; the message names the step, the place and a remedy."""
+
+
+def check_finite(model: nn.Module, what: str, remedy: str) -> None:
+    """Raises TrainingError if a weight is not finite: the step that made it so has no loss that would say it."""
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise TrainingError(f"{what}: {name} is not finite after the last step; {remedy}")
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
