@@ -1,13 +1,24 @@
 """Output of the commands: tables, settings, progress. Imports `rich` when something is shown."""
 
 import math
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys instead of showing them."""
 WIDEST = 100_000
 """Characters per line without a terminal: practically no limit."""
+
+
+def printable(text: str) -> str:
+    r"""The text with control characters, and those that turn its direction, escaped as in JSON: `\u001b`.
+
+    Names and cards of models come from strangers. A text of JSON means the same afterwards, on one line.
+    """
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -20,7 +31,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for name in head:
         table.add_column(Text(name))
     for row in rows:
-        table.add_row(*map(Text, row))  # brackets are no markup
+        table.add_row(*(Text(printable(cell)) for cell in row))  # brackets are no markup
     is_terminal = sys.stdout.isatty()  # rich would obey FORCE_COLOR, which Jupyter sets
     Console(width=None if is_terminal else WIDEST, force_terminal=is_terminal).print(table)
 

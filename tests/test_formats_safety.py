@@ -490,6 +490,6 @@ def test_what_is_no_archive_is_not_taken_for_one(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     assert not any(map(is_archive, (tmp_path / "text", tmp_path / "empty", tmp_path)))
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"a line\n" * 500))
-    refused(tmp_path / "text.gz", r"text\.gz: damaged or incomplete archive")
+    refused(tmp_path / "text.gz", r"text\.gz: is compressed with gzip")
     (tmp_path / "meta.json").write_text(json.dumps({}))
     refused(tmp_path / "meta.json", "not a known model")

@@ -29,6 +29,7 @@ from elmo.cli import (
 )
 from elmo.cli.arguments import is_first_process
 from elmo.errors import Failure, InputError, in_one_line
+from elmo.terminal import printable
 
 VERBS = "elmo.verbs"
 """The entry points by which other packages add verbs: each names a module with `add_verbs`."""
@@ -85,7 +86,7 @@ def _end_by_exit() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"elmo: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"elmo: warning: {printable(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def _make_printable(stream: Any) -> None:
@@ -124,7 +125,7 @@ def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:
     if silently:
         sys.exit(code)
     said = error if isinstance(error, str) else in_one_line(error)
-    print(f"elmo: error: {' '.join(said.split())}", file=sys.stderr)
+    print(f"elmo: error: {printable(' '.join(said.split()))}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from elmo.config import RECIPES, finite
 from elmo.errors import InputError
+from elmo.terminal import printable
 
 DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
 MODEL_HELP = "a model's folder, file or name (default: english-base)"
@@ -64,7 +65,8 @@ def tokenizer_of(text: Any, pretokenized: bool) -> Any:
 def print_json(value: Any, indent: int | None = None) -> None:
     """Prints JSON, `finite`; in ASCII unless stdout is UTF-8, since other encodings are no JSON and lack letters."""
     is_utf8 = (sys.stdout.encoding or "").lower().replace("_", "-") in ("utf-8", "utf8")
-    print(json.dumps(finite(value), indent=indent, ensure_ascii=not is_utf8))
+    for line in json.dumps(finite(value), indent=indent, ensure_ascii=not is_utf8).split("\n"):
+        print(printable(line))
 
 
 def is_first_process() -> bool:

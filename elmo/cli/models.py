@@ -42,7 +42,9 @@ def add_verbs(verbs: Any) -> None:
     models.add_argument("--json", action="store_true", help="print JSON, with addresses, licences and their sources")
 
     pull = add_verb(verbs, "pull", pull_verb, "download a published model to the cache, or resume the download")
-    pull.add_argument("names", nargs="+", metavar="NAME", help="a name from elmo models")
+    pull.add_argument(
+        "names", nargs="+", metavar="NAME", help="a name from elmo models, or user/name on the Hugging Face Hub"
+    )
     add_quiet(pull)
 
     verify = add_verb(verbs, "verify", verify_verb, "compare files with the hashes of the published models")
@@ -173,6 +175,9 @@ def pull_verb(arguments: argparse.Namespace) -> None:
         TimeRemainingColumn(),
     )
     for name in arguments.names:
+        if formats.REPOSITORY.fullmatch(name):
+            print(f"{_from_hub(name)}: {name}, from the Hugging Face Hub")
+            continue
         with Counter(name, arguments.quiet, *columns) as counter:
             pulled = pull(name, lambda file, done, total: counter.update(done, total))
         model = pulled.model
@@ -191,6 +196,14 @@ def pull_verb(arguments: argparse.Namespace) -> None:
                 f"{model.name} was downloaded, but cannot be opened: {in_one_line(error)}; {remedy}: pull it again,"
                 f" or get it at {model.page}"
             ) from error
+
+
+def _from_hub(repository: str) -> Path:
+    try:
+        from elmo.formats import hub
+    except ImportError as error:
+        raise InputError(str(error)) from error
+    return hub.fetch(repository)
 
 
 def verify_verb(arguments: argparse.Namespace) -> None:

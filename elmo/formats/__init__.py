@@ -3,12 +3,23 @@
 Each format is a module with the same functions: `recognizes`, `describe`, `load`, and `save` in two of them.
 """
 
+import re
 from pathlib import Path
 from types import ModuleType
 
 from elmo.errors import InputError
-from elmo.formats import allennlp, allennlp_archive, cache, many_langs, native, packages, tensor_bundle, tensorflow
-from elmo.formats.files import is_archive, listed, on_disk
+from elmo.formats import (
+    allennlp,
+    allennlp_archive,
+    cache,
+    many_langs,
+    native,
+    packages,
+    published,
+    tensor_bundle,
+    tensorflow,
+)
+from elmo.formats.files import is_archive, listed, on_disk, refuse_known
 from elmo.formats.stored import Description as Description
 from elmo.formats.stored import Mix as Mix
 from elmo.formats.stored import Model as Model
@@ -16,6 +27,8 @@ from elmo.formats.stored import check_finite
 from elmo.formats.stored import content_hash as content_hash
 
 FORMATS = (native, many_langs, allennlp_archive, allennlp, tensorflow)
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+"""A name on the Hugging Face Hub: user/name."""
 TRAINED = "model"
 """The model's folder inside a training run."""
 DEFAULT_MODEL = "english-base"
@@ -24,8 +37,9 @@ DEFAULT_MODEL = "english-base"
 def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
     """Reads a model: a folder, an archive, one of its files, or a name ("default" or None for the default model).
 
-    A name is that of a packaged model, of a published one in `elmo pull`'s cache, or of one in an installed model
-    package. `weights` names the weights of an options file if they are elsewhere.
+    A name is that of a packaged model, of a published one in `elmo pull`'s cache, of one in an installed model package,
+    or user/name for one in the cache of the Hugging Face Hub. `weights` names the weights of an options file if they
+    are elsewhere.
     Raises FileNotFoundError if nothing is there, and InputError if it is not a model, is damaged, or holds values that
     are not finite.
     """
@@ -62,10 +76,31 @@ def find(path: str | Path | None = None) -> Path:
         return found
     if name in packages.OWN:
         raise FileNotFoundError(f"{name}: a model package that is not installed; {packages.how_to_install(name)}")
-    names = ", ".join([*packages.packaged(), *packages.installed()]) or "none"
+    if REPOSITORY.fullmatch(name):
+        return _on_the_hub(name)
+    here = [*packages.packaged(), *packages.installed()]
+    names = ", ".join(here) or "none"
+    meant = published.did_you_mean(name, ["default", *here, *packages.OWN])
     raise FileNotFoundError(
-        f"{name}: no such file or folder, and not a packaged model ({names}) or a published one (elmo models)"
+        f"{name}: no such file or folder, and not a packaged model ({names}) or a published one (elmo models){meant}"
     )
+
+
+def _on_the_hub(repository: str) -> Path:
+    """The folder of a repository of the Hugging Face Hub in its cache. Nothing is downloaded."""
+    try:
+        from elmo.formats import hub
+    except ImportError as error:
+        raise FileNotFoundError(
+            f"{repository}: no such folder; for a model of the Hugging Face Hub: pip install 'elmo-torch[hub]'"
+        ) from error
+    found = hub.cached(repository)
+    if found is None:
+        raise FileNotFoundError(
+            f"{repository}: no such folder, and no such model in the cache of the Hugging Face Hub; get it from there:"
+            f" elmo pull {repository}"
+        )
+    return found
 
 
 def named(path: str | Path | None) -> str:
@@ -94,6 +129,8 @@ def _format_of(path: Path) -> ModuleType:
             return format_
     native.check_json(path)
     native.check_json(path / TRAINED)
+    files = listed(path) if path.is_dir() or is_archive(path) else [on_disk(path)]
+    refuse_known(files)
     if is_archive(path) and {native.CONFIG, native.WEIGHTS} <= {file.name for file in listed(path)}:
         raise InputError(f"{path}: an archive of {native.CONFIG} and {native.WEIGHTS}; unpack it, and give the folder")
     raise InputError(

@@ -23,7 +23,7 @@ from elmo.config import merge
 from elmo.disk.files import whole
 from elmo.errors import InputError
 from elmo.formats.bilm_layout import dataset_names, to_config, to_datasets, to_options, to_weights
-from elmo.formats.files import Source, is_archive, listed, on_disk
+from elmo.formats.files import Source, is_archive, listed, on_disk, refuse_known
 from elmo.formats.hdf5 import Hdf5Output, check_dataset, datasets, is_hdf5, read_hdf5
 from elmo.formats.stored import Description, Model, check_words, weight_shapes
 from elmo.model.bilm import BiLMConfig
@@ -136,12 +136,12 @@ def _locate(path: Path, weights: Path | None) -> Parts:
         return _parts(_options_of(found, path, beside), found, beside)
     beside = listed(path.parent)
     if not is_hdf5(on_disk(path)):
-        return _parts(on_disk(path), _weights_in(path.parent, beside), beside)
+        return _parts(on_disk(path), _weights_in(path, beside), beside)
     chosen = on_disk(path)
     if _tops(chosen) >= {"embedding"} and "RNN_0" not in _tops(chosen):
-        weights_file = _weights_in(path.parent, [file for file in beside if file.path != path])
-        return Parts(_options_of(weights_file, path.parent, beside), weights_file, chosen, beside)
-    return _parts(_options_of(chosen, path.parent, beside), chosen, beside)
+        weights_file = _weights_in(path, [file for file in beside if file.path != path])
+        return Parts(_options_of(weights_file, path, beside), weights_file, chosen, beside)
+    return _parts(_options_of(chosen, path, beside), chosen, beside)
 
 
 def _two_paths(options: Path, weights: Path) -> Parts:
@@ -191,6 +191,8 @@ def _options_of(weights: Source, place: Path, beside: list[Source]) -> Source:
     found = options_in(beside)
     twins = [file for file in found if _are_twins(file.name, weights.name)]
     both = "give both paths: elmo.load(OPTIONS, weights=WEIGHTS), or --weights on the command line"
+    if not found:
+        refuse_known([file for file in beside if file.name.endswith(".json") or "options" in file.name])
     return only(place, twins if len(twins) == 1 else found, "options", both)
 
 
@@ -204,6 +206,8 @@ def _weights_in(place: Path, files: list[Source]) -> Source:
     found = _hdf5_in(files)
     if len(found) > 1:
         found = [file for file in found if "RNN_0" in _tops(file)]
+    if not found:
+        refuse_known([file for file in files if not file.name.endswith((".json", ".txt", ".gz", ".md"))])
     return only(place, found, "weights", "give the path of one weights file")
 
 
@@ -231,9 +235,10 @@ def only(place: Path, found: list[Source], what: str, remedy: str) -> Source:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise FileNotFoundError(f"{place}: no {what} file; a model is an options file (JSON) and an HDF5 file")
+        where = " beside it" if place.is_file() and not is_archive(place) else ""
+        raise FileNotFoundError(f"{place}: no {what} file{where}; a model is an options file (JSON) and an HDF5 file")
     names = ", ".join(file.name for file in found)
-    remedy = f"unpack it, and {remedy}" if place.is_file() else remedy
+    remedy = f"unpack it, and {remedy}" if is_archive(place) else remedy
     raise InputError(f"{place}: {len(found)} {what} files ({names}); {remedy}")
 
 
@@ -252,13 +257,15 @@ def read_options(source: Source) -> dict[str, Any]:
 def _opened(parts: Parts) -> Iterator[dict[str, h5py.Dataset]]:
     """The datasets of the weights, and those of separate token embeddings."""
     with read_hdf5(parts.weights) as file:
-        found = datasets(file)
+        found = datasets(parts.weights.label, file)
         if parts.table is None:
             yield found
             return
         lstms = {name: dataset for name, dataset in found.items() if name.startswith("RNN_")}
         with read_hdf5(parts.table) as table:
-            apart = {name: dataset for name, dataset in datasets(table).items() if name == "embedding"}
+            apart = {
+                name: dataset for name, dataset in datasets(parts.table.label, table).items() if name == "embedding"
+            }
             yield lstms | apart
 
 

@@ -8,7 +8,7 @@ import json
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -19,9 +19,13 @@ from elmo.formats.inflate import BLOCK, GZIP, RAW_DEFLATE, Inflated, Section
 
 MOST_JSON = 10_000_000
 """Most bytes of a JSON file; those of published models have less than a thousand."""
+MOST_MEMBERS = 10_000
+"""Most files of an archive; listing more takes long, and published models have less than a hundred."""
 MOST_MEMBER = 1 << 40
 """Bytes of a file in a tar; systems refuse to go to places far beyond, without a file's name."""
 ZIP_START, GZIP_START = (b"PK\x03\x04", b"PK\x05\x06"), b"\x1f\x8b"
+ZIP_END = 22 + (1 << 16)
+"""Bytes at the end of a zip among which its record with the number of members is."""
 TAR_MARK, TAR_MARK_AT = b"ustar", 257
 
 
@@ -92,8 +96,41 @@ class Source:
 
 
 def on_disk(path: Path) -> Source:
-    """A file of the file system."""
+    """A file of the file system. Raises InputError for a pipe or a device, whose end may never come."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is not a regular file; copy what it gives into one")
     return Source(path.name, str(path), path.stat().st_size, path, lambda: path.open("rb"))
+
+
+KNOWN = (
+    (b"version https://git-lfs.github.com/spec/", "a pointer of Git LFS, which stands for the file: run git lfs pull"),
+    (b"<!doctype html", "a web page: download the file itself"),
+    (b"<html", "a web page: download the file itself"),
+    (GZIP_START, "compressed with gzip: unpack it (gunzip)"),
+    (b"\xfd7zXZ\0", "compressed with xz: unpack it (unxz)"),
+    (b"BZh", "compressed with bzip2: unpack it (bunzip2)"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it (unzstd)"),
+)
+"""How files begin that lie where weights or options should, and what to do."""
+
+
+def refuse_known(files: Sequence[Source]) -> None:
+    """Raises InputError, with the remedy, for the first of these files that begins like something else than a model's.
+
+    JSON that is not valid is refused, too; a compressed vocabulary is in place.
+    """
+    for file in files:
+        with file.open() as opened:
+            start = opened.read(64).lower().lstrip()
+        if not file.size:
+            continue
+        for mark, what in KNOWN:
+            is_packed_text = what.startswith("compressed") and (".txt" in file.name or ".tar" in file.name)
+            if start.startswith(mark.lower()) and not is_packed_text:
+                raise InputError(f"{file.label}: is {what}, and give the model again")
+    for file in files:
+        if file.name.endswith(".json") and file.size <= MOST_JSON:
+            file.json()
 
 
 def is_archive(path: Path) -> bool:
@@ -126,6 +163,8 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
     except InputError:
         raise
     except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, ValueError, MemoryError, OverflowError) as error:
+        if not zipped and not path.name.endswith((".tar", ".tar.gz", ".tgz")):
+            refuse_known([on_disk(path)])
         raise InputError(
             f"{path}: damaged or incomplete archive ({size:,} bytes: {str(error) or 'a size beyond the memory'});"
             " fetch or copy it again"
@@ -149,7 +188,18 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
 Member = tuple[str, int, Callable[[], io.BufferedReader], int | None]
 
 
+def _refuse_many(path: Path) -> InputError:
+    return InputError(
+        f"{path}: has more than {MOST_MEMBERS:,} files, too many for a model; unpack it, and give the model's folder"
+    )
+
+
 def _zip_members(path: Path) -> list[Member]:
+    with path.open("rb") as file:  # the number is at the end; zipfile reads all members before it can be asked
+        file.seek(max(0, path.stat().st_size - ZIP_END))
+        _, mark, end = file.read().rpartition(b"PK\5\6")
+    if mark and int.from_bytes(end[6:8], "little") > MOST_MEMBERS:
+        raise _refuse_many(path)
     with zipfile.ZipFile(path) as archive:
         infos = [info for info in archive.infolist() if not info.is_dir()]
 
@@ -192,6 +242,8 @@ def _tar_members(path: Path) -> list[Member]:
                 raise tarfile.ReadError(f"{info.name} has {info.size} bytes")
             if info.isreg():
                 infos.append(info)
+            if len(archive.members) > MOST_MEMBERS:
+                raise _refuse_many(path)
     for info in infos:
         if info.issparse():
             raise InputError(f"{path}/{info.name}: is stored with holes; pack the archive without tar's --sparse")

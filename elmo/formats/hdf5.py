@@ -22,6 +22,8 @@ from elmo.formats.files import Source
 
 MOST_UNPACKED = 200
 """Largest allowed ratio of a dataset's size to its stored size; compressed weights shrink by less than half."""
+MOST_NAMES, DEEPEST = 10_000, 8
+"""Groups and datasets of a file of weights, and groups inside one another; published models have 33 and 5."""
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -53,17 +55,33 @@ def read_hdf5(source: Source) -> Iterator[h5py.File]:
             opened.close()
 
 
-def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
-    """Every dataset in the file itself, without links to other files or places."""
+def datasets(label: str, file: h5py.File) -> dict[str, h5py.Dataset]:
+    """Every dataset in the file itself, without links to other files or places.
+
+    Raises InputError if there are more names, or groups inside groups, than weights have.
+    """
     found: dict[str, h5py.Dataset] = {}
-
-    def visit(name: str | bytes, item: Any) -> None:
-        # A name that is not UTF-8 is bytes; a null dataset has no shape.
-        if isinstance(name, str) and isinstance(item, h5py.Dataset) and item.shape is not None:
-            found[name] = item
-
-    file.visititems(visit)
-    return found
+    waiting, names = [("", file)], 0
+    while waiting:
+        prefix, group = waiting.pop()
+        names += len(group)
+        if names > MOST_NAMES or prefix.count("/") > DEEPEST:
+            what = (
+                f"more than {MOST_NAMES:,} names"
+                if names > MOST_NAMES
+                else f"more than {DEEPEST} groups in one another"
+            )
+            raise InputError(f"{label}: has {what}; weights have fewer: give the weights of a model")
+        for name in group:
+            # A name that is not UTF-8 is bytes; a null dataset has no shape.
+            if not isinstance(name, str) or not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                continue
+            item = group[name]
+            if isinstance(item, h5py.Group):
+                waiting.append((f"{prefix}{name}/", item))
+            elif isinstance(item, h5py.Dataset) and item.shape is not None:
+                found[prefix + name] = item
+    return dict(sorted(found.items()))
 
 
 def check_dataset(label: str, dataset: h5py.Dataset) -> None:

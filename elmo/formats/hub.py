@@ -230,6 +230,27 @@ def _spoken(text: TextConfig | None) -> str | None:
     return text.language if text is not None and text.tokens == "spacy" and text.language != "xx" else None
 
 
+def cached(repository: str) -> Path | None:
+    """The folder of a repository's model in the Hub's cache; None if it is not there. Uses no network."""
+    try:
+        return Path(snapshot_download(repository, local_files_only=True, allow_patterns=list(native.FILES)))
+    except (HFValidationError, LocalEntryNotFoundError):
+        return None
+
+
+def fetch(repository: str) -> Path:
+    """Downloads a repository's model to the Hub's cache, or what has changed since; returns its folder.
+
+    Raises InputError if there is no such model, or if the Hub cannot be reached.
+    """
+    if is_offline():
+        raise InputError(f"{repository}: ELMO_OFFLINE is set, but a download needs the network")
+    try:
+        return Path(snapshot_download(repository, allow_patterns=list(native.FILES)))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, *_network_errors()) as error:
+        raise InputError(f"{repository}: not available from the Hub ({' '.join(str(error).split())})") from error
+
+
 def check_name(repository: str) -> None:
     """Raises InputError for a name that no Hub repository can have."""
     try:

@@ -24,7 +24,7 @@ from elmo.config import ConfigError, finite, from_dict, to_dict
 from elmo.disk.files import whole
 from elmo.errors import InputError
 from elmo.formats import int8_rows
-from elmo.formats.files import on_disk
+from elmo.formats.files import MOST_JSON, on_disk, refuse_known
 from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, check_words, weight_shapes
 from elmo.model.bilm import BiLMConfig
 from elmo.model.word_cnn import WordCnnConfig
@@ -39,6 +39,8 @@ FORMAT = "elmo-torch"
 VERSION = 1
 MOST_TRIES = 5
 """To load a model that is replaced meanwhile."""
+MOST_HEADER = 1 << 18
+"""Most bytes of a header of weights: about a hundred for each array, of which a deep biLM has some hundreds."""
 MODEL_TYPE = "elmo"  # by it transformers knows what class opens the folder
 DTYPES = {"I8": "int8", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 """Names of safetensors -> the usual ones."""
@@ -51,8 +53,8 @@ def recognizes(path: Path) -> bool:
         return False
     config = _folder(path) / CONFIG
     try:
-        return json.loads(config.read_bytes())["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return config.is_file() and json.loads(on_disk(config).read(MOST_JSON))["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # InputError, a ValueError, for too many bytes
         return False
 
 
@@ -258,6 +260,9 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; the folder of a model holds {CONFIG} and {WEIGHTS}")
     _check_path(file)
+    with file.open("rb") as start:  # listing many empty arrays takes minutes
+        if (length := int.from_bytes(start.read(8), "little")) > MOST_HEADER and length <= file.stat().st_size:
+            raise InputError(f"{file}: its header has {length:,} bytes, too many for a biLM's weights; copy it again")
     try:
         with safetensors.safe_open(file, framework="pt") as header:
             slices = {name: header.get_slice(name) for name in header.keys()}  # noqa: SIM118
@@ -265,6 +270,7 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
             kinds = {name: str(part.get_dtype()) for name, part in slices.items()}
     except safetensors.SafetensorError as error:
         size = file.stat().st_size
+        refuse_known([on_disk(file)])
         raise InputError(
             f"{file}: damaged or incomplete safetensors file ({size:,} bytes: {error}); copy it again"
         ) from error

@@ -4,8 +4,9 @@ The table is data. Nothing here uses the network or the cache; `pull` and `cache
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -81,9 +82,16 @@ def model_named(name: str) -> PublishedModel:
     model = find_model(name)
     if model is None:
         close = [other.name for other in models() if name.lower() in other.name.lower()]
-        hint = f"similar names: {', '.join(close[:8])}" if close else "elmo models lists them"
-        raise InputError(f"{name!r} is not a known published model; {hint}")
+        hint = f"; similar names: {', '.join(close[:8])}" if close else did_you_mean(name)
+        raise InputError(f"{name!r} is not a known published model{hint or '; elmo models lists them'}")
     return model
+
+
+def did_you_mean(name: str, others: Sequence[str] = ()) -> str:
+    """A question for the end of an error: the known name that is most like `name`; empty if none is like it."""
+    known = [*others, *(alias for model in models() for alias in (model.name, *model.aliases))]
+    close = get_close_matches(name.lower(), known, 1, 0.75)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def find_file(reference: str) -> tuple[PublishedModel, PublishedFile] | None:
