@@ -3,6 +3,7 @@
     python benchmarks/serve.py                        # under a minute; requests of 8 sentences
     python benchmarks/serve.py --sentences 1
     python benchmarks/serve.py --minutes 10           # whether memory stays flat
+    python benchmarks/serve.py --beside               # 64 small clients beside one that sends the largest requests
     python benchmarks/serve.py --peer http://127.0.0.1:7997/v1/embeddings=NAME
 
 - The sentences are those of the packaged text, as tokens. The bare embedder gets all of them in one call, before and
@@ -17,6 +18,7 @@ The result is printed as a table in Markdown.
 """
 
 import argparse
+import http.client
 import json
 import os
 import re
@@ -24,6 +26,7 @@ import selectors
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -80,6 +83,8 @@ def main() -> None:
     with served(arguments.model) as (address, pid):
         if arguments.minutes:
             watch(address, pid, sentences, arguments.minutes)
+        elif arguments.beside:
+            beside(address, sentences, arguments.seconds)
         elif arguments.peer:
             peers(address, arguments.peer, sentences, arguments)
         else:
@@ -94,6 +99,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--what", nargs="+", choices=list(WHAT), default=list(WHAT))
     parser.add_argument("--seconds", type=float, default=2.0, help="of a row")
     parser.add_argument("--peer", metavar="URL=MODEL", help="a server with OpenAI's route, and its model's name")
+    parser.add_argument("--beside", action="store_true", help="small requests beside the largest ones")
     parser.add_argument("--minutes", type=float, help="64 clients for so long, and the server's memory meanwhile")
     return parser.parse_args()
 
@@ -162,6 +168,38 @@ def peers(address: tuple[str, int], peer: str, sentences: list[list[str]], argum
             row = load(where, asked, clients, arguments.seconds)
             times = f"{row.percentile(0.5):.0f} | {row.percentile(0.99):.0f}"
             print(f"| {name} | {clients} | {row.tokens / row.seconds:,.0f} | {times} |", flush=True)
+
+
+def beside(address: tuple[str, int], sentences: list[list[str]], seconds: float) -> None:
+    """Rows of 64 clients with one sentence a request: alone, and beside a client of each of the largest requests."""
+    small = requests(sentences, 1, "average", "mean", "application/x-npy")
+    words = [word for sentence in sentences for word in sentence] * 100
+    largest = {
+        "nothing": None,
+        "one sentence of 32,760 tokens": ("/vectors", {"sentences": [words[:32_760]], "layers": "top", "pool": "mean"}),
+        "1,024 sentences of 30 tokens to /score": ("/score", {"sentences": [words[i : i + 30] for i in range(1024)]}),
+        "900,000 numbers to /v1/embeddings": ("/v1/embeddings", {"input": [1.5] * 900_000}),
+    }
+    print("| beside | large requests answered | tokens/s | p50, ms | p99, ms |\n|---|---|---|---|---|")
+    for name, large in largest.items():
+        ended, answers = threading.Event(), []
+
+        def ask(large: Any = large, ended: threading.Event = ended, answers: list[int] = answers) -> None:
+            while large is not None and not ended.is_set():
+                connection = http.client.HTTPConnection(*address, timeout=300)
+                connection.request("POST", large[0], json.dumps(large[1]), {"content-type": "application/json"})
+                answers.append(connection.getresponse().status)
+                connection.close()
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        load(address, small, 64, 0.5)
+        row = load(address, small, 64, seconds)
+        done = len(answers)
+        ended.set()
+        times = f"{row.percentile(0.5):.0f} | {row.percentile(0.99):.0f}"
+        print(f"| {name} | {done} | {row.tokens / row.seconds:,.0f} | {times} |", flush=True)
+        asking.join()
 
 
 def openai_requests(sentences: list[list[str]], count: int, path: str, model: str) -> list[tuple[bytes, int]]:

@@ -24,7 +24,7 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 assert Tokenizer(TextConfig(tokens="spacy", sentences="pysbd")).tokens("They play.") == ["They", "play", "."]
 """,
     "serve": """
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 from elmo.server.app import create_app
 from elmo.server.service import ServeConfig, Service
 service = Service(ServeConfig("default"))

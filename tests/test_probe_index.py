@@ -170,8 +170,11 @@ def test_occurrences_come_in_the_order_of_the_text(small: Path) -> None:
     found, count = Index(small).occurrences("w2", 1, 5)
     expected = nearest.occurrences(sentences, "w2")
     assert count == len(expected)
-    assert [(list(query.sentence), query.index) for query in found] == [(sentences[s], t) for s, t in expected[:5]]
-    kept = [Planted().embed([sentences[s]])[0][1, t].astype(np.float16) for s, t in expected[:5]]
+    assert Index(small).places("w2", 1000) == ([(tuple(sentences[s]), t) for s, t in expected], count)
+    expected = [expected[number * count // 5] for number in range(5)]  # evenly over the text
+    assert Index(small).places("w2", 5) == ([(tuple(sentences[s]), t) for s, t in expected], count)
+    assert [(list(query.sentence), query.index) for query in found] == [(sentences[s], t) for s, t in expected]
+    kept = [Planted().embed([sentences[s]])[0][1, t].astype(np.float16) for s, t in expected]
     np.testing.assert_array_equal(np.stack([query.vector for query in found]), np.stack(kept).astype(np.float32))
     assert Index(small).occurrences("missing", 1) == ([], 0)
 

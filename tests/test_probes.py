@@ -227,3 +227,14 @@ def test_a_card_has_the_size_of_the_model(sizes: dict[str, int], said: tuple[int
     model = tiny_model(replace(CONFIG, lstm=replace(CONFIG.lstm, **sizes)))
     card = Source("tiny", replace(model, card={"words_read": 9, "argv": ["secret"]}), "5e").card()
     assert card == {"model": "tiny", "sha256": "5e", "words_read": 9, "cells": said[0], "projection_dim": said[1]}
+
+
+def test_a_token_is_shown_in_as_much_context_as_fits_a_line():
+    sentence = [f"word{number}" for number in range(1000)]
+    line = nearest.in_context(sentence, 500)
+    assert line.startswith("... word49")
+    assert line.endswith(" ...")
+    assert "word499 [word500] word501" in line
+    assert len(line) < 130
+    assert nearest.in_context(["a", "b", "c"], 1) == "a [b] c"
+    assert nearest.in_context(["a" * 100, "b", "c" * 100], 1) == "... [b] ..."

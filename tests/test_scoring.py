@@ -13,7 +13,7 @@ from command import run
 from elmo.errors import InputError
 from elmo.formats import Model, native
 from elmo.pretraining.perplexity import report
-from elmo.pretraining.scoring import BATCH_TOKENS, Scorer, score, substitutes
+from elmo.pretraining.scoring import BATCH_TOKENS, PRIOR, Scorer, score, substitutes
 
 SENTENCES = [["the", "oak", "and", "the", "quince", "."], ["elm"], [], ["Ωmega", "pine", "ash"]]
 
@@ -85,9 +85,12 @@ def test_substitutes_are_those_of_brute_force(model, brute, side, position):
         forward, backward = both_sides(brute, changed)
         chances.append((forward[position], backward[position + 1]))
     table = np.array(chances)  # V 2
-    product = table.sum(1) - np.log(np.exp(table.sum(1)).sum())
-    expected = {"forward": table[:, 0], "backward": table[:, 1], "both": product}[side]
-    order = [row for row in np.argsort(-expected) if VOCABULARY.words[row] in KNOWN]
+    ranks = np.arange(len(VOCABULARY)) + 1  # words are in the order of their frequency, about Zipf's
+    prior = np.log(np.log1p(1 / ranks) / np.log(len(VOCABULARY) + 1))
+    whole = {"forward": table[:, 0], "backward": table[:, 1], "both": table.sum(1) - PRIOR * prior}[side]
+    known = np.array([word in KNOWN for word in VOCABULARY.words])
+    expected = whole - np.log(np.exp(whole[known]).sum())  # a share among the known words
+    order = [row for row in np.argsort(-expected) if known[row]]
     found = substitutes(model, sentence, position, k=5, side=side)
     assert [each.word for each in found] == [VOCABULARY.words[row] for row in order[:5]]
     np.testing.assert_allclose([each.log_probability for each in found], expected[order[:5]], rtol=1e-5)

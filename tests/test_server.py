@@ -53,6 +53,10 @@ def embedder() -> elmo.Embedder:
     return elmo.load(device="cpu")
 
 
+def unit(vectors) -> np.ndarray:
+    return np.stack(vectors) / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
 def near(seen, expected, atol=1e-5) -> None:
     np.testing.assert_allclose(np.asarray(seen), expected, rtol=0, atol=atol)
 
@@ -101,7 +105,7 @@ def test_sentences_read_twice(server, embedder):
 def test_the_client_of_openai(server, embedder):
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
-    expected = embedder.embed(TOKENS, "average", "mean")
+    expected = unit(embedder.embed(TOKENS, "average", "mean"))
     for encoding in ("float", "base64"):
         found = client.embeddings.create(model="default", input=TEXTS, encoding_format=encoding)
         for each, vector in zip(found.data, expected, strict=True):
@@ -109,6 +113,15 @@ def test_the_client_of_openai(server, embedder):
             near(np.frombuffer(base64.b64decode(value), "<f4") if isinstance(value, str) else value, vector)
         assert found.usage.prompt_tokens == sum(map(len, TOKENS))
     assert [model.id for model in client.models.list()] == ["english-base"]
+    assert client.models.retrieve("english-base").id == "english-base"
+    with pytest.raises(openai.NotFoundError, match="no model 'another'"):
+        client.models.retrieve("another")
+    many = client.embeddings.create(model="default", input=["a"] * 2048)
+    assert len(many.data) == 2048
+    longer = client.embeddings.create(model="default", input=TEXTS[0], extra_body={"normalize": False})
+    near(longer.data[0].embedding, embedder.embed(TOKENS[:1], "average", "mean")[0])
+    with pytest.raises(openai.BadRequestError, match="input 1 is empty"):
+        client.embeddings.create(model="default", input=["a", ""])
     with pytest.raises(openai.BadRequestError, match=r"token ids; .* send text .*check_embedding_ctx_length=False"):
         client.embeddings.create(model="default", input=[1, 2, 3])
     with pytest.raises(openai.BadRequestError, match="dimensions is 7"):
@@ -122,6 +135,11 @@ def test_the_client_of_hugging_face(server, embedder):
     near(found[0], embedder.embed(TOKENS[:1], "average", "mean")[0])
     found = client.feature_extraction(TEXTS[0])
     assert np.linalg.norm(found) == pytest.approx(1, abs=1e-5)
+    client = hub.InferenceClient(model=server.url)  # sends to /, as to text-embeddings-inference
+    found = client.feature_extraction(TEXTS[0], truncate=True, truncation_direction="left")
+    vectors = unit(embedder.embed(TOKENS[:3], "average", "mean"))
+    near(found[0], vectors[0])
+    near(client.sentence_similarity(TEXTS[0], TEXTS[1:3]), vectors[1:] @ vectors[0])
 
 
 def test_text_embeddings_inference(server, embedder):
@@ -130,7 +148,18 @@ def test_text_embeddings_inference(server, embedder):
         near(each, vectors)
     info = httpx.get(server.url + "/info").json()
     assert (info["model_id"], info["elmo"]["dim"], info["elmo"]["layers"]) == ("english-base", 512, 3)
-    assert httpx.get(server.url + "/health").status_code == 200
+    assert info["max_concurrent_requests"] == 512
+    assert httpx.get(server.url + "/health").status_code == httpx.get(server.url + "/ping").status_code == 200
+    texts = {"source_sentence": TEXTS[0], "sentences": TEXTS[:2]}
+    found = server.post("/similarity", {"inputs": texts, "parameters": {"truncate": True}}).json()
+    assert found[0] == pytest.approx(1)
+    assert found[1] < 0.99
+    (tokens,) = server.post("/tokenize", {"inputs": "A dog  barked."}).json()
+    assert [token["text"] for token in tokens] == ["<S>", "A", "dog", "barked", ".", "</S>"]
+    assert [token["special"] for token in tokens] == [True, False, False, False, False, True]
+    assert [(token["start"], token["stop"]) for token in tokens[1:-1]] == [(0, 1), (2, 5), (7, 13), (13, 14)]
+    words = formats.load("default").vocabulary.words
+    assert [words[token["id"]] for token in tokens] == ["<S>", "A", "dog", "barked", ".", "</S>"]
 
 
 def test_load_balancers_may_ask_with_head(server):
@@ -165,9 +194,12 @@ def test_scores_and_substitutes(server):
 
 ERRORS = {
     "no json": ("/vectors", b"{", 422, "not JSON"),
-    "no utf-8": ("/embed", b'{"inputs": "\xff"}', 400, "not JSON in UTF-8"),
+    "no utf-8": ("/embed", b'{"inputs": "\xff"}', 422, "not JSON in UTF-8"),
     "a string of tokens": ("/vectors", b'{"sentences": "a b"}', 422, "sentences"),
-    "numbers": ("/vectors", b'{"sentences": [1]}', 422, "sentences.0"),
+    "numbers": ("/vectors", b'{"sentences": [["a"], 1]}', 422, "sentences[1]"),
+    "no token": ("/embed", b'{"inputs": ["a", null]}', 422, "inputs[1]"),
+    "token ids": ("/embed", b'{"inputs": [[1, 2]]}', 422, "token ids"),
+    "no inputs": ("/embed", b'{"inputs": []}', 400, "no sentences"),
     "nothing": ("/vectors", b'{"sentences": []}', 400, "no sentences"),
     "an unknown name": ("/vectors", b'{"sentences": ["a"], "path": "/etc/passwd"}', 422, "path"),
     "an unknown layer": ("/vectors", b'{"sentences": ["a"], "layers": 9}', 400, "layers is 9"),
@@ -203,6 +235,8 @@ def test_the_key_is_asked_for_everywhere_but_for_health(guarded):
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     right = {"authorization": f"Bearer {KEY}"}
     assert guarded.post("/embed", {"inputs": "a"}, headers=right).status_code == 200
+    for scheme in ("bearer", "BEARER"):  # RFC 7235: in any case
+        assert httpx.get(guarded.url + "/info", headers={"authorization": f"{scheme} {KEY}"}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["x/health?", "x/health#", "x/docs?", "x/?", "user@x/health?"])
@@ -253,7 +287,7 @@ def test_metrics_and_logs_hold_no_text(server, logged):
 @pytest.mark.parametrize("verb", ["serve", "explore"])
 def test_without_the_extra_the_error_has_the_pip_line(verb):
     """As after `pip install elmo-torch` alone."""
-    missing = dict.fromkeys(("fastapi", "orjson", "prometheus_client", "uvicorn"))
+    missing = dict.fromkeys(("msgspec", "orjson", "prometheus_client", "starlette", "uvicorn"))
     done = run_program(f"import sys\nsys.modules |= {missing}\nfrom elmo.cli import main\nmain([{verb!r}])")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "pip install 'elmo-torch[serve]'" in done.stderr

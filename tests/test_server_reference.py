@@ -16,7 +16,8 @@ from served import Served, start, stop
 from elmo.cli.arguments import DEMO_TEXT
 
 KEY = "a-key-of-some-length"
-ROUTES = {"/vectors", "/embed", "/embed_all", "/v1/embeddings", "/score", "/substitutes", "/neighbors"}
+ROUTES = {"/", "/vectors", "/embed", "/embed_all", "/similarity", "/tokenize", "/v1/embeddings"}
+ROUTES |= {"/score", "/substitutes", "/neighbors", "/uses"}
 RIGHT = {"authorization": f"Bearer {KEY}"}
 
 
@@ -72,6 +73,7 @@ def test_the_commands_of_the_page_work(server):
     commands = [unescape(each) for each in re.findall("<pre>(.*?)</pre>", page, re.DOTALL)]
     assert len(commands) > len(ROUTES)
     for command in commands:
+        command = command.replace("{model}", "default")
         done = subprocess.run(
             ["bash", "-c", command], capture_output=True, env=os.environ | {"ELMO_API_KEY": KEY}, check=True
         )

@@ -31,7 +31,11 @@ def add_verbs(verbs: Any) -> None:
     neighbors.add_argument("-k", type=int, default=3, metavar="N", help="neighbours per query (default: 3)")
     neighbors.add_argument("--any-word", action="store_true", help="search all words, not only the same word")
     neighbors.add_argument(
-        "--queries", type=int, default=20, metavar="N", help="occurrences to use as queries, at most (default: 20)"
+        "--queries",
+        type=int,
+        default=20,
+        metavar="N",
+        help="most occurrences to use, evenly over the text (default: 20)",
     )
     neighbors.add_argument("--exact", action="store_true", help="compare with every candidate in the index")
     neighbors.add_argument(
@@ -166,7 +170,7 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     if not queries:
         which = "" if arguments.text else " (the demo's text; name yours with --text or --index)"
         raise _absent(arguments.word, text, which)
-    shown = queries[: arguments.queries]
+    shown = [queries[number] for number in nearest.evenly(len(queries), arguments.queries)]
     asked = ([arguments.layer], arguments.k, not arguments.any_word)
     with Counter("sentences", arguments.quiet) as counter:
         (found,) = nearest.search(embedder, sentences, shown, *asked, progress=counter.update)
@@ -232,12 +236,12 @@ def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found:
 def print_neighbors(
     queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]], what: str = "occurrence"
 ) -> None:
-    """Prints each query, its token in brackets, and below it its neighbours, or that there is no other `what`."""
-    from elmo.search.nearest import marked
+    """Prints each query in its context, and below it its neighbours, or that there is no other `what`."""
+    from elmo.search.nearest import in_context
 
     for (sentence, index), neighbors in zip(queries, found, strict=True):
-        print(marked(sentence, index))
+        print(in_context(sentence, index))
         for neighbor in neighbors:
-            print(f"    {neighbor.similarity:.3f}  {marked(neighbor.sentence, neighbor.token_index)}")
+            print(f"    {neighbor.similarity:.3f}  {in_context(neighbor.sentence, neighbor.token_index)}")
         if not neighbors:
             print(f"    (no other {what})")

@@ -12,7 +12,7 @@ from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb
 from elmo.errors import InputError
 
 KEY = "ELMO_API_KEY"
-LIMITS = "wait", "timeout", "sending", "drain", "most_sentences", "most_tokens", "queue_tokens"
+LIMITS = "wait", "timeout", "sending", "drain", "most_sentences", "most_tokens", "most_requests", "queue_tokens"
 
 
 def add_verbs(verbs: Any) -> None:
@@ -32,6 +32,7 @@ def add_verbs(verbs: Any) -> None:
         default="mean",
         help="pooling over tokens, for the same routes (default: mean)",
     )
+    serve.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
     serve.add_argument("--api-key-file", metavar="FILE", help=f"file with the API key (default: the variable {KEY})")
     serve.add_argument("--no-auth", action="store_true", help="require no key, and accept any host name")
     serve.add_argument(
@@ -49,8 +50,9 @@ def add_verbs(verbs: Any) -> None:
     serve.add_argument(
         "--drain", type=float, metavar="S", help="seconds to finish accepted requests after SIGTERM (default: 30)"
     )
-    serve.add_argument("--most-sentences", type=int, metavar="N", help="sentences per request (default: 1024)")
+    serve.add_argument("--most-sentences", type=int, metavar="N", help="sentences per request (default: 2048)")
     serve.add_argument("--most-tokens", type=int, metavar="N", help="tokens per request (default: 32768)")
+    serve.add_argument("--most-requests", type=int, metavar="N", help="requests at a time (default: 512)")
     serve.add_argument("--queue-tokens", type=int, metavar="N", help="tokens in the queue (default: 262144)")
 
     explore = add_verb(verbs, "explore", explore_verb, "explore a model's layers in the browser")
@@ -84,6 +86,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         arguments.index,
         parse_layers(arguments.layers),
         arguments.pool,
+        device=arguments.device,
         cors=tuple(map(_origin, arguments.cors)),
         names=LOCAL if arguments.host in LOOPBACK and key is None and not arguments.no_auth else (),
     )

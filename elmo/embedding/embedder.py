@@ -7,7 +7,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -78,7 +78,8 @@ class Embedder:
     on a GPU. Not included are the model, 32 MB of known words, the encoder's buffers for 128 words, and the array of a
     long sentence. It determines `batch_tokens`, the tokens read at once, unless that is given; a longer sentence is
     read in parts. With `release`, the weights of `bilm` are freed while they are packed for a CPU: this halves the
-    memory and makes `bilm` unusable.
+    memory and makes `bilm` unusable. `between` is called between two steps of a long reading ("reset" and "echo"), for
+    programs that do other work meanwhile; what it raises ends the reading.
 
     Threads may share an embedder, unless it has `keep_state` or writes a file with `resume`: give each its own then.
     Forked processes may use that of their parent on a CPU, with one thread each.
@@ -100,6 +101,7 @@ class Embedder:
         keep_state: bool = False,
         warm_text: Sequence[str] = NEUTRAL_TEXT,
         release: bool = False,
+        between: Callable[[], object] | None = None,
     ) -> None:
         _check_choice("state", state, get_args(StatePolicy))
         _check_choice("precision", precision, get_args(ops.Precision))
@@ -131,6 +133,7 @@ class Embedder:
         self._carried: LstmState | None = None
         self._warm: LstmState | None = None
         self._process = os.getpid()
+        self._between = between
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
@@ -206,10 +209,12 @@ class Embedder:
     def _independent(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
         """Chunk by chunk, from the zero state."""
         twice = self.state == "echo"
-        for chunk in self.chunks(sentences):
+        for number, chunk in enumerate(self.chunks(sentences)):
+            if number and self._between is not None:
+                self._between()
             with self._autocast():
                 arrays = read_independent(
-                    self.bilm, self._words, chunk, select, self.batch_tokens, self._rows, twice=twice
+                    self.bilm, self._words, chunk, select, self.batch_tokens, self._rows, twice, self._between
                 )
             arrays.reverse()
             while arrays:

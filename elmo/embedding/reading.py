@@ -8,7 +8,7 @@
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,8 @@ from elmo.text.characters import BOS, EOS
 from elmo.types import LstmState
 
 Sentence = Sequence[str]
+MOST_STEPS = 256
+"""Read between two interruptions: a step of one long sentence takes almost as long as one of many rows."""
 
 
 @dataclass
@@ -82,13 +84,15 @@ def read_independent(
     max_tokens: int,
     max_rows: int,
     twice: bool = False,
+    between: Callable[[], object] | None = None,
 ) -> list[np.ndarray]:
     """The arrays of `read_sentences` for sentences that all start from the zero state, in at most `max_rows` rows.
 
-    With `twice`, every sentence is read twice, and the arrays are from the second reading.
+    With `twice`, every sentence is read twice, and the arrays are from the second reading. `between` is called now and
+    then; what it raises ends the reading.
     """
     rows = _pack(sentences, min(max_rows, max_tokens), twice)
-    arrays, _ = _read(bilm, words, rows, select, bilm.initial_state(len(rows)), max_tokens)
+    arrays, _ = _read(bilm, words, rows, select, bilm.initial_state(len(rows)), max_tokens, between)
     return arrays
 
 
@@ -105,7 +109,13 @@ def _pack(sentences: Sequence[Sentence], max_rows: int, twice: bool) -> list[_Ro
 
 @torch.inference_mode()
 def _read(
-    bilm: BiLM, words: WordVectors, rows: list[_Row], select: Selection, state: LstmState, max_tokens: int
+    bilm: BiLM,
+    words: WordVectors,
+    rows: list[_Row],
+    select: Selection,
+    state: LstmState,
+    max_tokens: int,
+    between: Callable[[], object] | None = None,
 ) -> tuple[list[np.ndarray], LstmState]:
     """The arrays of all sentences in `rows` (longest first) by number, and the state, changed in place."""
     lengths = np.array([len(row) for row in rows])
@@ -114,6 +124,8 @@ def _read(
     while start < lengths.max(initial=0):
         going = int((lengths > start).sum())  # the first rows; the others have ended
         end = min(start + max(1, max_tokens // going), int(lengths[0]))
+        if between is not None:
+            end = min(end, start + MOST_STEPS)
         active = (lengths[:, None] > np.arange(start, end)).sum(0).tolist()
         inputs, same = _token_vectors(words, rows[:going], start, end)
         keep = _keep(rows[:going], start, end).to(inputs.device)
@@ -130,6 +142,8 @@ def _read(
             del layers, selected
         del inputs, outputs
         start = end
+        if between is not None and start < lengths.max():
+            between()
     return arrays, state
 
 

@@ -3,30 +3,37 @@
 - `score`: `log p` of every token given the words before it (forward) and given those after it (backward)
 - `substitutes`: the most probable words at a position
 
-Every sentence starts from the zero state. Probabilities are those of the full softmax over the vocabulary.
+Every sentence starts from the zero state. Scores are those of the full softmax over the vocabulary. Substitutes are
+known words, and their probabilities are shares among these: `<UNK>` stands for thousands of words at once.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 
 from elmo.errors import InputError
 from elmo.formats import Model
-from elmo.model.bilm import BiLM
+from elmo.model.bilm import BiLM, reading_backwards, reorder
+from elmo.model.lm_head import log_uniform
 from elmo.ops.packed_softmax import PackedSoftmax
 from elmo.pretraining.perplexity import softmax_of
-from elmo.text.batching import check_tokens, to_batch
-from elmo.text.characters import BOS, EOS
+from elmo.text.batching import check_tokens
+from elmo.text.characters import BOS, EOS, encode_words
 
 Side = Literal["both", "forward", "backward"]
-"""The words before the position, those after it, or the product of the two distributions."""
+"""The words before the position, those after it, or both: the product of their distributions, divided by the prior."""
 BATCH_TOKENS = 2048
 """Tokens of a batch, padding included."""
+STEPS, WORDS, SOFTMAX_ROWS = 256, 1024, 512
+"""Of a step of long work: tokens of a sentence, words to encode, tokens whose words are predicted."""
+PRIOR = 1.0
+"""The exponent of the prior that is taken out of the product of both directions; measured in docs/serving.md."""
 
 
 @dataclass(frozen=True)
@@ -52,23 +59,33 @@ class Substitute:
 
     word: str
     log_probability: float
-    """Given the requested side; for both, the normalized product of the two distributions."""
+    """Given the requested side, among the known words."""
     forward: float
+    """Given the tokens before it, among all words, `<UNK>` included, as in `Scores`."""
     backward: float
+    """The same given the tokens after it."""
 
 
 class Scorer:
-    """Scores tokens with a model and its softmax.
+    """Scores tokens with a model and its softmax, in memory that does not grow with a sentence.
 
-    `packed` is the model's network, if already packed. Raises InputError if the model has no softmax or vocabulary.
+    `packed` is the model's network, if it is packed or on its device already. `between` is called between two steps of
+    long work, for programs that do other work meanwhile; what it raises ends the work. Raises InputError if the model
+    has no softmax or vocabulary.
     """
 
-    def __init__(self, model: Model, packed: BiLM | None = None) -> None:
+    def __init__(self, model: Model, packed: BiLM | None = None, between: Callable[[], object] | None = None) -> None:
         self.vocabulary, self.lm_head = softmax_of(model)
-        self._table = self.vocabulary if model.config.char_cnn is None else None
-        self._softmax = PackedSoftmax(self.lm_head.weight, self.lm_head.bias)
-        self._ids_per_token = model.config.ids_per_token
+        characters = partial(encode_words, max_characters=model.config.ids_per_token)
+        self._encode = self.vocabulary.encode if model.config.char_cnn is None else characters
         self._bilm: BiLM = packed or model.bilm().packed()
+        self._device = self._bilm.initial_state(1).hidden.device
+        self.lm_head.to(self._device)
+        on_cpu = self._device.type == "cpu"
+        self._softmax = PackedSoftmax(self.lm_head.weight, self.lm_head.bias) if on_cpu else self.lm_head
+        special = [*self.vocabulary.ids([BOS, EOS]), self.vocabulary.unknown]
+        self._special = torch.tensor(sorted(set(special)), device=self._device)
+        self._between = between or (lambda: None)
 
     def score(self, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
         """The scores of every sentence, in order, for any number of sentences.
@@ -84,15 +101,15 @@ class Scorer:
             longest = max(longest, len(sentence) + 2)
             if batch and (len(batch) + 1) * longest > BATCH_TOKENS:
                 yield from self._score(batch)
+                self._between()
                 batch, longest = [], len(sentence) + 2
             batch.append(list(sentence))
         if batch:
             yield from self._score(batch)
 
     def substitutes(self, sentence: Sequence[str], position: int, k: int = 10, side: Side = "both") -> list[Substitute]:
-        """The `k` most probable words at token `position` (from 0), best first.
+        """The `k` most probable words at token `position` (from 0), best first, among the known words.
 
-        The list omits boundaries and `<UNK>`; the probabilities include them.
         Raises InputError if there is no such token.
         """
         if not 0 <= position < len(sentence):
@@ -108,36 +125,85 @@ class Scorer:
             raise InputError(f"side is {side!r}; one of {', '.join(get_args(Side))} is expected")
         if k < 1:
             raise InputError(f"k is {k}; at least 1 is expected")
-        forward, backward = self._top([sentence])[0]
-        hidden = (torch.stack([forward[position], backward[position + 1]]) for position in positions)
-        return [self._ranked(both, k, side) for both in hidden]
+        scores = self.distributions(sentence, positions)
+        return [self._ranked(each, k, side) for each in scores]
 
-    def _ranked(self, hidden: Float[Tensor, "2 P"], k: int, side: Side) -> list[Substitute]:
-        each = torch.log_softmax((hidden @ self.lm_head.weight.T + self.lm_head.bias).double(), dim=1)  # 2 V
-        scores = {"both": torch.log_softmax(each.sum(0), dim=0), "forward": each[0], "backward": each[1]}[side]
-        special = [*self.vocabulary.ids([BOS, EOS]), self.vocabulary.unknown]
-        ranked = scores.index_fill(0, torch.tensor(special, device=scores.device), -torch.inf)
-        best = ranked.topk(min(k, len(scores) - len(set(special)))).indices.tolist()
+    @torch.inference_mode()
+    def distributions(self, sentence: Sequence[str], positions: Iterable[int]) -> Iterator[Float[Tensor, "2 V"]]:
+        """The log-probabilities of all words at each position, given the tokens before it and those after it."""
+        check_tokens([sentence])
+        forward, backward = self._top([list(sentence)])  # each 1 T+1 P
+        for position in positions:
+            hidden = torch.stack([forward[0, position], backward[0, position + 1]])
+            yield torch.log_softmax((hidden @ self.lm_head.weight.T + self.lm_head.bias).double(), dim=1)
+
+    def _ranked(self, each: Float[Tensor, "2 V"], k: int, side: Side) -> list[Substitute]:
+        scores = {"both": each.sum(0) - self._prior(), "forward": each[0], "backward": each[1]}[side]
+        scores = torch.log_softmax(scores.index_fill(0, self._special, -torch.inf), dim=0)
+        best = scores.topk(min(k, len(scores) - len(self._special))).indices.tolist()
         words = self.vocabulary.words
         return [Substitute(words[i], float(scores[i]), float(each[0, i]), float(each[1, i])) for i in best]
 
-    def _score(self, sentences: list[list[str]]) -> Iterator[Scores]:
-        ids = [self.vocabulary.ids([BOS, *sentence, EOS]) for sentence in sentences]
-        hidden = torch.cat([half for top in self._top(sentences) for half in top])
-        targets = [target for own in ids for target in (*own[1:], *own[:-1])]
-        found = self._softmax.log_probabilities(hidden, torch.tensor(targets, device=hidden.device)).double().numpy()
-        for sentence in sentences:
-            forward, backward, found = np.split(found, [len(sentence) + 1, 2 * len(sentence) + 2])
-            known = np.array([word in self.vocabulary for word in sentence], dtype=bool)
-            yield Scores(tuple(sentence), forward[:-1], backward[1:], known, float(forward[-1]), float(backward[0]))
+    def _prior(self) -> Float[Tensor, " V"]:
+        """What both directions know of a word without the sentence, which counts twice in their product, as a log."""
+        return PRIOR * log_uniform(len(self.vocabulary)).to(self._device).double().log()
 
     @torch.inference_mode()
-    def _top(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Float[Tensor, "t P"], Float[Tensor, "t P"]]]:
-        """What the softmax sees of a sentence: forward at `<S>` and all tokens, backward at all tokens and `</S>`."""
-        batch = to_batch(sentences, self._ids_per_token, self._table)
-        top = self._bilm(batch).layers[-1]  # B T D
-        halves = [row[:length].chunk(2, dim=-1) for row, length in zip(top, batch.lengths.tolist(), strict=True)]
-        return [(forward[:-1], backward[1:]) for forward, backward in halves]
+    def _score(self, sentences: list[list[str]]) -> Iterator[Scores]:
+        forward, backward = self._top(sentences)  # each B T+1 P
+        lengths = [len(sentence) + 1 for sentence in sentences]
+        hidden = torch.cat([side[row, :length] for row, length in enumerate(lengths) for side in (forward, backward)])
+        ids = [self.vocabulary.ids([BOS, *sentence, EOS]) for sentence in sentences]
+        targets = torch.tensor([target for own in ids for target in (*own[1:], *own[:-1])], device=self._device)
+        found = self._log_probabilities(hidden, targets).double().cpu().numpy()
+        for sentence in sentences:
+            ahead, behind, found = np.split(found, [len(sentence) + 1, 2 * len(sentence) + 2])
+            known = np.array([word in self.vocabulary for word in sentence], dtype=bool)
+            yield Scores(tuple(sentence), ahead[:-1], behind[1:], known, float(ahead[-1]), float(behind[0]))
+
+    def _log_probabilities(self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
+        """`log p(target)` of each row, some rows at a time."""
+        found = []
+        for rows, own in zip(hidden.split(SOFTMAX_ROWS), targets.split(SOFTMAX_ROWS), strict=True):
+            if found:
+                self._between()
+            found.append(self._softmax.log_probabilities(rows, own))
+        return torch.cat(found)
+
+    @torch.inference_mode()
+    def _top(self, sentences: Sequence[Sequence[str]]) -> tuple[Float[Tensor, "B t P"], Float[Tensor, "B t P"]]:
+        """What the softmax sees: forward at `<S>` and all tokens, backward at all tokens and `</S>`, padded.
+
+        Both directions read some steps at a time, from the state after the steps before.
+        """
+        rows = [[BOS, *sentence, EOS] for sentence in sentences]
+        lengths = torch.tensor([len(row) for row in rows], device=self._device)
+        places = {word: number for number, word in enumerate(dict.fromkeys(word for row in rows for word in row))}
+        words, ids = list(places), torch.zeros(len(rows), int(lengths.max()), dtype=torch.long, device=self._device)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)] = torch.tensor([places[word] for word in row], device=self._device)
+        turned = reading_backwards(lengths, ids.shape[1])
+        ids = torch.stack([ids, ids.gather(1, turned)]).transpose(1, 2)  # 2 T B
+        vectors = self._encoded(words)
+        state, parts = self._bilm.initial_state(len(rows)), []
+        for same in ids[:, :-1].split(STEPS, dim=1):  # nobody asks what follows the last token
+            if parts:
+                self._between()
+            outputs, state = self._bilm.read(vectors[same], state, same=same)
+            parts.append(outputs[-1])
+        forward, backward = torch.cat(parts, dim=1).transpose(1, 2)  # B t P
+        first = nn.functional.pad(backward, (0, 0, 0, 1))  # as wide as the places
+        return forward, reorder(first, turned)[:, 1:]
+
+    def _encoded(self, words: list[str]) -> Float[Tensor, "W P"]:
+        """The context-free vectors of words, some at a time."""
+        parts = []
+        for begin in range(0, len(words), WORDS):
+            if parts:
+                self._between()
+            ids = torch.from_numpy(self._encode(words[begin : begin + WORDS])).long()
+            parts.append(self._bilm.encode_words(ids.to(self._device)))
+        return torch.cat(parts)
 
 
 def score(model: Model, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:

@@ -25,7 +25,7 @@ from elmo.disk.files import PARTIAL, check_output, is_unfinished, put_whole, rem
 from elmo.disk.run import alone, check_same
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
-from elmo.search.nearest import Neighbor, unit
+from elmo.search.nearest import Neighbor, evenly, unit
 from elmo.text import corpus
 from elmo.text.batching import in_parts
 from elmo.text.characters import is_utf8
@@ -194,12 +194,13 @@ class Index:
             )
 
     def occurrences(self, word: str, layer: int, most: int | None = None) -> tuple[list[Query], int]:
-        """The first `most` occurrences of `word` with the same spelling, in text order; and how many there are."""
+        """At most `most` occurrences of `word` with the same spelling, evenly over the text; and how many there are."""
         column = _column(self.layer(layer))
         with self._errors():
             search = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
             places = search.limit(None).to_arrow()
-            order = np.lexsort((places["token"].to_numpy(), places["sentence"].to_numpy()))[:most]
+            order = np.lexsort((places["token"].to_numpy(), places["sentence"].to_numpy()))
+            order = order[evenly(len(order), len(order) if most is None else most)]
             if not len(order):
                 return [], 0
             wanted = places["_rowid"].to_numpy()[order].tolist()
@@ -207,6 +208,18 @@ class Index:
             found = sorted(taken.to_pylist(), key=_place)
         tokens = self._tokens(row["sentence"] for row in found)
         return [Query(tokens[r["sentence"]], r["token"], np.array(r[column], np.float32)) for r in found], len(places)
+
+    def places(self, word: str, most: int) -> tuple[list[tuple[tuple[str, ...], int]], int]:
+        """Sentence and position of occurrences of `word` with the same spelling, in text order; and how many there are.
+
+        Of more than `most`, every n-th is taken, evenly over the text.
+        """
+        with self._errors():
+            search = self._occurrences.search().where(_is(word)).select(["sentence", "token"])
+            found = sorted(search.limit(None).to_arrow().to_pylist(), key=_place)
+        taken = [found[number] for number in evenly(len(found), most)]
+        tokens = self._tokens(row["sentence"] for row in taken)
+        return [(tokens[row["sentence"]], row["token"]) for row in taken], len(found)
 
     def nearest(
         self, query: Query, layer: int, k: int = 5, same_word: bool = True, exact: bool = False

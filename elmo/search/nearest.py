@@ -171,6 +171,32 @@ def targets(
     return unit(np.stack(vectors, axis=1))
 
 
+def in_context(sentence: Sequence[str], index: int, width: int = 50) -> str:
+    """One of a sentence's tokens in brackets, with whole tokens of at most `width` characters on either side."""
+    before, after = sentence[:index], sentence[index + 1 :]
+    left = _within(reversed(before), width)
+    right = _within(after, width)
+    parts = [*["..."][: len(left) < len(before)], *reversed(left), f"[{sentence[index]}]", *right]
+    return " ".join([*parts, *["..."][: len(right) < len(after)]])
+
+
+def _within(tokens: Iterable[str], width: int) -> list[str]:
+    """The first tokens whose characters and spaces are at most `width`."""
+    taken: list[str] = []
+    for token in tokens:
+        width -= len(token) + 1
+        if width < 0:
+            break
+        taken.append(token)
+    return taken
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """The places of at most `most` of `count` things, the first and every n-th, evenly over all."""
+    taken = min(count, most)
+    return [number * count // taken for number in range(taken)]
+
+
 def marked(sentence: Sequence[str], index: int) -> str:
     """The sentence, with one of its tokens in brackets."""
     return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))

@@ -2,7 +2,8 @@
 
 - a request waits until a batch is full or its deadline is reached, whichever comes first
 - a batch holds whole requests of one `Kind`, in order of arrival
-- a request whose client disconnects is dropped; if a batch fails, its requests are retried alone
+- a request larger than a batch takes several steps; between two of them, one batch of small requests is answered
+- what nobody waits for any more is not computed; if a batch fails, its requests are retried alone
 """
 
 import threading
@@ -42,6 +43,10 @@ class Closed(Exception):
     """The server is shutting down."""
 
 
+class Gone(Exception):
+    """Nobody waits for the work any more."""
+
+
 @dataclass
 class _Request:
     """Sentences to embed in one batch, or a function to call between two batches."""
@@ -57,9 +62,9 @@ class _Request:
 class Batcher:
     """A bounded queue in front of one model.
 
-    `batch_tokens` is the size of a batch; a larger request is a batch of its own. `queue_tokens` limits the queue.
-    `wait` is the most seconds that a request waits for others. `observe` is called with the tokens and the seconds
-    of each batch.
+    `batch_tokens` is the size of a batch; a larger request is read alone, in steps: `embed` and `call`'s functions call
+    `between` after each. `queue_tokens` limits the queue. `wait` is the most seconds that a request waits for others.
+    `observe` is called with the tokens and the seconds of each batch.
     """
 
     def __init__(
@@ -76,6 +81,8 @@ class Batcher:
         self._waiting = 0
         self._open = True
         self._changed = threading.Condition()
+        self._at_work: list[list[_Request]] = []
+        """The batch at work; while it is interrupted, also the one that interrupts it."""
 
     @property
     def waiting(self) -> int:
@@ -100,12 +107,22 @@ class Batcher:
     def run(self) -> None:
         """Processes the queue until `close`."""
         while batch := self._next():
-            began = time.monotonic()
-            if batch[0].call is not None:
-                _finish(batch[0], batch[0].call)
-            else:
+            self._work(batch)
+
+    def between(self) -> None:
+        """Answers a batch of small requests, if some wait. Called in the model's thread, between two steps of its work.
+
+        Raises Gone if nobody waits for that work any more.
+        """
+        if not self._at_work:
+            return  # work of the server's own
+        if all(request.future.cancelled() for request in self._at_work[-1]):
+            raise Gone
+        if len(self._at_work) == 1:
+            with self._changed:
+                batch = self._take(small=True)
+            if batch:
                 self._work(batch)
-            self._observe(sum(request.tokens for request in batch), time.monotonic() - began)
 
     def _add(self, request: _Request) -> Future:
         with self._changed:
@@ -141,45 +158,69 @@ class Batcher:
         self._queue = deque(request for request in self._queue if not request.future.cancelled())
         self._waiting = sum(request.tokens for request in self._queue)
 
-    def _take(self) -> list[_Request]:
-        """The first request and those that fit beside it; requests of another kind keep their place."""
+    def _take(self, small: bool = False) -> list[_Request]:
+        """The first request and those that fit beside it; others keep their place, and with `small` also large ones."""
         batch: list[_Request] = []
         tokens, others = 0, deque[_Request]()
         while self._queue:
             request = self._queue.popleft()
-            fits = not batch or (request.kind == batch[0].kind and tokens + request.tokens <= self._batch_tokens)
-            if batch and (batch[0].call is not None or not fits):
-                others.append(request)
-            elif request.future.set_running_or_notify_cancel():
+            if request.future.cancelled():
+                self._waiting -= request.tokens
+            elif self._fits(request, batch, tokens, small):
                 batch.append(request)
                 tokens += request.tokens
             else:
-                self._waiting -= request.tokens
+                others.append(request)
         self._queue = others
         self._waiting -= tokens
         return batch
 
+    def _fits(self, request: _Request, batch: list[_Request], tokens: int, small: bool) -> bool:
+        if not batch:
+            return not small or request.tokens <= self._batch_tokens
+        is_alike = request.kind == batch[0].kind and request.call is None and batch[0].call is None
+        return is_alike and tokens + request.tokens <= self._batch_tokens
+
     def _work(self, batch: list[_Request]) -> None:
-        sentences = [sentence for request in batch for sentence in request.sentences]
-        kind = batch[0].kind
-        assert kind is not None
+        self._at_work.append(batch)
+        began = time.monotonic()
         try:
-            vectors = self._embed(sentences, kind)
+            self._answer(batch)
+        finally:
+            self._at_work.pop()
+        self._observe(sum(request.tokens for request in batch), time.monotonic() - began)
+
+    def _answer(self, batch: list[_Request]) -> None:
+        try:
+            if batch[0].call is not None:
+                results = [batch[0].call()]
+            else:
+                results = self._embedded(batch)
+        except Gone:
+            return
         except Exception as error:
             if len(batch) == 1:
-                batch[0].future.set_exception(error)
+                _set(batch[0].future, error=error)
                 return
             for request in batch:
-                _finish(request, lambda request=request: self._embed(request.sentences, kind))
+                self._at_work[-1] = [request]
+                self._answer([request])
             return
-        for request in batch:
-            count = len(request.sentences)
-            request.future.set_result(vectors[:count])
-            vectors = vectors[count:]
+        for request, result in zip(batch, results, strict=True):
+            _set(request.future, result)
+
+    def _embedded(self, batch: list[_Request]) -> list[list[np.ndarray]]:
+        kind = batch[0].kind
+        assert kind is not None
+        vectors = self._embed([sentence for request in batch for sentence in request.sentences], kind)
+        ends = np.cumsum([len(request.sentences) for request in batch]).tolist()
+        return [vectors[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _finish(request: _Request, function: Callable[[], Any]) -> None:
-    try:
-        request.future.set_result(function())
-    except Exception as error:
-        request.future.set_exception(error)
+def _set(future: Future, result: Any = None, error: Exception | None = None) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

@@ -1,37 +1,53 @@
 """The page of a server: `GET /` and its files. All are read when the server starts: no request's path opens a file."""
 
+import gzip
+import hashlib
 from pathlib import Path
 
-from fastapi import APIRouter
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
+
+from elmo.server.answers import takes_gzip
+from elmo.server.openapi import Route
 
 FOLDER = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FILES = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES}
+ZIPPED = {name: gzip.compress(content, mtime=0) for name, content in FILES.items()}
+TAGS = {name: f'W/"{hashlib.sha256(content).hexdigest()[:16]}"' for name, content in FILES.items()}
+"""Weak: the same for a file and its compressed form."""
 OPEN = {"/", *(f"/static/{name}" for name in FILES)}
 """Paths that need no key; the page asks the user for it."""
 FRESH = {"cache-control": "no-cache"}
 """Makes browsers revalidate, since another version of the server may answer next time."""
 
 
-def router() -> APIRouter:
-    """The routes of one server's page; OpenAPI omits them, since only the page needs them."""
-    routes = APIRouter(include_in_schema=False)
+def routes() -> list[Route]:
+    """The routes of the page; OpenAPI omits them, since only the page needs them."""
 
-    @routes.head("/")
-    @routes.get("/")
-    async def index() -> Response:
-        return _file("index.html")
+    async def index(request: Request) -> Response:
+        return _file(request, "index.html")
 
-    @routes.get("/static/{name}")
-    async def static(name: str) -> Response:
-        if name not in FILES:
+    async def static(request: Request) -> Response:
+        if (name := request.path_params["name"]) not in FILES:
             raise HTTPException(404, "no such file; the page is at /")
-        return _file(name)
+        return _file(request, name)
 
-    return routes
+    return [
+        Route("GET", "/", index, shown=False),
+        Route("GET", "/static/{name}", static, shown=False),
+    ]
 
 
-def _file(name: str) -> Response:
-    return Response(FILES[name], media_type=TYPES[Path(name).suffix], headers=FRESH)
+def _file(request: Request, name: str) -> Response:
+    """A file of the page, compressed if the client takes it; without content if the client has it already."""
+    tag = TAGS[name]
+    headers = FRESH | {"etag": tag, "vary": "accept-encoding"}
+    known = {each.strip() for each in request.headers.get("if-none-match", "").split(",")}
+    if tag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    content = FILES[name]
+    if takes_gzip(request.headers.get("accept-encoding", "")):
+        content, headers = ZIPPED[name], headers | {"content-encoding": "gzip"}
+    return Response(content, media_type=TYPES[Path(name).suffix], headers=headers)

@@ -58,6 +58,8 @@ def _route(
 
 def _type(field: dict[str, Any]) -> str:
     """A JSON type in words."""
+    if "$ref" in field:
+        return f"object {field['$ref'].rpartition('/')[2]}"
     if "anyOf" in field:
         return " or ".join(map(_type, field["anyOf"]))
     if "enum" in field:

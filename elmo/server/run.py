@@ -1,10 +1,11 @@
 """The process: the model runs in the main thread, which alone can run both directions in parallel; HTTP in another."""
 
+import gc
 import logging
-import math
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -15,6 +16,7 @@ try:
 
     from elmo.server.app import create_app
     from elmo.server.connection import connections
+    from elmo.server.guard import Traffic
     from elmo.server.service import ServeConfig, Service
 except ImportError as error:  # pragma: no cover
     raise InputError(f"the server needs the extra serve ({error}): pip install 'elmo-torch[serve]'") from error
@@ -22,6 +24,30 @@ except ImportError as error:  # pragma: no cover
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 LOCAL = "127.0.0.1", "[::1]", "localhost"
 """The same names as in a request's Host header."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which closes its socket when all accepted requests are answered, not before.
+
+    Meanwhile `elmo.server.guard` refuses new requests with 503 and closes their connections.
+    """
+
+    def __init__(self, config: uvicorn.Config, traffic: Traffic, drain: float) -> None:
+        super().__init__(config)
+        self._traffic, self._drain = traffic, drain
+        self._end: float | None = None
+
+    def stop(self) -> None:
+        """Accepts no new requests, and ends when the accepted ones are answered, after `drain` seconds at most."""
+        self._end = time.monotonic() + self._drain
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._end is not None and not self._traffic.draining:
+            self._traffic.draining = True
+            self._traffic.ended = time.monotonic()
+        if self._traffic.draining and (self._traffic.is_quiet() or time.monotonic() > (self._end or 0)):
+            self.should_exit = True
+        return await super().on_tick(counter)
 
 
 def serve(config: ServeConfig, host: str, port: int, key: str | None, started: Callable[[str], object] = print) -> None:
@@ -34,7 +60,8 @@ def serve(config: ServeConfig, host: str, port: int, key: str | None, started: C
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=1024) as listening:
         service = Service(config)
-        app = create_app(service, key)
+        traffic = Traffic(config.most_requests)
+        app = create_app(service, key, traffic)
         options = uvicorn.Config(
             app,
             http=connections(config.sending),
@@ -42,17 +69,19 @@ def serve(config: ServeConfig, host: str, port: int, key: str | None, started: C
             access_log=False,
             server_header=False,
             timeout_keep_alive=30,
-            timeout_graceful_shutdown=math.ceil(config.drain),
+            timeout_graceful_shutdown=1,  # for what is still at work after `drain`
         )
-        server = uvicorn.Server(options)
+        server = Server(options, traffic, config.drain)
         http = threading.Thread(target=_http, args=(server, listening, service), name="elmo-http")
 
         def stop(*_: int | FrameType | None) -> None:
-            server.should_exit = True
+            server.stop()
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        gc.collect()
+        gc.freeze()  # or each collection would go through the whole model while requests wait
         http.start()
         try:
             name = f"[{host}]" if ":" in host else host

@@ -1,19 +1,23 @@
-"""What all routes share: the model, its queue, the limits. No HTTP here.
+"""What all routes share: the model, its queue, the limits.
 
 The model runs in the thread of `Service.batcher`; the tokenizer has a thread, and so has the writing of large answers.
-The rest runs in the server's event loop, whose routes wait for a future and cancel it after a timeout.
+All three do long work in steps, between which they do the work of others. The rest runs in the server's event loop,
+whose routes wait for a future and cancel it after a timeout.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
 
-from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.embedding.embedder import MEMORY, Embedder, StatePolicy, tokens_within
 from elmo.embedding.layers import Layers, keeps_layers, selection
 from elmo.embedding.pooling import Pool, shaping
 from elmo.errors import InputError
@@ -21,14 +25,19 @@ from elmo.formats import Model
 from elmo.formats.source import open_model
 from elmo.pretraining.scoring import Scorer
 from elmo.search.index import Index
+from elmo.server.answers import zipped
 from elmo.server.batching import Batcher, Kind, Sentence
+from elmo.server.errors import Empty, TimedOut, TooLarge
 from elmo.server.metrics import Metrics
-from elmo.text.characters import is_utf8
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 T = TypeVar("T")
-Given = str | list[str]
-"""A sentence as text or as tokens."""
+Cut = Literal["Left", "Right", "left", "right"]
+"""The end of a long text that is cut off."""
+STEP = 0.01
+"""Seconds of tokenizing until others have their turn."""
+BATCH_TOKENS = 1024
+"""At most: larger batches are hardly faster on a CPU, and others wait for them."""
 
 
 @dataclass(frozen=True)
@@ -52,27 +61,23 @@ class ServeConfig:
     """Seconds to finish accepted requests after a signal to stop."""
     most_bytes: int = 4_000_000
     """Bytes of a request's body."""
-    most_sentences: int = 1024
-    """Sentences per request."""
+    most_sentences: int = 2048
+    """Sentences per request; OpenAI's API documents so many."""
+    most_requests: int = 512
+    """Requests at work at the same time."""
     most_tokens: int = 32_768
     """Tokens per request, boundaries included."""
     most_numbers: int = 4_000_000
     """Numbers per answer in JSON, each of some 11 bytes."""
     queue_tokens: int = 262_144
     """Tokens of all waiting requests."""
+    device: str = "cpu"
+    """As torch names it, such as cuda."""
     cors: tuple[str, ...] = ()
     """Origins that browsers may send requests from, such as https://example.org; * for all."""
     names: tuple[str, ...] = ()
     """Host names that requests may use; () for all. Prevents DNS rebinding: without a key, another site could point its
     own name at this machine's address."""
-
-
-class TooLarge(Exception):
-    """A request exceeds a limit; the message says which."""
-
-
-class TimedOut(Exception):
-    """A request was not answered in time."""
 
 
 class Service:
@@ -83,10 +88,14 @@ class Service:
         model: Model = source.model
         self.config, self.card = config, source.card()
         self.name = source.name
+        self.told = dict(model.card)
+        """What the model's file says of itself."""
         self.dtype = "float32"
-        self.embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, device="cpu", release=True)
+        self.embedder = self._embedder(model)
         self.embedders = {"reset": self.embedder, "echo": self._sharing("echo")}
-        self.scorer = Scorer(model, self.embedder.bilm) if model.lm_head and model.vocabulary else None
+        has_softmax = model.lm_head and model.vocabulary
+        self.scorer = Scorer(model, self.embedder.bilm, self._between) if has_softmax else None
+        self.vocabulary = model.vocabulary
         self.index = None if config.index is None else Index(Path(config.index))
         if self.index is not None:
             self.index.check_model(self.card)
@@ -107,41 +116,105 @@ class Service:
         self.metrics.watch(lambda: self.batcher.waiting)
         if keeps_layers(config.layers):  # /embed and /v1/embeddings promise one vector
             raise InputError(f"--layers is {config.layers!r}, but clients expect one vector per input: try concat")
-        self.check(Kind(config.layers, config.pool))
+        self.pooled = Kind(config.layers, config.pool)
+        """Of the routes whose clients cannot choose."""
+        self.check(self.pooled)
+
+    def _embedder(self, model: Model) -> Embedder:
+        """The embedder, whose batches are small enough on a CPU for others to wait for."""
+        bilm = model.bilm()
+        given: dict[str, Any] = {"text": model.text, "vocabulary": model.inputs, "device": self.config.device}
+        if self.config.device == "cpu":
+            given["batch_tokens"] = min(BATCH_TOKENS, tokens_within(MEMORY, bilm.config))
+        return Embedder(bilm, **given, release=True, between=self._between)
 
     def _sharing(self, state: StatePolicy) -> Embedder:
         mine = self.embedder
-        return Embedder(mine.bilm, text=mine.text, vocabulary=mine.vocabulary, device="cpu", state=state)
+        return Embedder(
+            mine.bilm,
+            text=mine.text,
+            vocabulary=mine.vocabulary,
+            device=mine.device,
+            state=state,
+            batch_tokens=mine.batch_tokens,
+            between=self._between,
+        )
+
+    def _between(self) -> None:
+        self.batcher.between()
 
     def check(self, kind: Kind) -> None:
         """Raises InputError for unknown layers or pooling."""
         selection(kind.layers, self.embedder.n_layers)
         shaping(kind.layers, kind.pool)
 
-    async def sentences(self, given: Sequence[Given]) -> list[list[str]]:
-        """The tokens of each sentence. Raises TooLarge, TimedOut, and InputError if there are no sentences."""
+    def check_dimensions(self, dimensions: int | None, layers: Layers) -> None:
+        """Raises InputError if a client asks for vectors of another size than the model's."""
+        size = self.embedder.dim * (self.embedder.n_layers if layers == "concat" else 1)
+        if dimensions not in (None, size):
+            raise InputError(f"dimensions is {dimensions}; the vectors of this model have {size}: omit it")
+
+    async def sentences(self, given: Sequence[str | list[str]], cut: Cut | None = None) -> list[list[str]]:
+        """The tokens of each sentence, which is given as text or as tokens.
+
+        With `cut`, a sentence that is too long loses that end. Raises TooLarge, TimedOut, and Empty.
+        """
         if not given:
-            raise InputError("no sentences; at least one is expected")
+            raise Empty("no sentences; at least one is expected")
         if len(given) > self.config.most_sentences:
             raise TooLarge(f"{len(given):,} sentences; at most {self.config.most_sentences:,} are accepted: send fewer")
-        return await self._answer(self._tokenizing.submit(self._tokens, given))
-
-    def _tokens(self, given: Sequence[Given]) -> list[list[str]]:
-        """Stops at the limit: spaCy needs seconds for a text of thousands of brackets."""
         sentences: list[list[str]] = []
-        tokens = 2 * len(given)
-        for number, each in enumerate(given):
-            if not is_utf8(each if isinstance(each, str) else " ".join(each)):
-                raise InputError(
-                    f"input {number} has half of a surrogate pair (\\ud800 to \\udfff); send whole characters"
-                )
-            sentences.append([])
-            for part in self.tokenizer.parts(each) if isinstance(each, str) else [each]:
-                sentences[-1] += part
-                tokens += len(part)
-                if tokens > self.config.most_tokens:
-                    raise TooLarge(f"more than the limit of {self.config.most_tokens:,} tokens: send fewer")
+        steps = self._tokenized(given, cut, sentences)
+        while await self._answer(self._tokenizing.submit(_step, steps)):
+            pass
         return sentences
+
+    def _tokenized(
+        self, given: Sequence[str | list[str]], cut: Cut | None, sentences: list[list[str]]
+    ) -> Iterator[None]:
+        """Appends the tokens of each sentence, in steps; stops at the limit, since spaCy takes long for some texts."""
+        total = 2 * len(given)
+        most = self.config.most_tokens - 2
+        for each in given:
+            tokens: list[str] = []
+            for part in self.tokenizer.parts(each) if isinstance(each, str) else [each]:
+                tokens += part
+                if cut is not None:
+                    tokens = tokens[-most:] if cut.lower() == "left" else tokens[:most]
+                if total + len(tokens) > self.config.most_tokens:
+                    raise TooLarge(f"more than the limit of {self.config.most_tokens:,} tokens: send fewer")
+                if cut in ("Right", "right") and len(tokens) == most:
+                    break
+                yield
+            total += len(tokens)
+            sentences.append(tokens)
+
+    async def embedded(
+        self, given: list[str], kind: Kind, truncate: bool = False, cut: Cut = "Right"
+    ) -> tuple[list[list[str]], list[np.ndarray]]:
+        """The tokens and the vectors of texts. Raises InputError for a text without tokens."""
+        sentences = await self.sentences(given, cut if truncate else None)
+        for number, sentence in enumerate(sentences):
+            if not sentence:
+                raise InputError(f"input {number} is empty; a text with at least one token is expected")
+        self.check_json(sentences, kind)
+        return sentences, await self.vectors(sentences, kind)
+
+    def placed(self, text: str, tokens: Sequence[str]) -> list[dict[str, Any]]:
+        """Each token with its id and its place in the text, as text-embeddings-inference writes them."""
+        found, end = [], 0
+        for token in tokens:
+            start = text.find(token, end)
+            end = start + len(token) if start >= 0 else end
+            place = (start, end) if start >= 0 else (None, None)  # a tokenizer may change letters
+            number = None if self.vocabulary is None else self.vocabulary.id(token)
+            found.append({"id": number, "text": token, "special": False, "start": place[0], "stop": place[1]})
+        return found
+
+    def boundary(self, token: str) -> dict[str, Any]:
+        """A sentence's boundary in the same form."""
+        number = None if self.vocabulary is None else self.vocabulary.id(token)
+        return {"id": number, "text": token, "special": True, "start": None, "stop": None}
 
     def check_json(self, sentences: Sequence[Sentence], kind: Kind) -> None:
         """Raises TooLarge if their vectors are too many numbers for JSON."""
@@ -155,9 +228,10 @@ class Service:
                 " or ask /vectors with pool, one of the layers, or accept: application/x-npz"
             )
 
-    async def written(self, function: Callable[..., T], *given: Any) -> T:
-        """What `function` returns, which may take long to write an answer: called in a thread."""
-        return await asyncio.wrap_future(self._writing.submit(function, *given))
+    async def written(self, request: Request, function: Callable[..., Response], *given: Any) -> Response:
+        """The answer that `function` returns, compressed if the client takes it: both may take long, in a thread."""
+        accepts = request.headers.get("accept-encoding", "")
+        return await asyncio.wrap_future(self._writing.submit(lambda: zipped(function(*given), accepts)))
 
     async def vectors(self, sentences: Sequence[Sentence], kind: Kind) -> list[np.ndarray]:
         """One array per sentence, like `Embedder.embed`. Raises like `Batcher.submit` and `answer`."""
@@ -182,6 +256,17 @@ class Service:
 
     def _embed(self, sentences: list[Sentence], kind: Kind) -> list[np.ndarray]:
         return self.embedders[kind.state].embed(sentences, kind.layers, kind.pool)
+
+
+def _step(steps: Iterator[None]) -> bool:
+    """Works for a moment; whether there is more to do."""
+    end = time.monotonic() + STEP
+    return any(time.monotonic() > end for _ in steps)
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    """The rows scaled to length 1; zero stays zero."""
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-12)
 
 
 def with_limits(config: ServeConfig, **limits: Any) -> ServeConfig:

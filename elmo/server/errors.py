@@ -1,0 +1,98 @@
+"""Every error is one JSON object that names the remedy, in the format of the called API."""
+
+import logging
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from elmo.errors import InputError
+from elmo.server.answers import NotAcceptable, json_response
+from elmo.server.batching import Closed, Overloaded
+
+log = logging.getLogger("elmo.server")
+MOST_CHARACTERS = 500
+"""Of a message, which may quote what was sent."""
+
+
+class Invalid(Exception):
+    """A body has other fields or types than its route; the message says where."""
+
+
+class TooLarge(Exception):
+    """A request exceeds a limit; the message says which."""
+
+
+class TimedOut(Exception):
+    """A request was not answered in time."""
+
+
+class Empty(InputError):
+    """A request has no inputs."""
+
+
+class Problem(msgspec.Struct):
+    """An error response; on /v1 in OpenAI's format."""
+
+    error: str
+    error_type: str
+
+
+Row = tuple[int, str, str, dict[str, str]]
+ERRORS: dict[type[Exception], Row] = {
+    Invalid: (422, "Validation", "", {}),
+    Empty: (400, "Empty", "", {}),
+    InputError: (400, "Validation", "", {}),
+    TooLarge: (413, "Validation", "", {}),
+    NotAcceptable: (406, "Validation", "", {}),
+    Overloaded: (429, "Overloaded", "too many requests wait already; try again in a second", {"retry-after": "1"}),
+    Closed: (503, "Unhealthy", "the server is shutting down; try another one", {"retry-after": "10"}),
+    TimedOut: (504, "Backend", "no answer in time; send fewer sentences, or try again when there is less to do", {}),
+}
+"""Status, the error type of text-embeddings-inference, message (empty: the error's own) and headers."""
+OPENAI = {401: ("invalid_request_error", "invalid_api_key"), 404: ("invalid_request_error", "model_not_found")} | {
+    429: ("rate_limit_error", "rate_limit_exceeded")
+}
+"""OpenAI's types and codes; other statuses have none of their own."""
+
+
+async def handle(request: Request, error: Exception) -> Response:
+    """The response to an error of a route. A coroutine, since plain functions would run in threads, which stay."""
+    return failed(request, error)
+
+
+def failed(request: Request, error: Exception) -> Response:
+    """The response to an error, in the format of the called API."""
+    status, kind, message, headers = _explained(error)
+    if status == 500:
+        log.exception("an error in %s", request.scope["path"], exc_info=error)
+    if len(message) > MOST_CHARACTERS:
+        message = f"{message[: MOST_CHARACTERS // 2]} ... {message[-MOST_CHARACTERS // 2 :]}"
+    if request.scope["path"].startswith("/v1/"):
+        own, code = OPENAI.get(status, ("invalid_request_error" if status < 500 else "server_error", None))
+        content: Any = {"error": {"message": message, "type": own, "param": None, "code": code}}
+    else:
+        content = {"error": message, "error_type": kind}
+    return json_response(content, status, headers)
+
+
+def _explained(error: Exception) -> Row:
+    if isinstance(error, HTTPException):
+        headers = {"www-authenticate": "Bearer"} if error.status_code == 401 else dict(error.headers or {})
+        return error.status_code, "Validation", _remedy(error), headers
+    for kind, (status, name, message, headers) in ERRORS.items():
+        if isinstance(error, kind):
+            return status, name, message or " ".join(str(error).split()), headers
+    return 500, "Backend", "an error of the server, which is in its log; the request can be sent again", {}
+
+
+def _remedy(error: HTTPException) -> str:
+    """The message of an error; for Starlette's own ones, what to do."""
+    if error.detail == "Not Found":
+        return "no such route; /docs lists all of them"
+    if error.status_code == 405:
+        methods = sorted((error.headers or {}).get("Allow", "POST").split(", "))
+        return f"this route has another method; send {', '.join(methods)}"
+    return str(error.detail)

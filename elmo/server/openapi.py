@@ -1,0 +1,82 @@
+"""The routes as data, from which come the application and /openapi.json."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette import routing
+from starlette.requests import Request
+from starlette.responses import Response
+
+from elmo import __version__
+from elmo.server.bodies import decoded, schemas
+from elmo.server.errors import Invalid, Problem
+
+Answer = Callable[..., Awaitable[Response]]
+"""Takes the request, and its body if the route has one."""
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route. Its answer's docstring is its description."""
+
+    method: str
+    path: str
+    answer: Answer
+    body: type[msgspec.Struct] | None = None
+    types: tuple[str, ...] = (JSON,)
+    """Types of the answer."""
+    shown: bool = True
+    """Whether /openapi.json and /docs have it."""
+
+
+def mounted(routes: Sequence[Route]) -> list[routing.Route]:
+    """The same for Starlette."""
+    return [routing.Route(route.path, _endpoint(route), methods=[route.method]) for route in routes]
+
+
+def _endpoint(route: Route) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        request.scope["elmo.route"] = route.path
+        if route.body is None:
+            return await route.answer(request)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != JSON and not kind.endswith("+json"):  # what a form of another site may send without asking
+            raise Invalid("the header content-type is not application/json; send it with the body, as curl's -H does")
+        return await route.answer(request, decoded(await request.body(), route.body))
+
+    return endpoint
+
+
+def description(routes: Sequence[Route]) -> dict[str, Any]:
+    """The content of /openapi.json."""
+    shown = [route for route in routes if route.shown]
+    components = schemas([*(route.body for route in shown if route.body), Problem])
+    paths: dict[str, dict[str, Any]] = {}
+    for route in shown:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    about = {"title": "elmo", "version": __version__}
+    return {"openapi": "3.1.0", "info": about, "paths": paths, "components": {"schemas": components}}
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": "the answer", "content": {kind: {} for kind in route.types}}
+    problem = {"description": "an error and its remedy", "content": {JSON: {"schema": _reference(Problem)}}}
+    name = f"{route.method.lower()}_{route.path.strip('/').replace('/', '_').replace('{', '').replace('}', '')}"
+    told = " ".join((route.answer.__doc__ or "").split())
+    operation: dict[str, Any] = {"operationId": name, "description": told, "responses": {"200": good}}
+    operation["parameters"] = [
+        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+        for part in route.path.split("/")
+        if part.startswith("{")
+    ]
+    if route.body is not None:
+        operation["responses"]["default"] = problem
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(route.body)}}}
+    return operation
+
+
+def _reference(kind: type) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
