@@ -237,12 +237,14 @@ def _open_zipped(path: Path, info: zipfile.ZipInfo) -> io.BufferedReader:
 def _tar_members(path: Path) -> list[Member]:
     with _unpacked_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
         infos = []
-        for info in archive:  # one by one: after a negative size, tarfile would go back and read for ever
+        for number, info in enumerate(
+            archive
+        ):  # one by one: after a negative size, tarfile would go back and read for ever
             if not 0 <= info.size < MOST_MEMBER:
                 raise tarfile.ReadError(f"{info.name} has {info.size} bytes")
             if info.isreg():
                 infos.append(info)
-            if len(archive.members) > MOST_MEMBERS:
+            if number >= MOST_MEMBERS:
                 raise _refuse_many(path)
     for info in infos:
         if info.issparse():

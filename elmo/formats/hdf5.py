@@ -61,7 +61,8 @@ def datasets(label: str, file: h5py.File) -> dict[str, h5py.Dataset]:
     Raises InputError if there are more names, or groups inside groups, than weights have.
     """
     found: dict[str, h5py.Dataset] = {}
-    waiting, names = [("", file)], 0
+    waiting: list[tuple[str, h5py.Group]] = [("", file)]
+    names = 0
     while waiting:
         prefix, group = waiting.pop()
         names += len(group)
