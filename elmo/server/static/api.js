@@ -3,7 +3,6 @@
 /** @typedef {{tokens: string[], layers: Float32Array[][]}} Read a sentence: `layers[layer][token]` is a vector */
 /** @typedef {{tokens: string[], forward: number[], backward: number[], known: boolean[]}} Scores */
 /** @typedef {{word: string, log_probability: number, forward: number, backward: number}} Substitute */
-/** @typedef {{similarity: number, sentence: string[], token_index: number}} Neighbor */
 /** @typedef {{layers: number, dim: number, scores: boolean, index_tokens: number | null}} Facts */
 /** @typedef {{model_id: string, version: string, max_client_batch_size: number, elmo: Facts}} Info */
 
@@ -80,10 +79,13 @@ export async function substitutes(sentence, position, side, signal) {
   return (await (await ask("substitutes", { body, signal })).json()).substitutes;
 }
 
-/** Uses of a word in the index. @param {string} word @param {AbortSignal} signal @returns {Promise<Neighbor[]>} */
-export async function indexed(word, signal) {
-  const body = { sentence: [word], position: 0, k: 1000 };
-  return (await (await ask("neighbors", { body, signal })).json()).neighbors;
+/**
+ * Uses of a word in the index, evenly over its text, and how many there are.
+ * @param {string} word @param {number} most @param {AbortSignal} signal
+ * @returns {Promise<{count: number, uses: {sentence: string[], position: number}[]}>}
+ */
+export async function indexed(word, most, signal) {
+  return (await ask("uses", { body: { word, most }, signal })).json();
 }
 
 /**

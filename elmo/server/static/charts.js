@@ -4,7 +4,7 @@ import { range } from "./api.js";
 import { s } from "./dom.js";
 
 export const SHAPES = 6;
-/** Colours and shapes of lines and points; the next ones are the first again. */
+/** Colours, and shapes of points. The seventh has the first colour and the second shape, and so on: 36 are different. */
 const PATHS = [
   "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z",
   "M-4.5-4.5H4.5V4.5H-4.5Z",
@@ -25,7 +25,8 @@ function picture(width, height, attributes, ...children) {
 /** A mark of a line or a label. @param {number} kind @param {Record<string, any>} [attributes] @returns {SVGElement} */
 export function mark(kind, attributes = {}) {
   const own = kind < 0 ? "plain" : `kind-${kind % SHAPES}`;
-  return s("path", { d: PATHS[Math.max(0, kind) % SHAPES], class: `mark ${own}`, ...attributes });
+  const shape = kind < 0 ? 0 : (kind + Math.floor(kind / SHAPES)) % SHAPES;
+  return s("path", { d: PATHS[shape], class: `mark ${own}`, ...attributes });
 }
 
 /** A mark for a legend. @param {number} kind @returns {SVGSVGElement} */
@@ -51,13 +52,15 @@ function wide(text) {
 }
 
 /**
- * Lines from layer to layer; a number below 0 lowers the axis.
+ * Lines from layer to layer over a band of what is usual; a number below 0 lowers the axis.
  * @param {HTMLElement} box
- * @param {{label: string, names: string[], lines: {name: (most: number) => string, values: number[]}[]}} what `name`:
- *   of a line, with at most so many letters of each word
+ * @param {{
+ *   label: string, names: string[], lines: {name: (most: number) => string, values: number[]}[],
+ *   band: import("./unrelated.js").Band[], bandName: string,
+ * }} what `name`: of a line, with at most so many letters of each word
  * @returns {SVGSVGElement}
  */
-export function lineChart(box, { label, names, lines }) {
+export function lineChart(box, { label, names, lines, band, bandName }) {
   const width = room(box, 560);
   const height = 300;
   const space = (/** @type {number} */ most) => 24 + Math.max(...lines.map((line) => wide(line.name(most))));
@@ -67,7 +70,8 @@ export function lineChart(box, { label, names, lines }) {
     range(20).findLastIndex((letters) => space(letters) <= 0.4 * width),
   );
   const [left, right, top, bottom] = [44, space(most), 14, 40];
-  const low = Math.min(0, Math.floor(Math.min(...lines.flatMap((line) => line.values)) * 5) / 5);
+  const least = Math.min(...lines.flatMap((line) => line.values), ...band.map((each) => each.low));
+  const low = Math.min(0, Math.floor(least * 5) / 5);
   const x = (/** @type {number} */ i) => left + ((width - left - right) * i) / Math.max(1, names.length - 1);
   const y = (/** @type {number} */ value) => top + ((height - top - bottom) * (1 - value)) / (1 - low);
   const chart = picture(width, height, { role: "img", "aria-label": label });
@@ -76,6 +80,10 @@ export function lineChart(box, { label, names, lines }) {
     chart.append(s("text", { x: left - 8, y: y(tick) + 4, class: "tick end" }, tick.toFixed(1)));
   }
   names.forEach((name, i) => chart.append(s("text", { x: x(i), y: height - bottom + 24, class: "tick middle" }, name)));
+  const edge = (/** @type {"low" | "high"} */ side) => band.map((each, i) => `${x(i)} ${y(each[side])}`);
+  chart.append(s("path", { d: `M${[...edge("high"), ...edge("low").toReversed()].join("L")}Z`, class: "band" }));
+  chart.append(s("path", { d: `M${band.map((each, i) => `${x(i)} ${y(each.mean)}`).join("L")}`, class: "usual" }));
+  chart.append(s("text", { x: left + 6, y: y(low) - 6, class: "tick" }, bandName));
   const ends = apart(
     lines.map((line) => y(line.values[line.values.length - 1])),
     14,
@@ -85,7 +93,8 @@ export function lineChart(box, { label, names, lines }) {
     const own = `kind-${kind % SHAPES}`;
     const points = line.values.map((value, i) => `${x(i)} ${y(value)}`);
     // The mix is no layer above the others: it stands apart.
-    chart.append(s("path", { d: `M${points.slice(0, -1).join("L")}`, class: `line ${own}` }));
+    const round = kind >= SHAPES ? ` round-${Math.min(2, Math.floor(kind / SHAPES))}` : "";
+    chart.append(s("path", { d: `M${points.slice(0, -1).join("L")}`, class: `line ${own}${round}` }));
     chart.append(s("path", { d: `M${points.slice(-2).join("L")}`, class: `line mixture ${own}` }));
     line.values.forEach((value, i) => chart.append(mark(kind, { transform: `translate(${x(i)} ${y(value)})` })));
     chart.append(s("text", { x: width - right + 12, y: ends[kind] + 4, class: `name ${own}` }, line.name(most)));
@@ -240,4 +249,63 @@ export function scatter(box, { label, points, kinds, names, chosen, near, choose
   if (isOne && points.length > 1)
     plane.append(s("text", { x: width / 2, y: height / 2 + 34, class: "tick middle" }, `all ${points.length} uses`));
   return plane;
+}
+
+/**
+ * Points that move, beside the one point that a static vector is.
+ * @param {HTMLElement} box
+ * @param {{
+ *   label: string, points: [number, number][], extent: [number, number][][], kinds: number[], names: string[],
+ *   title: string, seen: number, trails: [number, number][][],
+ * }} what `extent`: all places, which fix the scale; `trails`: the way of each point; `seen`: the point that is set off
+ * @returns {SVGSVGElement}
+ */
+export function drift(box, { label, points, extent, kinds, names, title, seen, trails }) {
+  const width = room(box, 640);
+  const isNarrow = width < 480;
+  const [side, height, head] = [isNarrow ? 0 : 150, isNarrow ? 250 : 330, 30];
+  const left = side ? side + 20 : 0;
+  const [own, tall] = [width - left, height - head];
+  const drawn = picture(width, height, { role: "img", "aria-label": label });
+  const frame = (/** @type {number} */ x, /** @type {number} */ size, /** @type {string} */ name) =>
+    drawn.append(
+      s("text", { x, y: 18, class: "strong" }, name),
+      s("rect", { x: x + 0.5, y: head + 0.5, width: size - 1, height: tall - 1, class: "frame" }),
+    );
+  if (side) {
+    frame(0, side, "A static vector");
+    drawn.append(
+      mark(-1, { transform: `translate(${side / 2} ${head + tall / 2})`, class: "mark still" }),
+      s("text", { x: side / 2, y: head + tall / 2 + 26, class: "tick middle" }, `${points.length} uses,`),
+      s("text", { x: side / 2, y: head + tall / 2 + 42, class: "tick middle" }, "one point"),
+    );
+  }
+  frame(left, own, title);
+  const space = Math.min(0.36 * own, Math.max(...names.map(wide)) + 20);
+  const fits = (/** @type {string} */ name) => range(40).findLastIndex((most) => wide(short(name, most)) <= space - 20);
+  const labels = names.map((name) => short(name, Math.max(3, fits(name))));
+  const reach = (/** @type {0 | 1} */ axis) => Math.max(1e-9, ...extent.flat().map((point) => Math.abs(point[axis])));
+  const unit = Math.min((own / 2 - space) / reach(0), (tall / 2 - 26) / reach(1));
+  const placed = (/** @type {[number, number][]} */ all) =>
+    all.map(([x, y]) => [left + own / 2 + x * unit, head + tall / 2 - y * unit]);
+  const place = placed(points);
+  const toRight = place.map(([x]) => x >= left + own / 2 - 1);
+  /** Labels of one side lie apart. @param {boolean} isRight */
+  const heights = (isRight) => {
+    const which = range(points.length).filter((i) => toRight[i] === isRight);
+    const moved = apart(which.map((i) => place[i][1]), 16, height - 12);
+    return which.map((i, rank) => /** @type {[number, number]} */ ([i, moved[rank]]));
+  };
+  for (const [i, y] of [...heights(true), ...heights(false)]) {
+    const [x, colour] = [place[i][0] + (toRight[i] ? 12 : -12), `kind-${kinds[i] % SHAPES}`];
+    const group = s("g", { "data-use": i, class: i === seen ? "seen" : "" });
+    const way = placed(trails[i]).map((point) => point.map((each) => each.toFixed(1)).join(" "));
+    group.append(s("path", { d: `M${way.join("L")}`, class: `trail ${colour}` }));
+    group.append(s("circle", { r: 11, cx: place[i][0], cy: place[i][1], class: "halo" }));
+    const where = `translate(${place[i][0].toFixed(1)} ${place[i][1].toFixed(1)}) scale(1.3)`;
+    group.append(mark(kinds[i], { transform: where }));
+    group.append(s("text", { x, y: y + 4, class: `name ${colour}${toRight[i] ? "" : " end"}` }, labels[i]));
+    drawn.append(group);
+  }
+  return drawn;
 }

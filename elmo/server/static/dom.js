@@ -82,6 +82,9 @@ export function latest(box, work) {
   return run;
 }
 
+/** What was typed is not answered yet: what stands there is of before. @param {HTMLElement} section */
+export const waits = (section) => section.setAttribute("aria-busy", "true");
+
 /** Says on the page what went wrong. @param {HTMLElement} box @param {any} error @param {() => unknown} again */
 export function complain(box, error, again) {
   if (!(error instanceof Trouble)) console.error(error);
@@ -129,6 +132,19 @@ export const lines = (text) =>
     .split("\n")
     .map((line) => line.trim())
     .filter((line) => line);
+
+const LONGEST_LINE = 160;
+/** Letters: a longer line is a paragraph. */
+
+/** The sentences of a field: its lines, and of paragraphs their sentences. @param {string} text @returns {string[]} */
+export const sentences = (text) => lines(text).flatMap((line) => (line.length > LONGEST_LINE ? segments(line) : [line]));
+
+/** @param {string} text @returns {string[]} its sentences, where the browser knows how to find them */
+export function segments(text) {
+  if (!("Segmenter" in Intl)) return [text];
+  const parts = new Intl.Segmenter("en", { granularity: "sentence" }).segment(text);
+  return [...parts].map((part) => part.segment.trim()).filter((part) => part);
+}
 
 /** Words without the space that stands before points and commas. @param {string[]} tokens @returns {string} */
 export const joined = (tokens) => tokens.join(" ").replaceAll(/ (?=[.,;:!?])/g, "");

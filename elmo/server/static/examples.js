@@ -1,5 +1,45 @@
 // What the page begins with: sentences of this project.
 
+/** A word in two senses, two uses each; what the models of this project make of it was looked at. */
+const SENSES = [
+  {
+    word: "play",
+    title: "play: theatre, game",
+    senses: [
+      { name: "on a stage", sentences: ["She wrote a play about her family.", "The actors rehearsed the play for a month."] },
+      { name: "a game", sentences: ["They play football in the park.", "The children play in the garden."] },
+    ],
+    note: "The easy case: these senses are also a noun and a verb, so grammar alone tells them apart.",
+  },
+  {
+    word: "plant",
+    title: "plant: flower, factory",
+    senses: [
+      { name: "that grows", sentences: ["The plant has yellow flowers.", "The leaves of the plant are poisonous."] },
+      { name: "a factory", sentences: ["The company closed its plant in Ohio.", "Two thousand men worked in the steel plant."] },
+    ],
+    note: "Two nouns: grammar is of little help here, and the senses part less far.",
+  },
+  {
+    word: "left",
+    title: "left: went, side",
+    senses: [
+      { name: "went away", sentences: ["She left the house early.", "He left the room without a word."] },
+      { name: "a side", sentences: ["Turn to the left side.", "He wore a ring on his left hand."] },
+    ],
+    note: "A verb and an adjective that only share their letters.",
+  },
+  {
+    word: "crane",
+    title: "crane: a failure",
+    senses: [
+      { name: "a machine", sentences: ["A crane lifted the steel onto the roof.", "The crane in the harbour can carry forty tons."] },
+      { name: "a bird", sentences: ["The crane is a tall wading bird.", "A crane stood on one leg in the marsh."] },
+    ],
+    note: "Where it fails: the place in the sentence (A crane ..., The crane ...) counts for more here than the sense.",
+  },
+];
+
 /** A word in sentences in which it means this and that. */
 const WORD = [
   {
@@ -12,9 +52,9 @@ const WORD = [
 
 /** Sentences with something that nobody expects. */
 const EXPECTS = [
-  "The team scored the winning goal in the last minute.\nThe team scored the winning teapot in the last minute.",
+  "She wrote a long letter to her sister.\nShe wrote a long teapot to her sister.",
   "The old man the boats.",
-  "She sat down and read a letter from her sister.",
+  "The team scored the winning goal in the last minute.",
 ];
 
 /** Uses of a word, with their senses. */
@@ -86,4 +126,4 @@ club | The old cricket bat hung on the wall of the club.`,
   },
 ];
 
-export const EXAMPLES = { word: WORD, expects: EXPECTS, uses: USES };
+export const EXAMPLES = { senses: SENSES, word: WORD, expects: EXPECTS, uses: USES };

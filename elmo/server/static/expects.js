@@ -1,7 +1,7 @@
 // What the model expects: the surprisal of every token in both directions, and what could stand in its place.
 
 import { scores, substitutes } from "./api.js";
-import { calm, check, choices, examples, find, h, latest, lines, say } from "./dom.js";
+import { calm, check, choices, examples, find, h, latest, lines, say, sentences, waits } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
@@ -19,18 +19,19 @@ const SIDES = /** @type {[string, string][]} */ ([
 /** @param {number} logProbability natural @returns {number} */
 const bits = (logProbability) => Math.max(0, -logProbability / Math.LN2);
 
-/** @param {Info} info @returns {{show: () => void, draw: () => void}} */
+/** @param {Info} info @returns {{show: () => Promise<void>, draw: () => void}} */
 export function expects(info) {
   const section = find("expects");
   const panel = find("substitutes");
   /** @type {import("./api.js").Scores[]} */
   let scored = [];
   let text = ""; // what was scored
+  let isAsked = false; // by hand, just now
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
     const now = get("e");
-    const sentences = lines(now);
-    const found = sentences.length ? await scores(sentences, signal) : [];
+    const given = sentences(now);
+    const found = given.length ? await scores(given, signal) : [];
     if (signal.aborted) return;
     [scored, text] = [found, now];
     draw();
@@ -49,6 +50,8 @@ export function expects(info) {
     if (signal.aborted) return;
     drawSubstitutes(sentence, token, found);
     find("substitutes-list").hidden = false;
+    if (isAsked) panel.scrollIntoView({ block: "nearest" }); // on a phone it lies below the screen
+    isAsked = false;
     say(
       `Substitutes for ${tokens[token]}: ${found
         .slice(0, 5)
@@ -70,24 +73,30 @@ export function expects(info) {
     if (focused) section.querySelector(`[data-word="${focused}"]`)?.focus();
     const unknown = scored.some(({ known }) => known.includes(false));
     find("expects-note").textContent = unknown
-      ? "A dotted word is not in the model’s vocabulary: its surprisal is that of any unknown word."
+      ? "A hatched word is not in the model’s vocabulary. The model gives all unknown words one probability together, so it " +
+        "has no surprisal of its own."
       : "";
     takeaway(find("expects-numbers"), "surprisal", () => [
       ["sentence", "token", "forward bits", "backward bits", "in vocabulary"],
       ...scored.flatMap(({ tokens, forward, backward, known }, i) =>
-        tokens.map((token, j) => [String(i + 1), token, bits(forward[j]), bits(backward[j]), known[j] ? "yes" : "no"]),
+        tokens.map((token, j) => {
+          const both = [forward[j], backward[j]].map((value) => (known[j] ? bits(value) : ""));
+          return [String(i + 1), token, ...both, known[j] ? "yes" : "no"];
+        }),
       ),
     ]);
   }
 
   /** Each word between its two surprisals. @param {import("./api.js").Scores} scores @param {number} number */
   function drawn({ tokens, forward, backward, known }, number) {
-    const cell = (/** @type {string} */ arrow, /** @type {number} */ value) =>
-      h(
-        "span",
-        { class: "bits", dir: "ltr", "--share": `${Math.min(100, (100 * value) / MOST_BITS).toFixed(0)}%` },
-        `${arrow} ${value.toFixed(1)}`,
-      );
+    const cell = (/** @type {string} */ arrow, /** @type {number} */ value, /** @type {boolean} */ isKnown) =>
+      isKnown
+        ? h(
+            "span",
+            { class: "bits", dir: "ltr", "--share": `${Math.min(100, (100 * value) / MOST_BITS).toFixed(0)}%` },
+            `${arrow} ${value.toFixed(1)}`,
+          )
+        : h("span", { class: "bits hatched", dir: "ltr" }, `${arrow} ?`);
     const items = tokens.map((token, i) => {
       const [before, after] = [bits(forward[i]), bits(backward[i])];
       const place = `${number}.${i}`;
@@ -102,16 +111,17 @@ export function expects(info) {
             class: "gloss",
             "data-word": place,
             "aria-pressed": String(get("place") === place),
-            "aria-label": known[i] ? said : `${said}, not in the vocabulary`,
+            "aria-label": known[i] ? said : `${token}: not in the vocabulary, so without a surprisal`,
             onclick: () => {
-              set({ place: get("place") === place ? "" : place });
+              set({ place: get("place") === place ? "" : place }, true);
+              isAsked = true;
               draw();
               ask();
             },
           },
-          cell("→", before),
+          cell("→", before, known[i]),
           h("span", { class: known[i] ? "text" : "text unknown" }, token),
-          cell("←", after),
+          cell("←", after, known[i]),
         ),
       );
     });
@@ -166,21 +176,22 @@ export function expects(info) {
   function show() {
     find("expects-text").value = get("e");
     check(find("substitutes-side"), get("side"));
-    load();
+    return load();
   }
 
   if (!info.elmo.scores) {
     const said = "This model has no softmax over words, so it expects nothing: serve one that elmo train made.";
     section.replaceChildren(find("expects-title"), h("p", { class: "note" }, said));
-    return { show: () => {}, draw: () => {} };
+    return { show: async () => {}, draw: () => {} };
   }
   choices(find("substitutes-side"), SIDES, (side) => {
-    set({ side });
+    set({ side }, true);
     ask();
   });
   const typed = calm(load);
   find("expects-text").addEventListener("input", () => {
     set({ e: find("expects-text").value, place: "" });
+    waits(section);
     typed();
   });
   examples(
@@ -188,7 +199,7 @@ export function expects(info) {
     EXAMPLES.expects,
     (each) => lines(each)[0].split(" ").slice(0, 3).join(" ") + " …",
     (each) => {
-      set({ e: each, place: "" });
+      set({ e: each, place: "" }, true);
       show();
     },
   );

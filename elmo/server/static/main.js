@@ -3,11 +3,12 @@
 import { hasKey, info, useKey } from "./api.js";
 import { calm, complain, find, say } from "./dom.js";
 import { expects } from "./expects.js";
+import { senses } from "./senses.js";
 import { get, link, set, watch } from "./state.js";
 import { uses } from "./uses.js";
 import { word } from "./word.js";
 
-/** @type {{show: () => void, draw: () => void}[]} */
+/** @type {{show: () => Promise<void>, draw: () => void}[]} */
 let sections = [];
 
 async function start() {
@@ -21,10 +22,15 @@ async function start() {
   }
   find("trouble").hidden = find("key").hidden = true;
   const { layers, dim } = about.elmo;
-  find("model").textContent = `The model: ${about.model_id}, ${layers} layers of ${dim} numbers a word, elmo ${about.version}.`;
+  find("model").textContent = `The model here is ${about.model_id}: ${layers} layers of ${dim} numbers a word.`;
   find("main").hidden = false;
-  if (!sections.length) sections = [word(about), expects(about), uses(about)];
-  for (const section of sections) section.show();
+  if (!sections.length) sections = [senses(about), word(about), expects(about), uses(about)];
+  await shown();
+}
+
+/** Draws all sections, then goes to the one that the address names: before, it would be elsewhere on the page. */
+async function shown() {
+  await Promise.all(sections.map((section) => section.show()));
   go();
 }
 
@@ -65,14 +71,11 @@ document.querySelector(".skip")?.addEventListener("click", (event) => {
 for (const each of document.querySelectorAll("nav a")) {
   each.addEventListener("click", (event) => {
     event.preventDefault();
-    set({ at: /** @type {HTMLAnchorElement} */ (each).hash.slice("#at=".length) });
+    set({ at: /** @type {HTMLAnchorElement} */ (each).hash.slice("#at=".length) }, true);
     go(true);
   });
 }
-watch(() => {
-  for (const section of sections) section.show();
-  go();
-});
+watch(shown);
 
 let width = innerWidth;
 const redraw = calm(() => {

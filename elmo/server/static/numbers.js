@@ -18,6 +18,37 @@ export function cosine(a, b) {
   return size > 0 ? Math.max(-1, Math.min(1, dot(a, b) / size)) : 0;
 }
 
+/** @param {number[]} values @returns {number} */
+export const mean = (values) => values.reduce((sum, each) => sum + each, 0) / Math.max(1, values.length);
+
+/** Scaled to length 1; zero stays zero. @param {Vector} a @returns {Float64Array} */
+export function toUnit(a) {
+  const size = norm(a) || 1;
+  return Float64Array.from(a, (each) => each / size);
+}
+
+/**
+ * The same points layer by layer, turned or mirrored to lie as near as they can to those of the layer above: distances
+ * stay, and what moves from layer to layer has moved.
+ * @param {[number, number][][]} layers @returns {[number, number][][]}
+ */
+export function aligned(layers) {
+  const turned = [...layers];
+  for (let layer = layers.length - 2; layer >= 0; layer--) {
+    const above = turned[layer + 1];
+    const candidates = [1, -1].map((mirror) => {
+      const own = layers[layer].map(([x, y]) => /** @type {[number, number]} */ ([x, mirror * y]));
+      const same = own.reduce((sum, [x, y], i) => sum + x * above[i][0] + y * above[i][1], 0);
+      const across = own.reduce((sum, [x, y], i) => sum + x * above[i][1] - y * above[i][0], 0);
+      return { own, angle: Math.atan2(across, same), fit: Math.hypot(across, same) };
+    });
+    const { own, angle } = candidates[0].fit >= candidates[1].fit ? candidates[0] : candidates[1];
+    const [c, s] = [Math.cos(angle), Math.sin(angle)];
+    turned[layer] = own.map(([x, y]) => [c * x - s * y, s * x + c * y]);
+  }
+  return turned;
+}
+
 /** @param {number[]} weights @returns {number[]} above 0, with the sum 1 */
 export function softmax(weights) {
   const most = Math.max(...weights);
@@ -73,9 +104,9 @@ export function plane(vectors) {
 
 /** @param {Vector[]} vectors @returns {Float64Array[]} less their mean */
 function centre(vectors) {
-  const mean = new Float64Array(vectors[0]?.length ?? 0);
-  for (const vector of vectors) for (let i = 0; i < mean.length; i++) mean[i] += vector[i] / vectors.length;
-  return vectors.map((vector) => Float64Array.from(vector, (each, i) => each - mean[i]));
+  const middle = new Float64Array(vectors[0]?.length ?? 0);
+  for (const vector of vectors) for (let i = 0; i < middle.length; i++) middle[i] += vector[i] / vectors.length;
+  return vectors.map((vector) => Float64Array.from(vector, (each, i) => each - middle[i]));
 }
 
 /**

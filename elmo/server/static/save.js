@@ -1,9 +1,11 @@
 // Numbers as CSV, pictures as SVG or PNG; and the tables behind pictures.
 
-import { h, say } from "./dom.js";
+import { mark } from "./charts.js";
+import { h, s, say } from "./dom.js";
 import { csv } from "./numbers.js";
 
 /** @typedef {(string | number)[][]} Rows the first is the head */
+/** @typedef {{title?: string, legend?: [number, string][]}} Caption what a saved picture says; marks and their names */
 
 const COLOURS = ["fill", "stroke"];
 const KEPT = [
@@ -20,9 +22,9 @@ const KEPT = [
  * What is below a picture: buttons to take it along, and its numbers as a table that is made when it is opened.
  * @param {HTMLElement} figure holds the picture already, or nothing
  * @param {string} name of files
- * @param {() => Rows} rows
+ * @param {() => Rows} rows @param {Caption} [caption] of a saved picture
  */
-export function takeaway(figure, name, rows) {
+export function takeaway(figure, name, rows, caption = {}) {
   const wasOpen = figure.querySelector("details")?.open ?? false;
   for (const old of figure.querySelectorAll(":scope > .take, :scope > details")) old.remove();
   const button = (/** @type {string} */ text, /** @type {() => void} */ onclick) =>
@@ -34,8 +36,8 @@ export function takeaway(figure, name, rows) {
   );
   const picture = figure.querySelector("svg");
   if (picture) {
-    row.append(button("Save SVG", () => download(drawing(picture), `${name}.svg`)));
-    row.append(button("Save PNG", () => png(picture, name)));
+    row.append(button("Save SVG", () => download(drawing(picture, caption), `${name}.svg`)));
+    row.append(button("Save PNG", () => png(picture, name, caption)));
   }
   const table = h("details", {}, h("summary", {}, "The numbers as a table"));
   const open = () => {
@@ -80,8 +82,11 @@ function download(blob, name) {
   say(`Saved ${name}.`);
 }
 
-/** The picture as a file that needs no style sheet. @param {SVGSVGElement} picture @returns {Blob} */
-export function drawing(picture) {
+/**
+ * The picture as a file that needs no style sheet, below its title and legend.
+ * @param {SVGSVGElement} picture @param {Caption} [caption] @returns {Blob}
+ */
+export function drawing(picture, { title = "", legend = [] } = {}) {
   const copied = /** @type {SVGSVGElement} */ (picture.cloneNode(true));
   const [from, to] = [picture, copied].map((each) => [each, ...each.querySelectorAll("*")]);
   from.forEach((element, i) => {
@@ -90,6 +95,19 @@ export function drawing(picture) {
     for (const name of COLOURS) paint(to[i], name, style.getPropertyValue(name));
     for (const name of ["class", "style", "tabindex", "role"]) to[i].removeAttribute(name);
   });
+  const rows = [...(title ? [s("text", { x: 8, y: 16, "font-weight": "600", fill: getComputedStyle(document.body).color }, title)] : []), ...legendRows(legend, title ? 24 : 4)];
+  if (rows.length) {
+    const [width, height] = [picture.width.baseVal.value, picture.height.baseVal.value];
+    const room = (title ? 24 : 4) + 20 * legend.length + 6;
+    const inner = s("svg", { width, height, y: room, viewBox: `0 0 ${width} ${height}` }, ...copied.childNodes);
+    for (const row of rows) {
+      row.setAttribute("font-size", "13");
+      row.setAttribute("font-family", getComputedStyle(picture).fontFamily);
+    }
+    copied.replaceChildren(...rows, inner);
+    copied.setAttribute("height", String(height + room));
+    copied.setAttribute("viewBox", `0 0 ${width} ${height + room}`);
+  }
   const paper = document.createElementNS(copied.namespaceURI, "rect");
   paper.setAttribute("width", "100%");
   paper.setAttribute("height", "100%");
@@ -98,6 +116,21 @@ export function drawing(picture) {
   // Tokens may hold characters that XML may not.
   const text = new XMLSerializer().serializeToString(copied).replaceAll(/[^\P{Cc}\t\n\r]|[\ufffe\uffff]/gu, "\ufffd");
   return new Blob([text], { type: "image/svg+xml" });
+}
+
+/** @param {[number, string][]} legend @param {number} top @returns {SVGElement[]} */
+function legendRows(legend, top) {
+  const sample = document.body.appendChild(s("svg", { width: 0, height: 0 }));
+  const rows = legend.map(([kind, name], i) => {
+    const own = sample.appendChild(mark(kind, { transform: `translate(14 ${top + 10 + 20 * i})` }));
+    paint(own, "fill", getComputedStyle(own).fill);
+    own.removeAttribute("class");
+    return s("g", {}, own, s("text", { x: 28, y: top + 14 + 20 * i }, name));
+  });
+  sample.remove();
+  const ink = getComputedStyle(document.body).color;
+  for (const text of rows.flatMap((row) => [...row.querySelectorAll("text")])) paint(text, "fill", ink);
+  return rows;
 }
 
 /**
@@ -116,16 +149,16 @@ function paint(element, name, value) {
   element.setAttribute(`${name}-opacity`, (alpha / 255).toFixed(3));
 }
 
-/** @param {SVGSVGElement} picture @param {string} name */
-async function png(picture, name) {
-  const address = URL.createObjectURL(drawing(picture));
+/** @param {SVGSVGElement} picture @param {string} name @param {Caption} caption */
+async function png(picture, name, caption) {
+  const address = URL.createObjectURL(drawing(picture, caption));
   const image = new Image();
   image.src = address;
   try {
     await image.decode();
     const canvas = document.createElement("canvas");
-    canvas.width = 2 * picture.width.baseVal.value;
-    canvas.height = 2 * picture.height.baseVal.value;
+    canvas.width = 2 * image.naturalWidth;
+    canvas.height = 2 * image.naturalHeight;
     canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
     canvas.toBlob((blob) => (blob ? download(blob, `${name}.png`) : fail()));
   } catch {

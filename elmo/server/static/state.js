@@ -6,13 +6,15 @@ import { EXAMPLES } from "./examples.js";
 
 /** @type {State} */
 const FIRST = {
+  h: "0",
+  t: "",
   s: EXAMPLES.word[0].text,
   w: EXAMPLES.word[0].word,
   mix: "",
   gamma: "1",
   heat: "",
   e: EXAMPLES.expects[0],
-  place: "1.5",
+  place: "1.4",
   side: "both",
   from: "text",
   u: EXAMPLES.uses[0].text,
@@ -41,10 +43,18 @@ function read(hash) {
 /** @param {string} name @returns {string} */
 export const get = (name) => state[name];
 
-/** Changes the state, and soon the address. @param {State} changes */
-export function set(changes) {
+/**
+ * Changes the state, and soon the address. A step is a choice, to which Back returns; typing and sliding are none.
+ * @param {State} changes @param {boolean} [isStep]
+ */
+export function set(changes, isStep = false) {
+  if (isStep && Object.entries(changes).some(([name, value]) => state[name] !== value)) {
+    write();
+    state = { ...state, ...changes };
+    return write(true);
+  }
   state = { ...state, ...changes };
-  timer ||= setTimeout(write, PAUSE);
+  timer ||= setTimeout(() => write(), PAUSE);
 }
 
 /** @returns {string} */
@@ -54,13 +64,16 @@ function address() {
   return hash.length > LONGEST ? "" : new URL(`#${hash}`, location.href).href;
 }
 
-function write() {
+/** @param {boolean} [isStep] whether Back is to return to the address before */
+function write(isStep = false) {
   clearTimeout(timer);
   timer = 0;
+  const now = address() || location.pathname;
   try {
-    history.replaceState(null, "", address() || location.pathname);
+    if (isStep) history.pushState(null, "", now);
+    else history.replaceState(null, "", now);
   } catch {
-    timer = setTimeout(write, 10 * PAUSE); // too many for this browser
+    timer = setTimeout(() => write(), 10 * PAUSE); // too many for this browser
   }
 }
 

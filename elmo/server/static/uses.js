@@ -2,27 +2,31 @@
 
 import { indexed, range, vectors } from "./api.js";
 import { badge, scatter } from "./charts.js";
-import { calm, check, choices, examples, find, h, joined, latest, lines } from "./dom.js";
+import { calm, check, choices, examples, find, h, joined, latest, lines, segments, waits } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { alike, cosine, plane } from "./numbers.js";
 import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
 
 /** @typedef {import("./api.js").Info} Info */
-/** @typedef {{label: string, sentence: string | string[]}} Line */
+/** @typedef {{label: string, sentence: string | string[], position?: number}} Line `position`: of the use, if it is known */
 /** @typedef {{label: string, tokens: string[], token: number, layers: Float32Array[]}} Use */
 
 const MOST_USES = 200;
 const NEAREST = 8;
+const CONTEXT = 7;
+/** Words that are shown on either side of a use. */
+const MOST_LABELS = 36;
+/** As many marks as there are; uses with other labels have a plain one. */
 const SIDES = /** @type {const} */ (["left", "right"]);
 
-/** @param {Info} info @returns {{show: () => void, draw: () => void}} */
+/** @param {Info} info @returns {{show: () => Promise<void>, draw: () => void}} */
 export function uses(info) {
   const nLayers = info.elmo.layers;
   const section = find("uses");
   /** @type {Use[]} */
   let found = [];
-  let left = 0; // sentences that are not shown
+  let count = 0; // of all uses, or of all sentences that may hold one
   /** @type {Map<number, ReturnType<typeof plane>>} */
   const planes = new Map(); // by layer, of what was found
 
@@ -35,19 +39,17 @@ export function uses(info) {
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
     const all = word() === "" ? [] : isIndexed() ? await fromIndex(signal) : fromText(get("u"), word());
-    // What is left out is not always the same end of the text.
-    const step = Math.max(1, all.length / MOST_USES);
-    const kept = range(Math.ceil(all.length / step)).map((i) => all[Math.floor(i * step)]);
+    const kept = isIndexed() ? all : thinned(all);
     const read = kept.length ? await vectors(/** @type {string[]} */ (kept.map((line) => line.sentence)), signal) : [];
     if (signal.aborted) return;
     found = read.flatMap(({ tokens, layers }, i) =>
       tokens.flatMap((text, token) =>
-        text.toLowerCase() === word()
+        (kept[i].position ?? token) === token && (isIndexed() || text.toLowerCase() === word())
           ? [{ label: kept[i].label, tokens, token, layers: layers.map((of) => of[token]) }]
           : [],
       ),
     );
-    left = all.length - kept.length;
+    if (!isIndexed()) count = all.length;
     planes.clear();
     drawNote();
     draw();
@@ -55,12 +57,13 @@ export function uses(info) {
 
   /** @param {AbortSignal} signal @returns {Promise<Line[]>} */
   async function fromIndex(signal) {
-    const near = await indexed(get("x").trim(), signal);
-    const sentences = new Map(near.map(({ sentence }) => [sentence.join(" "), sentence]));
-    return [...sentences.values()].map((sentence) => ({ label: "", sentence }));
+    const most = Math.min(MOST_USES, info.max_client_batch_size);
+    const answer = await indexed(get("x").trim(), most, signal);
+    count = answer.count;
+    return answer.uses.map(({ sentence, position }) => ({ label: "", sentence, position }));
   }
 
-  const labels = () => [...new Set(found.map((use) => use.label))].filter((label) => label);
+  const labels = () => [...new Set(found.map((use) => use.label))].filter((label) => label).slice(0, MOST_LABELS);
   const kind = (/** @type {Use} */ use) => labels().indexOf(use.label);
   const chosen = () => (found[Number(get("use"))] && get("use") !== "" ? Number(get("use")) : found.length ? 0 : -1);
 
@@ -107,10 +110,15 @@ export function uses(info) {
         seen,
       });
       figure.replaceChildren(h("figcaption", {}, caption), picture);
-      takeaway(figure, `uses-layer-${layer(side)}`, () => [
-        ["use", "label", "sentence", "x", "y"],
-        ...found.map((use, j) => [String(j + 1), use.label, joined(use.tokens), ...points[j]]),
-      ]);
+      takeaway(
+        figure,
+        `uses-layer-${layer(side)}`,
+        () => [
+          ["use", "label", "sentence", "x", "y"],
+          ...found.map((use, j) => [String(j + 1), use.label, joined(use.tokens), ...points[j]]),
+        ],
+        { title: `Uses of “${get("x").trim()}”, ${caption}`, legend: labels().map((label, j) => [j, label]) },
+      );
       if (focused) /** @type {SVGElement | null} */ (picture.querySelector('[tabindex="0"]'))?.focus();
     }
     drawNear();
@@ -119,7 +127,9 @@ export function uses(info) {
 
   function drawNote() {
     const from = isIndexed() ? "the index" : "the text";
-    const more = left ? `; ${left} more sentences are not shown` : "";
+    const number = (/** @type {number} */ of) => of.toLocaleString("en");
+    const isAll = isIndexed() ? found.length === count : count <= MOST_USES;
+    const more = isAll ? "" : `, evenly over ${isIndexed() ? `all ${number(count)}` : `${number(count)} sentences`}`;
     const several = labels().length > 1 && found.every((use) => use.label);
     const right = several
       ? range(nLayers).map((at) => {
@@ -136,6 +146,7 @@ export function uses(info) {
       : word()
         ? `“${get("x").trim()}” does not stand in ${from}.`
         : "Type a word.";
+    if (!found.length && isIndexed() && word()) find("uses-note").textContent += " Words are sought exactly as they are spelled.";
     const legend = labels().map((label, i) => h("li", {}, badge(i), label));
     find("uses-legend").replaceChildren(...legend);
   }
@@ -152,8 +163,8 @@ export function uses(info) {
       h(
         "li",
         {},
-        h("button", { type: "button", "data-near": j, onclick: () => choose(j) }, ...sentenceOf(j)),
         h("span", { class: "number" }, value.toFixed(3)),
+        h("button", { type: "button", dir: "auto", "data-near": j, title: joined(found[j].tokens), onclick: () => choose(j) }, ...contextOf(j)),
       ),
     );
     find("uses-near").replaceChildren(...items);
@@ -162,6 +173,16 @@ export function uses(info) {
       [String(i + 1), 1, found[i].label, joined(found[i].tokens)],
       ...nearest(i).map(([j, value]) => [String(j + 1), value, found[j].label, joined(found[j].tokens)]),
     ]);
+  }
+
+  /** A use as a keyword in its context. @param {number} i @returns {(Node | string)[]} */
+  function contextOf(i) {
+    const { tokens, token, label } = found[i];
+    const [begin, end] = [Math.max(0, token - CONTEXT), Math.min(tokens.length, token + CONTEXT + 1)];
+    const before = (begin > 0 ? "… " : "") + joined(tokens.slice(begin, token));
+    const after = joined(tokens.slice(token + 1, end)) + (end < tokens.length ? " …" : "");
+    const mark = label ? [h("span", { class: "unseen" }, `${label}: `), badge(kind(found[i]))] : [];
+    return [h("bdi", { class: "before" }, before), " ", h("strong", {}, ...mark, tokens[token]), " ", h("bdi", {}, after)];
   }
 
   /** A sentence with its word set off. @param {number} i @returns {(Node | string)[]} */
@@ -184,7 +205,7 @@ export function uses(info) {
   /** @param {number} i */
   function choose(i) {
     const inList = find("uses-near").contains(document.activeElement);
-    set({ use: String(i) });
+    set({ use: String(i) }, true);
     draw();
     if (inList) find("uses-near").querySelector("button")?.focus();
   }
@@ -195,7 +216,7 @@ export function uses(info) {
     for (const side of SIDES) find(`uses-${side}`).value = String(layer(side));
     check(find("uses-from"), isIndexed() ? "index" : "text");
     hideText();
-    load();
+    return load();
   }
 
   const hideText = () => {
@@ -213,7 +234,7 @@ export function uses(info) {
         ["index", `the server’s index (${tokens} tokens)`],
       ],
       (from) => {
-        set({ from, use: "" });
+        set({ from, use: "" }, true);
         hideText();
         load();
       },
@@ -222,7 +243,7 @@ export function uses(info) {
   for (const side of SIDES) {
     find(`uses-${side}`).append(...range(nLayers).map((i) => h("option", { value: i }, String(i))));
     find(`uses-${side}`).addEventListener("change", () => {
-      set({ [side]: find(`uses-${side}`).value });
+      set({ [side]: find(`uses-${side}`).value }, true);
       draw();
     });
   }
@@ -233,6 +254,7 @@ export function uses(info) {
   ]) {
     find(id).addEventListener("input", () => {
       set({ [name]: find(id).value, use: "" });
+      waits(section);
       typed();
     });
   }
@@ -241,7 +263,7 @@ export function uses(info) {
     EXAMPLES.uses,
     (each) => each.word,
     (each) => {
-      set({ u: each.text, x: each.word, use: "" });
+      set({ u: each.text, x: each.word, use: "" }, true);
       show();
     },
   );
@@ -257,7 +279,7 @@ export function uses(info) {
 export function fromText(text, word) {
   const all = lines(text).flatMap((line) => {
     const [, label, rest] = /^([^|]{1,40})\|(.*)$/.exec(line) ?? [null, "", line];
-    const sentences = split(rest.trim()).filter((sentence) => sentence.toLowerCase().includes(word));
+    const sentences = segments(rest.trim()).filter((sentence) => sentence.toLowerCase().includes(word));
     return sentences.map((sentence) => ({ label: label.trim(), sentence }));
   });
   if (all.length <= MOST_USES) return all; // all are read, and the tokenizer knows that "cannot" has a "not"
@@ -268,9 +290,8 @@ export function fromText(text, word) {
   return found.length ? found : all;
 }
 
-/** @param {string} text @returns {string[]} its sentences, where the browser knows how to find them */
-function split(text) {
-  if (!("Segmenter" in Intl)) return [text];
-  const parts = new Intl.Segmenter("en", { granularity: "sentence" }).segment(text);
-  return [...parts].map((part) => part.segment.trim()).filter((part) => part);
+/** At most `MOST_USES` lines, evenly over all: what is left out is not always the same end. @param {Line[]} all */
+function thinned(all) {
+  const step = Math.max(1, all.length / MOST_USES);
+  return range(Math.ceil(all.length / step)).map((i) => all[Math.floor(i * step)]);
 }

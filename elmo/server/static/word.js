@@ -2,11 +2,12 @@
 
 import { range, vectors } from "./api.js";
 import { heatMap, lineChart, short } from "./charts.js";
-import { calm, check, choices, examples, find, h, latest, lines } from "./dom.js";
+import { calm, check, choices, examples, find, h, latest, sentences, waits } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { cosine, mixed, norm, softmax } from "./numbers.js";
 import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
+import { unrelated, unrelatedMix } from "./unrelated.js";
 
 /** @typedef {import("./api.js").Info} Info */
 /** @typedef {{sentence: number, token: number, text: string}} Place a token of all sentences */
@@ -15,7 +16,7 @@ const MOST_USES = 6;
 const MOST_CELLS = 60;
 const MIX = "mix";
 
-/** @param {Info} info @returns {{show: () => void, draw: () => void}} */
+/** @param {Info} info @returns {{show: () => Promise<void>, draw: () => void}} */
 export function word(info) {
   const nLayers = info.elmo.layers;
   const names = [...range(nLayers).map((i) => `layer ${i}`), MIX];
@@ -23,6 +24,8 @@ export function word(info) {
   const hint = find("word-cell").textContent;
   /** @type {import("./api.js").Read[]} */
   let read = [];
+  /** @type {import("./unrelated.js").Unrelated} */
+  let base;
 
   const weights = () => {
     const given = get("mix").split(",").map(Number);
@@ -47,10 +50,10 @@ export function word(info) {
   };
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
-    const sentences = lines(get("s"));
-    const found = sentences.length ? await vectors(sentences, signal) : [];
+    const given = sentences(get("s"));
+    const [found, usual] = await Promise.all([given.length ? vectors(given, signal) : [], unrelated()]);
     if (signal.aborted) return;
-    read = found;
+    [read, base] = [found, usual];
     draw();
   });
 
@@ -66,7 +69,7 @@ export function word(info) {
           "aria-pressed": String(chosen.has(text.toLowerCase())),
           "data-place": place,
           onclick: () => {
-            set({ w: text });
+            set({ w: text }, true);
             find("word-word").value = text;
             draw();
           },
@@ -95,14 +98,22 @@ export function word(info) {
       return;
     }
     const more = all.length > uses.length ? `; the first ${uses.length} of ${all.length} are compared` : "";
-    note.textContent = `${shown}: each line is a pair of occurrences, named by the numbers of their sentences${more}.`;
+    note.textContent =
+      `${shown}: each line is a pair of occurrences, named by the numbers of their sentences${more}. ` +
+      "The band holds nine tenths of the pairs of unrelated words.";
     const isPlain = words.size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
-    const named = (/** @type {Place} */ { text, sentence }, /** @type {number} */ most) =>
-      isPlain ? `${sentence + 1}` : `${short(text, most)} ${sentence + 1}`;
+    const named = (/** @type {Place} */ use, /** @type {number} */ most) => {
+      const { text, sentence, token } = use;
+      const again = all.filter((other) => other.sentence === sentence && other.text.toLowerCase() === text.toLowerCase());
+      const letter = again.length > 1 ? String.fromCodePoint(97 + again.findIndex((other) => other.token === token)) : "";
+      return isPlain ? `${sentence + 1}` : `${short(text, most)} ${sentence + 1}${letter}`;
+    };
     const pairs = uses.flatMap((a, i) => uses.slice(i + 1).map((b) => [a, b]));
     const chart = {
       label: `Cosine of the occurrences of ${get("w")} at each layer and in the mix; the table below has the numbers`,
       names,
+      band: [...base.layers, unrelatedMix(base, weights())],
+      bandName: "two unrelated words",
       lines: pairs.map(([a, b]) => ({
         name: (/** @type {number} */ most) => `${named(a, most)}–${named(b, most)}`,
         values: range(names.length).map((layer) => cosine(vector(a, layer), vector(b, layer))),
@@ -112,7 +123,8 @@ export function word(info) {
     takeaway(figure, "cosine-by-layer", () => [
       ["pair", ...names],
       ...chart.lines.map((line) => [line.name(Infinity), ...line.values]),
-    ]);
+      ["unrelated words, mean", ...chart.band.map((each) => each.mean)],
+    ], { title: `Cosines of ${shown}` });
     const lengths = uses.map((use) => norm(vector(use, nLayers)).toFixed(2)).join(", ");
     find("word-length").textContent = `γ changes the lengths of the mixed vectors (${lengths}), not their cosines.`;
   }
@@ -144,9 +156,9 @@ export function word(info) {
     const box = h("div", { class: "scroll" }, map);
     figure.replaceChildren(box, ...kept);
     takeaway(figure, "cosine-of-all-words", () => [
-      ["", ...range(all.length).map(named)],
+      ["word", ...range(all.length).map(named)],
       ...range(all.length).map((i) => [named(i), ...range(all.length).map((j) => value(i, j))]),
-    ]);
+    ], { title: `Cosine of every word with every word, ${names[layer]}` });
     if (hadFocus) map.focus();
   }
 
@@ -164,6 +176,7 @@ export function word(info) {
   }
 
   function draw() {
+    if (!base) return;
     drawMix();
     drawSentences();
     drawChart();
@@ -175,7 +188,7 @@ export function word(info) {
     find("word-word").value = get("w");
     check(find("word-layers"), heatLayer() < nLayers ? String(heatLayer()) : MIX);
     drawMix();
-    load();
+    return load();
   }
 
   /** @param {string} id @param {string} text @param {[number, number]} limits @param {() => void} moved */
@@ -215,13 +228,14 @@ export function word(info) {
     find("word-layers"),
     [...range(nLayers).map(String), MIX].map((each) => [each, each]),
     (heat) => {
-      set({ heat: heat === MIX ? "" : heat });
+      set({ heat: heat === MIX ? "" : heat }, true);
       drawHeat();
     },
   );
   const typed = calm(load);
   find("word-text").addEventListener("input", () => {
     set({ s: find("word-text").value });
+    waits(section);
     typed();
   });
   find("word-word").addEventListener("input", () => {
@@ -233,7 +247,7 @@ export function word(info) {
     EXAMPLES.word,
     (each) => each.word,
     (each) => {
-      set({ s: each.text, w: each.word });
+      set({ s: each.text, w: each.word }, true);
       show();
     },
   );
