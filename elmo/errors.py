@@ -17,6 +17,10 @@ class Failure(RuntimeError):
         self.is_reported = is_reported
 
 
+class IrregularInput(InputError, UserWarning):
+    """A file breaks its format in places that can still be read: a warning, or an error where warnings are errors."""
+
+
 def in_one_line(error: BaseException) -> str:
     """The message of an error; for one of the system, the file and the reason."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:

@@ -95,6 +95,12 @@ def test_many_langs_model_that_was_converted_gives_the_same_vectors(tmp_path):
         check_vectors(elmo.load(tmp_path / name), name)
 
 
+@pytest.mark.parametrize("name", ["char.dic", "word.dic"])
+def test_a_mark_that_an_editor_put_before_a_dictionary_changes_nothing(folder, name):
+    (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
+    check_vectors(elmo.load(folder), "both")
+
+
 def test_many_langs_archive_is_read_in_place(tmp_path):
     """NLPL's repository has them as a zip of the files, some compressed."""
     for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -219,7 +225,14 @@ class Malicious:
             lambda f: (f / "word.dic").write_text("<oov>\t0\n<pad>\t99\n"),
             r"word\.dic: '<pad>' has id 99; .* has 11 rows",
         ),
-        (lambda f: (f / "word.dic").write_text("a\t0\n"), r"the table of words has no <oov> or <pad>"),
+        (
+            lambda f: (f / "word.dic").write_text("".join(f"w{number}\t{number}\n" for number in range(11))),
+            r"the table of words has no <oov> or <pad>",
+        ),
+        (
+            lambda f: (f / "word.dic").write_text("<oov>\t0\n<pad>\t1\n"),
+            r"word\.dic: has 2 forms, but .* has 11 rows: it is the dictionary of another model",
+        ),
         (lambda f: (f / "encoder.pkl").write_bytes(b""), r"encoder\.pkl: damaged or incomplete state dict of torch"),
         (truncate, r"encoder\.pkl: damaged or incomplete state dict of torch"),
         (

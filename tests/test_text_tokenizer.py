@@ -75,7 +75,7 @@ def test_tokens_keep_every_character_but_white_space(english, text):
 def test_line_and_whitespace_need_no_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     monkeypatch.setitem(sys.modules, "pysbd", None)
-    text = "One . Two .\u3000Three"
+    text = "One . Two .\tThree"
     assert Tokenizer(TextConfig("whitespace", "line")).sentences(text) == [["One", ".", "Two", ".", "Three"]]
     assert Tokenizer(TextConfig("whitespace", "rule")).sentences(text) == [["One", "."], ["Two", "."], ["Three"]]
     with pytest.raises(InputError, match=r"pip install 'elmo-torch\[text\]'"):

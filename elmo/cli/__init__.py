@@ -28,7 +28,7 @@ from elmo.cli import (
     serving,
 )
 from elmo.cli.arguments import is_first_process
-from elmo.errors import Failure, InputError, in_one_line
+from elmo.errors import Failure, InputError, IrregularInput, in_one_line
 from elmo.terminal import printable
 
 VERBS = "elmo.verbs"
@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parsed = _parse(arguments)
     _end_by_exit()
     warnings.showwarning = _show_warning
+    if getattr(parsed, "strict", False):
+        warnings.simplefilter("error", IrregularInput)
     # Processes that train together hit the same errors, except a machine's own; only the first reports them.
     is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
     try:

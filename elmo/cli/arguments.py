@@ -39,6 +39,13 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    """Adds --strict, for verbs that read other people's files."""
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse files that break their format, instead of warning"
+    )
+
+
 def add_weights(parser: argparse.ArgumentParser) -> None:
     """Adds --weights, for models given as an options file and a weights file."""
     parser.add_argument("--weights", metavar="FILE", help="the weights, if the model is an options file")
@@ -47,11 +54,14 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
 def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """Adds the input and the flags that say how to read it."""
     parser.add_argument(
-        "input", nargs="+" if several else None, help="text, .conllu or .fasta (also .gz, .xz), or - for standard input"
+        "input",
+        nargs="+" if several else None,
+        help="text, .conllu or .fasta (also .gz, .xz, .bz2), or - for standard input",
     )
     parser.add_argument(
         "--kind", choices=["text", "conllu", "fasta"], help="format of the input (default: by its name)"
     )
+    add_strict(parser)
     parser.add_argument("--pretokenized", action="store_true", help="tokens are separated by whitespace")
 
 

@@ -189,8 +189,9 @@ def score_verb(arguments: argparse.Namespace) -> None:
 def substitutes_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
     from elmo.pretraining.scoring import substitutes
+    from elmo.text.tokenizer import split_at_spaces
 
-    tokens = arguments.sentence.split()
+    tokens = split_at_spaces(arguments.sentence)
     if (arguments.word is None) == (arguments.position is None):
         raise InputError("give one of --word and --position")
     if arguments.word is not None and arguments.word not in tokens:

@@ -20,7 +20,7 @@ from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype
 from elmo.embedding.store_safetensors import as_stored
 from elmo.errors import InputError
-from elmo.text.tokenizer import Tokenizer
+from elmo.text.tokenizer import Tokenizer, split_at_spaces
 
 RecordBatch = Any
 """pyarrow's. The package (extra `store`) is imported where it is needed."""
@@ -175,7 +175,7 @@ def _tokens(
     except UnicodeDecodeError as error:
         return Refused(f"not UTF-8: {error.reason}, byte 0x{error.object[error.start]:02x}", begin)
     if not isinstance(value, list):
-        strings = strings[0].split() if tokenizer is None else tokenizer.tokens(strings[0])
+        strings = split_at_spaces(strings[0]) if tokenizer is None else tokenizer.tokens(strings[0])
     if len(strings) > row_tokens:
         return Refused(f"{len(strings):,} tokens; at most {row_tokens:,} are embedded", begin)
     return strings

@@ -27,7 +27,7 @@ from fsspec.utils import infer_compression
 from elmo.embedding.arrow import RecordBatch, as_bytes, pyarrow
 from elmo.errors import InputError
 from elmo.text.characters import is_utf8
-from elmo.text.corpus import OTHER_COMPRESSION
+from elmo.text.opening import HEAD, UNREAD, check_encoding, has_old_ends
 from elmo.text.records import check_text, suffix_of
 
 CHUNK = 1 << 20
@@ -99,7 +99,7 @@ def _check_name(name: str) -> None:
     for each in (file, file.rpartition(".")[0] if infer_compression(file) else file):
         check_text(each, "embed it alone, without --engine")
     suffix = suffix_of(file)
-    if suffix in OTHER_COMPRESSION and infer_compression(file) is None:
+    if suffix in UNREAD.values() and infer_compression(file) is None:
         raise InputError(f"{name}: {suffix} files are not read here; decompress it, or compress it as .gz, .xz or .bz2")
 
 
@@ -219,6 +219,8 @@ def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[
     with _text(name) as file:
         ended = True
         while chunk := file.read(CHUNK):
+            if not place:
+                _check_begin(chunk[:HEAD], name)
             ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + place + 1
             place += len(chunk)
             ended = chunk.endswith(b"\n")
@@ -230,6 +232,13 @@ def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[
     rows += not ended  # the last line
     if rows:
         yield first, rows, begin
+
+
+def _check_begin(first: bytes, name: str) -> None:
+    """Raises InputError for a text that would be one row: in UTF-16, or with carriage returns for line ends."""
+    check_encoding(first, name)
+    if has_old_ends(first):
+        raise InputError(f"{name}: its lines end with carriage returns alone; convert it with `tr '\\r' '\\n'`")
 
 
 def _read_text(address: str, part: Part, columns: Columns, row_bytes: int) -> Iterator[RecordBatch]:

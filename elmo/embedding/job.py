@@ -1,13 +1,14 @@
 """`elmo embed`: streams a file into a file of vectors. One line, sentence or protein is one row."""
 
-import itertools
 import json
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from elmo.embedding.parts import embedded_in_parts, written_in_parts
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, write_vectors
 from elmo.errors import InputError
-from elmo.text import corpus
+from elmo.text import corpus, opening
+from elmo.text.irregular import Irregular
 from elmo.text.records import Kind, Record, kind_of, read_records
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
@@ -137,16 +139,25 @@ def read_lines(source: str | Path) -> Iterator[str]:
         return
     if sys.stdin is None:
         raise InputError("the input is '-', but standard input is closed; redirect a text to it, or name a file")
-    for number in itertools.count(1):
-        raw = sys.stdin.buffer.readline()
-        if not raw:
-            return
+    yield from _standard_input(sys.stdin.buffer)
+
+
+def _standard_input(raw: Any) -> Iterator[str]:
+    """Its lines; each as soon as it has come, unless lines end with carriage returns alone."""
+    name, first = "standard input", opening.head(raw)
+    opening.check_encoding(first, name)
+    ends = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+") if opening.has_old_ends(first) else None
+    irregular = Irregular(name)
+    valid = 0
+    for number, line in enumerate(iter(raw.readline, b"") if ends is None else ends.findall(raw.read()), 1):
         try:
-            line = raw.decode("utf-8").rstrip("\r\n")
+            text = line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            byte = raw[error.start]
-            raise InputError(
-                f"standard input: line {number} is not UTF-8 ({error.reason}, byte 0x{byte:02x}); convert it, for"
-                f" example with `iconv -f {corpus.encoding_of(error)} -t utf-8`"
-            ) from error
-        yield line.removeprefix("\ufeff") if number == 1 else line
+            column = len(line[: error.start].decode("utf-8")) + 1
+            rest = line[error.start :] + raw.read(opening.HEAD)
+            raise opening.broken_byte(name, (number, column), rest, valid, error.reason) from error
+        valid += not text.isascii()
+        if "\r" in text:
+            irregular.note("a carriage return within a line", number)
+        yield text.removeprefix(opening.MARK)
+    irregular.tell()

@@ -268,12 +268,19 @@ def _dictionary(
             raise InputError(
                 f"{files[name].label}: {form!r} has id {index}; {table} has {rows} rows; the two files do not match"
             )
+    if len(ids) != rows:  # the original program refuses the weights then
+        raise InputError(
+            f"{files[name].label}: has {len(ids):,} forms, but {table} of {embedder} has {rows:,} rows: it is the"
+            f" dictionary of another model; put the {name} of these weights there"
+        )
     return ids
 
 
 def _read_dictionary(source: Source) -> dict[str, int]:
     try:
-        lines = source.read(MOST_DICTIONARY).decode("utf-8").removesuffix("\n").split("\n")
+        text = source.read(MOST_DICTIONARY).decode("utf-8")
+        text = text if text.startswith("\ufeff\t") else text.removeprefix("\ufeff")  # an editor's mark, or a form
+        lines = text.removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(
             f"{source.label}: is not UTF-8 ({error.reason} at byte {error.start}); fetch it again"

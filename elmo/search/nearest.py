@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.text.lines import columns_at_spaces
+from elmo.text.tokenizer import split_at_spaces
 from elmo.text.word_vectors import entries
 
 CHUNK = 256
@@ -77,7 +77,7 @@ def find_token(sentence: str, word: str) -> tuple[tuple[str, ...], int] | None:
 
 
 def _at_spaces(text: str) -> list[str]:
-    return columns_at_spaces(" ".join(text.splitlines()))
+    return split_at_spaces(" ".join(text.splitlines()))
 
 
 def search(

@@ -16,6 +16,7 @@ from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.search.nearest import unit
 from elmo.text.lines import numbered_lines
+from elmo.text.tokenizer import split_at_spaces
 
 VERSION = "1"
 COLUMNS = ("word", "sense", "index", "sentence")
@@ -71,7 +72,7 @@ def _occurrence(line: str, where: str) -> Occurrence:
         raise InputError(
             f"{where}: {line!r}; expected tab-separated word, sense, index, sentence: fix or remove the line"
         )
-    word, sense, index, tokens = fields[0], fields[1], int(fields[2]), tuple(fields[3].split())
+    word, sense, index, tokens = fields[0], fields[1], int(fields[2]), tuple(split_at_spaces(fields[3]))
     if index >= len(tokens) or tokens[index] != word:
         raise InputError(f"{where}: token {index} of the sentence is not {word!r}; count the tokens from 0")
     return Occurrence(word, sense, index, tokens)

@@ -1,11 +1,10 @@
 """Corpus: many text files -> documents, streamed at constant memory.
 
-- plain text, `.gz` and `.xz`; UTF-8; one paragraph (or sentence) per line, a blank line between documents
+- plain text, `.gz`, `.xz` and `.bz2`; UTF-8; one paragraph (or sentence) per line, a blank line between documents
 - a document longer than `max_characters` is split into pieces at line ends; only a huge line is split itself
 - file order, or an order that depends only on the files and `(seed, epoch)`
 """
 
-import codecs
 import glob
 import gzip
 import hashlib
@@ -15,12 +14,13 @@ import random
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from io import TextIOWrapper
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
 from elmo.errors import InputError
+from elmo.text.irregular import Irregular
+from elmo.text.opening import COMPRESSED, MARK, not_utf8, open_text
 from elmo.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
@@ -28,7 +28,6 @@ T = TypeVar("T")
 MAX_CHARACTERS = 65_536  # per piece of a document, and per line
 BUFFER_CHARACTERS = 16_000_000  # in the shuffle's buffer
 OPEN_FILES = 16  # read side by side when shuffling; a compressed one takes a few MB
-OTHER_COMPRESSION = (".bz2", ".zip", ".zst", ".lz4", ".7z")
 RATIO = 4  # approximate characters per byte of a compressed file
 HASH = 16  # hexadecimal digits of a hash
 BLOCK = 4096  # bytes of a sample
@@ -70,48 +69,31 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
     return sorted(paths, key=attrgetter("parts"))  # Windows paths compare case-insensitively
 
 
-def open_text(path: Path) -> TextIOWrapper:
-    """Opens a text file for reading as UTF-8, decompressing `.gz` and `.xz`. Only a line feed ends a line.
-
-    Raises InputError if the name ends as other compressed files do.
-    """
-    suffix = path.suffix.lower()
-    if suffix in OTHER_COMPRESSION:
-        raise InputError(f"{path}: {suffix} files are not read; decompress it, or compress it as .gz or .xz")
-    if suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
-    if suffix == ".xz":
-        return lzma.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
-    return path.open(encoding="utf-8", newline="\n")
-
-
-def encoding_of(error: UnicodeDecodeError) -> str:
-    """The likely encoding of text that is not UTF-8."""
-    return "utf-16" if error.object[error.start : error.start + 2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
-
-
 def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
     """The lines of a file, without line ends; one of `max_characters` or more is split, at white space if possible.
 
-    Raises InputError with the file and the line if the text is not UTF-8 or the compressed file is damaged.
+    Carriage returns within lines are counted in a warning. Raises InputError with the file and the line if the text is
+    not UTF-8 or the compressed file is damaged.
     """
+    irregular = Irregular(path)
     try:
         with open_text(path) as file:
-            text = file.readline(max_characters).removeprefix("\ufeff")
-            is_remainder = False
+            text = file.readline(max_characters)
+            is_remainder, number = False, 1
             while text:
                 line, rest = _cut(text, max_characters)
+                if "\r" in line:
+                    irregular.note("a carriage return within a line", number)
                 if line.strip() or not is_remainder:  # the blank rest of a split line is not a blank line
-                    yield line
+                    yield line if is_remainder else line.removeprefix(MARK)
                 is_remainder = not text.endswith("\n")
+                number += not is_remainder
                 text = rest + file.readline(max_characters)
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: line {_invalid_line(path)} is not UTF-8 ({error.reason}, byte 0x{error.object[error.start]:02x});"
-            f" convert the file, for example with `iconv -f {encoding_of(error)} -t utf-8`"
-        ) from error
+        raise not_utf8(path) from error
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
+    irregular.tell()
 
 
 def documents(paths: Sequence[Path], max_characters: int = MAX_CHARACTERS) -> Iterator[Document]:
@@ -169,7 +151,7 @@ def deal(paths: Sequence[Path], shares: int) -> list[list[Path]]:
 def size_of(path: Path) -> int:
     """The approximate number of characters in a file, at least 1."""
     size = max(1, path.stat().st_size)
-    return size * RATIO if path.suffix.lower() in (".gz", ".xz") else size
+    return size * RATIO if path.suffix.lower() in COMPRESSED else size
 
 
 def fingerprint(paths: Sequence[Path]) -> str:
@@ -250,18 +232,3 @@ def _pop(items: list[T], rng: random.Random) -> T:
     chosen = int(rng.random() * len(items))
     items[chosen], items[-1] = items[-1], items[chosen]
     return items.pop()
-
-
-def _invalid_line(path: Path) -> int:
-    """The number of the first line that is not UTF-8."""
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    before = 0
-    with opener(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            try:
-                decoder.decode(chunk)
-            except UnicodeDecodeError as error:
-                return before + error.object[: error.start].count(b"\n") + 1
-            before += chunk.count(b"\n")
-    return before + 1  # truncated within a character

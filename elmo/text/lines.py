@@ -1,6 +1,5 @@
-"""The lines of a text file, and the columns of a line."""
+"""The lines of a text file, with their numbers."""
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,14 +7,12 @@ from pathlib import Path
 from elmo.errors import InputError
 from elmo.text import corpus
 
+MARKS = "\x1a\0\ufeff"
+"""What programs put at the end of a file, or of a line: no part of it."""
+
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file (.gz, .xz), without line ends, with their numbers, counted from 1."""
+    """The lines of a text file (.gz, .xz, .bz2), without line ends, with their numbers, counted from 1."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name one file")
-    return enumerate(corpus.lines(path, max_characters=sys.maxsize), 1)
-
-
-def columns_at_spaces(line: str) -> list[str]:
-    """The columns of a line. Other white space, such as a no-break space, belongs to them, but not at their ends."""
-    return [column.strip() for column in re.split("[ \t]", line) if column.strip()]
+    return enumerate((line.rstrip(MARKS) for line in corpus.lines(path, max_characters=sys.maxsize)), 1)

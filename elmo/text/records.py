@@ -12,14 +12,18 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from elmo.errors import InputError
+from elmo.text.irregular import Irregular
+from elmo.text.opening import COMPRESSED
 from elmo.text.tokenizer import Tokenizer
 
 Kind = Literal["text", "conllu", "fasta"]
 FASTA = (".fasta", ".fa", ".faa", ".fas", ".fsa", ".mpfa", ".pep")
 SUFFIXES: dict[str, Kind] = {".conllu": "conllu", **dict.fromkeys(FASTA, "fasta")}
 UNTOLD = (".conll", ".conllx")
-COMPRESSED = (".gz", ".xz")
 CONLLU_ID = re.compile(r"\d{1,9}([-.]\d{1,9})?")
+CONLL_WIDTHS = (8, 10, 14)  # columns of CoNLL-X, CoNLL-U and CoNLL-2009
+BLANK = " \t\n\r\f\v\0\x1a\u00a0\u200b\u200e\u200f\ufeff"
+"""What a line that looks empty may have: spaces of all kinds, marks, and the end-of-file of DOS."""
 Span = tuple[int, int]
 
 
@@ -91,52 +95,38 @@ def offsets(text: str, tokens: Sequence[str]) -> list[Span] | None:
 
 
 def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[Record]:
-    """The sentences of CoNLL-U (https://universaldependencies.org/format.html): tab-separated ID, FORM and more."""
-    text, units = None, list[tuple[str, int]]()  # forms in the text, and their numbers of words
-    words: list[str] = []
-    inside = 0  # remaining words of a multiword token
-    for number, line in enumerate(_and_blank(lines), 1):
-        if not line.strip():
-            _check_words(inside, number, source)
-            if words:
-                yield _conllu_record(text, words, units)
-            text, units, words, inside = None, [], [], 0
-        elif line.startswith("#"):
-            key, _, value = line[1:].partition("=")
-            text = value.strip() if key.strip() == "text" else text
-        else:
-            place, form = _conllu_word(line, number, source)
-            if "." in place:
-                continue
+    """The sentences of CoNLL-U (https://universaldependencies.org/format.html): tab-separated ID, FORM and more.
+
+    A sentence also ends where the numbers of its words begin again. Such places, and numbers that do not count the
+    words, are counted in one warning, `IrregularInput`.
+    """
+    for text, rows in _conllu_sentences(lines, source):
+        units = list[tuple[str, int]]()  # forms in the text, and their numbers of words
+        words: list[str] = []
+        inside = 0  # remaining words of a multiword token
+        for place, columns, _ in rows:
             if "-" in place:
-                _check_words(inside, number, source)
                 first, last = map(int, place.split("-"))
                 inside = last - first + 1
-                if inside < 1:
-                    raise InputError(f"{source}: line {number} has the range {place}; its first number comes first")
-                units.append((form, inside))
+                units.append((columns[1], inside))
                 continue
-            words.append(form)
+            words.append(columns[1])
             if inside:
                 inside -= 1
             else:
-                units.append((form, 1))
+                units.append((columns[1], 1))
+        if words:
+            yield _conllu_record(text, words, units)
 
 
 def read_conllu_columns(
     lines: Iterable[str], columns: Sequence[int], source: str | Path = "input"
 ) -> Iterator[list[tuple[str, ...]]]:
     """Columns, counted from 0, of every word in each sentence of CoNLL-U; the words are those of `read_conllu`."""
-    words: list[tuple[str, ...]] = []
-    for number, line in enumerate(_and_blank(lines), 1):
-        if not line.strip():
-            if words:
-                yield words
-            words = []
-        elif not line.startswith("#"):
-            place, _ = _conllu_word(line, number, source)
-            values = line.rstrip("\r\n").split("\t")
-            if not place.isdecimal():
+    for _, rows in _conllu_sentences(lines, source):
+        words: list[tuple[str, ...]] = []
+        for place, values, number in rows:
+            if "-" in place:
                 continue
             if max(columns) >= len(values):
                 raise InputError(
@@ -144,6 +134,8 @@ def read_conllu_columns(
                     " CoNLL-U has 10, separated by tabs"
                 )
             words.append(tuple(values[column] for column in columns))
+        if words:
+            yield words
 
 
 def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[Record]:
@@ -172,21 +164,66 @@ def _protein(name: str, parts: list[str]) -> Record:
     return Record(name, residues, [(place, place + 1) for place in range(len(residues))])
 
 
-def _and_blank(lines: Iterable[str]) -> Iterator[str]:
-    """Adds an empty line, since the last sentence may lack the one that ends it."""
-    yield from lines
-    yield ""
+Row = tuple[str, list[str], int]
+"""A word or the range of a multiword token: its ID, its columns and its line."""
 
 
-def _conllu_word(line: str, number: int, source: str | Path) -> tuple[str, str]:
+def _conllu_sentences(lines: Iterable[str], source: str | Path) -> Iterator[tuple[str | None, list[Row]]]:
+    """The text in the comments of every sentence, and its rows; empty nodes are left out."""
+    irregular = Irregular(source)
+    text, rows = None, list[Row]()
+    last = inside = 0  # the number of the last word; how many of a multiword token are to come
+    number = 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip(BLANK):
+            _check_words(inside, number, source)
+            if rows:
+                yield text, rows
+            text, rows, last, inside = None, [], 0, 0
+            continue
+        if line.startswith("#"):
+            key, _, value = line[1:].partition("=")
+            text = value.strip() if key.strip() == "text" else text
+            continue
+        columns = _conllu_columns(line, number, source, irregular)
+        place = columns[0]
+        if "." in place:
+            continue
+        first, _, end = place.partition("-")
+        begin = int(first)
+        if begin == 1 and last and not inside:
+            irregular.note("a sentence without an empty line before it", number)
+            yield text, rows
+            text, rows, last = None, [], 0
+        elif begin != last + 1:
+            irregular.note("an ID that is not the next number", number)
+        if end:
+            _check_words(inside, number, source)
+            inside = int(end) - begin + 1
+            if inside < 1:
+                raise InputError(f"{source}: line {number} has the range {place}; its first number comes first")
+        else:
+            last, inside = begin, max(0, inside - 1)
+        rows.append((place, columns, number))
+    _check_words(inside, number + 1, source)
+    if rows:
+        yield text, rows
+    irregular.tell()
+
+
+def _conllu_columns(line: str, number: int, source: str | Path, irregular: Irregular) -> list[str]:
+    """The columns of a line; the first is a valid ID."""
     columns = line.split("\t")
-    place = columns[0].strip()
-    if len(columns) < 2 or not CONLLU_ID.fullmatch(place):
+    if len(columns) == 1 and len(found := line.split()) in CONLL_WIDTHS:
+        irregular.note("columns separated by spaces", number)
+        columns = found
+    columns[0] = columns[0].strip()
+    if len(columns) < 2 or not CONLLU_ID.fullmatch(columns[0]):
         raise InputError(
             f"{source}: line {number} is {line[:40]!r}; a number, a tab and a word are expected (CoNLL-U), or an empty"
             " line between sentences"
         )
-    return place, columns[1]
+    return columns
 
 
 def _check_words(inside: int, number: int, source: str | Path) -> None:

@@ -16,10 +16,11 @@ from elmo.errors import InputError
 
 MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: about 0.1 GB at this number
 LONG_WORD = re.compile(r"(\S{1001,})")  # not split: spaCy takes quadratic time for a run of brackets or quotes
+SPACES = re.compile(r"[ \t\n\r\f\v\x1c-\x1f]+")
 PART = re.compile(r".{1,10000}\S*", re.DOTALL)  # cut after a word
 # For languages without spaces, whose tokenizers take quadratic time or refuse a long text: cut after a sentence.
 UNSPACED_PART = re.compile(r".{1,10000}(?:(?<=[\s。！？])|\Z)|.{1,10000}", re.DOTALL)  # noqa: RUF001
-VERSION = 4  # of the tokens: counts of another version's are not reused
+VERSION = 5  # of the tokens: counts of another version's are not reused
 
 # Sentence-ending marks of the scripts in use, then marks after them that still belong to the sentence.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥។៕።፧፨՜՞։܀܁܂᠃᠉")  # noqa: RUF001
@@ -70,7 +71,7 @@ class Tokenizer:
     def tokens(self, line: str) -> list[str]:
         """The tokens of one sentence; spaCy does not see what UTF-8 cannot express (a lone surrogate)."""
         if self._spacy is None:
-            return line.split()
+            return split_at_spaces(line)
         if self._is_unspaced:
             return [token for part in UNSPACED_PART.findall(line) for token in self._spacy_tokens(part)]
         if len(line) > 1000 and max(map(len, line.split()), default=0) > 1000:
@@ -101,6 +102,16 @@ class Tokenizer:
         except UnicodeEncodeError:
             found = self._spacy(text.encode("utf-8", errors="ignore").decode())
         return [token for token in map(str, found) if not token.isspace()]
+
+
+def split_at_spaces(line: str) -> list[str]:
+    """The tokens of a tokenised line, or its columns: what spaces, tabs and other white space of ASCII separate.
+
+    A no-break space and other white space beyond ASCII belongs to a token ("10 000" in French), but not at its ends.
+    """
+    if line.isascii():
+        return line.split()
+    return [token for part in SPACES.split(line) if (token := part.strip())]
 
 
 def split_sentences(tokens: list[str]) -> list[list[str]]:

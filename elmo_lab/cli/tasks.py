@@ -10,6 +10,7 @@ from elmo.cli.arguments import (
     BILM_HELP,
     add_jobs,
     add_quiet,
+    add_strict,
     add_verb,
     find_recipe,
     packaged_recipe,
@@ -38,6 +39,7 @@ def add_verbs(verbs: Any) -> None:
     sentences.add_argument("task", metavar="NAME", help="a name from elmo task list")
     sentences.add_argument("input", help="examples, in the task's format")
     sentences.add_argument("output", help="the text file: distinct sentences, one per line, tokens separated by spaces")
+    add_strict(sentences)
     sentences.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
 
 
@@ -58,6 +60,7 @@ def _add_train(tasks: Any) -> None:
     train.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
     train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
     train.add_argument("--json", action="store_true", help="print results.json")
+    add_strict(train)
     add_quiet(train)
 
 
@@ -87,6 +90,7 @@ def _add_trained(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--model", metavar="MODEL", help="the frozen biLM, if it has moved since training")
     parser.add_argument("--vectors", metavar="FILE", help="the word vectors, if they have moved since training")
+    add_strict(parser)
 
 
 def _add_compare(tasks: Any) -> None:
@@ -219,13 +223,22 @@ def eval_verb(arguments: argparse.Namespace) -> None:
     task = members[0].task
     examples = tasks.read_examples(task, path)
     tasks.check(task, examples, members[0].labels, path)
-    scores = task.score(examples, _predictions(members, examples, arguments.quiet))
+    found = _predictions(members, examples, arguments.quiet)
+    scores, labels = task.score(examples, found), task.by_label(examples, found)
     report = {"task": task.NAME, "version": task.VERSION, "examples": len(examples), "members": len(members), **scores}
     if arguments.json:
-        print_json(report, indent=2)
+        print_json(report | {"labels": labels}, indent=2)
         return
     for name, value in report.items():
         print(f"{name:12} {value:.2f}" if isinstance(value, float) else f"{name:12} {value}")
+    if labels:
+        print()
+        names = list(next(iter(labels.values())))
+        rows = [
+            [label, *(f"{n[name]:.2f}" if name != "support" else str(n[name]) for name in names)]
+            for label, n in labels.items()
+        ]
+        print_table(["label", *names], rows)
 
 
 def predict_verb(arguments: argparse.Namespace) -> None:

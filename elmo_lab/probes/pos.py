@@ -25,7 +25,7 @@ from elmo.text.records import read_conllu_columns, suffix_of
 from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
 from elmo_lab.tasks.cache import CacheConfig, limit_of
 from elmo_lab.tasks.files import find_file
-from elmo_lab.tasks.readers import check_words, read_conll
+from elmo_lab.tasks.readers_columns import check_words, read_conll
 from elmo_lab.tasks.source import layer_cache
 
 VERSION = "1"

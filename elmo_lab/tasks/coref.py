@@ -32,6 +32,7 @@ from elmo_lab.tasks.coref_scores import coref_scores
 from elmo_lab.tasks.coref_spans import Span, Spans, SpanVectors
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
+from elmo_lab.tasks.scores import label_scores
 
 NAME = "coref"
 VERSION = "1"
@@ -86,6 +87,8 @@ class Prediction:
     clusters: tuple[tuple[Span, ...], ...]
     links: tuple[tuple[Span, Span | None], ...] = ()
     """Each kept span, with its antecedent."""
+    probabilities: tuple[float, ...] = ()
+    """One for each link, that the span has this antecedent or, without one, none; none if they were not asked for."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +191,24 @@ class Model(nn.Module):
 
     def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
         """The clusters of whole documents."""
+        return self._decode(tokens, examples, False)
+
+    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """Like `decode`, with the probability of every link (eq. 1)."""
+        return self._decode(tokens, examples, True)
+
+    def _decode(self, tokens: Tokens, examples: Sequence[Example], probable: bool) -> list[Prediction]:
         predictions = []
         for ranking in self._rankings(tokens, [_all_of(example) for example in examples]):
             pairs = ranking.spans.pairs()
             best = spans.best_antecedents(ranking.scores, ranking.rows, ranking.mask)
             links = {span: None if row is None else pairs[row] for span, row in zip(pairs, best, strict=True)}
-            predictions.append(_linked(links))
+            known = spans.best_probabilities(ranking.scores, ranking.mask) if probable else []
+            by_span = dict(zip(pairs, known, strict=True)) if probable else {}
+            linked = _linked(links)
+            predictions.append(
+                replace(linked, probabilities=tuple(by_span[span] for span, _ in linked.links if probable))
+            )
         return predictions
 
     def _window(self, example: Example) -> Part:
@@ -325,6 +340,13 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
     """Precision, recall and F1 of MUC, B3 and CEAF-phi4, and `f1`, the mean of the three, in percent."""
     gold = [example.clusters or () for example in examples]
     return coref_scores(gold, [prediction.clusters for prediction in predictions])
+
+
+def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+    """Precision, recall, F1 and support of mentions, whatever their clusters."""
+    sides = ([each.clusters or () for each in examples], [each.clusters for each in predictions])
+    gold, found = ([[(mention, "mention") for cluster in one for mention in cluster] for one in side] for side in sides)
+    return label_scores(gold, found)
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:

@@ -6,7 +6,8 @@
 - the mean of the three F1, the score of CoNLL-2012
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -14,17 +15,20 @@ from elmo.errors import InputError
 from elmo_lab.tasks.scores import Counts
 
 Clusters = Iterable[Iterable[Hashable]]
+Cluster = Collection[Hashable]
 
 
 def coref_scores(gold: Sequence[Clusters], predicted: Sequence[Clusters]) -> dict[str, float]:
     """Scores: `f1`, the mean of the three F1; `muc_precision`, `muc_recall`, `muc_f1`; the same of `b3`, `ceaf`.
 
-    Counts are summed over documents. A mention that occurs twice in a document's clusters counts at its first
-    occurrence. Singletons are entities for B3 and CEAF; MUC ignores them.
+    Counts are summed over documents. Singletons are entities for B3 and CEAF; MUC ignores them. A gold mention in
+    several clusters counts in each, but a predicted one corefers with the last of them alone; of a predicted mention
+    that is gold, only the first occurrence counts. That is what the reference scorer does, not what its papers define.
     """
     muc_counts, b3_counts, ceaf_counts = Counts(), Counts(), Counts()
     for key, response in zip(gold, predicted, strict=True):
-        clusters = _distinct(key), _distinct(response)
+        entities = [mentions for cluster in key if (mentions := list(cluster))]
+        clusters = [entities, _without_repeated(response, {mention for cluster in entities for mention in cluster})]
         muc_counts += muc(*clusters)
         b3_counts += b3(*clusters)
         ceaf_counts += ceaf(*clusters)
@@ -35,67 +39,64 @@ def coref_scores(gold: Sequence[Clusters], predicted: Sequence[Clusters]) -> dic
     return scores
 
 
-def muc(gold: Sequence[set], predicted: Sequence[set]) -> Counts:
-    """Links of one side's clusters that the other side has, too."""
-    return Counts(
-        _links_kept(predicted, gold), sum(map(_links, predicted)), _links_kept(gold, predicted), sum(map(_links, gold))
-    )
+def muc(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
+    """Links of the predicted clusters that the gold ones have, too."""
+    places = _places(gold)
+    parts = (Counter(places[mention] for mention in cluster if mention in places) for cluster in predicted)
+    right = sum(size - 1 for part in parts for size in part.values())
+    return Counts(right, sum(map(_links, predicted)), right, sum(map(_links, gold)))
 
 
-def b3(gold: Sequence[set], predicted: Sequence[set]) -> Counts:
+def b3(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
     """The share of each mention's cluster that is also in its cluster on the other side, summed over mentions."""
-    return Counts(
-        _mentions_shared(predicted, gold),
-        sum(map(len, predicted)),
-        _mentions_shared(gold, predicted),
-        sum(map(len, gold)),
-    )
+    places = _places(gold)
+    right_of_predicted = right_of_gold = 0.0
+    for cluster in predicted:
+        for place, mentions in Counter(places[mention] for mention in cluster if mention in places).items():
+            shared = len(_common(cluster, gold[place]))
+            right_of_predicted += mentions * shared / len(cluster)
+            right_of_gold += mentions * shared / len(gold[place])
+    return Counts(right_of_predicted, sum(map(len, predicted)), right_of_gold, sum(map(len, gold)))
 
 
-def ceaf(gold: Sequence[set], predicted: Sequence[set]) -> Counts:
+def ceaf(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
     """The largest sum of similarities (phi4) over one-to-one alignments of clusters."""
     similarity = _best_alignment([[_phi4(key, response) for response in predicted] for key in gold])
     return Counts(similarity, len(predicted), similarity, len(gold))
 
 
-def _distinct(clusters: Clusters) -> list[set]:
+def _without_repeated(clusters: Clusters, known: set[Hashable]) -> list[list[Hashable]]:
+    """The clusters, without the later occurrences of mentions that are known."""
     seen: set[Hashable] = set()
     result = []
     for cluster in clusters:
-        mentions = set(cluster) - seen
-        seen |= mentions
-        if mentions:
-            result.append(mentions)
+        kept = []
+        for mention in cluster:
+            if mention not in seen:
+                kept.append(mention)
+                seen |= {mention} & known
+        if kept:
+            result.append(kept)
     return result
 
 
-def _links(cluster: set) -> int:
+def _links(cluster: Cluster) -> int:
     return len(cluster) - 1
 
 
-def _places(clusters: Sequence[set]) -> dict[Hashable, int]:
-    """The cluster index of each mention."""
+def _places(clusters: Sequence[Cluster]) -> dict[Hashable, int]:
+    """The cluster index of each mention, of several the last."""
     return {mention: number for number, cluster in enumerate(clusters) for mention in cluster}
 
 
-def _links_kept(clusters: Sequence[set], others: Sequence[set]) -> int:
-    """Size minus number of parts that the others split it into, summed over clusters; an unknown mention is a part."""
-    places = _places(others)
-    parts = ({places.get(mention, (mention,)) for mention in cluster} for cluster in clusters)
-    return sum(len(cluster) - len(part) for cluster, part in zip(clusters, parts, strict=True))
+def _common(cluster: Cluster, other: Cluster) -> list[Hashable]:
+    """The mentions of a cluster that are in the other one, too."""
+    known = set(other)
+    return [mention for mention in cluster if mention in known]
 
 
-def _mentions_shared(clusters: Sequence[set], others: Sequence[set]) -> float:
-    places = _places(others)
-    total = 0.0
-    for cluster in clusters:
-        touched = {places[mention] for mention in cluster if mention in places}
-        total += sum(len(cluster & others[place]) ** 2 for place in touched) / len(cluster)
-    return total
-
-
-def _phi4(key: set, response: set) -> float:
-    return 2 * len(key & response) / (len(key) + len(response))
+def _phi4(key: Cluster, response: Cluster) -> float:
+    return 2 * len(_common(key, response)) / (len(key) + len(response))
 
 
 def _best_alignment(similarities: Sequence[Sequence[float]]) -> float:

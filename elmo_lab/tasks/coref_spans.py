@@ -154,6 +154,13 @@ def best_antecedents(
     return [row if score > 0 else None for row, score in zip(chosen, best.tolist(), strict=True)]
 
 
+def best_probabilities(scores: Float[Tensor, "K A"], mask: Bool[Tensor, "K A"]) -> list[float]:
+    """The probability of what `best_antecedents` chooses for each span, among its antecedents and none."""
+    none = scores.new_zeros(len(scores), 1)
+    every = torch.cat([none, scores.masked_fill(~mask, IMPOSSIBLE)], dim=1)
+    return every.softmax(dim=1).amax(dim=1).tolist()
+
+
 def clusters_of(links: Mapping[Span, Span | None]) -> tuple[tuple[Span, ...], ...]:
     """The clusters that the links from spans to antecedents form; a span without a link is in none.
 

@@ -5,12 +5,14 @@ The score of the tags `y` of a sentence is `start[y_1] + sum_t emission_t[y_t] +
 A mask is True on the tokens of a sentence and False on the padding after them; an empty sentence has no True.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from elmo_lab.tasks.tagging import Span, pair, spans
 
 FORBIDDEN = -1e6
 """The score of a forbidden transition: finite, so that sums of it stay finite."""
@@ -39,8 +41,8 @@ def bio_transitions(tags: Sequence[str]) -> Transitions:
 
 def _split(tag: str) -> tuple[str, str]:
     prefix, _, name = tag.partition("-")
-    if tag != "O" and (prefix not in ("B", "I") or not name):
-        raise ValueError(f"tag {tag!r}: expected 'O', or one of 'B-', 'I-' with a name after it")
+    if tag not in ("O", "B", "I") and (prefix not in ("B", "I") or not name):
+        raise ValueError(f"tag {tag!r}: expected 'O', 'B' or 'I', or one of 'B-', 'I-' with a name after it")
     return prefix, name
 
 
@@ -82,11 +84,13 @@ class Crf(nn.Module):
 
     def viterbi(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]) -> list[list[int]]:
         """The best allowed tags of each sentence."""
+        return viterbi(emissions, mask, self.transitions())
+
+    def transitions(self) -> Transitions:
+        """The learned scores, without what is not allowed."""
         rules = (self.allowed_start, self.allowed_between, self.allowed_end)
         learned = (self.start, self.between, self.end)
-        return viterbi(
-            emissions, mask, Transitions(*(score + rule for score, rule in zip(learned, rules, strict=True)))
-        )
+        return Transitions(*(score + rule for score, rule in zip(learned, rules, strict=True)))
 
 
 def sequence_score(
@@ -116,6 +120,71 @@ def log_partition(
         further = torch.logsumexp(total[:, None, :] + into, dim=2) + emissions[:, step]
         total = torch.where(mask[:, step, None], further, total)
     return torch.logsumexp(total + transitions.end, dim=1) * mask[:, 0]
+
+
+def span_probabilities(
+    emissions: Float[Tensor, "B T K"],
+    mask: Bool[Tensor, "B T"],
+    transitions: Transitions,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+) -> list[tuple[float, ...]]:
+    """The probability of each chunk in the BIO tags of `rows`, in order: that exactly these tokens are one of its type.
+
+    It sums over all tags of the other tokens (forward-backward algorithm).
+
+    `names` are those of the K tags. Emissions and transitions may be any scores; `bio_transitions` leaves out all tag
+    sequences that BIO does not allow.
+    """
+    emissions = emissions.double()
+    start, between, end = (scores.to(emissions) for scores in transitions)
+    before, after = _forward(emissions, mask, start, between), _backward(emissions, mask, between, end)
+    ids = {name: number for number, name in enumerate(names)}
+    return [
+        tuple(
+            _span_probability(span, emissions[row], before[row], after[row], (between, end), ids, len(tags))
+            for span in spans(tags)
+        )
+        for row, tags in enumerate(rows)
+    ]
+
+
+def _forward(emissions: Tensor, mask: Tensor, start: Tensor, between: Tensor) -> Float[Tensor, "B T K"]:
+    """The log-sum of the scores of the tags up to each token, by its tag."""
+    into, found = between.T.contiguous(), [start + emissions[:, 0]] if emissions.shape[1] else []
+    for step in range(1, emissions.shape[1]):
+        further = torch.logsumexp(found[-1][:, None, :] + into, dim=2) + emissions[:, step]
+        found.append(torch.where(mask[:, step, None], further, found[-1]))
+    return torch.stack(found, dim=1) if found else emissions
+
+
+def _backward(emissions: Tensor, mask: Tensor, between: Tensor, end: Tensor) -> Float[Tensor, "B T K"]:
+    """The log-sum of the scores of the tags after each token, by its tag."""
+    found = [end.expand(emissions.shape[0], -1)] if emissions.shape[1] else []
+    for step in range(emissions.shape[1] - 1, 0, -1):
+        further = torch.logsumexp((emissions[:, step] + found[-1])[:, None, :] + between, dim=2)
+        found.append(torch.where(mask[:, step, None], further, end))
+    return torch.stack(found[::-1], dim=1) if found else emissions
+
+
+def _span_probability(
+    span: Span, emissions: Tensor, before: Tensor, after: Tensor, scores: tuple[Tensor, Tensor],
+    ids: Mapping[str, int], length: int,
+) -> float:  # fmt: skip
+    begin, stop, kind = span
+    between, end = scores
+    first, inside = (ids[name] for name in pair(kind))
+    total = before[begin, first]
+    last = first
+    for token in range(begin + 1, stop):
+        total = total + between[last, inside] + emissions[token, inside]
+        last = inside
+    if stop < length:
+        following = between[last] + emissions[stop] + after[stop]
+        rest = torch.logsumexp(following.index_fill(0, torch.tensor([inside], device=following.device), -torch.inf), 0)
+    else:
+        rest = end[last]
+    return float((total + rest - torch.logsumexp(before[length - 1] + end, 0)).exp())
 
 
 def viterbi(emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions) -> list[list[int]]:

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from elmo.config import ConfigError, check_range
 from elmo.errors import InputError
 from elmo.text.batching import check_tokens
-from elmo_lab.tasks import readers, scores
-from elmo_lab.tasks.crf import Crf, bio_transitions
+from elmo_lab.tasks import readers, readers_columns, scores
+from elmo_lab.tasks.crf import Crf, bio_transitions, span_probabilities
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm
 from elmo_lab.tasks.tagging import bio_tags, spans, tags_of
@@ -65,13 +65,13 @@ class Prediction:
     """The tags of a sentence."""
 
     tags: tuple[str, ...]
+    probabilities: tuple[float, ...] = ()
+    """One for each span in the tags, in order; none if they were not asked for."""
 
 
 def read(path: Path) -> list[Example]:
-    """The sentences of a column file: the first column is the token, the last its tag."""
-    sentences = readers.read_conll(path)
-    readers.check_words(sentences, path, "cut the columns of the words and their tags (cut -f2,3 for Universal NER)")
-    return [Example(found.tokens, found.tags, found.lines) for found in sentences]
+    """The sentences of a file of columns, of CoNLL-2012, or of JSON lines with `tokens` and `tags`: docs/files.md."""
+    return [Example(found.tokens, found.tags, found.lines) for found in readers_columns.read_entities(path)]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
@@ -94,9 +94,18 @@ def labels_of(examples: Sequence[Example]) -> Labels:
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError if the file has a tag that is not in the training data."""
-    tags = ((line, tag) for each in examples for line, tag in zip(each.lines, each.tags or (), strict=False))
-    readers.check_known(tags, labels.tags, path)
+    """Warns of types that are not in the training data. Raises InputError if a sentence has no tags."""
+    for example in examples:
+        if example.tags is None:
+            raise InputError(f"{path}: line {(*example.lines, 0)[0]}: the sentence has no tags; give a file with tags")
+    kinds = {tag[2:] for tag in labels.tags if tag[0] == "B"}
+    begins = (
+        (line, tag[2:])
+        for each in examples
+        for line, tag in zip(each.lines, each.tags or (), strict=False)
+        if tag[0] == "B"
+    )
+    readers.tell_unknown(begins, kinds, path, "type")
 
 
 class Model(nn.Module):
@@ -133,6 +142,13 @@ class Model(nn.Module):
         best = self.crf.viterbi(self(tokens), tokens.mask)
         return [Prediction(tuple(self.tags[tag] for tag in tags)) for tags in best]
 
+    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """Like `decode`, with the probability of every span."""
+        emissions = self(tokens)
+        best = [[self.tags[tag] for tag in tags] for tags in self.crf.viterbi(emissions, tokens.mask)]
+        known = span_probabilities(emissions, tokens.mask, self.crf.transitions(), self.tags, best)
+        return [Prediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
+
     def _gold(self, tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
         ids = {tag: number for number, tag in enumerate(self.tags)}
         gold = torch.zeros(tokens.word_ids.shape, dtype=torch.long)
@@ -147,20 +163,39 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
     return scores.span_scores([each.tags or () for each in examples], [each.tags for each in predictions])
 
 
+def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+    """Precision, recall, F1 and support of each type."""
+    pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
+    gold, found = ([[((begin, end), kind) for begin, end, kind in spans(tags)] for tags in side] for side in pairs)
+    return scores.label_scores(gold, found)
+
+
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
-    """The spans that more than half of the members predict; of those that exactly half predict, the first member's."""
-    return [_majority([member.tags for member in together]) for together in zip(*members, strict=True)]
+    """The spans that more than half of the members predict; of those that exactly half predict, the first member's.
+
+    A span's probability is the mean of the members', 0 for those that do not predict it.
+    """
+    return [_majority(together) for together in zip(*members, strict=True)]
 
 
-def _majority(members: Sequence[tuple[str, ...]]) -> Prediction:
-    votes = Counter(span for tags in members for span in spans(tags))
-    first = set(spans(members[0]))
+def _majority(members: Sequence[Prediction]) -> Prediction:
+    votes = Counter(span for member in members for span in spans(member.tags))
+    first = set(spans(members[0].tags))
     # No two of these overlap: a member predicts at most one of two overlapping spans.
     chosen = [span for span, count in votes.items() if 2 * count + (span in first) > len(members)]
-    return Prediction(tags_of(sorted(chosen), len(members[0])))
+    chosen.sort()
+    sums = dict.fromkeys(chosen, 0.0)
+    for member in members:
+        for span, probability in zip(spans(member.tags), member.probabilities, strict=False):
+            if span in sums:
+                sums[span] += probability / len(members)
+    asked = any(member.probabilities for member in members)
+    return Prediction(tags_of(chosen, len(members[0].tags)), tuple(sums.values()) if asked else ())
 
 
 def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
     """Writes tokens and predicted tags, as BIO."""
     pairs = zip(examples, predictions, strict=True)
-    readers.write_conll(path, [(example.tokens, prediction.tags) for example, prediction in pairs], overwrite=True)
+    readers_columns.write_conll(
+        path, [(example.tokens, prediction.tags) for example, prediction in pairs], overwrite=True
+    )

@@ -1,29 +1,30 @@
-"""Readers and writers of coreference: CoNLL-2012 columns, and JSON lines with lists of clusters.
+"""Readers and writers of coreference: CoNLL-2012 columns, JSON lines with lists of clusters, and GAP.
 
-Both hold a document's sentences, speakers and clusters of mentions.
+They hold a document's sentences, speakers and clusters of mentions.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.text.lines import columns_at_spaces, numbered_lines
-from elmo_lab.tasks.readers import count, json_lines, strings_field, text_field, write_json_lines, writing
+from elmo.text.irregular import Irregular
+from elmo.text.lines import numbered_lines
+from elmo.text.records import offsets
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo_lab.tasks import readers_conll2012 as conll2012
+from elmo_lab.tasks.readers import count, json_records, strings_field, write_json_lines, writing
 
 Mention = tuple[int, int]
 """The first and last token, counted from the start of the document."""
 Cluster = tuple[Mention, ...]
 
-BEGIN = re.compile(r"#begin document (?P<name>.*?)(?:; part (?P<part>\d{1,9}))?\s*")
 BRACKET = re.compile(r"(?P<opens>\()?(?P<cluster>[^\s()|]+)(?P<closes>\))?")
-Row = tuple[int, list[str]]
-"""A line's number and its columns."""
-NOTHING = ("-", "_", "*")
-WORD, SPEAKER = 3, 9  # columns
-COLUMNS = 12  # as written, without predicates: the fewest possible
+GAP = ("ID", "Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref", "B", "B-offset", "B-coref", "URL")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Document:
     name: str
     sentences: tuple[tuple[str, ...], ...]
     clusters: tuple[Cluster, ...] | None
-    """Mentions and clusters are in text order."""
+    """Mentions are in text order, clusters in the order in which they begin; a mention may be in two."""
     speakers: tuple[tuple[str, ...], ...]
     """Of every token; "" or "-" if unknown."""
     genre: str = ""
@@ -41,18 +42,30 @@ class Document:
     line: int = 0
 
 
-def read_coref(path: Path) -> list[Document]:
-    """The documents of a file of CoNLL-2012 columns or JSON lines; recognizes which.
+def read_coref(path: Path, tokenizer: Tokenizer | None = None) -> list[Document]:
+    """The documents of a file; recognizes its layout:
 
-    JSON: `doc_key`, `sentences`, `clusters` of `[first, last]` token, both included; optional: `speakers`, one per
-    sentence or per token, `genre` and `part`. Clusters that share a mention are merged.
+    - CoNLL-2012 and SemEval-2010 columns
+    - JSON lines: `doc_key`, `sentences`, `clusters` of `[first, last]` token, both included; optional: `speakers`, one
+      per sentence or per token, `genre` and `part`. PreCo's `mention_clusters` of `[sentence, first, after the last]`
+    - GAP: a text, a pronoun and two names, one of which it may mean (Webster et al. 2018), split by `tokenizer`
 
-    Raises InputError if brackets are not balanced, a mention is not within a sentence, or a token is empty.
+    A mention in two clusters stays in both, and is counted in a warning. Raises InputError if brackets are not
+    balanced, or a mention is not within its document.
     """
+    irregular = Irregular(path)
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
-    if first.lstrip().startswith("{"):
-        return [_document_of(record, number, f"{path}: line {number}") for number, record in json_lines(path)]
-    return list(_documents(path))
+    if first.lstrip().startswith(("{", "[")):
+        found = [
+            _document_of(record, number, f"{path}: line {number}", irregular)
+            for number, record in json_records(path, irregular)
+        ]
+    elif tuple(first.split("\t")[: len(GAP) - 1]) == GAP[:-1]:
+        found = list(_of_gap(path, tokenizer or Tokenizer(TextConfig())))
+    else:
+        found = [_document(path, rows, irregular) for rows in conll2012.documents(path, irregular)]
+    irregular.tell()
+    return found
 
 
 def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool = False) -> None:
@@ -80,33 +93,39 @@ def write_coref_json(path: Path, documents: Iterable[Document], overwrite: bool 
     write_json_lines(path, records, overwrite)
 
 
-def joined(clusters: Iterable[Iterable[Mention]]) -> tuple[Cluster, ...]:
-    """The clusters in order, each mention once; clusters that share a mention are merged."""
-    merged: list[set[Mention]] = []
-    for cluster in clusters:
-        mentions = set(cluster)
-        apart = [other for other in merged if not other & mentions]
-        merged = [*apart, mentions.union(*(other for other in merged if other & mentions))]
-    return tuple(sorted(tuple(sorted(cluster)) for cluster in merged if cluster))
+def checked(clusters: Iterable[Iterable[Mention]], irregular: Irregular, line: int) -> tuple[Cluster, ...]:
+    """The clusters with their mentions in text order; a mention that occurs twice stays, and is noted.
+
+    Scores count it as the reference scorer does (`coref_scores`).
+    """
+    found = tuple(tuple(sorted(cluster)) for cluster in clusters)
+    for mention, times in Counter(mention for cluster in found for mention in cluster).items():
+        if times > 1:
+            irregular.note("a mention that occurs twice in the clusters of its document", f"{mention} of line {line}")
+    return tuple(cluster for cluster in found if cluster)
 
 
 # JSON lines
 
 
-def _document_of(record: dict[str, Any], number: int, place: str) -> Document:
+def _document_of(record: dict[str, Any], number: int, place: str, irregular: Irregular) -> Document:
     sentences = record.get("sentences")
     if not isinstance(sentences, list):
         raise InputError(
             f"{place}: 'sentences' is not a list of lists of tokens; write each sentence as a list of tokens"
         )
-    tokens = tuple(strings_field({"a sentence": sentence}, "a sentence", place) for sentence in sentences)
-    clusters, part = record.get("clusters"), record.get("part", 0)
+    tokens = tuple(_tokens(sentence, place, number, irregular) for sentence in sentences)
+    part = record.get("part", 0)
     if type(part) is not int or part < 0:
         raise InputError(f"{place} has 'part': {part!r}; a number from 0 on is expected")
+    clusters = record.get("clusters")
+    if clusters is None and isinstance(record.get("mention_clusters"), list):
+        clusters = _of_preco(record["mention_clusters"], tokens, place)
+    name = record.get("doc_key", record.get("id", f"line-{number}"))
     return Document(
-        text_field(record, "doc_key", place),
+        str(name),
         tokens,
-        None if clusters is None else _clusters(clusters, tokens, place),
+        None if clusters is None else _clusters(clusters, tokens, place, number, irregular),
         _speakers(record.get("speakers"), tokens, place),
         str(record.get("genre") or ""),
         part,
@@ -114,7 +133,28 @@ def _document_of(record: dict[str, Any], number: int, place: str) -> Document:
     )
 
 
-def _clusters(clusters: Any, sentences: Sequence[Sequence[str]], place: str) -> tuple[Cluster, ...]:
+def _tokens(sentence: Any, place: str, line: int, irregular: Irregular) -> tuple[str, ...]:
+    """The tokens of a sentence; an empty one keeps its place, since mentions are counted by tokens."""
+    if isinstance(sentence, list) and "" in sentence:
+        irregular.note(f"an empty token, read as {conll2012.EMPTY!r}", line)
+        sentence = [token or conll2012.EMPTY for token in sentence]
+    return strings_field({"a sentence": sentence}, "a sentence", place)
+
+
+def _of_preco(clusters: list[Any], sentences: Sequence[Sequence[str]], place: str) -> list[Any]:
+    """PreCo's mentions, [sentence, first, after the last], as [first, last] of the document."""
+    begins = [0, *accumulate(map(len, sentences))]
+    try:
+        return [[[begins[n] + first, begins[n] + end - 1] for n, first, end in cluster] for cluster in clusters]
+    except (TypeError, ValueError, IndexError) as error:
+        raise InputError(
+            f"{place}: 'mention_clusters' is not a list of clusters of [sentence, first, after the last] ({error})"
+        ) from error
+
+
+def _clusters(
+    clusters: Any, sentences: Sequence[Sequence[str]], place: str, line: int, irregular: Irregular
+) -> tuple[Cluster, ...]:
     sentence_of = [number for number, tokens in enumerate(sentences) for _ in tokens]
     if not isinstance(clusters, list) or not all(isinstance(cluster, list) for cluster in clusters):
         raise InputError(
@@ -124,12 +164,14 @@ def _clusters(clusters: Any, sentences: Sequence[Sequence[str]], place: str) -> 
         if not isinstance(mention, list) or [type(end) for end in mention] != [int, int]:
             raise InputError(f"{place} has the mention {str(mention)[:40]}; [first, last] token indices are expected")
         first, last = mention
-        if not 0 <= first <= last < len(sentence_of) or sentence_of[first] != sentence_of[last]:
+        if not 0 <= first <= last < len(sentence_of):
             raise InputError(
-                f"{place} has the mention {mention} in a document of {count(len(sentence_of), 'token')}; two tokens of"
-                " one sentence are expected, counted from 0 and both included"
+                f"{place} has the mention {mention} in a document of {count(len(sentence_of), 'token')}; two of its"
+                " tokens are expected, counted from 0 and both included"
             )
-    return joined([(first, last) for first, last in cluster] for cluster in clusters)
+        if sentence_of[first] != sentence_of[last]:
+            irregular.note("a mention across sentences, which is scored but never predicted", line)
+    return checked(([(first, last) for first, last in cluster] for cluster in clusters), irregular, line)
 
 
 def _speakers(speakers: Any, sentences: tuple[tuple[str, ...], ...], place: str) -> tuple[tuple[str, ...], ...]:
@@ -147,109 +189,93 @@ def _speakers(speakers: Any, sentences: tuple[tuple[str, ...], ...], place: str)
     )
 
 
+# GAP
+
+
+def _of_gap(path: Path, tokenizer: Tokenizer) -> Iterator[Document]:
+    """A document for each row: the pronoun's cluster, if it means one of the names."""
+    lines = numbered_lines(path)
+    next(lines)
+    for number, line in lines:
+        if not line.strip():
+            continue
+        row = dict(zip(GAP, line.split("\t"), strict=False))
+        if len(row) < len(GAP) - 1 or not all(row[f"{name}-offset"].isdecimal() for name in ("Pronoun", "A", "B")):
+            raise InputError(
+                f"{path}: line {number} is {line[:40]!r}; the columns of GAP are expected: {', '.join(GAP)}"
+            )
+        text = row["Text"]
+        sentences = tuple(map(tuple, tokenizer.sentences(text)))
+        spans = offsets(text, [token for tokens in sentences for token in tokens]) or []
+        mentions = {}
+        for name in ("Pronoun", "A", "B"):
+            begin = int(row[f"{name}-offset"])
+            inside = [n for n, (first, end) in enumerate(spans) if first < begin + len(row[name]) and end > begin]
+            if not inside or text[begin : begin + len(row[name])] != row[name]:
+                raise InputError(f"{path}: line {number}: the text has no {row[name]!r} at character {begin}")
+            mentions[name] = (inside[0], inside[-1])
+        linked = [mentions[name] for name in ("A", "B") if row[f"{name}-coref"].strip().lower() == "true"]
+        clusters = (tuple(sorted({mentions["Pronoun"], *linked})),) if linked else ()
+        speakers = tuple(("",) * len(tokens) for tokens in sentences)
+        yield Document(row["ID"], sentences, clusters, speakers, line=number)
+
+
 # CoNLL-2012
 
 
-def _documents(path: Path) -> Iterator[Document]:
-    begin: tuple[int, str, int] | None = None  # line, name, part of the open document
-    sentences: list[list[Row]] = []
-    for number, line in numbered_lines(path):
-        if line.startswith("#begin document"):
-            if begin is not None:
-                raise _unended(path, begin[0])
-            begin, sentences = (number, *_header(line)), [[]]
-        elif line.startswith("#end document"):
-            if begin is None:
-                raise InputError(
-                    f"{path}: line {number} ends a document that has no start; write '#begin document (name)'"
-                )
-            yield _document(path, begin, [rows for rows in sentences if rows])
-            begin = None
-        elif line.strip() and not line.startswith("#"):
-            if begin is None:
-                raise InputError(
-                    f"{path}: line {number} is outside a document: {line[:40]!r}; '#begin document (name); part 000'"
-                    " is expected before it"
-                )
-            sentences[-1].append((number, _columns(path, number, line, sentences[-1])))
-        elif begin is not None and sentences[-1] and not line.startswith("#"):
-            sentences.append([])
-    if begin is not None:
-        raise _unended(path, begin[0])
-
-
-def _unended(path: Path, line: int) -> InputError:
-    return InputError(f"{path}: the document that starts in line {line} has no end; write '#end document' after it")
-
-
-def _header(line: str) -> tuple[str, int]:
-    """Name and part of `#begin document (name); part 000`."""
-    found = BEGIN.fullmatch(line)
-    name = found["name"] if found else line.removeprefix("#begin document").strip()
-    if name.startswith("(") and name.endswith(")"):
-        name = name[1:-1]
-    return name, int(found["part"] or 0) if found else 0
-
-
-def _columns(path: Path, number: int, line: str, before: list[Row]) -> list[str]:
-    columns = line.split("\t") if "\t" in line else columns_at_spaces(line)
-    width = len(before[0][1]) if before else max(len(columns), WORD + 2)
-    if len(columns) != width:
-        expected = f"its sentence has {width}" if before else f"at least {width} are expected"
-        raise InputError(
-            f"{path}: line {number} has {count(len(columns), 'column')} where {expected}: {line[:60]!r}; write"
-            " document, part, number, word, ..., coreference, and an empty line between sentences"
-        )
-    if not columns[WORD]:
-        raise InputError(f"{path}: line {number} has an empty token; write the token or remove the line")
-    return columns
-
-
-def _document(path: Path, begin: tuple[int, str, int], sentences: list[list[Row]]) -> Document:
-    line, name, part = begin
-    clusters: dict[str, list[Mention]] = {}
-    token = 0
-    for rows in sentences:
-        for cluster, (first, last) in _mentions(path, rows):
-            clusters.setdefault(cluster, []).append((token + first, token + last))
-        token += len(rows)
+def _document(path: Path, rows: conll2012.Rows, irregular: Irregular) -> Document:
+    speakers = tuple(tuple(rows.cells(each, conll2012.SPEAKER)) for each in rows.sentences)
+    if rows.first:  # SemEval-2010 has none
+        speakers = tuple(("",) * len(each) for each in speakers)
     return Document(
-        name,
-        tuple(tuple(columns[WORD] for _, columns in rows) for rows in sentences),
-        joined(clusters.values()),
-        tuple(tuple(columns[SPEAKER] if len(columns) >= COLUMNS else "" for _, columns in rows) for rows in sentences),
-        name.partition("/")[0] if "/" in name else "",
-        part,
-        line,
+        rows.name,
+        tuple(tuple(rows.cells(each, 1)) for each in rows.sentences),
+        checked(_mentions(path, rows.sentences, irregular).values(), irregular, rows.line),
+        speakers,
+        rows.name.partition("/")[0] if "/" in rows.name else "",
+        rows.part,
+        rows.line,
     )
 
 
-def _mentions(path: Path, rows: list[Row]) -> Iterator[tuple[str, Mention]]:
-    """The mentions of a sentence with their clusters; within a cluster, the last opened is closed first."""
-    is_open: dict[str, list[tuple[int, int]]] = {}  # cluster -> (line, token) of mentions that are still open
-    for token, (number, columns) in enumerate(rows):
-        cell = columns[-1].strip()
-        for part in cell.split("|") if cell not in NOTHING else ():
-            found = BRACKET.fullmatch(part)
-            if found is None or not (found["opens"] or found["closes"]):
-                raise InputError(
-                    f"{path}: line {number} has {columns[-1]!r} in the coreference column, the last; (1, 1), (1) or"
-                    " -, with | between several, is expected"
-                )
-            begun = is_open.setdefault(found["cluster"], [])
-            if found["opens"]:
-                begun.append((number, token))
-            if found["closes"]:
+def _mentions(path: Path, sentences: list[list[conll2012.Row]], irregular: Irregular) -> dict[str, list[Mention]]:
+    """The mentions of each cluster, clusters in the order in which the reference scorer meets them.
+
+    Within a cluster, the last opened is closed first.
+    """
+    clusters: dict[str, list[Mention]] = {}
+    is_open: dict[str, list[tuple[int, int, int]]] = {}  # line, token and sentence of mentions that are still open
+    rows = ((number, row) for number, each in enumerate(sentences) for row in each)
+    for token, (sentence, (line, columns)) in enumerate(rows):
+        cell = columns[-1]
+        parts = [BRACKET.fullmatch(part.strip()) for part in cell.split("|")] if cell not in conll2012.NOTHING else []
+        if not all(part is not None and (part["opens"] or part["closes"]) for part in parts):
+            raise InputError(
+                f"{path}: line {line} has {cell!r} in the coreference column, the last; (1, 1), (1) or"
+                " -, with | between several, is expected"
+            )
+        found = [part for part in parts if part is not None]
+        for part in sorted(found, key=lambda part: not (part["opens"] and part["closes"])):
+            clusters.setdefault(part["cluster"], [])
+        for part in found:
+            begun = is_open.setdefault(part["cluster"], [])
+            if part["opens"]:
+                begun.append((line, token, sentence))
+            if part["closes"]:
                 if not begun:
-                    raise _unbalanced(path, number, part, "closes a mention that is not open in its sentence")
-                yield found["cluster"], (begun.pop()[1], token)
+                    raise _unbalanced(path, line, part[0], "closes a mention that is not open")
+                _, first, began_in = begun.pop()
+                if began_in != sentence:
+                    irregular.note("a mention across sentences, which is scored but never predicted", line)
+                clusters[part["cluster"]].append((first, token))
     for cluster, begun in is_open.items():
         if begun:
-            raise _unbalanced(path, begun[-1][0], f"({cluster}", "opens a mention that is not closed in its sentence")
+            raise _unbalanced(path, begun[-1][0], f"({cluster}", "opens a mention that is not closed in its document")
+    return clusters
 
 
-def _unbalanced(path: Path, number: int, bracket: str, problem: str) -> InputError:
-    return InputError(f"{path}: line {number}: {bracket!r} {problem}; balance the coreference brackets")
+def _unbalanced(path: Path, line: int, bracket: str, problem: str) -> InputError:
+    return InputError(f"{path}: line {line}: {bracket!r} {problem}; balance the coreference brackets")
 
 
 def _rows(document: Document) -> Iterator[str]:

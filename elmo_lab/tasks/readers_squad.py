@@ -1,17 +1,19 @@
-"""Reader of SQuAD 1.1, and writer of predictions for its official script."""
+"""Reader of SQuAD's questions, and writer of predictions for its official script."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.text.lines import numbered_lines
+from elmo.text.irregular import Irregular
 from elmo.text.records import Span, offsets
-from elmo_lab.tasks.readers import parsed_json, text_field, writing
+from elmo_lab.tasks.readers import json_records, text_field, writing
 
 Tokenize = Callable[[str], list[str]]
+MOST_PASSAGES = 1000
+"""Tokenised passages that are kept for the next rows."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,11 @@ class Passage:
 
 @dataclass(frozen=True)
 class Answer:
-    """A text of the passage, and the shortest span of tokens that covers it, both ends included."""
+    """An answer, and the shortest span of tokens that covers it, both ends included; None if the passage lacks it."""
 
     text: str
-    first: int
-    last: int
+    first: int | None
+    last: int | None
 
 
 @dataclass(frozen=True)
@@ -45,27 +47,39 @@ class Question:
     """In file order, possibly repeated; none if the file has none."""
 
 
-def read_squad(path: Path, tokenize: Tokenize) -> list[Question]:
-    """The questions of a SQuAD 1.1 file; `tokenize` may drop only whitespace.
+def read_squad(path: Path, tokenize: Tokenize, unanswerable: bool = False) -> list[Question]:
+    """The questions of a SQuAD file, or of JSON lines as the Hub has them; `tokenize` may drop only whitespace.
 
-    Raises InputError, which names the question, if the passage does not have an answer at its `answer_start`, or if two
-    questions have the same id.
+    Numbers may be ids. An answer that is not at its `answer_start` gets the nearest place where the passage has it; one
+    that the passage lacks is only scored, as the official script does. Both are counted in a warning, and so are
+    questions without an answer (SQuAD 2.0), which are left out unless `unanswerable`. Raises InputError if two
+    different questions have the same id.
     """
-    text = "\n".join(line for _, line in numbered_lines(path))
-    record = parsed_json(text, str(path))
-    articles = _items(record, "data", str(path))
-    questions = [
-        question
-        for article in articles
-        for paragraph in _items(article, "paragraphs", f"{path}: article {article.get('title', '')!r}")
-        for question in _questions(paragraph, path, tokenize)
-    ]
-    seen = set[str]()
-    for question in questions:  # predictions and scores are by id
-        if question.id in seen:
-            raise InputError(f"{path}: two questions have the id {question.id!r}; give each its own")
-        seen.add(question.id)
-    return questions
+    irregular = Irregular(path)
+    questions: dict[str, Question] = {}
+    passages: dict[str, Passage] = {}
+    for number, record in json_records(path, irregular):
+        for context, row in _rows(record, path, number):
+            if context not in passages:
+                place = f"{path}: the passage {context[:40]!r} of line {number}"
+                passages = {} if len(passages) > MOST_PASSAGES else passages
+                passages[context] = passage_of(context, tokenize, place)
+            found = _question(row, passages[context], path, number, tokenize, irregular)
+            before = questions.get(found.id)
+            if before is None:
+                questions[found.id] = found
+            elif (before.text, before.passage.text) == (found.text, found.passage.text):
+                irregular.note("a question that is there twice, read once", f"question {found.id!r}")
+            else:
+                raise InputError(f"{path}: two questions have the id {found.id!r}; give each its own")
+    listed = list(questions.values())
+    if any(question.answers for question in listed) and not unanswerable:  # else it is a file to predict for
+        for question in listed:
+            if not question.answers:
+                irregular.note("a question without an answer (SQuAD 2.0), left out", f"question {question.id!r}")
+        listed = [question for question in listed if question.answers]
+    irregular.tell()
+    return listed
 
 
 def write_squad(path: Path, answers: Mapping[str, str], overwrite: bool = False) -> None:
@@ -92,37 +106,75 @@ def covering(spans: Iterable[Span], begin: int, end: int) -> tuple[int, int] | N
     return (inside[0], inside[-1]) if inside else None
 
 
-def _questions(paragraph: dict[str, Any], path: Path, tokenize: Tokenize) -> list[Question]:
-    context = text_field(paragraph, "context", f"{path}: a paragraph")
-    place = f"{path}: the paragraph {context[:40]!r}"
-    passage = passage_of(context, tokenize, place)
-    return [_question(record, passage, path, tokenize) for record in _items(paragraph, "qas", place)]
-
-
-def _question(record: dict[str, Any], passage: Passage, path: Path, tokenize: Tokenize) -> Question:
-    name = text_field(record, "id", f"{path}: a question on {passage.text[:40]!r}")
-    place = f"{path}: question {name!r}"
-    text = text_field(record, "question", place)
-    if record.get("is_impossible"):
-        raise InputError(f"{place} has no answer (SQuAD 2.0); SQuAD 1.1 is expected: remove such questions")
-    answers = _items(record, "answers", place) if "answers" in record else []
-    return Question(
-        name, text, tuple(tokenize(text)), passage, tuple(_answer(answer, passage, place) for answer in answers)
-    )
-
-
-def _answer(record: dict[str, Any], passage: Passage, place: str) -> Answer:
-    text, begin = text_field(record, "text", place), record.get("answer_start")
-    if type(begin) is not int or begin < 0 or passage.text[begin : begin + len(text)] != text or not text.strip():
-        found = passage.text[begin : begin + len(text)] if type(begin) is int and begin >= 0 else ""
+def _rows(record: dict[str, Any], path: Path, line: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The questions of a whole file, or that of a row, each with its passage."""
+    place = f"{path}: line {line}"
+    if "data" in record:
+        for article in _items(record, "data", str(path)):
+            for paragraph in _items(article, "paragraphs", f"{path}: article {article.get('title', '')!r}"):
+                context = text_field(paragraph, "context", f"{path}: a paragraph")
+                for row in _items(paragraph, "qas", f"{path}: the paragraph {context[:40]!r}"):
+                    yield context, row
+    elif "question" in record or "qas" in record:
+        context = text_field(record, "context", place)
+        for row in _items(record, "qas", place) if "qas" in record else [record]:
+            yield context, row
+    elif "header" not in record:  # MRQA's first line
         raise InputError(
-            f"{place} has the answer {text[:60]!r} at answer_start {begin!r}, where the passage has {found[:60]!r};"
-            " fix answer_start (characters of the context, from 0) or remove the answer"
+            f"{place} has {', '.join(map(repr, list(record)[:5]))}; SQuAD 1.1 is expected (data, paragraphs, qas,"
+            " answers), or JSON lines of id, context, question and answers"
         )
+
+
+def _question(
+    record: dict[str, Any], passage: Passage, path: Path, line: int, tokenize: Tokenize, irregular: Irregular
+) -> Question:
+    name = record.get("id", record.get("qid"))
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise InputError(
+            f"{path}: a question on {passage.text[:40]!r}: 'id' is {str(name)[:40]!r}; a text or number is expected"
+        )
+    place = f"{path}: question {str(name)!r}"
+    text = text_field(record, "question", place)
+    given = record.get("answers") or []
+    if isinstance(given, dict):  # the Hub's: a list of texts, and one of their starts
+        texts, starts = given.get("text"), given.get("answer_start")
+        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+            raise InputError(
+                f"{place}: 'answers' is {str(given)[:40]!r}; as many 'text' as 'answer_start' are expected"
+            )
+        given = [{"text": each, "answer_start": start} for each, start in zip(texts, starts, strict=True)]
+    elif isinstance(given, list) and all(isinstance(each, str) for each in given):  # MRQA's
+        given = [{"text": each} for each in given]
+    answers = [] if record.get("is_impossible") else _items({"answers": given}, "answers", place)
+    found = (_answer(answer, passage, place, str(name), irregular) for answer in answers)
+    return Question(str(name), text, tuple(tokenize(text)), passage, tuple(each for each in found if each is not None))
+
+
+def _answer(record: dict[str, Any], passage: Passage, place: str, name: str, irregular: Irregular) -> Answer | None:
+    """The answer at its place; None for one without a text."""
+    text, begin = text_field(record, "text", place), record.get("answer_start")
+    question = f"question {name!r}"
+    if not text.strip():
+        irregular.note("an answer without a text, left out", question)
+        return None
+    if type(begin) is not int or begin < 0 or passage.text[begin : begin + len(text)] != text:
+        nearest = _nearest(passage.text, text, begin if type(begin) is int else 0)
+        if nearest is None:
+            irregular.note("an answer that the passage does not have: it is scored, never learned", question)
+            return Answer(text, None, None)
+        if begin is not None:
+            irregular.note("an answer that is not at its answer_start, so the nearest place is taken", question)
+        begin = nearest
     tokens = covering(passage.offsets, begin, begin + len(text))
-    if tokens is None:
-        raise InputError(f"{place} has the answer {text[:60]!r}, which has no tokens; remove the answer")
-    return Answer(text, *tokens)
+    return Answer(text, None, None) if tokens is None else Answer(text, *tokens)
+
+
+def _nearest(passage: str, text: str, begin: int) -> int | None:
+    """The place of the text in the passage that is nearest to `begin`; None if there is none."""
+    begin = max(0, min(begin, len(passage)))
+    places = passage.rfind(text, 0, begin + len(text)), passage.find(text, begin)
+    return min((place for place in places if place >= 0), key=lambda place: abs(place - begin), default=None)
 
 
 def _items(record: Any, key: str, place: str) -> list[dict[str, Any]]:

@@ -1,14 +1,22 @@
-"""Reader and writer of sentiment trees in the Stanford Sentiment Treebank's format: `(3 (2 Good) (2 film))`."""
+"""Reader and writer of sentiment trees in the Stanford Sentiment Treebank's format: `(3 (2 Good) (2 film))`.
 
+It also reads the Hub's JSON lines of sentences with a label.
+"""
+
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from elmo.errors import InputError
+from elmo.text.irregular import Irregular
 from elmo.text.lines import numbered_lines
-from elmo_lab.tasks.readers import count, writing
+from elmo.text.records import BLANK
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo_lab.tasks.readers import count, json_records, text_field, writing
 
 BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # the Penn Treebank's escapes
 TREE_PART = re.compile(
@@ -38,15 +46,34 @@ class Tree:
 def read_trees(path: Path, labels: int = 5) -> list[Tree]:
     """The trees of a file, one per line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
 
-    Undoes the Penn Treebank's escapes: -LRB- and -RRB- are brackets, and a slash or star loses its backslash.
+    Undoes the Penn Treebank's escapes: -LRB- and -RRB- are brackets, and a slash or star loses its backslash. In a file
+    of JSON lines, with a `text` or `sentence` and a `label`, each sentence is a tree of one node; a label that is a
+    number between 0 and 1 is divided into classes of equal width (Socher et al. 2013).
     """
-    return [_tree(path, number, line, labels) for number, line in numbered_lines(path) if line.strip()]
+    first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
+    if first.lstrip().startswith(("{", "[")):
+        irregular = Irregular(path)
+        found = [_row(record, path, number, labels) for number, record in json_records(path, irregular)]
+        irregular.tell()
+        return found
+    return [_tree(path, number, line, labels) for number, line in numbered_lines(path) if line.strip(BLANK)]
 
 
 def write_trees(path: Path, trees: Iterable[Tree], overwrite: bool = False) -> None:
     """Writes trees, one per line."""
     with writing(path, overwrite) as file:
         file.writelines(f"{_bracketed(tree)}\n" for tree in trees)
+
+
+def _row(record: dict[str, Any], path: Path, number: int, labels: int) -> Tree:
+    place = f"{path}: line {number}"
+    text, label = text_field(record, "text" if "text" in record else "sentence", place), record.get("label")
+    if isinstance(label, float) and 0 <= label <= 1:
+        label = max(0, math.ceil(label * labels) - 1)
+    if type(label) is not int or not 0 <= label < labels:
+        raise InputError(f"{place}: 'label' is {str(label)[:40]!r}; a number from 0 to {labels - 1} is expected")
+    tokens = tuple(Tokenizer(TextConfig()).tokens(text))
+    return Tree(tokens, (Node(0, len(tokens), label),), number)
 
 
 def _tree(path: Path, number: int, line: str, labels: int) -> Tree:

@@ -24,6 +24,10 @@ Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role and the pieces of its argument: first token, and the one after the last."""
 
 
+Labelled = tuple[Hashable, str]
+"""A thing, such as the place of a span, and its label."""
+
+
 @dataclass(frozen=True)
 class Counts:
     """Numbers of correct, predicted and gold things; summed over documents."""
@@ -81,7 +85,23 @@ def role_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
 
     An argument is right if its role and all its pieces are: see `arguments`.
     """
-    return _exact(map(_scored, gold), map(_scored, predicted)).named()
+    return _exact(map(scored, gold), map(scored, predicted)).named()
+
+
+def label_scores(
+    gold: Iterable[Iterable[Labelled]], predicted: Iterable[Iterable[Labelled]]
+) -> dict[str, dict[str, float | int]]:
+    """`precision`, `recall`, `f1` and `support` (how many are gold) of each label, by its name.
+
+    Things are right if the gold ones of their example include them with their label.
+    """
+    total: dict[str, Counts] = {}
+    for ours, theirs in zip(map(set, gold), map(set, predicted), strict=True):
+        for each in ours | theirs:
+            right = int(each in ours and each in theirs)
+            counts = Counts(right, int(each in theirs), right, int(each in ours))
+            total[each[1]] = total.get(each[1], Counts()) + counts
+    return {label: total[label].named() | {"support": int(total[label].gold)} for label in sorted(total)}
 
 
 def arguments(tags: Iterable[str]) -> list[Argument]:
@@ -122,7 +142,8 @@ def word_f1(answer: str, text: str) -> float:
     return 2 * common / (len(gold) + len(predicted)) if common else 0.0
 
 
-def _scored(tags: Iterable[str]) -> list[Argument]:
+def scored(tags: Iterable[str]) -> list[Argument]:
+    """The arguments without the predicate itself."""
     return [argument for argument in arguments(tags) if argument[0] != VERB]
 
 

@@ -22,8 +22,8 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.ensemble import mean_probabilities
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, attend, masked_max, masked_mean, matrix_attention
-from elmo_lab.tasks.readers import SNLI_LABELS, Pair, read_snli, write_snli
-from elmo_lab.tasks.scores import accuracy
+from elmo_lab.tasks.readers_pairs import SNLI_LABELS, Pair, read_snli, write_snli
+from elmo_lab.tasks.scores import accuracy, label_scores
 
 NAME = "snli"
 VERSION = "1"
@@ -189,6 +189,12 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
     """The percentage of labelled pairs whose class is predicted."""
     gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
     return {"accuracy": accuracy(gold, found)}
+
+
+def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+    """Precision, recall, F1 and support of each class, over labelled pairs."""
+    pairs = [(each.label, found.label) for each, found in zip(examples, predictions, strict=True) if each.label]
+    return label_scores([[("", gold)] for gold, _ in pairs], [[("", label)] for _, label in pairs])
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:

@@ -34,6 +34,7 @@ from elmo_lab.tasks.readers_squad import Answer, Passage, read_squad, write_squa
 from elmo_lab.tasks.scores import squad_scores
 
 NAME, VERSION, METRIC = "squad", "1", "f1"
+QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "when", "where", "why", "how")
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,17 @@ class Bounds(NamedTuple):
 
 
 def read(path: Path) -> list[Example]:
-    """The questions of a SQuAD 1.1 file, tokenised by spaCy's rules for English."""
-    found = read_squad(path, Tokenizer(TextConfig()).tokens)
+    """The questions of a SQuAD file, or of the Hub's JSON lines, tokenised by spaCy's rules for English."""
+    return _examples(path)
+
+
+def read_all(path: Path) -> list[Example]:
+    """Like `read`, but with the questions of SQuAD 2.0 that have no answer."""
+    return _examples(path, unanswerable=True)
+
+
+def _examples(path: Path, unanswerable: bool = False) -> list[Example]:
+    found = read_squad(path, Tokenizer(TextConfig()).tokens, unanswerable)
     return [Example(question.tokens, question.passage, question.answers, question.id) for question in found]
 
 
@@ -126,6 +136,11 @@ def sentences(example: Example) -> list[list[str]]:
 def labels_of(examples: Sequence[Example]) -> Labels:
     """Empty."""
     return Labels()
+
+
+def training(examples: Sequence[Example], config: Config) -> list[Example]:
+    """The questions of which the passage has an answer."""
+    return [each for each in examples if any(answer.first is not None for answer in each.answers)]
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
@@ -175,7 +190,8 @@ class Model(nn.Module):
         for row, example in enumerate(examples):
             assert example.answers, "a question without an answer cannot be learned from"
             for answer in example.answers:
-                gold[0, row, answer.first] = gold[1, row, answer.last] = True
+                if answer.first is not None:
+                    gold[0, row, answer.first] = gold[1, row, answer.last] = True
         found = torch.stack(bounds).masked_fill(~gold.to(bounds.first.device), -math.inf).logsumexp(dim=2)
         return -found.sum(dim=0).mean()
 
@@ -262,6 +278,18 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
         raise InputError(problem)
     answers = [[answer.text for answer in example.answers] for example in examples]
     return squad_scores(answers, [prediction.text for prediction in predictions])
+
+
+def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+    """Exact match, F1 and support by the question's word: who, what, when ..., or other."""
+    groups: dict[str, list[tuple[Example, Prediction]]] = {}
+    for pair in zip(examples, predictions, strict=True):
+        words = (token.lower() for token in pair[0].question)
+        groups.setdefault(next((word for word in words if word in QUESTION_WORDS), "other"), []).append(pair)
+    return {
+        word: score(*map(list, zip(*groups[word], strict=True))) | {"support": len(groups[word])}
+        for word in sorted(groups)
+    }
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:

@@ -19,7 +19,8 @@ from elmo.config import check_range
 from elmo.errors import InputError
 from elmo.text.batching import check_tokens
 from elmo_lab.tasks import readers, scores
-from elmo_lab.tasks.crf import bio_transitions, viterbi
+from elmo_lab.tasks import readers_roles as roles
+from elmo_lab.tasks.crf import bio_transitions, span_probabilities, viterbi
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.interleaved import InterleavedLstm
 from elmo_lab.tasks.tagging import bio_tags
@@ -76,6 +77,8 @@ class Prediction:
     """The best tags of an example that BIO allows."""
 
     tags: tuple[str, ...]
+    probabilities: tuple[float, ...] = ()
+    """One for each chunk of the tags, in order; none if they were not asked for."""
 
 
 def read(path: Path) -> list[Example]:
@@ -85,10 +88,10 @@ def read(path: Path) -> list[Example]:
 
 def read_all(path: Path) -> list[Example]:
     """Like `read`, plus one example per sentence without a predicate."""
-    return [example for sentence in readers.read_roles(path) for example in _examples(sentence)]
+    return [example for sentence in roles.read_roles(path) for example in _examples(sentence)]
 
 
-def _examples(sentence: readers.Roles) -> list[Example]:
+def _examples(sentence: roles.Roles) -> list[Example]:
     if not sentence.predicates:
         return [Example(sentence.tokens, None, id=sentence.id, line=sentence.line)]
     return [
@@ -123,7 +126,7 @@ def labels_of(examples: Sequence[Example]) -> Labels:
 
 
 def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
-    """Raises InputError if a predicate has no tags, or a role is not in the training data.
+    """Raises InputError if a predicate has no tags; warns of roles that are not in the training data.
 
     A new reference to a known role, or a new continuation of it (R-, C-), is allowed, though it cannot be predicted:
     the official test sets have a few.
@@ -134,8 +137,8 @@ def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
                 f"{path}: line {example.line}: the predicate of token {example.predicate} has no 'tags'; give one per"
                 " token, or remove the predicate"
             )
-    roles = ((each.line, _plain(tag)) for each in examples for tag in each.tags or () if tag != "O")
-    readers.check_known(roles, {_plain(tag) for tag in labels.tags if tag != "O"}, path, "role")
+    begun = ((each.line, _plain(tag)) for each in examples for tag in each.tags or () if tag[0] == "B")
+    readers.tell_unknown(begun, {_plain(tag) for tag in labels.tags if tag != "O"}, path, "role")
 
 
 def _plain(tag: str) -> str:
@@ -179,6 +182,13 @@ class Model(nn.Module):
         rows = viterbi(self(tokens, examples), tokens.mask, self._rules)
         return [Prediction(tuple(self.labels.tags[tag] for tag in row)) for row in rows]
 
+    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+        """Like `decode`, with the probability of every chunk among the tags that BIO allows."""
+        logits, names = self(tokens, examples), self.labels.tags
+        best = [[names[tag] for tag in row] for row in viterbi(logits, tokens.mask, self._rules)]
+        known = span_probabilities(logits, tokens.mask, self._rules, names, best)
+        return [Prediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
+
     def _gold(self, example: Example) -> list[int]:
         assert example.tags is not None, "an example without tags cannot be learned from"
         return [self._rows[tag] for tag in example.tags]
@@ -196,6 +206,13 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
     """Precision, recall and F1 of arguments, in percent; the predicates (V) are not scored."""
     gold = [example.tags or () for example in examples]
     return scores.role_scores(gold, [prediction.tags for prediction in predictions])
+
+
+def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+    """Precision, recall, F1 and support of each role."""
+    pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
+    gold, found = ([[(pieces, role) for role, pieces in scores.scored(tags)] for tags in side] for side in pairs)
+    return scores.label_scores(gold, found)
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
@@ -220,14 +237,14 @@ def write(path: Path, examples: Sequence[Example], predictions: Sequence[Predict
     each = zip(examples, predictions, strict=True)
     groups = groupby(each, key=lambda pair: (pair[0].line, pair[0].id, pair[0].tokens))
     records = [
-        readers.Roles(tokens, tuple(role for pair in pairs for role in _roles(*pair)), line, name)
+        roles.Roles(tokens, tuple(role for pair in pairs for role in _roles(*pair)), line, name)
         for (line, name, tokens), pairs in groups
     ]
-    readers.write_roles(path, records, overwrite=True)
+    roles.write_roles(path, records, overwrite=True)
 
 
-def _roles(example: Example, prediction: Prediction) -> list[readers.Predicate]:
+def _roles(example: Example, prediction: Prediction) -> list[roles.Predicate]:
     """One predicate, or none for a sentence without."""
     if example.predicate is None:
         return []
-    return [readers.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)]
+    return [roles.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)]

@@ -35,7 +35,7 @@ from elmo_lab.tasks.layers import (
     tokens_mask,
 )
 from elmo_lab.tasks.readers_trees import Node, Tree, read_trees, write_trees
-from elmo_lab.tasks.scores import accuracy
+from elmo_lab.tasks.scores import accuracy, label_scores
 
 NAME = "sst5"
 VERSION = "2"
@@ -202,6 +202,13 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
     """The percentage of labelled sentences whose class is predicted."""
     gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
     return {"accuracy": accuracy(gold, found)}
+
+
+def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+    """Precision, recall, F1 and support of each class, over labelled sentences."""
+    pairs = [(each.label, found.label) for each, found in zip(examples, predictions, strict=True)]
+    known = [(CLASSES[gold], CLASSES[label]) for gold, label in pairs if gold is not None]
+    return label_scores([[("", gold)] for gold, _ in known], [[("", label)] for _, label in known])
 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:

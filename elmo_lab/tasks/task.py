@@ -78,6 +78,10 @@ class Task(Protocol):
         """Numbers in percent, `METRIC` among them."""
         ...
 
+    def by_label(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, dict[str, float | int]]:
+        """Scores in percent of each label, and `support`, how many examples or parts of them have it."""
+        ...
+
     def combine(self, members: Sequence[Sequence[Any]]) -> list[Any]:
         """The predictions of an ensemble from those of its members."""
         ...

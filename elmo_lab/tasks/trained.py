@@ -24,7 +24,7 @@ from elmo.embedding.job import read_lines
 from elmo.errors import InputError
 from elmo.formats.source import Source
 from elmo.model.bilm import BiLMConfig
-from elmo.text.lines import columns_at_spaces
+from elmo.text.tokenizer import split_at_spaces
 from elmo.text.word_vectors import check_file
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import vectors as static
@@ -121,7 +121,7 @@ class TrainedTask:
         examples = [_example(self.task, each) for each in examples]
         if problem := self.look_up(examples):
             warnings.warn(problem, stacklevel=2)
-        return predict(self.task, self.model, self.collate, examples, self.batch, self.device, progress)
+        return predict(self.task, self.model, self.collate, examples, self.batch, self.device, progress, True)
 
     def look_up(self, examples: Sequence[Any]) -> str | None:
         """Adds the static vectors of new words, from the file that training read; calls do so themselves.
@@ -163,15 +163,20 @@ def predict(
     batch: BatchConfig,
     device: torch.device,
     progress: Callable[[int], object] | None = None,
+    probable: bool = False,
 ) -> list[Any]:
-    """One prediction per example, in order, in batches of similar length; `model` is in evaluation mode."""
+    """One prediction per example, in order, in batches of similar length; `model` is in evaluation mode.
+
+    `probable` asks for probabilities of spans and links, which take some time.
+    """
     network = cast(TaskModel, model)
+    decode = getattr(network, "decode_probable", network.decode) if probable else network.decode
     predictions: list[Any] = [None] * len(examples)
     done = 0
     with torch.inference_mode():
         for numbers in by_length(sizes(task, examples), batch):
             members = [examples[number] for number in numbers]
-            found = network.decode(tokens_of(task, collate, members, device), members)
+            found = decode(tokens_of(task, collate, members, device), members)
             for number, prediction in zip(numbers, found, strict=True):
                 predictions[number] = prediction
             done += len(numbers)
@@ -225,7 +230,7 @@ def read_text(task: Task, path: str) -> list[Any]:
         if not line.strip():
             continue
         try:
-            examples.append(task.unlabelled([columns_at_spaces(part) for part in line.split("\t")], number))
+            examples.append(task.unlabelled([split_at_spaces(part) for part in line.split("\t")], number))
         except InputError as error:
             raise InputError(f"{'standard input' if path == '-' else path}: line {number}: {error}") from error
     return examples

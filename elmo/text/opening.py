@@ -1,0 +1,155 @@
+"""Text files as they are: compression by content, UTF-8 with or without a mark, line ends of all three kinds.
+
+Text in UTF-16 or UTF-32, with a mark or without, and bytes that are not UTF-8 are errors that name the remedy.
+"""
+
+import bz2
+import codecs
+import gzip
+import lzma
+import zipfile
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+
+HEAD = 65_536  # bytes of a file that show its encoding and its line ends
+PIECE = 1 << 20  # bytes
+BY_MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
+BZIP2 = b"BZh91AY&SY"  # with any digit
+BY_SUFFIX = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+COMPRESSED = tuple(BY_SUFFIX)
+UNREAD = {b"PK\x03\x04": ".zip", b"\x28\xb5\x2f\xfd": ".zst", b"\x04\x22\x4d\x18": ".lz4", b"7z\xbc\xaf\x27\x1c": ".7z"}
+MARK = "\ufeff"
+"""The byte-order mark; it has no meaning in UTF-8."""
+BROKEN = "\ufffd"
+FEW = 8  # A text has fewer NULs than one in this many bytes; UTF-16 has more.
+
+
+def open_text(path: Path) -> TextIOWrapper:
+    """Opens a text file for reading as UTF-8, decompressing gzip, xz and bzip2.
+
+    A line feed ends a line; in a file without any in its first 64 KiB, a carriage return does. Raises InputError for
+    other archives, and for UTF-16 and UTF-32.
+    """
+    raw = open_bytes(path)
+    try:
+        first = head(raw)
+        check_encoding(first, path)
+    except BaseException:
+        raw.close()
+        raise
+    return TextIOWrapper(raw, encoding="utf-8", newline=None if has_old_ends(first) else "\n")
+
+
+def open_bytes(path: Path) -> Any:
+    """Opens a file for reading, decompressing gzip, xz and bzip2, which it recognizes by content.
+
+    Raises InputError for a zip archive and other compressed files.
+    """
+    suffix = path.suffix.lower()
+    if not path.is_file():  # a pipe cannot be opened twice
+        return path.open("rb")
+    with path.open("rb") as file:
+        begin = file.read(len(BZIP2))
+    if kind := next((kind for magic, kind in UNREAD.items() if begin.startswith(magic) or suffix == kind), None):
+        raise InputError(f"{path}: {kind} files are not read; {_unpacking(path, kind)}")
+    opener = next((opener for magic, opener in BY_MAGIC.items() if begin.startswith(magic)), None)
+    opener = bz2.open if begin[:3] == BZIP2[:3] and begin[4:] == BZIP2[4:] else opener or BY_SUFFIX.get(suffix)
+    return path.open("rb") if opener is None else opener(path, "rb")
+
+
+def head(raw: Any) -> bytes:
+    """The first bytes of a stream, which stay unread: up to 64 KiB of a file, what has arrived of a pipe."""
+    if not raw.seekable():
+        return raw.peek(HEAD)[:HEAD]
+    first = raw.read(HEAD)
+    raw.seek(0)
+    return first
+
+
+def has_old_ends(first: bytes) -> bool:
+    """Whether the lines of a text that begins so end with carriage returns alone, as on a Macintosh before 2001."""
+    return b"\r" in first[:-1] and b"\n" not in first
+
+
+def check_encoding(first: bytes, source: str | Path) -> None:
+    """Raises InputError for a text that begins as UTF-16 or UTF-32 does."""
+    if (encoding := _wide(first)) is not None:
+        raise InputError(f"{source}: the text is {encoding}, not UTF-8; {_convert(source, encoding)}")
+
+
+def not_utf8(path: Path) -> InputError:
+    """The error for a file that is not UTF-8: the first place, what the file seems to be, and the remedy for that."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    line, column, valid = 1, 1, 0
+    with open_bytes(path) as file:
+        while piece := file.readline(PIECE):
+            try:
+                text = decoder.decode(piece)
+            except UnicodeDecodeError as error:
+                before = error.object[: error.start].decode("utf-8")
+                rest = bytes(error.object[error.start :]) + file.read(HEAD)
+                return broken_byte(path, (line, column + len(before)), rest, valid + _letters(before), error.reason)
+            valid += 0 if text.isascii() else _letters(text)
+            line, column = (line + 1, 1) if piece.endswith(b"\n") else (line, column + len(text))
+    return InputError(f"{path}: line {line} is not UTF-8: it ends within a character; fetch the file again")
+
+
+def broken_byte(source: str | Path, place: tuple[int, int], rest: bytes, valid: int, reason: str) -> InputError:
+    """The error for a byte that is not UTF-8, at a line and column; `rest` begins with it, after `valid` letters.
+
+    Letters beyond ASCII that are UTF-8 mean that only single bytes are damaged: text in another encoding has none.
+    """
+    line, column = place
+    text = rest.decode("utf-8", errors="replace")
+    broken = text.count(BROKEN)
+    if encoding := _wide(rest):
+        remedy = _convert(source, encoding)
+    elif valid + _letters(text) - broken >= broken:
+        remedy = (
+            "the rest of the text is UTF-8, so only such bytes are damaged: correct them, or drop them with `iconv -c"
+            f" -f utf-8 -t utf-8 {source} > NEW`"
+        )
+    elif sum(byte > 0x7F for byte in rest) * 4 > len(rest):
+        remedy = (
+            "convert the file from its own encoding, such as windows-1251 (Cyrillic), gb18030 (Chinese) or shift-jis"
+            f" (Japanese): {_convert(source, 'ENCODING')}"
+        )
+    else:
+        remedy = f"if the text is Western European, {_convert(source, 'windows-1252')}; else name its own encoding"
+    return InputError(f"{source}: line {line} is not UTF-8 (column {column}: {reason}, byte 0x{rest[0]:02x}); {remedy}")
+
+
+def _convert(source: str | Path, encoding: str) -> str:
+    return f"convert it with `iconv -f {encoding} -t utf-8 {source} > NEW`"
+
+
+def _wide(first: bytes) -> str | None:
+    """UTF-16 or UTF-32, as `iconv` names it; None for other text."""
+    if first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    even, odd = first[::2].count(0), first[1::2].count(0)
+    if (even + odd) * FEW < len(first) or not first:
+        return None
+    if even and odd:
+        return "utf-32be" if first[0] == 0 else "utf-32le"
+    return "utf-16be" if even else "utf-16le"
+
+
+def _letters(text: str) -> int:
+    """The number of characters beyond ASCII."""
+    return len(text) - len(text.encode("ascii", errors="ignore"))
+
+
+def _unpacking(path: Path, kind: str) -> str:
+    if kind == ".zip" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+        if names:
+            shown = ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "")
+            return f"it has {shown}: unpack one (`unzip -p {path} MEMBER > NEW`)"
+    return "decompress it, or compress it as .gz, .xz or .bz2"

@@ -1,0 +1,263 @@
+"""Reader and writer of column files: one token per line, an empty line between sentences, a tag in a column.
+
+They are read as conlleval reads them, with the columns that several collections have (see docs/files.md): numbers of
+tokens before the tokens (GermEval, Universal NER), language codes before them (WikiAnn).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elmo.errors import InputError
+from elmo.text.irregular import Irregular
+from elmo.text.lines import numbered_lines
+from elmo.text.records import BLANK
+from elmo.text.tokenizer import split_at_spaces
+from elmo_lab.tasks import readers_conll2012 as conll2012
+from elmo_lab.tasks.readers import count, json_records, writing
+from elmo_lab.tasks.tagging import is_tag, to_bio
+
+DOCUMENT_START = "-DOCSTART-"
+EMPTY = "\ufffd"
+"""Stands for an empty token."""
+LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][a-z]+)*:")
+JSON = re.compile(r"\{\s*(\"|$)|\[\s*(\{|$)")
+"""How the first line of a JSON file begins; "[" and "{" are also tokens."""
+PART_OF_WORD = re.compile(r"\d+[-.]\d+")
+"""The number of a multiword token or of an empty node, as in CoNLL-U."""
+
+Row = tuple[int, list[str]]
+"""A line's number and its columns."""
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A sentence of a column file."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    """BIO; None if no tag column was requested."""
+    lines: tuple[int, ...]
+    """The line of every token, counted from 1."""
+
+
+def read_tagged(path: Path) -> list[Tagged]:
+    """The sentences of a file with tags, whose columns are found.
+
+    Tokens are in the first column, or in the second if the first numbers them. The tag is the last column, or with
+    such numbers the first that has only tags. A language code before all tokens, such as `en:`, is removed.
+    """
+    irregular = Irregular(path)
+    sentences = list(_sentences(path, irregular, -1))
+    is_numbered = _is_numbered(sentences)
+    if is_numbered:
+        whole = ([row for row in rows if not PART_OF_WORD.fullmatch(row[1][0])] for rows in sentences)
+        sentences = [rows for rows in whole if rows]
+    tags = _tag_column(path, sentences, 1) if is_numbered else -1
+    return _tagged(path, sentences, 1 if is_numbered else 0, tags, irregular)
+
+
+def read_entities(path: Path) -> list[Tagged]:
+    """The sentences of a file with named entities: columns (`read_tagged`), CoNLL-2012, or JSON lines.
+
+    JSON lines have `tokens`, and `tags`, `ner_tags` or `labels`: a list of the names of tags.
+    """
+    first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
+    irregular = Irregular(path)
+    if conll2012.is_begin(first):
+        found = [Tagged(tuple(words), tags, tuple(lines)) for words, tags, lines in conll2012.entities(path, irregular)]
+    elif JSON.match(first.strip()):
+        found = _of_json(path, irregular)
+    else:
+        found = read_tagged(path)
+        check_words(found, path, "cut the columns of the words and their tags (such as cut -f2,3)")
+    irregular.tell()
+    return found
+
+
+def _of_json(path: Path, irregular: Irregular) -> list[Tagged]:
+    sentences = list[Tagged]()
+    for number, record in json_records(path, irregular):
+        place = f"{path}: line {number}"
+        tokens = record.get("tokens", record.get("words"))
+        name = next((name for name in ("tags", "ner_tags", "labels") if record.get(name) is not None), None)
+        tags = None if name is None else record[name]
+        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+            raise InputError(f"{place}: 'tokens' is {str(tokens)[:40]!r}; a list of texts is expected")
+        if tags is not None and (not isinstance(tags, list) or len(tags) != len(tokens)):
+            raise InputError(f"{place}: {name!r} is {str(tags)[:40]!r}; a tag for each of the tokens is expected")
+        for tag in tags or ():
+            if not isinstance(tag, str) or not is_tag(tag):
+                raise InputError(
+                    f"{place} has {tag!r} in {name!r}; the names of tags are expected, such as O and B-PER: replace"
+                    " numbers by the names in the features of the data set"
+                )
+        if "" in tokens:
+            irregular.note(f"an empty token, read as {EMPTY!r}", number)
+        words = tuple(token or EMPTY for token in tokens)
+        sentences.append(Tagged(words, None if tags is None else tuple(tags), (number,) * len(tokens)))
+    found = to_bio([sentence.tags or () for sentence in sentences])
+    for sentence, _, problem in found.broken:
+        irregular.note(problem, sentences[sentence].lines[0])
+    return [
+        replace(sentence, tags=None if sentence.tags is None else tags)
+        for sentence, tags in zip(sentences, found.sentences, strict=True)
+    ]
+
+
+def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -> list[Tagged]:
+    """The sentences of a column file: one token per line, an empty line between sentences.
+
+    Columns are separated by tabs, or by spaces and tabs if the first token's line has no tab; all lines have the same
+    number. Ignored are lines of `-DOCSTART-`, which end a sentence, and comments: lines that start with `#` and have
+    another number of columns, or no tag.
+
+    Tags are converted to BIO, from the scheme that all tags of the file show together. Sequences that the scheme does
+    not allow, such as O I-PER in BIO, are read as conlleval does, and counted in a warning (`IrregularInput`); so are
+    an empty token, which becomes U+FFFD, and an empty tag, which is O.
+    """
+    irregular = Irregular(path)
+    return _tagged(path, list(_sentences(path, irregular, tag_column)), token_column, tag_column, irregular)
+
+
+def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]], overwrite: bool = False) -> None:
+    """Writes sentences, each given as its columns (tokens, tags, ...), separated by tabs.
+
+    conlleval reads the columns tokens, gold, predicted.
+    """
+    with writing(path, overwrite) as file:
+        for columns in sentences:
+            file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
+            file.write("\n")
+
+
+def check_words(sentences: Sequence[Tagged], path: Path, remedy: str) -> None:
+    """Raises InputError if the tokens of all sentences are 1, 2, 3 ...: their numbers instead of the words."""
+    if _counts([list(each.tokens) for each in sentences]):
+        raise InputError(f"{path}: the tokens are 1, 2, 3 ...: the column numbers them; {remedy}")
+
+
+def _tagged(
+    path: Path, sentences: list[list[Row]], token_column: int, tag_column: int | None, irregular: Irregular
+) -> list[Tagged]:
+    """The sentences' tokens and tags, normalised."""
+    tokens = [[_column(row, token_column, path).strip() for row in rows] for rows in sentences]
+    tokens = _without_language(tokens)
+    for rows, words in zip(sentences, tokens, strict=True):
+        for place, (row, word) in enumerate(zip(rows, words, strict=True)):
+            if not word:
+                irregular.note(f"an empty token, read as {EMPTY!r}", row[0])
+                words[place] = EMPTY
+    lines = [tuple(number for number, _ in rows) for rows in sentences]
+    if tag_column is None:
+        irregular.tell()
+        return [Tagged(tuple(words), None, numbers) for words, numbers in zip(tokens, lines, strict=True)]
+    found = to_bio([[_tag(row, tag_column, path, irregular) for row in rows] for rows in sentences])
+    for sentence, token, problem in found.broken:
+        irregular.note(problem, lines[sentence][token])
+    irregular.tell()
+    return [Tagged(tuple(words), tags, own) for words, tags, own in zip(tokens, found.sentences, lines, strict=True)]
+
+
+def _tag(row: Row, column: int, path: Path, irregular: Irregular) -> str:
+    tag = _column(row, column, path).strip()
+    if not tag:
+        irregular.note("an empty tag, read as O", row[0])
+        return "O"
+    if not is_tag(tag):
+        raise InputError(
+            f"{path}: line {row[0]} has {tag!r} in column {column % len(row[1]) + 1}, that of the tags; O, B-TYPE or"
+            " I-TYPE (IOBES: also E-TYPE, S-TYPE) is expected: correct the line, or cut the columns of the tokens and"
+            " their tags (such as cut -f2,3)"
+        )
+    return tag
+
+
+# Lines and columns
+
+
+def _sentences(path: Path, irregular: Irregular, tag_column: int | None) -> Iterator[list[Row]]:
+    rows, by_tabs, width = list[Row](), False, 0
+    for number, line in numbered_lines(path):
+        if not line.strip(BLANK) or line.startswith(DOCUMENT_START):
+            if rows:
+                yield rows
+            rows = []
+            continue
+        by_tabs = by_tabs if width else "\t" in line
+        columns = _columns(line, by_tabs, width)
+        if line.startswith("#") and _is_comment(columns, by_tabs, width, tag_column):
+            continue
+        if by_tabs and width > 1 and "\t" not in line:
+            irregular.note("columns separated by spaces instead of tabs", number)
+        width = width or len(columns)
+        if len(columns) != width:
+            raise InputError(
+                f"{path}: line {number} has {count(len(columns), 'column')} where the lines before it have {width}:"
+                f" {line[:60]!r}; give every token all columns, and put an empty line between sentences"
+            )
+        rows.append((number, columns))
+    if rows:
+        yield rows
+
+
+def _columns(line: str, by_tabs: bool, width: int) -> list[str]:
+    """The columns of a line; `width` is their expected number, 0 if that is unknown."""
+    if not by_tabs or (width > 1 and "\t" not in line):
+        columns = split_at_spaces(line)
+        is_first_missing = len(columns) == width - 1 and line[0] in " \t"
+        return ["", *columns] if is_first_missing else columns
+    columns = line.split("\t")
+    while len(columns) > max(width, 1) and not columns[-1].strip():  # tabs at the end
+        columns.pop()
+    return columns
+
+
+def _is_comment(columns: list[str], by_tabs: bool, width: int, tag_column: int | None) -> bool:
+    """Whether a line that starts with # is none of the tokens."""
+    if width and len(columns) != width:
+        return True
+    if tag_column is None:
+        return not width and len(columns) > 1 and not by_tabs
+    return not -len(columns) <= tag_column < len(columns) or not is_tag(columns[tag_column].strip())
+
+
+def _column(row: Row, index: int, path: Path) -> str:
+    number, columns = row
+    if not -len(columns) <= index < len(columns):
+        raise InputError(
+            f"{path}: line {number} has {count(len(columns), 'column')}, so no column {index} (the first is"
+            " 0, the last -1); choose another column"
+        )
+    return columns[index]
+
+
+def _is_numbered(sentences: list[list[Row]]) -> bool:
+    """Whether the first of at least three columns numbers the tokens of every sentence."""
+    firsts = [[columns[0] for _, columns in rows] for rows in sentences]
+    whole = [[first for first in each if not PART_OF_WORD.fullmatch(first)] for each in firsts]
+    return all(len(columns) > 2 for rows in sentences for _, columns in rows) and _counts(whole)
+
+
+def _counts(sentences: list[list[str]]) -> bool:
+    """Whether all sentences are 1, 2, 3 ..., and at least one has two of these."""
+    numbered = all(each == [str(n + 1) for n in range(len(each))] for each in sentences)
+    return numbered and any(len(each) > 1 for each in sentences)
+
+
+def _tag_column(path: Path, sentences: list[list[Row]], after: int) -> int:
+    """The first column after `after` that has only tags; the last if none has."""
+    rows = [columns for each in sentences for _, columns in each]
+    width = min(map(len, rows), default=0)
+    only_tags = (place for place in range(after + 1, width) if all(is_tag(columns[place].strip()) for columns in rows))
+    return next(only_tags, -1)
+
+
+def _without_language(sentences: list[list[str]]) -> list[list[str]]:
+    """Removes the language code that begins every token of WikiAnn's files."""
+    first = next((LANGUAGE.match(word) for words in sentences for word in words), None)
+    every = [word for words in sentences for word in words]
+    if first is None or len(every) < 2 or not all(word.startswith(first[0]) for word in every):
+        return sentences
+    return [[word.removeprefix(first[0]) for word in words] for words in sentences]

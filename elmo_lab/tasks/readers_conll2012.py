@@ -1,0 +1,254 @@
+"""The columns of CoNLL-2012 (`gold_conll`), with which OntoNotes is distributed: words, entities, roles, coreference.
+
+document, part, number, word, part of speech, parse, lemma, frameset, sense, speaker, entities, a column of arguments
+for each predicate, coreference. `#begin document` and `#end document` are around a document; an empty line ends a
+sentence.
+
+The column before the words counts them: 0, 1, 2 ..., or from 1 in SemEval-2010's columns, which begin with it. The
+words are found by it, since a document's name may have spaces.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmo.errors import InputError
+from elmo.text.irregular import Irregular
+from elmo.text.lines import numbered_lines
+from elmo.text.records import BLANK
+from elmo.text.tokenizer import split_at_spaces
+from elmo_lab.tasks.readers import count
+from elmo_lab.tasks.tagging import Span, tags_of
+
+BEGIN = re.compile(r"#\s*begin document\b:?\s*(?P<name>.*?)(?:; *part (?P<part>\d{1,9}))?\s*")
+END = re.compile(r"#\s*end document\b.*")
+NUMBER = 2  # the column of a word's number
+LEMMA, FRAMESET, SPEAKER, ENTITIES, ARGUMENTS = 4, 5, 7, 8, 9
+"""Columns counted from that of the numbers."""
+CELL = re.compile(r"(?P<opens>(?:\([^()*\s]+)*)\*?(?P<closes>\)*)")
+NOTHING = ("-", "_", "*", "")
+EMPTY = "\ufffd"
+
+Row = tuple[int, list[str]]
+"""A line's number and its columns."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A document's sentences as rows of columns."""
+
+    line: int
+    name: str
+    part: int
+    sentences: list[list[Row]]
+    number: int
+    """The column that counts the words; the word follows it."""
+    first: int
+    """The first number: 0 in CoNLL-2012, 1 in SemEval-2010."""
+
+    def cells(self, rows: list[Row], column: int) -> list[str]:
+        """A column, counted from that of the numbers; "-" where there is none before the last column."""
+        place = self.number + column
+        known = self.first == 0 or column == 1
+        return [columns[place] if known and place < len(columns) - 1 else "-" for _, columns in rows]
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A predicate and the tags of its sentence, BIO."""
+
+    index: int
+    tags: tuple[str, ...]
+    lemma: str
+    roleset: str
+
+
+def is_begin(line: str) -> bool:
+    """Whether a document begins in this line."""
+    return BEGIN.fullmatch(line.strip()) is not None
+
+
+def documents(path: Path, irregular: Irregular) -> Iterator[Rows]:
+    """The documents of a file. Raises InputError for rows outside of one, and if no column counts the words."""
+    begin: tuple[int, str, int] | None = None  # line, name, part of the open document
+    sentences: list[list[Row]] = []
+    for number, line in numbered_lines(path):
+        if is_begin(line):
+            if begin is not None:
+                irregular.note("a document without '#end document' before the next one", begin[0])
+                yield _document(path, begin, sentences, irregular)
+            begin, sentences = (number, *_header(line)), [[]]
+        elif END.fullmatch(line.strip()):
+            if begin is None:
+                raise InputError(
+                    f"{path}: line {number} ends a document that has no start; write '#begin document (name)'"
+                )
+            yield _document(path, begin, sentences, irregular)
+            begin = None
+        elif not line.strip(BLANK):
+            if begin is not None and sentences[-1]:
+                sentences.append([])
+        elif not line.startswith("#") or (begin is not None and begin[1].startswith("#") and line.startswith(begin[1])):
+            if begin is None:
+                raise InputError(
+                    f"{path}: line {number} is outside a document: {line[:40]!r}; '#begin document (name); part 000'"
+                    " is expected before it"
+                )
+            sentences[-1].append((number, _columns(path, number, line, sentences[-1], irregular)))
+    if begin is not None:
+        raise InputError(
+            f"{path}: the document that starts in line {begin[0]} has no end; write '#end document' after it"
+        )
+
+
+def entities(path: Path, irregular: Irregular) -> Iterator[tuple[list[str], tuple[str, ...], list[int]]]:
+    """The words, the named entities as BIO tags, and the lines of every sentence. Raises InputError without any."""
+    any_bracket = False
+    for document in documents(path, irregular):
+        for rows in document.sentences:
+            cells = document.cells(rows, ENTITIES)
+            any_bracket |= any("(" in cell for cell in cells)
+            tags = tags_of(_spans(path, rows, cells), len(rows))
+            yield document.cells(rows, 1), tags, [line for line, _ in rows]
+    if not any_bracket:
+        raise InputError(f"{path}: the column of entities, the eleventh of CoNLL-2012, is empty; give a file with them")
+
+
+def predicates(path: Path, irregular: Irregular) -> Iterator[tuple[int, str, list[str], Iterator[Predicate]]]:
+    """The first line, a name, the words and the predicates of every sentence."""
+    for document in documents(path, irregular):
+        for number, rows in enumerate(document.sentences):
+            name = f"{document.name}/{document.part}/{number}"
+            yield rows[0][0], name, document.cells(rows, 1), _predicates(path, document, rows, irregular)
+
+
+def _predicates(path: Path, document: Rows, rows: list[Row], irregular: Irregular) -> Iterator[Predicate]:
+    width = len(rows[0][1])
+    for column in range(ARGUMENTS, width - 1 - document.number if document.first == 0 else 0):
+        spans = _spans(path, rows, document.cells(rows, column))
+        verb = next((begin for begin, _, kind in spans if kind == "V"), None)
+        if verb is None:
+            irregular.note("a column of arguments without its predicate (V*), left out", rows[0][0])
+            continue
+        lemma, roleset = (document.cells(rows, place)[verb] for place in (LEMMA, FRAMESET))
+        yield Predicate(
+            verb, tags_of(spans, len(rows)), *("" if each in NOTHING else each for each in (lemma, roleset))
+        )
+
+
+def _spans(path: Path, rows: list[Row], cells: list[str]) -> list[Span]:
+    """The spans of a column of brackets; of nested ones the outer."""
+    spans, is_open = list[Span](), list[tuple[int, str]]()
+    for place, cell in enumerate(cells):
+        if cell in NOTHING:
+            continue
+        found = CELL.fullmatch(cell)
+        if found is None or len(found["closes"]) > len(is_open) + found["opens"].count("("):
+            raise InputError(
+                f"{path}: line {rows[place][0]} has {cell!r}; brackets such as (PERSON*, * and *) are expected"
+            )
+        is_open += [(place, kind) for kind in found["opens"].split("(")[1:]]
+        for _ in found["closes"]:
+            begin, kind = is_open.pop()
+            if not is_open:
+                spans.append((begin, place + 1, kind))
+    if is_open:
+        raise InputError(
+            f"{path}: line {rows[is_open[0][0]][0]} opens ({is_open[0][1]}, which its sentence does not close"
+        )
+    return spans
+
+
+def _header(line: str) -> tuple[str, int]:
+    """Name and part of `#begin document (name); part 000`."""
+    found = BEGIN.fullmatch(line.strip())
+    assert found is not None
+    name = found["name"]
+    if name.startswith("(") and name.endswith(")"):
+        name = name[1:-1]
+    return name, int(found["part"] or 0)
+
+
+def _columns(path: Path, number: int, line: str, before: list[Row], irregular: Irregular) -> list[str]:
+    by_tabs = "\t" in line
+    columns = line.split("\t") if by_tabs else split_at_spaces(line)
+    width = len(before[0][1]) if before else max(len(columns), NUMBER + 3)
+    if by_tabs and len(columns) == width - 1:
+        columns.append("")  # an editor removed the tab at the end
+    if len(columns) != width:
+        expected = f"its sentence has {width}" if before else f"at least {width} are expected"
+        raise InputError(
+            f"{path}: line {number} has {count(len(columns), 'column')} where {expected}: {line[:60]!r}; write"
+            " document, part, number, word, ..., coreference, and an empty line between sentences"
+        )
+    columns[-1] = columns[-1].strip()
+    if not columns[-1]:
+        irregular.note("an empty last cell, read as no mention", number)
+        columns[-1] = "-"
+    return columns
+
+
+def _document(path: Path, begin: tuple[int, str, int], sentences: list[list[Row]], irregular: Irregular) -> Rows:
+    line, name, part = begin
+    sentences = [rows for rows in sentences if rows]
+    words = len(name.split())
+    # After the document's name and its part; the standard's place; SemEval's; any.
+    places = dict.fromkeys([words + 1, NUMBER, 0, *range(20)])
+    found = next(((place, base) for place in places for base in (0, 1) if _is_count(sentences, place, base)), None)
+    if found is None:
+        found = _most_counting(sentences, list(places))
+        if found is None:
+            raise InputError(
+                f"{path}: no column of the document that starts in line {line} counts the words 0, 1, 2 ...;"
+                " CoNLL-2012 has document, part, number, word, ..., coreference"
+            )
+        sentences = _divided(sentences, *found, irregular)
+    place, base = found
+    for rows in sentences:
+        for number, columns in rows:
+            if not columns[place + 1]:
+                irregular.note(f"an empty token, read as {EMPTY!r}", number)
+                columns[place + 1] = EMPTY
+    return Rows(line, name, part, sentences, place, base)
+
+
+def _is_count(sentences: list[list[Row]], place: int, base: int) -> bool:
+    """Whether this column counts the words of every sentence, and the next can be the words."""
+    return all(
+        place + 2 < len(columns) and columns[place] == str(base + number)
+        for rows in sentences
+        for number, (_, columns) in enumerate(rows)
+    )
+
+
+def _most_counting(sentences: list[list[Row]], places: list[int]) -> tuple[int, int] | None:
+    """The column that counts in most rows, and its first number; None if none does in two of three."""
+    rows = [columns for each in sentences for _, columns in each]
+
+    def steps(place: int) -> int:
+        numbers = [columns[place] if place + 2 < len(columns) else "" for columns in rows]
+        values = [int(each) if each.isdecimal() and len(each) < 9 else -1 for each in numbers]
+        return sum(now == before + 1 or now in (0, 1) for before, now in zip([-1, *values], values, strict=False))
+
+    best = max(places, key=steps)
+    numbers = [columns[best] for columns in rows if best < len(columns)]
+    distinct = len(set(numbers)) > 1
+    if not rows or steps(best) * 3 < len(rows) * 2 or not distinct:
+        return None
+    return best, 0 if "0" in numbers else 1
+
+
+def _divided(sentences: list[list[Row]], place: int, base: int, irregular: Irregular) -> list[list[Row]]:
+    """The sentences, also divided where the numbers begin again; other numbers than the next are noted."""
+    divided: list[list[Row]] = []
+    for rows in sentences:
+        divided.append([])
+        for line, columns in rows:
+            if columns[place] == str(base) and divided[-1]:
+                irregular.note("a sentence without an empty line before it", line)
+                divided.append([])
+            elif columns[place] != str(base + len(divided[-1])):
+                irregular.note("a number of a word that is not the next", line)
+            divided[-1].append((line, columns))
+    return divided

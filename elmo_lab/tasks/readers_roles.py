@@ -1,0 +1,155 @@
+"""Reader and writer of semantic roles: JSON lines of this program and of AllenNLP, `|||` lines, CoNLL-2012."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.text.irregular import Irregular
+from elmo.text.lines import numbered_lines
+from elmo.text.tokenizer import split_at_spaces
+from elmo_lab.tasks import readers_conll2012 as conll2012
+from elmo_lab.tasks.readers import count, json_records, strings_field, write_json_lines
+from elmo_lab.tasks.tagging import is_tag, to_bio
+
+BAR = "|||"
+VERB = "B-V"
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A predicate and the roles of its sentence's tokens."""
+
+    index: int
+    """The predicate's token."""
+    tags: tuple[str, ...] | None
+    """BIO, with V for the predicate itself; None if the file has none."""
+    lemma: str = ""
+    roleset: str = ""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """A sentence with its predicates, if any."""
+
+    tokens: tuple[str, ...]
+    predicates: tuple[Predicate, ...]
+    line: int
+    id: str = ""
+
+
+def read_roles(path: Path) -> list[Roles]:
+    """The sentences of a file, in one of these layouts:
+
+    - JSON lines of `tokens` and `props`, a list of `pred` (the predicate's token, from 0), `tags` (BIO, one per token;
+      optional), `lemma` and `roleset`
+    - AllenNLP's: `tokens`, `tags` and `verb_indicator`, one predicate a line; or `words` and `verbs`, its predictions
+    - `2 My cats love hats . ||| O B-A0 B-V B-A1 O`: the index of the predicate, tokens, tags (He et al. 2017)
+    - CoNLL-2012
+
+    Tags that break BIO are read as conlleval does, and counted in a warning.
+    """
+    irregular = Irregular(path)
+    first = next((line for _, line in numbered_lines(path) if line.strip()), "")
+    if conll2012.is_begin(first):
+        found = [_of_columns(*sentence) for sentence in conll2012.predicates(path, irregular)]
+    elif BAR in first:
+        lines = ((number, line) for number, line in numbered_lines(path) if line.strip())
+        found = [_of_line(path, number, line, irregular) for number, line in lines]
+    else:
+        found = [
+            _roles(record, number, f"{path}: line {number}", irregular)
+            for number, record in json_records(path, irregular)
+        ]
+    irregular.tell()
+    return found
+
+
+def write_roles(path: Path, sentences: Iterable[Roles], overwrite: bool = False) -> None:
+    """Writes sentences as JSON lines for `read_roles`."""
+    write_json_lines(path, map(as_record, sentences), overwrite)
+
+
+def as_record(sentence: Roles) -> dict[str, Any]:
+    """A sentence as a JSON object."""
+    name = {"id": sentence.id} if sentence.id else {}
+    return name | {"tokens": sentence.tokens, "props": [_prop(predicate) for predicate in sentence.predicates]}
+
+
+def _of_columns(line: int, name: str, tokens: list[str], found: Iterator[conll2012.Predicate]) -> Roles:
+    predicates = tuple(Predicate(each.index, each.tags, each.lemma, each.roleset) for each in found)
+    return Roles(tuple(tokens), predicates, line, name)
+
+
+def _of_line(path: Path, number: int, line: str, irregular: Irregular) -> Roles:
+    text, _, after = line.partition(BAR)
+    index, *tokens = split_at_spaces(text) or [""]
+    if not index.isdecimal() or not tokens:
+        raise InputError(
+            f"{path}: line {number} is {line[:40]!r}; the index of the predicate, the tokens, ||| and the tags are"
+            " expected"
+        )
+    prop: dict[str, Any] = {"pred": int(index), "tags": split_at_spaces(after) or None}
+    return Roles(tuple(tokens), (_predicate(prop, len(tokens), f"{path}: line {number}", number, irregular),), number)
+
+
+def _roles(record: dict[str, Any], number: int, place: str, irregular: Irregular) -> Roles:
+    tokens = strings_field(record, "words" if "words" in record and "tokens" not in record else "tokens", place)
+    props = record.get("props")
+    if props is None:
+        props = _props_of_allennlp(record, tokens, place)
+    if not isinstance(props, list) or not all(isinstance(prop, dict) for prop in props):
+        raise InputError(
+            f"{place}: 'props' is not a list of objects with 'pred' and 'tags'; write one object per predicate"
+        )
+    name = record.get("id")
+    predicates = tuple(_predicate(prop, len(tokens), place, number, irregular) for prop in props)
+    return Roles(tokens, predicates, number, "" if name is None else str(name))
+
+
+def _props_of_allennlp(record: dict[str, Any], tokens: tuple[str, ...], place: str) -> list[dict[str, Any]]:
+    """The predicates of `verbs`, or that of `verb_indicator` and `tags`."""
+    if isinstance(verbs := record.get("verbs"), list):
+        tagged = [each.get("tags") for each in verbs if isinstance(each, dict)]
+        return [{"pred": tags.index(VERB), "tags": tags} for tags in tagged if isinstance(tags, list) and VERB in tags]
+    marks, tags = record.get("verb_indicator"), record.get("tags")
+    if marks is None and isinstance(tags, list):
+        marks = [int(tag == VERB) for tag in tags]
+    if marks is None:
+        return []
+    if not isinstance(marks, list) or len(marks) != len(tokens):
+        raise InputError(f"{place}: 'verb_indicator' is {str(marks)[:40]!r}; 0 or 1 for each of the tokens is expected")
+    return [{"pred": marks.index(1), "tags": tags}] if 1 in marks else []
+
+
+def _predicate(prop: dict[str, Any], length: int, place: str, line: int, irregular: Irregular) -> Predicate:
+    index = prop.get("pred")
+    if type(index) is not int or not 0 <= index < length:
+        raise InputError(
+            f"{place} has 'pred': {index!r} in a sentence of {count(length, 'token')}; the index of one"
+            " of them is expected, counted from 0"
+        )
+    lemma, roleset = (str(prop.get(key) or "") for key in ("lemma", "roleset"))
+    if prop.get("tags") is None:
+        return Predicate(index, None, lemma, roleset)
+    tags = strings_field(prop, "tags", place)
+    if len(tags) != length:
+        raise InputError(
+            f"{place}: the predicate of token {index} has {count(len(tags), 'tag')} for {count(length, 'token')}; give"
+            " one per token"
+        )
+    for token, tag in enumerate(tags):
+        if not is_tag(tag):
+            raise InputError(
+                f"{place}: predicate {index}, token {token}: the tag is {tag!r}; O, B-ROLE or I-ROLE is expected"
+            )
+    read = to_bio([tags], "BIO")
+    for _, _, problem in read.broken:
+        irregular.note(problem.replace("entity", "argument"), line)
+    return Predicate(index, read.sentences[0], lemma, roleset)
+
+
+def _prop(predicate: Predicate) -> dict[str, Any]:
+    fields = {"pred": predicate.index, "lemma": predicate.lemma, "roleset": predicate.roleset}
+    return fields if predicate.tags is None else fields | {"tags": predicate.tags}
