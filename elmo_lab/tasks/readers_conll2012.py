@@ -229,7 +229,10 @@ def _most_counting(sentences: list[list[Row]], places: list[int]) -> tuple[int, 
     def steps(place: int) -> int:
         numbers = [columns[place] if place + 2 < len(columns) else "" for columns in rows]
         values = [int(each) if each.isdecimal() and len(each) < 9 else -1 for each in numbers]
-        return sum(now == before + 1 or now in (0, 1) for before, now in zip([-1, *values], values, strict=False))
+        return sum(
+            now == before + 1 or (now in (0, 1) and now != before)
+            for before, now in zip([-1, *values], values, strict=False)
+        )
 
     best = max(places, key=steps)
     numbers = [columns[best] for columns in rows if best < len(columns)]

@@ -24,7 +24,19 @@ Mention = tuple[int, int]
 Cluster = tuple[Mention, ...]
 
 BRACKET = re.compile(r"(?P<opens>\()?(?P<cluster>[^\s()|]+)(?P<closes>\))?")
-GAP = ("ID", "Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref", "B", "B-offset", "B-coref", "URL")
+GAP: tuple[str, ...] = (
+    "ID",
+    "Text",
+    "Pronoun",
+    "Pronoun-offset",
+    "A",
+    "A-offset",
+    "A-coref",
+    "B",
+    "B-offset",
+    "B-coref",
+    "URL",
+)
 
 
 @dataclass(frozen=True)
