@@ -44,6 +44,19 @@ def load(path: "str | Path | None" = None, *, weights: "str | Path | None" = Non
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'elmo' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if not name.startswith("_") and (module := _of_others(name)) is not None:
+        return module
+    raise AttributeError(f"module 'elmo' has no attribute {name!r}")
+
+
+def _of_others(name: str) -> Any:
+    """The module of this name in a package that adds verbs to the command line: `elmo.tasks` is `elmo_lab.tasks`."""
+    from importlib.metadata import entry_points
+    from importlib.util import find_spec
+
+    packages = {point.module.partition(".")[0] for point in entry_points(group="elmo.verbs")}
+    found = (f"{package}.{name}" for package in sorted(packages) if find_spec(f"{package}.{name}") is not None)
+    home = next(found, None)
+    return None if home is None else import_module(home)

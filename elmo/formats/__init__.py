@@ -112,6 +112,12 @@ def _is_default(path: str | Path | None) -> bool:
     return path is None or str(path) == "default"
 
 
+def here() -> list[str]:
+    """The names of all models on this machine: those of the package, of installed packages, and in the cache."""
+    pulled = (model.name for model in published.models() if cache.is_pulled(model))
+    return [*packages.packaged(), *packages.installed(), *pulled]
+
+
 def _which(path: str | Path | None, weights: str | Path | None) -> tuple[ModuleType, tuple[Path, ...]]:
     """The format, and the path or the two paths to read."""
     if weights is None:

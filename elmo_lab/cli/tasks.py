@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,15 @@ def _add_eval(tasks: Any) -> None:
 def _add_predict(tasks: Any) -> None:
     predict = add_verb(tasks, "predict", predict_verb, "write what trained networks predict, in the task's format")
     _add_trained(predict)
-    predict.add_argument("input", help="examples in the task's format, text with --text, or - for text on stdin")
-    predict.add_argument("output", help="the file to write")
+    predict.add_argument("input", help="examples with or without labels, text with --text, or - for text on stdin")
+    predict.add_argument("output", help="the file to write; .jsonl has probabilities")
+    predict.add_argument("--text", action="store_true", help="the input is text, whose sentences and tokens are found")
     predict.add_argument(
-        "--text", action="store_true", help="one example per line, tokens separated by spaces, sentences by tabs"
+        "--pretokenized", action="store_true", help="of text: a line is an example, tokens are separated by spaces"
+    )
+    predict.add_argument("--language", metavar="CODE", help="of text: its language (default: that of the biLM)")
+    predict.add_argument(
+        "--tagger", metavar="PIPELINE", help="for srl: the spaCy pipeline whose verbs are the predicates"
     )
     predict.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_quiet(predict)
@@ -243,20 +249,47 @@ def eval_verb(arguments: argparse.Namespace) -> None:
 
 def predict_verb(arguments: argparse.Namespace) -> None:
     from elmo.disk.files import check_output
-    from elmo_lab.tasks import task as tasks
-    from elmo_lab.tasks import trained
 
     output = Path(arguments.output)
     check_output(output, arguments.overwrite, inputs=(arguments.input, *arguments.folders))
     members = _members(arguments)
     task = members[0].task
-    if arguments.text or arguments.input == "-":
-        examples = trained.read_text(task, arguments.input)
+    examples = _unlabelled(arguments, members[0])
+    asked = [example for example in examples if example is not None]
+    found = iter(_predictions(members, asked, arguments.quiet))
+    task.write(output, examples, [None if example is None else next(found) for example in examples])
+    print(f"{output}: {len(asked):,} predictions of the task {task.NAME}, version {task.VERSION}")
+
+
+def _unlabelled(arguments: argparse.Namespace, member: Any) -> list[Any]:
+    """The examples to predict for, None for each blank line of text."""
+    from elmo.text.tokenizer import Tokenizer
+    from elmo_lab.tasks import task as tasks
+    from elmo_lab.tasks import trained
+
+    task = member.task
+    is_text = arguments.text or arguments.input == "-"
+    for flag in ("pretokenized", "language"):
+        if getattr(arguments, flag) and not is_text:
+            raise InputError(f"--{flag} is about text; add --text, or omit it")
+    if is_text:
+        text = member.text if arguments.language is None else replace(member.text, language=arguments.language)
+        tokenizer = None if arguments.pretokenized else Tokenizer(text)
+        examples = trained.read_text(task, arguments.input, tokenizer)
     else:
         examples = tasks.read_all(task, Path(arguments.input))
-    predictions = _predictions(members, examples, arguments.quiet)
-    task.write(output, examples, predictions)
-    print(f"{output}: {len(predictions):,} predictions of the task {task.NAME}, version {task.VERSION}")
+    if (with_predicates := getattr(task, "with_predicates", None)) is None:
+        if arguments.tagger is not None:
+            raise InputError(f"--tagger finds predicates, but the task {task.NAME} has none; omit it")
+        return examples
+    if arguments.tagger is not None:
+        return with_predicates(examples, trained.verbs_of(arguments.tagger))
+    if is_text and not any(example is not None and example.predicate is not None for example in examples):
+        raise InputError(
+            "no line has a predicate; let a spaCy pipeline find the verbs (--tagger en_core_web_sm), write a tab and"
+            " the index of the predicate's token (from 0) after each sentence, or give a .conllu file"
+        )
+    return examples
 
 
 def sentences_verb(arguments: argparse.Namespace) -> None:

@@ -1,1 +1,10 @@
 """The six task models of the paper, each in one file, with and without ELMo (Peters et al. 2018, sec. 4)."""
+
+from typing import Any
+
+
+def load(*runs: Any, **options: Any) -> Any:
+    """A trained network that takes texts, a `Tagger`: see `elmo_lab.tasks.trained.load`."""
+    from elmo_lab.tasks import trained
+
+    return trained.load(*runs, **options)

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,12 +26,14 @@ from elmo.errors import InputError
 from elmo.model.affine import Affine
 from elmo.text.batching import check_tokens
 from elmo.text.records import suffix_of
+from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks import coref_spans as spans
 from elmo_lab.tasks import readers_coref as readers
 from elmo_lab.tasks.coref_scores import coref_scores
 from elmo_lab.tasks.coref_spans import Span, Spans, SpanVectors
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
+from elmo_lab.tasks.readers import write_json_lines
 from elmo_lab.tasks.scores import label_scores
 
 NAME = "coref"
@@ -131,6 +133,11 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     tokens = tuple(tuple(sentence) for sentence in sentences)
     speakers = tuple(("",) * len(sentence) for sentence in tokens)
     return Example(f"line-{line}" if line else "document", tokens, None, speakers, line=line)
+
+
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+    """The document of a line, split into sentences."""
+    return [unlabelled([tokens for part in parts for tokens in tokenizer.sentences(part)], line)]
 
 
 def sentences(example: Example) -> list[list[str]]:
@@ -358,14 +365,36 @@ def _vote(votes: Sequence[Prediction]) -> Prediction:
     members = [dict(vote.links) for vote in votes]
     everything = sorted({span for links in members for span in links})
     counts = {span: Counter(links.get(span) for links in members) for span in everything}
-    return _linked({span: count.most_common(1)[0][0] for span, count in counts.items()})
+    linked = _linked({span: count.most_common(1)[0][0] for span, count in counts.items()})
+    known = [dict(zip(vote.links, vote.probabilities, strict=False)) for vote in votes]
+    if not any(known):
+        return linked
+    return replace(
+        linked, probabilities=tuple(sum(k.get(link, 0.0) for k in known) / len(votes) for link in linked.links)
+    )
 
 
-def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """Writes predicted clusters as CoNLL-2012 columns, or as JSON lines to `.jsonl` and `.jsonl.gz`."""
-    documents = [
-        replace(example, clusters=prediction.clusters)
-        for example, prediction in zip(examples, predictions, strict=True)
+def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+    """A prediction as a JSON object: the document, its clusters, and the links between their mentions."""
+    found = readers.as_record(replace(example, clusters=prediction.clusters))
+    known = zip_longest(prediction.links, prediction.probabilities)
+    links = [
+        {"mention": span, "antecedent": before} | ({} if probability is None else {"probability": probability})
+        for (span, before), probability in known
+        if before is not None
     ]
-    write_documents = readers.write_coref_json if suffix_of(path) == ".jsonl" else readers.write_conll2012
-    write_documents(path, documents, overwrite=True)
+    return found | {"links": links}
+
+
+def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+    """Writes predicted clusters as CoNLL-2012 columns, or as JSON lines to `.jsonl` and `.jsonl.gz`.
+
+    JSON lines have the links with their probabilities, too, and an empty line for an example that is None.
+    """
+    pairs = list(zip(examples, predictions, strict=True))
+    if suffix_of(path) == ".jsonl":
+        records = (None if example is None else record(example, found) for example, found in pairs)
+        write_json_lines(path, records, overwrite=True)
+        return
+    documents = [replace(example, clusters=found.clusters) for example, found in pairs if example is not None]
+    readers.write_conll2012(path, documents, overwrite=True)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -17,8 +18,11 @@ from torch import Tensor, nn
 from elmo.config import ConfigError, check_range
 from elmo.errors import InputError
 from elmo.text.batching import check_tokens
+from elmo.text.records import suffix_of
+from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks import readers, readers_columns, scores
 from elmo_lab.tasks.crf import Crf, bio_transitions, span_probabilities
+from elmo_lab.tasks.ensemble import mean_of_spans
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm
 from elmo_lab.tasks.tagging import bio_tags, spans, tags_of
@@ -72,6 +76,16 @@ class Prediction:
 def read(path: Path) -> list[Example]:
     """The sentences of a file of columns, of CoNLL-2012, or of JSON lines with `tokens` and `tags`: docs/files.md."""
     return [Example(found.tokens, found.tags, found.lines) for found in readers_columns.read_entities(path)]
+
+
+def read_all(path: Path) -> list[Example]:
+    """Like `read`, but tags are neither needed nor read; also of CoNLL-U (`.conllu`)."""
+    return [Example(found.tokens, None, found.lines) for found in readers_columns.read_entities(path, unlabelled=True)]
+
+
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+    """The sentences of a line of text."""
+    return [Example(tuple(tokens)) for part in parts for tokens in tokenizer.sentences(part)]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
@@ -183,19 +197,25 @@ def _majority(members: Sequence[Prediction]) -> Prediction:
     first = set(spans(members[0].tags))
     # No two of these overlap: a member predicts at most one of two overlapping spans.
     chosen = [span for span, count in votes.items() if 2 * count + (span in first) > len(members)]
-    chosen.sort()
-    sums = dict.fromkeys(chosen, 0.0)
-    for member in members:
-        for span, probability in zip(spans(member.tags), member.probabilities, strict=False):
-            if span in sums:
-                sums[span] += probability / len(members)
-    asked = any(member.probabilities for member in members)
-    return Prediction(tags_of(chosen, len(members[0].tags)), tuple(sums.values()) if asked else ())
+    tags = tags_of(sorted(chosen), len(members[0].tags))
+    return Prediction(tags, mean_of_spans(tags, [(member.tags, member.probabilities) for member in members]))
 
 
-def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """Writes tokens and predicted tags, as BIO."""
-    pairs = zip(examples, predictions, strict=True)
-    readers_columns.write_conll(
-        path, [(example.tokens, prediction.tags) for example, prediction in pairs], overwrite=True
-    )
+def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+    """A prediction as a JSON object: tokens, tags, and spans with their first and last token."""
+    chunks = readers.spans_record(example.tokens, prediction.tags, prediction.probabilities, "label")
+    return {"tokens": example.tokens, "tags": prediction.tags, "spans": chunks}
+
+
+def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+    """Writes tokens and predicted tags, as BIO; to `.jsonl`, also the spans with their probabilities.
+
+    An example that is None is an empty line.
+    """
+    pairs = list(zip(examples, predictions, strict=True))
+    if suffix_of(path) == ".jsonl":
+        records = (None if example is None else record(example, found) for example, found in pairs)
+        readers.write_json_lines(path, records, overwrite=True)
+        return
+    rows = [() if example is None else (example.tokens, prediction.tags) for example, prediction in pairs]
+    readers_columns.write_conll(path, rows, overwrite=True)

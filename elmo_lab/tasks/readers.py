@@ -12,10 +12,10 @@ import gzip
 import json
 import lzma
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -25,6 +25,7 @@ from elmo.text.characters import is_utf8
 from elmo.text.irregular import Irregular
 from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK
+from elmo_lab.tasks.tagging import spans
 
 NOT_BLANK = re.compile(r"[^\s,\x1a\ufeff]")  # also after a comma between objects
 HALF = re.compile("[\ud800-\udfff]")
@@ -134,10 +135,23 @@ def _with_whole_characters(value: Any, text: str, line: int, irregular: Irregula
     return json.loads(HALF.sub("\ufffd", written))
 
 
-def write_json_lines(path: Path, records: Iterable[dict[str, Any]], overwrite: bool = False) -> None:
-    """Writes objects, one per line."""
+def write_json_lines(path: Path, records: Iterable[dict[str, Any] | None], overwrite: bool = False) -> None:
+    """Writes objects, one per line; an empty line for None."""
     with writing(path, overwrite) as file:
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        lines = ("" if record is None else json.dumps(record, ensure_ascii=False) for record in records)
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def spans_record(
+    tokens: Sequence[str], tags: Sequence[str], probabilities: Sequence[float], name: str
+) -> list[dict[str, Any]]:
+    """The spans of BIO tags as JSON objects: the type under `name`, first and last token, text and probability."""
+    found = zip_longest(spans(tags), probabilities)
+    return [
+        {name: kind, "first": begin, "last": end - 1, "text": " ".join(tokens[begin:end])}
+        | ({} if probability is None else {"probability": probability})
+        for (begin, end, kind), probability in found
+    ]
 
 
 def text_field(record: dict[str, Any], key: str, place: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from elmo.errors import InputError
 from elmo.text.irregular import Irregular
 from elmo.text.lines import numbered_lines
-from elmo.text.records import BLANK
+from elmo.text.records import BLANK, read_conllu, suffix_of
 from elmo.text.tokenizer import split_at_spaces
 from elmo_lab.tasks import readers_conll2012 as conll2012
 from elmo_lab.tasks.readers import count, json_records, writing
@@ -42,35 +42,43 @@ class Tagged:
     """The line of every token, counted from 1."""
 
 
-def read_tagged(path: Path) -> list[Tagged]:
-    """The sentences of a file with tags, whose columns are found.
+def read_tagged(path: Path, unlabelled: bool = False) -> list[Tagged]:
+    """The sentences of a file with tags, whose columns are found; with `unlabelled`, of one with or without tags.
 
     Tokens are in the first column, or in the second if the first numbers them. The tag is the last column, or with
     such numbers the first that has only tags. A language code before all tokens, such as `en:`, is removed.
     """
     irregular = Irregular(path)
-    sentences = list(_sentences(path, irregular, -1))
+    sentences = list(_sentences(path, irregular, None if unlabelled else -1))
     is_numbered = _is_numbered(sentences)
     if is_numbered:
         whole = ([row for row in rows if not PART_OF_WORD.fullmatch(row[1][0])] for rows in sentences)
         sentences = [rows for rows in whole if rows]
-    tags = _tag_column(path, sentences, 1) if is_numbered else -1
+    tags = None if unlabelled else _tag_column(path, sentences, 1) if is_numbered else -1
     return _tagged(path, sentences, 1 if is_numbered else 0, tags, irregular)
 
 
-def read_entities(path: Path) -> list[Tagged]:
+def read_entities(path: Path, unlabelled: bool = False) -> list[Tagged]:
     """The sentences of a file with named entities: columns (`read_tagged`), CoNLL-2012, or JSON lines.
 
-    JSON lines have `tokens`, and `tags`, `ner_tags` or `labels`: a list of the names of tags.
+    JSON lines have `tokens`, and `tags`, `ner_tags` or `labels`: a list of the names of tags. With `unlabelled`, tags
+    are neither needed nor read, and CoNLL-U (`.conllu`) is read, too.
     """
+    if unlabelled and suffix_of(path) == ".conllu":
+        lines = (line for _, line in numbered_lines(path))
+        return [Tagged(tuple(record.tokens), None, ()) for record in read_conllu(lines, path)]
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
     irregular = Irregular(path)
-    if conll2012.is_begin(first):
+    if conll2012.is_begin(first) and unlabelled:
+        every = conll2012.documents(path, irregular)
+        words = (tuple(rows.cells(each, 1)) for rows in every for each in rows.sentences)
+        found = [Tagged(tokens, None, ()) for tokens in words]
+    elif conll2012.is_begin(first):
         found = [Tagged(tuple(words), tags, tuple(lines)) for words, tags, lines in conll2012.entities(path, irregular)]
     elif JSON.match(first.strip()):
         found = _of_json(path, irregular)
     else:
-        found = read_tagged(path)
+        found = read_tagged(path, unlabelled)
         check_words(found, path, "cut the columns of the words and their tags (such as cut -f2,3)")
     irregular.tell()
     return found
@@ -122,9 +130,9 @@ def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -
 
 
 def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]], overwrite: bool = False) -> None:
-    """Writes sentences, each given as its columns (tokens, tags, ...), separated by tabs.
+    """Writes sentences, each given as its columns (tokens, tags, ...), separated by tabs, and an empty line after each.
 
-    conlleval reads the columns tokens, gold, predicted.
+    Without columns, it is only the empty line. conlleval reads the columns tokens, gold, predicted.
     """
     with writing(path, overwrite) as file:
         for columns in sentences:

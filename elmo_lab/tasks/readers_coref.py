@@ -95,14 +95,17 @@ def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool =
 
 def write_coref_json(path: Path, documents: Iterable[Document], overwrite: bool = False) -> None:
     """Writes documents as JSON lines."""
-    records = (
+    write_json_lines(path, map(as_record, documents), overwrite)
+
+
+def as_record(document: Document) -> dict[str, Any]:
+    """A document as a JSON object."""
+    return (
         {"doc_key": document.name, "genre": document.genre, "sentences": document.sentences}
         | {"speakers": document.speakers}
         | ({"part": document.part} if document.part else {})
         | ({} if document.clusters is None else {"clusters": document.clusters})
-        for document in documents
     )
-    write_json_lines(path, records, overwrite)
 
 
 def checked(clusters: Iterable[Iterable[Mention]], irregular: Irregular, line: int) -> tuple[Cluster, ...]:

@@ -1,9 +1,8 @@
 """Reader and writer of premises and hypotheses: SNLI's JSON lines and `.txt`, and the Hub's rows."""
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +64,15 @@ def read_snli(path: Path, undecided: bool = False) -> list[Pair]:
     return pairs
 
 
-def write_snli(path: Path, pairs: Iterable[Pair], overwrite: bool = False, extra: Iterable[Mapping] = ()) -> None:
-    """Writes pairs as SNLI's JSON lines; `extra` are more keys of each."""
-    write_json_lines(
-        path,
-        (
-            ({} if pair.label is None else {"gold_label": pair.label})
-            | {"sentence1": pair.premise, "sentence2": pair.hypothesis}
-            | dict(more)
-            for pair, more in zip(pairs, chain(extra, iter(dict, None)), strict=False)
-        ),
-        overwrite,
-    )
+def write_snli(path: Path, pairs: Iterable[Pair], overwrite: bool = False) -> None:
+    """Writes pairs as SNLI's JSON lines."""
+    write_json_lines(path, map(as_record, pairs), overwrite)
+
+
+def as_record(pair: Pair) -> dict[str, Any]:
+    """A pair as a JSON object of SNLI's."""
+    label = {} if pair.label is None else {"gold_label": pair.label}
+    return label | {"sentence1": pair.premise, "sentence2": pair.hypothesis}
 
 
 def _records(path: Path, irregular: Irregular) -> Iterator[tuple[int, dict[str, Any]]]:

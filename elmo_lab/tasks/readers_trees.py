@@ -43,31 +43,34 @@ class Tree:
     line: int
 
 
-def read_trees(path: Path, labels: int = 5) -> list[Tree]:
+def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tree]:
     """The trees of a file, one per line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
 
     Undoes the Penn Treebank's escapes: -LRB- and -RRB- are brackets, and a slash or star loses its backslash. In a file
     of JSON lines, with a `text` or `sentence` and a `label`, each sentence is a tree of one node; a label that is a
-    number between 0 and 1 is divided into classes of equal width (Socher et al. 2013).
+    number between 0 and 1 is divided into classes of equal width (Socher et al. 2013). With `unlabelled`, such a
+    sentence may have no label, and then has no node.
     """
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
     if first.lstrip().startswith(("{", "[")):
         irregular = Irregular(path)
-        found = [_row(record, path, number, labels) for number, record in json_records(path, irregular)]
+        found = [_row(record, path, number, labels, unlabelled) for number, record in json_records(path, irregular)]
         irregular.tell()
         return found
     return [_tree(path, number, line, labels) for number, line in numbered_lines(path) if line.strip(BLANK)]
 
 
-def write_trees(path: Path, trees: Iterable[Tree], overwrite: bool = False) -> None:
-    """Writes trees, one per line."""
+def write_trees(path: Path, trees: Iterable[Tree | None], overwrite: bool = False) -> None:
+    """Writes trees, one per line; an empty line for None."""
     with writing(path, overwrite) as file:
-        file.writelines(f"{_bracketed(tree)}\n" for tree in trees)
+        file.writelines("\n" if tree is None else f"{_bracketed(tree)}\n" for tree in trees)
 
 
-def _row(record: dict[str, Any], path: Path, number: int, labels: int) -> Tree:
+def _row(record: dict[str, Any], path: Path, number: int, labels: int, unlabelled: bool) -> Tree:
     place = f"{path}: line {number}"
     text, label = text_field(record, "text" if "text" in record else "sentence", place), record.get("label")
+    if label is None and unlabelled:
+        return Tree(tuple(Tokenizer(TextConfig()).tokens(text)), (), number)
     if isinstance(label, float) and 0 <= label <= 1:
         label = max(0, math.ceil(label * labels) - 1)
     if type(label) is not int or not 0 <= label < labels:

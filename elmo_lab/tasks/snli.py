@@ -9,6 +9,7 @@ attention (Peters et al. 2018, supplement).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -22,7 +23,8 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.ensemble import mean_probabilities
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, attend, masked_max, masked_mean, matrix_attention
-from elmo_lab.tasks.readers_pairs import SNLI_LABELS, Pair, read_snli, write_snli
+from elmo_lab.tasks.readers import write_json_lines
+from elmo_lab.tasks.readers_pairs import SNLI_LABELS, Pair, as_record, read_snli
 from elmo_lab.tasks.scores import accuracy, label_scores
 
 NAME = "snli"
@@ -95,6 +97,14 @@ def _examples(pairs: Sequence[Pair]) -> list[Example]:
 def _example(pair: Pair, tokens: Callable[[str], list[str]]) -> Example:
     premise, hypothesis = (tuple(tokens(text)) for text in (pair.premise, pair.hypothesis))
     return Example(premise, hypothesis, pair.label, (pair.premise, pair.hypothesis), pair.line)
+
+
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+    """The pair of a line: a premise, a tab and a hypothesis."""
+    if len(parts) != 2:
+        raise InputError(f"{len(parts)} tab-separated texts; premise, tab, hypothesis is expected")
+    premise, hypothesis = parts
+    return [_example(Pair(premise, hypothesis, None, line), tokenizer.tokens)]
 
 
 def sentences(example: Example) -> list[list[str]]:
@@ -203,10 +213,18 @@ def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
     return [_prediction(mean) for mean in means]
 
 
-def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """Writes SNLI's JSON lines with the predictions as gold_label."""
-    pairs = []
-    for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1):
-        premise, hypothesis = example.texts or (" ".join(example.premise), " ".join(example.hypothesis))
-        pairs.append(Pair(premise, hypothesis, prediction.label, line))
-    write_snli(path, pairs, overwrite=True)
+def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+    """A prediction as a JSON object of SNLI's keys, and `probabilities`."""
+    premise, hypothesis = example.texts or (" ".join(example.premise), " ".join(example.hypothesis))
+    known = dict(zip(SNLI_LABELS, prediction.probabilities, strict=False))
+    return as_record(Pair(premise, hypothesis, prediction.label, example.line)) | {"probabilities": known}
+
+
+def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+    """Writes SNLI's JSON lines with the predictions as gold_label, and the probability of every class.
+
+    An example that is None is an empty line.
+    """
+    pairs = zip(examples, predictions, strict=True)
+    records = (None if example is None else record(example, found) for example, found in pairs)
+    write_json_lines(path, records, overwrite=True)

@@ -13,9 +13,9 @@ If a question has several answers, the loss sums their probabilities (sec. 3.2 t
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,11 +26,12 @@ from elmo.config import check_range
 from elmo.errors import InputError
 from elmo.model.affine import Affine
 from elmo.text.batching import check_tokens
-from elmo.text.records import offsets
+from elmo.text.records import offsets, suffix_of
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
-from elmo_lab.tasks.readers_squad import Answer, Passage, read_squad, write_squad
+from elmo_lab.tasks.readers import write_json_lines
+from elmo_lab.tasks.readers_squad import Answer, Passage, passage_of, read_squad, write_squad
 from elmo_lab.tasks.scores import squad_scores
 
 NAME, VERSION, METRIC = "squad", "1", "f1"
@@ -126,6 +127,14 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     spans = offsets(text, passage)
     assert spans is not None
     return Example(question, Passage(text, passage, tuple(spans)), id=str(line or ""))
+
+
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+    """The question of a line, a tab and its passage; the line is its id."""
+    if len(parts) != 2:
+        raise InputError(f"{len(parts)} tab-separated texts; question, tab, passage is expected")
+    question, passage = parts
+    return [Example(tuple(tokenizer.tokens(question)), passage_of(passage, tokenizer.tokens), id=str(line or ""))]
 
 
 def sentences(example: Example) -> list[list[str]]:
@@ -297,13 +306,30 @@ def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
     return [_mean(together) for together in zip(*members, strict=True)]
 
 
-def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """Writes the predicted text by question id, for SQuAD's script. Raises InputError if two have the same id."""
-    for name, number in Counter(example.id for example in examples).items():
+def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+    """A prediction as a JSON object: the answer, its probability, and all candidates."""
+    return {
+        "id": example.id,
+        "question": " ".join(example.question),
+        "answer": prediction.text,
+        "probability": prediction.candidates[0].probability if prediction.candidates else 0.0,
+        "candidates": [asdict(candidate) for candidate in prediction.candidates],
+    }
+
+
+def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+    """Writes the predicted text by question id, for SQuAD's script; to `.jsonl`, all candidates of each question.
+
+    Leaves out an example that is None. Raises InputError if two questions have the same id.
+    """
+    kept = [(example, found) for example, found in zip(examples, predictions, strict=True) if example is not None]
+    if suffix_of(path) == ".jsonl":
+        write_json_lines(path, (record(*pair) for pair in kept), overwrite=True)
+        return
+    for name, number in Counter(example.id for example, _ in kept).items():
         if number > 1:
             raise InputError(f"{path}: {number} questions have the id {name!r}; give each its own")
-    pairs = zip(examples, predictions, strict=True)
-    write_squad(path, {example.id: prediction.text for example, prediction in pairs}, overwrite=True)
+    write_squad(path, {example.id: found.text for example, found in kept}, overwrite=True)
 
 
 def _unanswered(examples: Sequence[Example]) -> str | None:

@@ -6,10 +6,11 @@
 - score: span F1 as in CoNLL-2005; the predicate itself is not scored
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -18,9 +19,13 @@ from torch import Tensor, nn
 from elmo.config import check_range
 from elmo.errors import InputError
 from elmo.text.batching import check_tokens
+from elmo.text.lines import numbered_lines
+from elmo.text.records import read_conllu_columns, suffix_of
+from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks import readers, scores
 from elmo_lab.tasks import readers_roles as roles
 from elmo_lab.tasks.crf import bio_transitions, span_probabilities, viterbi
+from elmo_lab.tasks.ensemble import mean_of_spans
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.interleaved import InterleavedLstm
 from elmo_lab.tasks.tagging import bio_tags
@@ -29,6 +34,8 @@ NAME = "srl"
 VERSION = "1"
 METRIC = "f1"
 
+Verbs = Callable[[Sequence[str]], list[int]]
+"""Finds the tokens of a sentence that are predicates."""
 IGNORED = -100
 """The tag at padding."""
 
@@ -87,8 +94,37 @@ def read(path: Path) -> list[Example]:
 
 
 def read_all(path: Path) -> list[Example]:
-    """Like `read`, plus one example per sentence without a predicate."""
+    """Like `read`, plus one example per sentence without a predicate; also of CoNLL-U, whose verbs are predicates."""
+    if suffix_of(path) == ".conllu":
+        return _of_conllu(path)
     return [example for sentence in roles.read_roles(path) for example in _examples(sentence)]
+
+
+def _of_conllu(path: Path) -> list[Example]:
+    """An example for every token with the part of speech VERB, or one for a sentence without."""
+    lines = (line for _, line in numbered_lines(path))
+    found: list[Example | None] = []
+    for number, words in enumerate(read_conllu_columns(lines, (1, 3), path), 1):
+        verbs = [place for place, (_, kind) in enumerate(words) if kind == "VERB"]
+        sentence = Example(tuple(form for form, _ in words), None, line=number)
+        found += with_predicates([sentence], lambda tokens, verbs=verbs: verbs)
+    return [example for example in found if example is not None]
+
+
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+    """The sentences of a line, without predicates; or one sentence, a tab and the index of its predicate's token."""
+    if len(parts) == 2:
+        return [unlabelled([tokenizer.tokens(parts[0]), parts[1].split()])]
+    return [Example(tuple(tokens), None) for part in parts for tokens in tokenizer.sentences(part)]
+
+
+def with_predicates(examples: Sequence[Example | None], verbs: Verbs) -> list[Example | None]:
+    """The examples; those without a predicate once for each of the tokens that `verbs` finds."""
+    found: list[Example | None] = []
+    for example in examples:
+        places = [] if example is None or example.predicate is not None else verbs(example.tokens)
+        found += [example] if example is None or not places else [replace(example, predicate=place) for place in places]
+    return found
 
 
 def _examples(sentence: roles.Roles) -> list[Example]:
@@ -217,10 +253,15 @@ def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> 
 
 def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
     """The tags that most members chose, among sequences that BIO allows; ties go to the first member."""
-    return [_vote([prediction.tags for prediction in votes]) for votes in zip(*members, strict=True)]
+    return [_voted(votes) for votes in zip(*members, strict=True)]
 
 
-def _vote(votes: Sequence[tuple[str, ...]]) -> Prediction:
+def _voted(votes: Sequence[Prediction]) -> Prediction:
+    tags = _vote([prediction.tags for prediction in votes])
+    return Prediction(tags, mean_of_spans(tags, [(each.tags, each.probabilities) for each in votes]))
+
+
+def _vote(votes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     tags = sorted(set().union(*votes))
     rows = {tag: row for row, tag in enumerate(tags)}
     counts = torch.zeros(1, len(votes[0]), len(tags))
@@ -229,18 +270,37 @@ def _vote(votes: Sequence[tuple[str, ...]]) -> Prediction:
             counts[0, place, rows[tag]] += 1.0 if number else 1.0 + 0.5 / len(member)
     mask = torch.ones(counts.shape[:2], dtype=torch.bool)
     best = viterbi(counts, mask, bio_transitions(tags))[0]
-    return Prediction(tuple(tags[row] for row in best))
+    return tuple(tags[row] for row in best)
 
 
-def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """Writes JSON lines, one per sentence, with the predicted tags."""
+def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+    """Writes JSON lines, one per sentence, with the predicted tags and the probabilities of their chunks.
+
+    An example that is None is an empty line.
+    """
     each = zip(examples, predictions, strict=True)
-    groups = groupby(each, key=lambda pair: (pair[0].line, pair[0].id, pair[0].tokens))
-    records = [
-        roles.Roles(tokens, tuple(role for pair in pairs for role in _roles(*pair)), line, name)
-        for (line, name, tokens), pairs in groups
-    ]
-    roles.write_roles(path, records, overwrite=True)
+    groups = groupby(each, key=lambda pair: None if pair[0] is None else (pair[0].line, pair[0].id, pair[0].tokens))
+    readers.write_json_lines(path, (_record(key, list(pairs)) for key, pairs in groups), overwrite=True)
+
+
+def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+    """A prediction as a JSON object: the sentence and its predicate, with the arguments."""
+    found = _record((example.line, example.id, example.tokens), [(example, prediction)])
+    assert found is not None
+    return found
+
+
+def _record(key: Any, pairs: Sequence[tuple[Any, Prediction]]) -> dict[str, Any] | None:
+    """The sentence of these predicates; None for an empty line."""
+    if key is None:
+        return None
+    line, name, tokens = key
+    found = roles.as_record(roles.Roles(tokens, tuple(role for pair in pairs for role in _roles(*pair)), line, name))
+    known = [prediction for example, prediction in pairs if example.predicate is not None]
+    for prop, prediction in zip(found["props"], known, strict=True):
+        if prediction.probabilities:
+            prop["arguments"] = readers.spans_record(tokens, prediction.tags, prediction.probabilities, "role")
+    return found
 
 
 def _roles(example: Example, prediction: Prediction) -> list[roles.Predicate]:

@@ -10,7 +10,7 @@ network; we do not, because a prediction must not depend on the rest of its batc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +20,8 @@ from torch.nn import functional
 from elmo.config import check_range
 from elmo.errors import InputError
 from elmo.text.batching import check_tokens
+from elmo.text.records import suffix_of
+from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks.ensemble import mean_probabilities
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import (
@@ -34,6 +36,7 @@ from elmo_lab.tasks.layers import (
     matrix_attention,
     tokens_mask,
 )
+from elmo_lab.tasks.readers import write_json_lines
 from elmo_lab.tasks.readers_trees import Node, Tree, read_trees, write_trees
 from elmo_lab.tasks.scores import accuracy, label_scores
 
@@ -100,6 +103,19 @@ class Prediction:
 def read(path: Path) -> list[Example]:
     """The trees of a file such as the treebank's `train.txt`, one per line. Raises InputError for a broken tree."""
     return [Example(tree.tokens, tree.nodes[0].label, tree.nodes) for tree in read_trees(path, len(CLASSES))]
+
+
+def read_all(path: Path) -> list[Example]:
+    """Like `read`, but sentences need no label: also JSON lines without one."""
+    return [
+        Example(tree.tokens, tree.nodes[0].label if tree.nodes else None, tree.nodes)
+        for tree in read_trees(path, len(CLASSES), unlabelled=True)
+    ]
+
+
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+    """The sentence, or the whole text, of a line."""
+    return [Example(tuple(tokenizer.tokens(" ".join(parts))))]
 
 
 def sentences(example: Example) -> list[list[str]]:
@@ -217,11 +233,27 @@ def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
     return [_prediction(mean) for mean in means]
 
 
-def write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """Writes trees with the predictions at their roots. Text without a tree gets a flat one of neutral words."""
+def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+    """A prediction as a JSON object: the text, its label from 0 to 4, and the probability of every class."""
+    known = dict(zip(CLASSES, prediction.probabilities, strict=False))
+    return {"text": " ".join(example.tokens), "label": prediction.label, "probabilities": known}
+
+
+def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+    """Writes trees with the predictions at their roots; to `.jsonl`, texts with labels and probabilities.
+
+    Text without a tree gets a flat one of neutral words. An example that is None is an empty line.
+    """
+    pairs = list(zip(examples, predictions, strict=True))
+    if suffix_of(path) == ".jsonl":
+        records = (None if example is None else record(example, found) for example, found in pairs)
+        write_json_lines(path, records, overwrite=True)
+        return
     trees = [
-        Tree(example.tokens, (Node(0, len(example.tokens), prediction.label), *_below(example)), line)
-        for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1)
+        None
+        if example is None
+        else Tree(example.tokens, (Node(0, len(example.tokens), prediction.label), *_below(example)), line)
+        for line, (example, prediction) in enumerate(pairs, 1)
     ]
     write_trees(path, trees, overwrite=True)
 

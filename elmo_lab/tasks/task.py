@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.errors import InputError
+from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks.inputs import Inputs, Tokens
 
 NAMES = ("ner", "sst5", "snli", "srl", "coref", "squad")
@@ -74,6 +75,14 @@ class Task(Protocol):
         """
         ...
 
+    def of_text(self, parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Any]:
+        """Examples without labels of a line of text, given its parts between tabs; InputError for other parts."""
+        ...
+
+    def record(self, example: Any, prediction: Any) -> dict[str, Any]:
+        """A prediction as a JSON object, with probabilities."""
+        ...
+
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
         """Numbers in percent, `METRIC` among them."""
         ...
@@ -87,7 +96,10 @@ class Task(Protocol):
         ...
 
     def write(self, path: Path, examples: Sequence[Any], predictions: Sequence[Any]) -> None:
-        """Writes the standard format, with predictions instead of gold labels; replaces the file."""
+        """Writes the standard format, with predictions instead of gold labels; replaces the file.
+
+        To `.jsonl`, writes JSON lines with probabilities. An example that is None stands for a blank line.
+        """
         ...
 
 

@@ -17,21 +17,21 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from elmo import __version__
+from elmo import __version__, formats
 from elmo import config as configs
 from elmo.disk.files import write
 from elmo.embedding.job import read_lines
 from elmo.errors import InputError
-from elmo.formats.source import Source
+from elmo.formats.source import Source, open_model
 from elmo.model.bilm import BiLMConfig
-from elmo.text.tokenizer import split_at_spaces
+from elmo.text.tokenizer import TextConfig, Tokenizer, split_at_spaces
 from elmo.text.word_vectors import check_file
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import vectors as static
 from elmo_lab.tasks.batches import BatchConfig, by_length
 from elmo_lab.tasks.cache import CacheConfig
 from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
-from elmo_lab.tasks.source import check_same, collator, open_source
+from elmo_lab.tasks.source import check_same, collator
 from elmo_lab.tasks.task import Task, TaskModel
 from elmo_lab.tasks.vectors import Origin, StaticVectors
 
@@ -58,6 +58,8 @@ class TrainedTask:
     """The source of more static vectors."""
     looked_up: set[str] = field(default_factory=set, repr=False)
     """Words already searched there."""
+    text: TextConfig = field(default_factory=TextConfig)
+    """How text is split: as the biLM's training text, or by spaCy's rules for English."""
 
     @classmethod
     def load(
@@ -84,9 +86,7 @@ class TrainedTask:
             )
         values = record["inputs"] | ({"model": bilm} if bilm is not None else {})
         inputs = configs.from_dict(InputConfig, values, "inputs.")
-        source = _source(inputs, folder, bilm)
-        if source is not None:
-            check_same(source, record["bilm"], folder)
+        source = _source(inputs, folder, bilm, record["bilm"])
         try:
             weights = load_file(folder / WEIGHTS)
             words = StaticVectors(tuple(record["words"]), weights["inputs.vectors.weight"])
@@ -110,6 +110,7 @@ class TrainedTask:
             labels,
             origin=_origin(record, inputs, words, vectors),
             looked_up=set((record.get("vectors") or {}).get("absent", ())),
+            text=TextConfig() if source is None or source.model.text is None else source.model.text,
         )
 
     def __call__(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
@@ -214,30 +215,108 @@ def ensemble(
     return members[0].task.combine([predictions(number) for number in range(len(members))])
 
 
+@dataclass(frozen=True)
+class Tagger:
+    """Networks of one task, and the tokenizer of their text: texts -> JSON objects."""
+
+    members: tuple[TrainedTask, ...]
+    tokenizer: Tokenizer
+
+    def __call__(self, texts: Sequence[Any]) -> list[dict[str, Any]]:
+        """One object for each text, as `elmo task predict` writes them to `.jsonl`.
+
+        A text is a string, with a tab between its parts if the task has several (premise and hypothesis; question and
+        passage; sentence and index of the predicate); a list of tokens; or a list of such lists. A string is one
+        sentence, of `coref` a document. Raises InputError for other parts.
+        """
+        if isinstance(texts, str):
+            raise InputError(f"{texts[:40]!r} is a string; a list of texts is expected: [text]")
+        task = self.members[0].task
+        examples = [self._example(each) for each in texts]
+        found = ensemble(self.members, examples)
+        return [task.record(example, prediction) for example, prediction in zip(examples, found, strict=True)]
+
+    def _example(self, given: Any) -> Any:
+        task = self.members[0].task
+        if not isinstance(given, str):
+            return _example(task, given)
+        parts = given.split("\t")
+        whole = replace(self.tokenizer.config, sentences="line") if task.NAME in ("ner", "srl") else None
+        (example,) = task.of_text(parts, self.tokenizer if whole is None else Tokenizer(whole), 0)
+        return example
+
+    def score(self, examples: Sequence[Any]) -> dict[str, float]:
+        """The task's numbers, in percent, on labelled examples, as its module's `read` gives them."""
+        return self.members[0].task.score(examples, ensemble(self.members, examples))
+
+
+def load(*runs: str | Path, model: str | None = None, vectors: str | None = None, device: str = "cpu") -> Tagger:
+    """The trained network in a folder, or the ensemble of those in several: folders that `elmo task train` wrote.
+
+    `model` and `vectors` are the biLM and the static vectors, if they have moved since training. Raises InputError if a
+    folder has no trained task, or if they have different tasks.
+    """
+    members = tuple(TrainedTask.load(run, model, device=device, vectors=vectors) for run in runs)
+    check_one_task(members)
+    return Tagger(members, Tokenizer(members[0].text))
+
+
 def check_one_task(members: Sequence[TrainedTask]) -> None:
     """Raises InputError if the networks have different tasks."""
     if len({member.task.NAME for member in members}) != 1:
         raise InputError(f"the {len(members)} networks have different tasks; give networks of one task")
 
 
-def read_text(task: Task, path: str) -> list[Any]:
-    """Unlabelled examples: one per line, tokens separated by spaces, sentences by tabs; "-" is standard input.
+def read_text(task: Task, path: str, tokenizer: Tokenizer | None = None) -> list[Any]:
+    """Unlabelled examples of the lines of a text, None for a blank line; "-" is standard input.
 
-    Raises InputError, which names the line, for a wrong number of sentences.
+    `tokenizer` splits them into sentences and tokens; without one, each line is an example, whose tokens are separated
+    by spaces, its sentences by tabs. Raises InputError, which names the line, for a wrong number of sentences.
     """
-    examples = []
+    examples: list[Any] = []
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
+            examples.append(None)
             continue
+        parts = line.split("\t")
         try:
-            examples.append(task.unlabelled([split_at_spaces(part) for part in line.split("\t")], number))
+            if tokenizer is None:
+                examples.append(task.unlabelled([split_at_spaces(part) for part in parts], number))
+            else:
+                examples += task.of_text(parts, tokenizer, number)
         except InputError as error:
             raise InputError(f"{'standard input' if path == '-' else path}: line {number}: {error}") from error
     return examples
 
 
+def verbs_of(pipeline: str) -> Callable[[Sequence[str]], list[int]]:
+    """A function that finds the verbs of a sentence by a spaCy pipeline, by its name or folder.
+
+    Raises InputError if it cannot be loaded, or tags no parts of speech.
+    """
+    try:
+        import spacy
+        from spacy.tokens import Doc
+
+        found = spacy.load(pipeline)
+    except (ImportError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(
+            f"--tagger {pipeline}: spaCy cannot load it ({reason}); install it, such as python -m spacy download"
+            " en_core_web_sm, or give the predicates"
+        ) from error
+
+    def verbs(tokens: Sequence[str]) -> list[int]:
+        document = found(Doc(found.vocab, words=list(tokens)))
+        if not any(token.pos for token in document) and len(document):
+            raise InputError(f"--tagger {pipeline}: tags no parts of speech; name a pipeline with a tagger")
+        return [token.i for token in document if token.pos_ == "VERB"]
+
+    return verbs
+
+
 def _example(task: Task, given: Any) -> Any:
-    """Turns token lists into unlabelled examples."""
+    """Turns a text or token lists into an unlabelled example."""
     if not isinstance(given, list | tuple | str):
         return given
     return task.unlabelled(given if given and isinstance(given[0], list | tuple) else [given])
@@ -276,7 +355,7 @@ def write_record(
         "task": task.NAME,
         "version": task.VERSION,
         "elmo": __version__,
-        "inputs": configs.to_dict(inputs),
+        "inputs": configs.to_dict(inputs) | {"model": _whole_name(inputs.model)},
         "model": configs.to_dict(config),
         "labels": asdict(labels),
         "bilm": None if source is None else source.card(),
@@ -287,16 +366,44 @@ def write_record(
     write(folder / RECORD, json.dumps(record).encode())
 
 
-def _source(inputs: InputConfig, folder: Path, given: str | None) -> Source | None:
-    """The biLM. If that of the training is missing, InputError names the network; `given` is the user's own."""
-    try:
-        return open_source(inputs)
-    except FileNotFoundError as error:
-        if given is not None:
-            raise
-        raise InputError(
-            f"{folder}: cannot open the biLM of its training ({error}); if it has moved, give its path with --model"
-        ) from error
+def _whole_name(name: str) -> str:
+    """The path of a model from the root, so that the network finds it from any folder; the name of another."""
+    return str(Path(name).absolute()) if Path(name).exists() else name
+
+
+def _source(inputs: InputConfig, folder: Path, given: str | None, card: dict[str, Any] | None) -> Source | None:
+    """The biLM of the training; `given` is the user's own.
+
+    Without one, it is where the training found it, at the same place beside the run, or any model of the package or the
+    cache with its hash. Raises InputError if none of these is there.
+    """
+    if inputs.elmo == "none" or card is None:
+        return None
+    if given is not None:
+        source = open_model(given)
+        check_same(source, card, folder)
+        return source
+    problem = None
+    for name in dict.fromkeys([inputs.model, card["model"], *_beside(folder, card["model"]), *formats.here()]):
+        try:
+            source = open_model(name)
+        except (FileNotFoundError, InputError) as error:
+            problem = problem or error
+            continue
+        if source.sha256 == card["sha256"]:
+            return source
+        problem = problem or InputError(f"the biLM of {name} has the sha256 {source.sha256[:12]}")
+    raise InputError(
+        f"{folder}: cannot open the biLM of its training, {card['model']} of sha256 {card['sha256'][:12]} ({problem});"
+        " if it has moved, give its path with --model"
+    )
+
+
+def _beside(folder: Path, name: str) -> list[str]:
+    """Where a model is that has moved together with the run: in one of the folders above it."""
+    relative = Path(name).name if Path(name).is_absolute() else name
+    places = (above / relative for above in folder.absolute().parents)
+    return [str(place) for place in places if place.exists()]
 
 
 def _card(words: StaticVectors) -> dict[str, Any] | None:

@@ -1,0 +1,239 @@
+"""Task models as people use taggers: text and files without labels in, probabilities and scores by label out."""
+
+import json
+import math
+import shutil
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command import run
+from small_tasks import SMALL, write_small
+from tiny import write_tiny
+
+import elmo
+from elmo import config as configs
+from elmo.errors import InputError
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo_lab.tasks import ner, scores, srl, train
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.crf import bio_transitions, span_probabilities
+from elmo_lab.tasks.tagging import bio_tags, spans
+from elmo_lab.tasks.trained import TrainedTask, verbs_of
+
+TEXT = {
+    "ner": ("Nora lives in Porto. Ivo sings.\n\nRain.\n", 3),
+    "sst5": ("A splendid film.\n\nIt isn't dull.\n", 2),
+    "snli": ("Snow falls.\tIt's cold.\n\nA man plays.\tA man sleeps.\n", 2),
+    "srl": ("Mia laughed.\t1\n\nRun!\t0\n", 2),
+    "coref": ("Mia slept. She dreamt.\n\nTom waved. He smiled.\n", 2),
+    "squad": ("Who slept?\tMia slept; Tom didn't.\n\nWho ran?\tTom ran.\n", 2),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network for each task, and what it learned from."""
+    folder = tmp_path_factory.mktemp("text")
+    for name in tasks.available():
+        path = write_small(folder, name)
+        path = path.rename(folder / f"{name}{path.suffix}")
+        values = {"task": name, "train": str(path), "dev": str(path), "output": str(folder / name)}
+        values |= {"inputs": {"vectors_dim": 4, "min_count": 1}, "model": SMALL[name].model, "training": {"epochs": 1}}
+        train.main(configs.from_dict(train.TaskConfig, values), quiet=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", tasks.available())
+def test_text_is_split_and_blank_lines_keep_their_place(runs: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "in.txt").write_text(TEXT[name][0], encoding="utf-8")
+    done = run("task", "predict", runs / name, tmp_path / "in.txt", tmp_path / "out.jsonl", "--text")
+    assert done.returncode == 0, done.stderr
+    assert f"{TEXT[name][1]} predictions" in done.stdout
+    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    if name != "squad":  # answers have ids instead
+        assert [number for number, line in enumerate(lines) if not line] == [TEXT[name][1] - 1]
+    records = [json.loads(line) for line in lines if line]
+    assert len(records) == TEXT[name][1]
+    assert all(0 < probability <= 1 + 1e-6 for record in records for probability in _probabilities(record))
+
+
+def _probabilities(found: Any) -> list[float]:
+    """All numbers under the key `probability` or `probabilities`."""
+    if isinstance(found, list):
+        return [number for each in found for number in _probabilities(each)]
+    if not isinstance(found, dict):
+        return []
+    own = [found["probability"]] if "probability" in found else []
+    own += found["probabilities"].values() if "probabilities" in found else []
+    return own + [number for value in found.values() for number in _probabilities(value)]
+
+
+UNLABELLED = {
+    "ner": {
+        "a.conll": "Nora\nsings\n\nRain\n",
+        "b.conll": "Nora NNP\nsings VBZ\n\nRain NN\n",
+        "c.jsonl": '{"tokens": ["Nora", "sings"]}\n{"tokens": ["Rain"]}\n',
+        "d.conllu": "1\tNora\n2\tsings\n\n1\tRain\n",
+        "e.conll": "1\tNora\t_\n2\tsings\t_\n\n1\tRain\t_\n",
+    },
+    "sst5": {"a.jsonl": '{"text": "Nice film."}\n{"sentence": "Dull."}\n'},
+    "snli": {
+        "a.jsonl": '{"premise": "a", "hypothesis": "b"}\n{"premise": "a", "hypothesis": "c", "label": -1}\n',
+        "b.tsv": "sentence1\tsentence2\na\tb\na\tc\n",
+    },
+    "srl": {
+        "a.jsonl": '{"tokens": ["Run"], "props": [{"pred": 0}]}\n{"tokens": ["Oh"]}\n',
+        "b.conllu": "1\tMia\t_\tPROPN\n2\truns\t_\tVERB\n\n1\tOh\t_\tINTJ\n",
+        "c.jsonl": '{"tokens": ["Run"], "verb_indicator": [1]}\n{"tokens": ["Oh"], "verb_indicator": [0]}\n',
+    },
+    "coref": {"a.jsonl": '{"sentences": [["Mia", "ran"]]}\n{"sentences": [["Oh"]]}\n'},
+    "squad": {
+        "a.jsonl": '{"id": 1, "question": "Who?", "context": "Mia."}\n'
+        '{"id": 2, "question": "Who?", "context": "Tom."}\n',
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNLABELLED)
+def test_files_without_labels_are_read(runs: Path, tmp_path: Path, name: str) -> None:
+    task = tasks.find(name)
+    network = TrainedTask.load(runs / name)
+    for file, text in UNLABELLED[name].items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+        examples = tasks.read_all(task, tmp_path / file)
+        assert len(examples) == 2, file
+        assert len(network(examples)) == 2
+    if name == "srl":
+        assert [each.predicate for each in srl.read_all(tmp_path / "b.conllu")] == [1, None]
+
+
+@pytest.mark.parametrize("name", tasks.available())
+def test_a_tagger_in_two_lines(runs: Path, name: str) -> None:
+    tagger = elmo.tasks.load(runs / name)
+    text = TEXT[name][0].splitlines()[0]
+    (found,) = tagger([text])
+    assert json.loads(json.dumps(found))
+    with pytest.raises(InputError, match="a list of texts is expected"):
+        tagger(text)
+
+
+def test_a_tagger_takes_tokens_and_text(runs: Path) -> None:
+    tagger = elmo.tasks.load(runs / "ner")
+    text, tokens, listed = tagger(["Nora lives in Porto.", ["Nora", "lives"], [["Nora", "lives"]]])
+    assert text["tokens"] == ("Nora", "lives", "in", "Porto", ".")
+    assert tokens == listed
+    assert [each["label"] for each in text["spans"]] == [kind for _, _, kind in spans(text["tags"])]
+    assert "f1" in tagger.score(ner.read(runs / "ner.conll"))
+    with pytest.raises(InputError, match="different tasks"):
+        elmo.tasks.load(runs / "ner", runs / "sst5")
+    with pytest.raises(AttributeError, match="no attribute 'task'"):
+        _ = elmo.task
+
+
+def test_verbs_of_a_pipeline_are_the_predicates(runs: Path, tmp_path: Path) -> None:
+    spacy = pytest.importorskip("spacy")
+    pipeline = spacy.blank("en")
+    ruler = pipeline.add_pipe("attribute_ruler")
+    ruler.add([[{"LOWER": {"IN": ["sings", "runs"]}}]], {"POS": "VERB"})
+    ruler.add([[{"LOWER": {"IN": ["nora", "."]}}]], {"POS": "X"})
+    pipeline.to_disk(tmp_path / "pipeline")
+    assert verbs_of(str(tmp_path / "pipeline"))(["Nora", "sings", "and", "runs"]) == [1, 3]
+    (tmp_path / "in.txt").write_text("Nora sings and runs. Nora.\n", encoding="utf-8")
+    command = ("task", "predict", runs / "srl", tmp_path / "in.txt", tmp_path / "out.jsonl", "--text")
+    refused = run(*command)
+    assert (refused.returncode, "--tagger" in refused.stderr, ".conllu" in refused.stderr) == (2, True, True)
+    done = run(*command, "--tagger", tmp_path / "pipeline")
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [[prop["pred"] for prop in record["props"]] for record in records] == [[1, 3], []]
+    missing = run(*command, "--tagger", "no_such_pipeline")
+    assert (missing.returncode, "spacy download" in missing.stderr) == (2, True)
+
+
+def test_eval_has_scores_by_label_and_support(runs: Path) -> None:
+    shown = run("task", "eval", runs / "ner", runs / "ner.conll")
+    assert shown.returncode == 0, shown.stderr
+    assert "support" in shown.stdout
+    found = json.loads(run("task", "eval", runs / "ner", runs / "ner.conll", "--json").stdout)
+    assert {label: each["support"] for label, each in found["labels"].items()} == {"person": 4, "place": 5}
+    for name in tasks.available():
+        task = tasks.find(name)
+        network = TrainedTask.load(runs / name)
+        examples = task.read(next(runs.glob(f"{name}.*")))
+        labels = task.by_label(examples, network(examples))
+        assert labels
+        assert all("support" in each for each in labels.values())
+
+
+def test_label_scores_add_up_to_the_whole() -> None:
+    gold = [["B-X", "I-X", "O", "B-Y"], ["B-Y", "O"]]
+    predicted = [["B-X", "I-X", "O", "B-X"], ["B-Y", "B-Z"]]
+    sides = [[[((b, e), kind) for b, e, kind in spans(tags)] for tags in side] for side in (gold, predicted)]
+    found = scores.label_scores(*sides)
+    assert found["X"] == {"precision": 50.0, "recall": 100.0, "f1": pytest.approx(200 / 3), "support": 1}
+    assert found["Y"] == {"precision": 100.0, "recall": 50.0, "f1": pytest.approx(200 / 3), "support": 2}
+    assert found["Z"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
+
+
+def test_probabilities_of_spans_are_sums_over_all_tag_sequences() -> None:
+    """Against every allowed sequence, in sentences of different lengths."""
+    names = bio_tags(["X", "Y"])
+    rules = bio_transitions(names)
+    learned = rules._replace(between=rules.between + torch.randn(5, 5), start=rules.start + torch.randn(5))
+    learned = learned._replace(end=torch.randn(5))
+    emissions = torch.randn(2, 4, 5)
+    lengths = (4, 2)
+    mask = torch.arange(4) < torch.tensor(lengths)[:, None]
+    rows = [["B-X", "I-X", "O", "B-Y"], ["O", "B-Y"]]
+    found = span_probabilities(emissions, mask, learned, names, rows)
+    for row, length in enumerate(lengths):
+        weights: dict[tuple[int, ...], float] = {}
+        for tags in product(range(5), repeat=length):
+            score = learned.start[tags[0]] + learned.end[tags[-1]]
+            score = score + sum(emissions[row, place, tag] for place, tag in enumerate(tags))
+            score = score + sum(learned.between[a, b] for a, b in pairwise(tags))
+            weights[tags] = math.exp(score)
+        total = sum(weights.values())
+        expected = [
+            sum(
+                weight
+                for tags, weight in weights.items()
+                if span in spans([names[tag] for tag in tags]) and names[tags[span[0]]][0] == "B"
+            )
+            / total
+            for span in spans(rows[row])
+        ]
+        assert found[row] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("moved", ["nothing", "both", "cache"])
+def test_a_network_knows_its_bilm_by_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: str) -> None:
+    """Trained with a relative path, used from another folder, and after both have moved together."""
+    (tmp_path / "work").mkdir()
+    write_tiny(tmp_path / "work" / "bilm")
+    path = write_small(tmp_path, "ner")
+    monkeypatch.chdir(tmp_path / "work")
+    values = {"task": "ner", "train": str(path), "dev": str(path), "output": "run"}
+    values |= {"inputs": {"vectors_dim": 4, "elmo": "input", "model": "bilm"}, "model": {"hidden_dims": [4]}}
+    values |= {"training": {"epochs": 1}, "cache": {"folder": str(tmp_path / "cache")}}
+    train.main(configs.from_dict(train.TaskConfig, values), quiet=True)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "work" / "run"
+    if moved != "nothing":
+        shutil.move(tmp_path / "work", tmp_path / "elsewhere")
+        folder = tmp_path / "elsewhere" / "run"
+    if moved == "cache":
+        shutil.rmtree(tmp_path / "elsewhere" / "bilm")
+        with pytest.raises(InputError, match=r"cannot open the biLM of its training.*--model"):
+            elmo.tasks.load(folder)
+        return
+    (found,) = elmo.tasks.load(folder)([["Nora"]])
+    assert found["tokens"] == ("Nora",)
+
+
+def test_of_text_uses_the_tokenizer_it_is_given() -> None:
+    tokenizer = Tokenizer(TextConfig("whitespace", "rule"))
+    assert [each.tokens for each in ner.of_text(["A b . C d ."], tokenizer)] == [("A", "b", "."), ("C", "d", ".")]
