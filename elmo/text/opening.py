@@ -64,8 +64,9 @@ def head(raw: Any) -> bytes:
     """The first bytes of a stream, which stay unread: up to 64 KiB of a file, what has arrived of a pipe."""
     if not raw.seekable():
         return raw.peek(HEAD)[:HEAD]
+    place = raw.tell()  # standard input may have been read from
     first = raw.read(HEAD)
-    raw.seek(0)
+    raw.seek(place)
     return first
 
 

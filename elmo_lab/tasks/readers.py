@@ -69,11 +69,12 @@ def json_records(path: Path, irregular: Irregular) -> Iterator[tuple[int, dict[s
     if held is None:
         return
     try:
-        is_lines = isinstance(json.loads(held[1]), dict)
+        first = json.loads(held[1])
     except (ValueError, RecursionError):
-        is_lines = False
-    if is_lines:
-        found = ((n, parsed_json(line, path, n, irregular)) for n, line in chain([held], lines) if line.strip(BLANK))
+        first = None
+    if isinstance(first, dict):
+        rest = ((n, parsed_json(line, path, n, irregular)) for n, line in lines if line.strip(BLANK))
+        found = chain([(held[0], _with_whole_characters(first, held[1], held[0], irregular))], rest)
     else:
         text = "\n" * (held[0] - 1) + "\n".join(line for _, line in chain([held], lines))
         found = _one_after_another(text, path, irregular)
