@@ -24,7 +24,8 @@ UNREAD = {b"PK\x03\x04": ".zip", b"\x28\xb5\x2f\xfd": ".zst", b"\x04\x22\x4d\x18
 MARK = "\ufeff"
 """The byte-order mark; it has no meaning in UTF-8."""
 BROKEN = "\ufffd"
-FEW = 8  # A text has fewer NULs than one in this many bytes; UTF-16 has more.
+FEW = 4  # A text has fewer NULs than one in this many bytes; UTF-16 has more.
+SHORT = 8  # bytes that show no encoding
 
 
 def open_text(path: Path) -> TextIOWrapper:
@@ -134,11 +135,15 @@ def _wide(first: bytes) -> str | None:
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = first[::2].count(0), first[1::2].count(0)
-    if (even + odd) * FEW < len(first) or not first:
+    if len(first) < SHORT or (even + odd) * FEW < len(first):
         return None
-    if even and odd:
-        return "utf-32be" if first[0] == 0 else "utf-32le"
-    return "utf-16be" if even else "utf-16le"
+    if min(even, odd) * FEW >= max(even, odd):  # both: three of four bytes of UTF-32 are NUL
+        encoding = "utf-32be" if first[0] == 0 else "utf-32le"
+    else:
+        encoding = "utf-16le" if odd > even else "utf-16be"
+    text = first[: len(first) // 4 * 4].decode(encoding, errors="replace")
+    is_text = all((letter.isprintable() and letter != BROKEN) or letter.isspace() for letter in text)
+    return encoding if is_text and any(map(str.isalpha, text)) else None
 
 
 def _letters(text: str) -> int:
