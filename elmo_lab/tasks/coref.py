@@ -37,7 +37,7 @@ from elmo_lab.tasks.readers import write_json_lines
 from elmo_lab.tasks.scores import label_scores
 
 NAME = "coref"
-VERSION = "1"
+VERSION = "2"
 METRIC = "f1"
 
 UNNAMED = ("", "-")
