@@ -234,7 +234,7 @@ def small_run(folder: Path, name: str) -> Path:
 
 
 UNLABELLED = {
-    "ner": ("Nora\tB-animal\n", "line 1 has the tag 'B-animal', which is not in the training data"),
+    "ner": ("Nora\nsings\n", "line 1 has 'Nora' in column 1, that of the tags"),
     "snli": ('{"sentence1": "a", "sentence2": "b"}\n', "line 1 has no gold_label"),
     "srl": ('{"tokens": ["Run"], "props": [{"pred": 0}]}\n', "line 1: the predicate of token 0 has no 'tags'"),
     "coref": ('{"doc_key": "d", "sentences": [["a"]]}\n', "line 1: the document 'd' has no 'clusters'"),
