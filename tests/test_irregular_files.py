@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from command import run
+from tiny import write_tiny
 
 from elmo.errors import InputError, IrregularInput
 from elmo.text import corpus
@@ -478,11 +479,12 @@ def test_half_a_surrogate_pair_is_told_of(file: File) -> None:
 
 def test_strict_refuses_what_is_told_of_otherwise(file: File) -> None:
     path = file("1\ta\n2\tb\n2\tc\n", "x.conllu")
+    write_tiny(path.with_name("tiny"))
     loose = run("task", "sentences", "ner", file("a\tB-X\nb\tO\nc\tI-X\n", "x.conll"), path.with_name("out"))
     assert (loose.returncode, loose.stderr.count("\n")) == (0, 1), loose.stderr
     assert loose.stderr.startswith("elmo: warning: ")
     for arguments in (
-        ("embed", path, path.with_name("v.npz"), "--model", "english-small", "--strict"),
+        ("embed", path, path.with_name("v.npz"), "--model", path.with_name("tiny"), "--strict"),
         ("task", "sentences", "ner", path.with_name("x.conll"), path.with_name("out2"), "--strict"),
     ):
         refused = run(*arguments)
