@@ -149,7 +149,7 @@ def test_verbs_of_a_pipeline_are_the_predicates(runs: Path, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [[prop["pred"] for prop in record["props"]] for record in records] == [[1, 3], []]
-    missing = run(*command, "--tagger", "no_such_pipeline")
+    missing = run(*command, "--overwrite", "--tagger", "no_such_pipeline")
     assert (missing.returncode, "spacy download" in missing.stderr) == (2, True)
 
 
