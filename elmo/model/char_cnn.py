@@ -89,19 +89,31 @@ class CharCnn(nn.Module):
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         """The context-free vectors of the words."""
+        groups, places = _by_length(char_ids, self.widest)
+        return self.encode_groups(groups)[places]
+
+    @property
+    def widest(self) -> int:
+        """The width of the widest filter."""
+        return max(width for width, _ in self.config.filters)
+
+    def encode_groups(self, groups: list[Tensor]) -> Float[Tensor, "W P"]:
+        """The vectors of words in groups `(w, c)`, each without the padding that its words have in common.
+
+        At least `widest` characters of padding must stay, or all that there is.
+        """
         activation = torch.relu if self.config.activation == "relu" else torch.tanh
-        groups, places = _by_length(char_ids, max(width for width, _ in self.config.filters))
         vectors = activation(torch.cat([self._pooled(words) for words in groups]))  # w F
         for highway in self.highways:
             vectors = highway(vectors)
         if self.projection is not None:
             vectors = self.projection(vectors)
         # Under autocast the projection gives bfloat16; later values are summed over many steps and stay in float32.
-        return vectors[places].to(self.embedding.dtype)
+        return vectors.to(self.embedding.dtype)
 
     def _pooled(self, char_ids: Int[Tensor, "w c"]) -> Float[Tensor, "w F"]:
         """The filters' largest values over all positions."""
-        characters = nn.functional.embedding(char_ids, self.embedding, padding_idx=0)  # w c E
+        characters = ops.take_rows(self.embedding, char_ids, padding=0)  # w c E
         return torch.cat([convolution(characters) for convolution in self.convolutions], dim=-1)
 
 

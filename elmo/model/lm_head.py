@@ -6,6 +6,7 @@
 """
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -39,7 +40,9 @@ class LmHead(nn.Module):
 
         `sparse` gives the weight a sparse gradient, only for the rows in use.
         """
-        chances = log_expected(len(self.bias), len(negatives)).to(self.bias.device)
+        chances = _on_device(log_expected, len(self.bias), len(negatives), self.bias.device)
+        if not sparse and len(negatives) <= ops.WIDEST_ROW and ops.has_kernels(self.weight):
+            return ops.sampled_loss(hidden, self.weight, self.bias, targets, negatives, chances)
         column = torch.full_like(self.bias, -1, dtype=torch.long)
         column[negatives] = torch.arange(len(negatives), device=negatives.device)
         # A single lookup of both, so that their gradient is one table of the softmax's size.
@@ -53,9 +56,13 @@ class LmHead(nn.Module):
     def draw(self, count: int, generator: torch.Generator | None = None) -> Int[Tensor, " S"]:
         """`count` distinct words, drawn sequentially in proportion to `log_uniform` (words by frequency).
 
-        Drawn on the CPU, with torch's global generator unless one is given.
+        With torch's global generator unless one is given, which is one of the CPU's.
         """
         # The largest keys of log p + Gumbel noise are such a sample (Vieira 2014).
+        if generator is None and ops.has_kernels(self.weight):  # nothing may come from the CPU
+            noise = torch.empty_like(self.bias, requires_grad=False).exponential_().log_().neg_()
+            keys = _on_device(_log_chances, len(self.bias), 0, self.bias.device) + noise
+            return keys.sort(descending=True).indices[:count]
         noise = torch.empty(len(self.bias), device="cpu").exponential_(generator=generator).log_().neg_()
         keys = log_uniform(len(self.bias)).log() + noise
         return keys.topk(count).indices.to(self.bias.device)
@@ -73,6 +80,16 @@ class LmHead(nn.Module):
     def _rows(self, words: Int[Tensor, " K"], sparse: bool = False) -> tuple[Float[Tensor, "K P"], Float[Tensor, " K"]]:
         bias = nn.functional.embedding(words, self.bias[:, None]).squeeze(1)
         return nn.functional.embedding(words, self.weight, sparse=sparse), bias
+
+
+@cache
+def _on_device(table: Callable[[int, int], Tensor], n_words: int, count: int, device: torch.device) -> Tensor:
+    """Copied once: a CUDA graph may not copy from the CPU."""
+    return table(n_words, count).to(device)
+
+
+def _log_chances(n_words: int, _: int) -> Float[Tensor, " V"]:
+    return log_uniform(n_words).log().float()
 
 
 @cache

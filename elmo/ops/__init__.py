@@ -9,6 +9,8 @@ from elmo.ops.convolution import convolve_max as convolve_max
 from elmo.ops.convolution import windows_max as windows_max
 from elmo.ops.distinct import distinct_rows as distinct_rows
 from elmo.ops.first_calls import make_first_calls
+from elmo.ops.fused import WIDEST_ROW as WIDEST_ROW
+from elmo.ops.fused import sampled_loss as sampled_loss
 from elmo.ops.gru import bi_gru as bi_gru
 from elmo.ops.highway_lstm import highway_lstm as highway_lstm
 from elmo.ops.linear import linear as linear
@@ -26,6 +28,9 @@ from elmo.ops.packing import support as support
 from elmo.ops.pairs import multiplied_pairs as multiplied_pairs
 from elmo.ops.products import Library as Library
 from elmo.ops.products import Product as Product
+from elmo.ops.rows import sorted_sums as sorted_sums
+from elmo.ops.rows import take_rows as take_rows
 from elmo.ops.softmax import softmax_loss as softmax_loss
+from elmo.ops.triton_there import has_kernels as has_kernels
 
 make_first_calls()

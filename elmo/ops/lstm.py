@@ -13,10 +13,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmo.ops import fused
 from elmo.ops.compiled import StepKernel, step_kernel
 from elmo.ops.packed_lstm import Clips, PackedLstm, activate, fast_tanh, packed_bi_lstm, ready
 from elmo.ops.precision import product_dtype
 from elmo.ops.products import OneDnnProduct, TorchProduct, default_library, has_onednn, product
+from elmo.ops.triton_there import has_kernels
 
 TRAINED_AT_ONCE = 256
 """Rows of the input product computed at once; they stay in the cache until used."""
@@ -55,9 +57,16 @@ def bi_lstm(
     """
     dtype = product_dtype(inputs)
     arguments = (inputs, weight_input, weight_state, bias, weight_projection, hidden, cell)
-    if torch.is_grad_enabled() and any(a is not None and a.requires_grad for a in arguments):
+    learns = torch.is_grad_enabled() and any(a is not None and a.requires_grad for a in arguments)
+    by_kernels = has_kernels(inputs) and inputs.shape[1] > 0
+    if learns and by_kernels and active is None:
+        return fused.train_lstm(*arguments, clips, keep, dtype)
+    if learns:
         return _BiLstm.apply(*arguments, clips, active, keep, dtype)  # type: ignore[no-any-return]
     weights = _Weights.of(weight_input, weight_state, weight_projection, dtype)
+    if by_kernels:
+        live = None if active is None else _live(active, inputs)
+        return fused.read_lstm(inputs, *weights[:2], bias, weights.projection, hidden, cell, clips, live, keep)
     to_input, to_state, to_bias = (
         ready(weights.input),
         ready(weights.state),
@@ -69,6 +78,12 @@ def bi_lstm(
         products = TorchProduct(to_input[d]), TorchProduct(to_state[d])
         directions.append(PackedLstm(*products, to_bias[d], projection))
     return packed_bi_lstm(inputs, directions, hidden, cell, clips, active, keep)
+
+
+def _live(active: list[int], inputs: Float[Tensor, "2 T B I"]) -> Float[Tensor, "T B"]:
+    """1 where a row has a token, else 0."""
+    rows = torch.tensor(active, device="cpu").to(inputs.device)
+    return (torch.arange(inputs.shape[2], device=inputs.device) < rows[:, None]).to(inputs.dtype)
 
 
 class _Trace(NamedTuple):

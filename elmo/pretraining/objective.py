@@ -6,7 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from elmo import ops
 from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnn
 from elmo.model.lm_head import LmHead
 from elmo.types import LstmState
 
@@ -41,7 +43,7 @@ class LanguageModel(nn.Module):
 
     def forward(
         self,
-        char_ids: Int[Tensor, "W C"],
+        char_ids: Int[Tensor, "W C"] | list[Tensor],
         inputs: Int[Tensor, "2 B T"],
         targets: Int[Tensor, "2 B T"],
         keep: Bool[Tensor, "2 B T"],
@@ -51,7 +53,8 @@ class LanguageModel(nn.Module):
     ) -> tuple[Float[Tensor, ""], LstmState]:
         """The scaled mean over both directions of `-log p(target)`, and the state after the window.
 
-        The tensors are those of `LmBatch`. `common` draws the negatives; None means torch's own generator.
+        The tensors are those of `LmBatch`; words may come in groups, as in `CharCnn.encode_groups`. `common` draws the
+        negatives; None means torch's own generator.
         """
         objective = self.objective
         if objective.reset_probability:
@@ -70,15 +73,19 @@ class LanguageModel(nn.Module):
 
 def top_layer(
     bilm: BiLM,
-    char_ids: Int[Tensor, "W C"],
+    char_ids: Int[Tensor, "W C"] | list[Tensor],
     inputs: Int[Tensor, "2 B T"],
     keep: Bool[Tensor, "2 B T"],
     state: LstmState,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "2 T B P"], LstmState]:
     """What the softmax sees of a window: the top layer, each direction in its own reading order."""
-    words = bilm.encode_words(char_ids)
-    vectors = nn.functional.embedding(inputs.transpose(1, 2), words)
+    if isinstance(char_ids, list):
+        assert isinstance(bilm.token_encoder, CharCnn)
+        words = bilm.token_encoder.encode_groups(char_ids)
+    else:
+        words = bilm.encode_words(char_ids)
+    vectors = ops.take_rows(words, inputs.transpose(1, 2))
     outputs, state = bilm.read(vectors, state, keep=keep.transpose(1, 2), dropout=dropout)
     return outputs[-1], state
 

@@ -1,0 +1,66 @@
+"""Rows of a table by their numbers, with a gradient that a GPU adds up without reading anything back."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from elmo.ops.triton_there import has_kernels
+
+_sorts: ContextVar[bool] = ContextVar("sorted_sums", default=False)
+
+
+@contextmanager
+def sorted_sums(wanted: bool) -> Iterator[None]:
+    """Inside the block, a GPU sorts rows before it adds them, so that two runs give the same bits.
+
+    Otherwise it adds them in the order in which its threads arrive (atomics), which is faster.
+    """
+    before = _sorts.set(wanted)
+    try:
+        yield
+    finally:
+        _sorts.reset(before)
+
+
+def add_rows(table: Tensor, index: Int[Tensor, " M"], rows: Tensor) -> None:
+    """Adds `rows` to the rows `index` of `table`, in place; a row may occur several times."""
+    if _sorts.get():
+        table.index_put_((index,), rows, accumulate=True)
+    else:
+        table.index_add_(0, index, rows)
+
+
+def take_rows(
+    table: Float[Tensor, "V P"], index: Int[Tensor, "*B"], padding: int | None = None
+) -> Float[Tensor, "*B P"]:
+    """`table[index]`; the row `padding` gets no gradient."""
+    if not has_kernels(table):
+        return torch.nn.functional.embedding(index, table, padding_idx=padding)
+    return _TakeRows.apply(table, index, padding, _sorts.get())  # type: ignore[no-any-return]
+
+
+class _TakeRows(torch.autograd.Function):
+    """The gradient of `torch.nn.functional.embedding` always sorts the whole index."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor, padding: int | None, sorts: bool) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.shape, ctx.padding, ctx.sorts = table.shape, padding, sorts  # the backward pass may run in another thread
+        return table.index_select(0, index.flatten()).view(*index.shape, -1)  # contiguous, whatever the index is
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        (index,) = ctx.saved_tensors
+        to_table = gradient.new_zeros(ctx.shape)
+        with sorted_sums(ctx.sorts):
+            add_rows(to_table, index.flatten(), gradient.flatten(0, -2))
+        if ctx.padding is not None:
+            to_table[ctx.padding].zero_()
+        return to_table, None, None, None

@@ -1,0 +1,56 @@
+"""Whether Triton's kernels run: on a GPU where Triton works, and on the CPU under `TRITON_INTERPRET=1`, for tests."""
+
+import os
+import warnings
+from functools import cache
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+
+def has_kernels(x: Tensor) -> bool:
+    """Whether the kernels run on this tensor's device, for its type."""
+    if x.dtype != torch.float32 or torch.compiler.is_exporting():
+        return False
+    return (x.device.type == "cuda" or is_interpreted()) and _kernels(x.device.type) is not None
+
+
+def is_interpreted() -> bool:
+    """Whether Triton runs its kernels on the CPU."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def kernels_for(x: Tensor) -> ModuleType:
+    """`elmo.ops.kernels`, for a device of which `has_kernels` is true."""
+    found = _kernels(x.device.type)
+    assert found is not None
+    return found
+
+
+@cache
+def _kernels(device: str) -> ModuleType | None:
+    """None where Triton is not installed; and, with a warning, where its kernels do not give the right numbers."""
+    try:
+        from elmo.ops import kernels
+    except ImportError:
+        return None
+    try:
+        problem = "" if _is_right(kernels, device) else "its numbers differ from torch's"
+    except Exception as error:  # Triton has many: no compiler, no driver, an old card
+        problem = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    if problem:
+        warnings.warn(f"Triton does not work here ({problem}): the GPU is used without it, more slowly", stacklevel=4)
+        return None
+    return kernels
+
+
+def _is_right(kernels: ModuleType, device: str) -> bool:
+    """Whether a small softmax row equals torch's. Uses no random numbers, which would shift those of training."""
+    logits = torch.linspace(-9, 9, 2 * 37, dtype=torch.float32, device=device).view(2, 37)
+    bias, own = logits[1] / 7, logits[:, 3].clone()
+    expected = torch.logsumexp(torch.cat([logits + bias, own[:, None]], 1), 1) - own
+    column = torch.full((2,), -1, dtype=torch.int32, device=device)
+    loss, to_own = torch.empty_like(own), torch.empty_like(own)
+    kernels.softmax_row[(2,)](logits, bias.contiguous(), column, own, loss, to_own, 37, BLOCK=64)
+    return torch.allclose(loss, expected, atol=1e-4)
