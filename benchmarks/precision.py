@@ -16,7 +16,7 @@ import numpy as np
 
 import elmo
 from elmo.search import senses
-from elmo.text.corpus import documents
+from elmo.text.corpus import paragraphs
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 
@@ -49,7 +49,7 @@ def main() -> None:
 def up_to(tokens: int, path: Path) -> Iterator[list[str]]:
     """The first sentences of a text that hold `tokens` tokens."""
     tokenizer = Tokenizer(TextConfig())
-    lines = itertools.chain.from_iterable(document.text.split("\n") for document in documents([path]))
+    lines = (line for line, _ in paragraphs(path))
     for sentence in itertools.chain.from_iterable(map(tokenizer.sentences, lines)):
         if tokens <= 0:
             return

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from elmo.errors import InputError
 from elmo.pretraining.batches import IGNORED, LmReader, ReaderConfig, prefetch
+from elmo.pretraining.ids import make_ids
 from elmo.text.characters import BOS, EOS, encode_words
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import SPECIAL, Vocabulary
@@ -88,7 +89,7 @@ def sentences_of(column):
 def test_windows_put_together_are_the_text_in_both_directions(tmp_path_factory, documents, streams, window, shuffle):
     path = write(tmp_path_factory.mktemp("corpus") / "text.txt", documents)
     config = ReaderConfig(streams, window, shuffle=shuffle, epochs=1)
-    batches = list(LmReader([path], VOCABULARY, LINES, config))
+    batches = list(LmReader(make_ids([path], LINES), VOCABULARY, config))
     read = []
     for forward, backward in streams_of(batches):
         there, back = sentences_of(forward), sentences_of(backward)
@@ -109,7 +110,7 @@ def test_windows_put_together_are_the_text_in_both_directions(tmp_path_factory, 
 
 
 def test_a_batch_has_the_shapes_and_types_of_lmbatch(paths):
-    batch = next(LmReader(paths, VOCABULARY, LINES, CONFIG))
+    batch = next(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG))
     assert batch.inputs.shape == batch.targets.shape == batch.keep.shape == batch.starts.shape == (2, 6, 5)
     assert batch.char_ids.shape[1] == 50
     assert batch.inputs.dtype == batch.targets.dtype == batch.char_ids.dtype == torch.int64
@@ -120,7 +121,7 @@ def test_a_batch_has_the_shapes_and_types_of_lmbatch(paths):
 
 def test_unknown_words_are_predicted_as_unk_and_read_as_they_are_spelled(tmp_path):
     path = write(tmp_path / "text.txt", [[["oak", "quince"]]])
-    (batch,) = LmReader([path], VOCABULARY, LINES, ReaderConfig(1, 3, epochs=1))
+    (batch,) = LmReader(make_ids([path], LINES), VOCABULARY, ReaderConfig(1, 3, epochs=1))
     assert batch.targets[0, 0].tolist() == [VOCABULARY.id("oak"), VOCABULARY.unknown, VOCABULARY.id(EOS)]
     assert batch.char_ids[batch.inputs[0, 0]].tolist() == encode_words([BOS, "oak", "quince"]).tolist()
 
@@ -130,7 +131,7 @@ def test_a_cut_document_goes_on_where_its_stream_goes_on_with_it(tmp_path):
 
     def resets(streams):
         config = replace(CONFIG, streams=streams, shuffle=False, epochs=1, document_characters=50)
-        batches = list(LmReader([path], VOCABULARY, LINES, config))
+        batches = list(LmReader(make_ids([path], LINES), VOCABULARY, config))
         return [[begins for *_, begins in sentences_of(forward)] for forward, _ in streams_of(batches)]
 
     assert resets(1) == [[True, False, False, False, False, False, True]]
@@ -141,54 +142,54 @@ def test_a_cut_document_goes_on_where_its_stream_goes_on_with_it(tmp_path):
 @pytest.mark.parametrize("epochs", [None, 2])
 def test_resuming_after_any_batch_goes_on_bit_for_bit(paths, shuffle, epochs):
     config = replace(CONFIG, shuffle=shuffle, epochs=epochs)
-    batches = list(islice(LmReader(paths, VOCABULARY, LINES, config), 70))
+    batches = list(islice(LmReader(make_ids(paths, LINES), VOCABULARY, config), 70))
     assert len(batches) > 40
     assert batches[-1].position["epoch"] >= 1
     for number, batch in enumerate(batches):
         position = json.loads(json.dumps(batch.position))
-        resumed = LmReader(paths, VOCABULARY, LINES, config, position)
+        resumed = LmReader(make_ids(paths, LINES), VOCABULARY, config, position)
         following = batches[number + 1 : number + 4]
         assert all(same(a, b) for a, b in zip(following, islice(resumed, len(following)), strict=True))
     if epochs is not None:
-        assert list(LmReader(paths, VOCABULARY, LINES, config, batches[-1].position)) == []
+        assert list(LmReader(make_ids(paths, LINES), VOCABULARY, config, batches[-1].position)) == []
 
 
 def test_resuming_reads_raw_text_as_spacy_cuts_it(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text('Mr. Oak said: "Elm, yew." Then he left! Did he?\nYes (at 5 p.m.).\n\nAn ash, a fir; a birch.\n')
     config = replace(CONFIG, streams=2, window=4)
-    batches = list(islice(LmReader([path], VOCABULARY, TextConfig(), config), 12))
+    batches = list(islice(LmReader(make_ids([path], TextConfig()), VOCABULARY, config), 12))
     for number, batch in enumerate(batches[:-1]):
-        resumed = LmReader([path], VOCABULARY, TextConfig(), config, batch.position)
+        resumed = LmReader(make_ids([path], TextConfig()), VOCABULARY, config, batch.position)
         assert same(batches[number + 1], next(resumed))
 
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_ranks_read_what_one_process_reads(paths, world):
-    whole = streams_of(list(islice(LmReader(paths, VOCABULARY, LINES, CONFIG), 60)))
+    whole = streams_of(list(islice(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG), 60)))
     parts = []
     for rank in range(world):
         config = replace(CONFIG, rank=rank, world=world)
-        parts += streams_of(list(islice(LmReader(paths, VOCABULARY, LINES, config), 60)))
+        parts += streams_of(list(islice(LmReader(make_ids(paths, LINES), VOCABULARY, config), 60)))
     assert parts == whole
 
 
 def test_one_pass_reads_every_rank_to_its_end(paths):
     config = replace(CONFIG, epochs=1)
-    whole = streams_of(list(LmReader(paths, VOCABULARY, LINES, config)))
+    whole = streams_of(list(LmReader(make_ids(paths, LINES), VOCABULARY, config)))
     parts = [
         row
         for rank in range(2)
-        for row in streams_of(list(LmReader(paths, VOCABULARY, LINES, replace(config, rank=rank, world=2))))
+        for row in streams_of(list(LmReader(make_ids(paths, LINES), VOCABULARY, replace(config, rank=rank, world=2))))
     ]
     assert parts == whole
 
 
 def test_order_depends_on_the_seed_alone(paths):
     def first(seed):
-        return next(LmReader(paths, VOCABULARY, LINES, replace(CONFIG, seed=seed))).position["streams"], [
+        return next(LmReader(make_ids(paths, LINES), VOCABULARY, replace(CONFIG, seed=seed))).position["streams"], [
             batch.targets.tolist()
-            for batch in islice(LmReader(paths, VOCABULARY, LINES, replace(CONFIG, seed=seed)), 5)
+            for batch in islice(LmReader(make_ids(paths, LINES), VOCABULARY, replace(CONFIG, seed=seed)), 5)
         ]
 
     assert first(1) == first(1)
@@ -196,7 +197,7 @@ def test_order_depends_on_the_seed_alone(paths):
 
 
 def test_streams_are_dealt_equal_shares_and_queues_stay_short(paths):
-    batch = list(islice(LmReader(paths, VOCABULARY, LINES, CONFIG), 400))[-1]
+    batch = list(islice(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG), 400))[-1]
     dealt = batch.position["dealt"]
     assert max(dealt) - min(dealt) <= 2 * CONFIG.document_characters
     assert max(len(stream["documents"]) for stream in batch.position["streams"]) < 30
@@ -205,9 +206,9 @@ def test_streams_are_dealt_equal_shares_and_queues_stay_short(paths):
 
 def test_more_streams_than_documents(tmp_path):
     path = write(tmp_path / "text.txt", [[["oak", "elm"]]])
-    batches = list(islice(LmReader([path], VOCABULARY, LINES, replace(CONFIG, streams=4)), 3))
+    batches = list(islice(LmReader(make_ids([path], LINES), VOCABULARY, replace(CONFIG, streams=4)), 3))
     assert (torch.cat([batch.targets for batch in batches]) != IGNORED).all()
-    (batch,) = LmReader([path], VOCABULARY, LINES, replace(CONFIG, streams=4, epochs=1))
+    (batch,) = LmReader(make_ids([path], LINES), VOCABULARY, replace(CONFIG, streams=4, epochs=1))
     assert (batch.targets != IGNORED).sum(2).tolist() == [[3, 0, 0, 0]] * 2
     assert batch.inputs.max() < len(batch.char_ids)
 
@@ -215,9 +216,9 @@ def test_more_streams_than_documents(tmp_path):
 def test_a_token_of_ten_thousand_characters(tmp_path):
     path = write(tmp_path / "text.txt", [[["x" * 10_000, "oak"]]])
     config = ReaderConfig(1, 3, epochs=1)
-    (batch,) = LmReader([path], VOCABULARY, LINES, config)
+    (batch,) = LmReader(make_ids([path], LINES), VOCABULARY, config)
     assert batch.char_ids.shape == (4, 50)
-    (batch,) = LmReader([path], VOCABULARY, TextConfig(), replace(config, max_characters=20))
+    (batch,) = LmReader(make_ids([path], TextConfig()), VOCABULARY, replace(config, max_characters=20))
     assert batch.char_ids.shape == (4, 20)
 
 
@@ -227,7 +228,7 @@ def test_an_empty_corpus_is_an_error_in_any_mode(tmp_path, text):
     path.write_text(text)
     for epochs in (None, 1):
         with pytest.raises(InputError, match=r"empty\.txt: no text in the corpus"):
-            next(LmReader([path], VOCABULARY, LINES, replace(CONFIG, epochs=epochs)))
+            next(LmReader(make_ids([path], LINES), VOCABULARY, replace(CONFIG, epochs=epochs)))
 
 
 def test_settings_that_cannot_be_are_named(paths):
@@ -236,44 +237,41 @@ def test_settings_that_cannot_be_are_named(paths):
         (replace(CONFIG, window=0), "window is 0"),
     ]:
         with pytest.raises(InputError, match=message):
-            LmReader(paths, VOCABULARY, LINES, config)
+            LmReader(make_ids(paths, LINES), VOCABULARY, config)
 
 
 def test_a_position_of_another_run_is_refused(paths):
-    position = next(LmReader(paths, VOCABULARY, LINES, CONFIG)).position
+    position = next(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG)).position
     for config, message in [
         (replace(CONFIG, streams=3), "3 streams, started with 6"),
         (replace(CONFIG, world=2), "has world 1, this run 2"),
     ]:
         with pytest.raises(InputError, match=message):
-            LmReader(paths, VOCABULARY, LINES, config, position)
+            LmReader(make_ids(paths, LINES), VOCABULARY, config, position)
     older = {key: value for key, value in position.items() if key != "order"}
-    with pytest.raises(InputError, match="has order None, this run 2"):
-        LmReader(paths, VOCABULARY, LINES, CONFIG, older)
+    with pytest.raises(InputError, match="has order None, this run 3"):
+        LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG, older)
     otherwise = copy.deepcopy(position)
-    otherwise["streams"][0]["offset"] = 99  # as of a tokenizer that made more of the same paragraph
-    with pytest.raises(InputError, match="tokenizer has changed"):
-        LmReader(paths, VOCABULARY, LINES, CONFIG, otherwise)
-    otherwise["streams"][0]["paragraph"] = 99  # as of a text of the same size with more line ends
-    with pytest.raises(InputError, match=r"is at paragraph 100 of a document of \d: the text has changed"):
-        LmReader(paths, VOCABULARY, LINES, CONFIG, otherwise)
+    otherwise["streams"][0]["offset"] = 99  # as of a tokenizer that made more of the same document
+    with pytest.raises(InputError, match=r"is at word 99 of a document of .* has changed"):
+        LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG, otherwise)
     paths[0].write_text("oak elm\n")
     with pytest.raises(InputError, match="has corpus") as raised:
-        LmReader(paths, VOCABULARY, LINES, CONFIG, position)
+        LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG, position)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_prefetch_gives_the_same_batches(paths, workers):
-    expected = list(islice(LmReader(paths, VOCABULARY, LINES, CONFIG), 6))
-    batches = prefetch(paths, VOCABULARY, LINES, CONFIG, workers=workers)
+    expected = list(islice(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG), 6))
+    batches = prefetch(make_ids(paths, LINES), VOCABULARY, CONFIG, workers=workers)
     assert all(same(a, b) for a, b in zip(expected, islice(batches, len(expected)), strict=True))
     batches.close()
-    resumed = prefetch(paths, VOCABULARY, LINES, CONFIG, expected[2].position, workers)
+    resumed = prefetch(make_ids(paths, LINES), VOCABULARY, CONFIG, expected[2].position, workers)
     assert same(next(resumed), expected[3])
     resumed.close()
     assert multiprocessing.active_children() == []
-    assert len(list(prefetch(paths, VOCABULARY, LINES, replace(CONFIG, epochs=1), workers=workers))) > 10
+    assert len(list(prefetch(make_ids(paths, LINES), VOCABULARY, replace(CONFIG, epochs=1), workers=workers))) > 10
 
 
 def test_prefetch_gives_the_same_batches_where_no_process_is_forked(paths):
@@ -282,7 +280,7 @@ def test_prefetch_gives_the_same_batches_where_no_process_is_forked(paths):
     multiprocessing.set_start_method("spawn", force=True)
     try:
         once = replace(CONFIG, epochs=1)  # to its end: a process that is ended in its work may complain of that
-        batches = prefetch(paths, VOCABULARY, LINES, once), LmReader(paths, VOCABULARY, LINES, once)
+        batches = prefetch(make_ids(paths, LINES), VOCABULARY, once), LmReader(make_ids(paths, LINES), VOCABULARY, once)
         assert all(same(seen, expected) for seen, expected in zip(*batches, strict=True))
     finally:
         multiprocessing.set_start_method(before, force=True)
@@ -296,25 +294,24 @@ def test_a_program_without_a_main_guard_reads_ahead_under_the_default_of_python_
         "from pathlib import Path\n"
         "multiprocessing.set_start_method('forkserver')\n"
         "from elmo.pretraining.batches import ReaderConfig, prefetch\n"
+        "from elmo.pretraining.ids import make_ids\n"
         "from elmo.text.tokenizer import TextConfig\n"
         "from elmo.text.vocabulary import Vocabulary\n"
         "vocabulary, text = Vocabulary(('<S>', '</S>', '<UNK>')), TextConfig(tokens='whitespace')\n"
         f"path = Path({str(paths[0])!r})\n"
-        "print(len(list(prefetch([path], vocabulary, text, ReaderConfig(2, 3, epochs=1)))))\n"
+        "print(len(list(prefetch(make_ids([path], text), vocabulary, ReaderConfig(2, 3, epochs=1)))))\n"
     )
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False, timeout=100)
     assert int(done.stdout) > 10, done.stderr
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_prefetch_raises_errors_of_the_user_as_they_are(tmp_path, workers):
-    path = tmp_path / "latin.txt"
-    path.write_bytes(b"oak elm\n" * 4 + b"\xe4\n")
-    with pytest.raises(InputError, match="line 5 is not UTF-8") as raised:
-        list(prefetch([path], VOCABULARY, LINES, CONFIG, workers=workers))
+def test_prefetch_raises_errors_of_the_user_as_they_are(paths, workers):
+    ids = make_ids(paths, LINES)
+    position = next(LmReader(ids, VOCABULARY, CONFIG)).position | {"corpus": "another"}
+    with pytest.raises(InputError, match="has corpus 'another'") as raised:
+        list(prefetch(ids, VOCABULARY, CONFIG, position, workers=workers))
     assert "\n" not in str(raised.value)
-    with pytest.raises(FileNotFoundError):
-        list(prefetch([tmp_path / "none.txt"], VOCABULARY, LINES, CONFIG, workers=workers))
 
 
 def failing_reader(*_):
@@ -325,12 +322,12 @@ def failing_reader(*_):
 def test_a_reader_that_fails_says_where_and_leaves_no_process():
     """A process left over would keep the program from ending."""
     with pytest.raises(RuntimeError, match=r"in failing_reader(.|\n)*ZeroDivisionError: three oaks"):
-        next(prefetch([], VOCABULARY, LINES, CONFIG, reader=failing_reader))
+        next(prefetch(make_ids([], LINES), VOCABULARY, CONFIG, reader=failing_reader))
     assert multiprocessing.active_children() == []
 
 
 def test_targets_are_ids_of_the_vocabulary_of_any_order(tmp_path):
     vocabulary = Vocabulary(("oak", "<UNK>", "</S>", "<S>"))
     path = write(tmp_path / "text.txt", [[["oak"]]])
-    (batch,) = LmReader([path], vocabulary, LINES, ReaderConfig(1, 2, epochs=1))
+    (batch,) = LmReader(make_ids([path], LINES), vocabulary, ReaderConfig(1, 2, epochs=1))
     assert np.array_equal(batch.targets.numpy(), [[[0, 2]], [[0, 3]]])

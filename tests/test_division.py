@@ -10,8 +10,9 @@ from test_batches import CONFIG, LINES, VOCABULARY, paths, streams_of
 from elmo.errors import InputError
 from elmo.pretraining.batches import LmReader
 from elmo.pretraining.division import divide
-from elmo.pretraining.shares import SharedReader, check_shares
-from elmo.text import corpus
+from elmo.pretraining.ids import make_ids
+from elmo.pretraining.order import pieces
+from elmo.pretraining.shares import SharedReader, check_shares, deal
 from elmo.training.checkpoint import Progress
 
 assert paths  # the fixture
@@ -43,7 +44,8 @@ def test_processes_that_change_in_number_read_what_one_reads(paths, seed, shares
     ]
     reader = LmReader if shares == 1 else SharedReader
     paths = cut(paths, 4)
-    whole = reader(paths, VOCABULARY, LINES, config)
+    ids = make_ids(paths, LINES)
+    whole = reader(ids, VOCABULARY, config)
     saved = None
     for world, steps in parts:
         expected = streams_of([next(whole) for _ in range(steps)])
@@ -55,7 +57,7 @@ def test_processes_that_change_in_number_read_what_one_reads(paths, seed, shares
                 state, progress = divide(saved, rank, world)
                 begin = progress.position
                 assert torch.equal(state[0], torch.cat([old[0] for old, _ in saved], 2)[:, :, own.own_streams])
-            batches = list(zip(range(steps), reader(paths, VOCABULARY, LINES, own, begin), strict=False))
+            batches = list(zip(range(steps), reader(ids, VOCABULARY, own, begin), strict=False))
             read = [batch for _, batch in batches]
             assert streams_of(read) == expected[own.own_streams.start : own.own_streams.stop]
             kept.append(([state[0] + carried_of(read)], Progress(steps, read[-1].position, [float(rank)])))
@@ -63,18 +65,19 @@ def test_processes_that_change_in_number_read_what_one_reads(paths, seed, shares
     assert divide(saved, 0, 1)[1].losses == [(len(saved) - 1) / 2]
 
 
-def test_a_process_opens_its_own_files_only(paths, monkeypatch):
-    paths = cut(paths, 4)
-    opened = {0: set(), 1: set()}
-    lines = corpus.lines
-    for rank in opened:
-        monkeypatch.setattr(corpus, "lines", lambda path, rank=rank: opened[rank].add(path) or lines(path))
-        config = replace(CONFIG, shares=2, epochs=1, rank=rank, world=2)
-        assert len(list(SharedReader(paths, VOCABULARY, LINES, config))) > 5
-    assert opened[0] | opened[1] == set(paths)
-    assert not opened[0] & opened[1]
-    sizes = [sum(path.stat().st_size for path in files) for files in opened.values()]
+def test_shares_read_other_files(paths):
+    ids = make_ids(cut(paths, 4), LINES)
+    files = deal(ids.sizes, 2)
+    assert sorted(files[0] + files[1]) == list(range(12))
+    sizes = [sum(ids.sizes[file] for file in share) for share in files]
     assert max(sizes) < 1.1 * min(sizes)
+    read = []
+    for rank, share in enumerate(files):
+        reader = SharedReader(ids, VOCABULARY, replace(CONFIG, shares=2, epochs=1, rank=rank, world=2))
+        seen = sum(int((batch.targets[0] >= 0).sum()) for batch in reader)
+        assert seen == sum(piece.end - piece.begin for own in pieces(ids.only(share)) for piece in own)
+        read.append(seen)
+    assert sum(read) == len(ids.tokens)
 
 
 def test_shares_of_plain_and_compressed_files_are_measured_as_they_are_dealt(tmp_path):

@@ -8,7 +8,7 @@ from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.objective import matrices
-from elmo.training.optim import OptimConfig, build_optimizer, orthogonalized
+from elmo.training.optim import OptimConfig, build_optimizer, learning_rate, orthogonalized
 
 
 def pair(rows: int = 6) -> tuple[nn.Parameter, nn.Parameter]:
@@ -110,3 +110,43 @@ def test_muon_steps_on_all_weights_of_a_bilm_but_tables_and_biases() -> None:
         "token_encoder.projection.weight": (6, 12),
         **{f"layers.{depth}.{name}": shape for depth in (0, 1) for name, shape in layer.items()},
     }
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+@pytest.mark.parametrize("in_tensor", [False, True])
+def test_tables_and_vectors_may_have_decays_of_their_own(name: str, in_tensor: bool) -> None:
+    """Without gradients to speak of, a step only shrinks the weights."""
+    stack, vector, table, of_table = (nn.Parameter(torch.ones(*shape)) for shape in ((2, 4, 3), (4,), (5, 3), (5,)))
+    config = OptimConfig(name, 0.1, weight_decay=0.5, table_decay=0.2, vector_decay=0.0)  # type: ignore[arg-type]
+    rate = torch.tensor(0.1) if in_tensor else None
+    ours = build_optimizer([stack, vector], config, [table, of_table], {stack: tuple(stack.shape)}, rate)
+    for parameter in (stack, vector, table, of_table):
+        parameter.grad = torch.full_like(parameter, 1e-30)
+    before = [parameter.detach().clone() for parameter in (stack, vector, table, of_table)]
+    ours.step()
+    # AdamW's first step is the learning rate, however small the gradient, unless that is below its epsilon.
+    for parameter, old, decay in zip((stack, vector, table, of_table), before, (0.5, 0.0, 0.2, 0.0), strict=True):
+        torch.testing.assert_close(parameter.detach(), old * (1 - 0.1 * decay), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("config", [OptimConfig("adamw", 0.1), OptimConfig("adagrad", 0.1), OptimConfig("muon", 0.1)])
+def test_a_rate_in_a_tensor_gives_the_steps_of_a_number(config: OptimConfig) -> None:
+    found = []
+    for rate in (None, torch.tensor(0.1)):
+        torch.manual_seed(3)
+        stack, vector, table = (nn.Parameter(torch.randn(*shape)) for shape in ((2, 4, 3), (4,), (6, 3)))
+        ours = build_optimizer([stack, vector], config, [table], {stack: tuple(stack.shape)}, rate)
+        for rows in ([0, 3], [3], [1, 3, 5]):
+            for parameter in (stack, vector):
+                parameter.grad = torch.randn_like(parameter)
+            table.grad = torch.zeros_like(table).index_put((torch.tensor(rows),), torch.randn(len(rows), 3))
+            ours.step()
+        found.append([stack, vector, table])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_rate_may_fall_to_zero_over_all_steps() -> None:
+    config = OptimConfig(lr=1.0, warmup_steps=0, decay=1.0, lowest=0.0)
+    rates = [learning_rate(config, step, 100) for step in (0, 25, 50, 99)]
+    assert rates == pytest.approx([1.0, 0.75, 0.5, 0.01])

@@ -20,10 +20,11 @@ from torch import nn
 from elmo.embedding.embedder import Embedder
 from elmo.model.lm_head import LmHead, log_expected, log_uniform
 from elmo.pretraining.batches import LmReader, ReaderConfig
+from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.perplexity import HeldOut, perplexities, tally
 from elmo.text.batching import to_batch
-from elmo.text.tokenizer import TextConfig
+from elmo.text.tokenizer import WHITESPACE, TextConfig
 from elmo.text.vocabulary import Vocabulary
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.batches import BatchConfig
@@ -116,7 +117,7 @@ def test_gradients_of_training_are_the_same(text, negatives, there) -> None:
     found = []
     for device in (CPU, there):
         model = language_model(device, vocabulary, negatives)
-        reader = LmReader([path], vocabulary, TextConfig(tokens="whitespace", sentences="line"), ReaderConfig(4, 5))
+        reader = LmReader(make_ids([path], WHITESPACE), vocabulary, ReaderConfig(4, 5))
         state = model.bilm.initial_state(4)
         for _ in range(2):
             batch = next(reader).to(device)

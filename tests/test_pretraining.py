@@ -31,7 +31,9 @@ from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining import train
 from elmo.pretraining.batches import LmReader, ReaderConfig
+from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, top_layer
+from elmo.pretraining.order import MAX_CHARACTERS
 from elmo.pretraining.settings import TrainConfig, read_record
 from elmo.pretraining.train import make_plan, piece_characters
 from elmo.text import corpus
@@ -54,7 +56,7 @@ def network(objective: ObjectiveConfig = EXACT) -> LanguageModel:
 def window(folder: Path, length: int = 12, streams: int = 3) -> LmBatch:
     """Not the first one of the corpus: there every stream begins a document."""
     path = write_corpus(folder / "text.txt", 12)
-    reader = LmReader([path], VOCABULARY, LINES, ReaderConfig(streams, length, seed=1))
+    reader = LmReader(make_ids([path], LINES), VOCABULARY, ReaderConfig(streams, length, seed=1))
     next(reader)
     return next(reader)
 
@@ -247,14 +249,14 @@ def test_a_small_text_without_blank_lines_is_read_whole(tmp_path, sentences):
     reader = ReaderConfig(
         config.streams, config.window, 1, document_characters=piece_characters(counts, config.streams)
     )
-    batches = islice(LmReader([path], vocabulary, LINES, reader), make_plan(config, counts).steps)
+    batches = islice(LmReader(make_ids([path], LINES), vocabulary, reader), make_plan(config, counts).steps)
     seen = {int(target) for batch in batches for target in batch.targets[0].flatten()}
     assert len(seen) > 0.95 * len(vocabulary)
 
 
 def test_pieces_of_a_large_corpus_and_of_a_run_that_did_not_count_characters_are_whole():
     for characters in (None, 10**9):
-        assert piece_characters(Counts(10**8, 10**6, 10**5, 10**8, characters), 64) == corpus.MAX_CHARACTERS
+        assert piece_characters(Counts(10**8, 10**6, 10**5, 10**8, characters), 64) == MAX_CHARACTERS
 
 
 SENSELESS = {

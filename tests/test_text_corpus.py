@@ -1,11 +1,10 @@
-"""Documents of files: order, pieces, memory, and files that cannot be read."""
+"""Paragraphs of files: memory, and files that cannot be read."""
 
 import gzip
 import lzma
 import os
 import sys
 import tracemalloc
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -37,18 +36,20 @@ def many(folder, files=3, documents=40):
 @given(DOCUMENTS, st.sampled_from(["text.txt", "text.txt.gz", "text.xz", "TEXT.TXT.GZ", "TEXT.XZ"]))
 def test_documents_are_those_of_the_file(tmp_path_factory, documents, name):
     path = write(tmp_path_factory.mktemp("corpus"), documents, name)
-    found = list(corpus.documents([path]))
-    assert [document.text.split("\n") for document in found] == documents
-    assert [(document.file, document.number) for document in found] == [(0, i) for i in range(len(documents))]
-    assert not any(document.is_continuation for document in found)
+    found: list[list[str]] = []
+    for line, starts_document in corpus.paragraphs(path):
+        if starts_document:
+            found.append([])
+        found[-1].append(line)
+    assert found == documents
 
 
 def test_byte_order_mark_line_ends_and_blank_lines(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeff\r\n  \r\nOne. \r\nTwo.\r\n \t\r\n\r\nThree.".encode())
-    assert [document.text for document in corpus.documents([path])] == ["One.\nTwo.", "Three."]
+    assert list(corpus.paragraphs(path)) == [("One.", True), ("Two.", False), ("Three.", True)]
     path.write_bytes("\ufeff".encode())
-    assert list(corpus.documents([path])) == []
+    assert list(corpus.paragraphs(path)) == []
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
@@ -58,20 +59,6 @@ def test_only_a_line_feed_ends_a_line(tmp_path, suffix):
     path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix](text))
     with pytest.warns(IrregularInput, match="a carriage return within a line, line 1"):
         assert list(corpus.lines(path)) == ["a\rb", "c", "d\x0c\u2028e"]
-
-
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(5, 60))
-def test_a_long_document_comes_in_pieces(tmp_path_factory, sizes, limit):
-    lines = ["x" * size for size in sizes]
-    path = write(tmp_path_factory.mktemp("corpus"), [lines, ["y"]])
-    *pieces, last = corpus.documents([path], max_characters=limit)
-    assert "".join(piece.text for piece in pieces).replace("\n", "") == "".join(lines)
-    assert all(len(piece.text.replace("\n", "")) <= max(limit, len(piece.text.split("\n")[0])) for piece in pieces)
-    assert [piece.is_continuation for piece in pieces] == [i > 0 for i in range(len(pieces))]
-    assert not last.is_continuation
-    assert all(after.follows(before) for before, after in pairwise(pieces))
-    assert not pieces[0].follows(None)
-    assert len(pieces) < 3 or not pieces[2].follows(pieces[0])
 
 
 @given(st.lists(st.integers(1, 25), min_size=1, max_size=30), st.integers(4, 40))
@@ -93,57 +80,13 @@ def test_a_huge_line_and_a_huge_file_take_little_memory(tmp_path):
     spaceless.write_bytes(b"x" * 3_000_000)
     many_lines.write_bytes(gzip.compress(b"some words in a line\n" * 50_000, 1))
     tracemalloc.start()
-    count = sum(document.text.count("word ") + 1 for document in corpus.documents([line]))
-    size = sum(len(document.text) for document in corpus.documents([spaceless]))
-    lines = sum(document.text.count("\n") + 1 for document in corpus.shuffled([many_lines], 0, 0, 5_000, 50_000))
+    count = sum(text.count("word ") + 1 for text, _ in corpus.paragraphs(line))
+    size = sum(len(text) for text, _ in corpus.paragraphs(spaceless))
+    lines = sum(1 for _ in corpus.paragraphs(many_lines))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (count, size, lines) == (600_000, 3_000_000, 50_000)
     assert peak < 1_000_000, f"{peak:,} bytes"
-
-
-def test_shuffled_has_every_document_once_in_an_order_of_seed_and_epoch(tmp_path):
-    paths = many(tmp_path)
-    in_order = list(corpus.documents(paths))
-
-    def order(seed, epoch):
-        return list(corpus.shuffled(paths, seed, epoch, buffer_characters=600))
-
-    first = order(1, 0)
-    assert order(1, 0) == first
-    assert len(first) == len(set(first)) == len(in_order)
-    assert set(first) == set(in_order)
-    assert first != in_order
-    assert order(1, 1) != first
-    assert order(2, 0) != first
-    assert {document.file for document in first[:15]} == {0, 1, 2}  # files are read side by side
-
-
-def test_kinds_of_text_are_mixed_from_the_beginning_to_the_end(tmp_path):
-    """Long documents in a few files, short ones in many: half of the text each, so half of every part of the order."""
-    for number in range(2):
-        (tmp_path / f"long-{number}.txt").write_text("\n\n".join(["novel " * 400] * 25))
-    for number in range(8):
-        (tmp_path / f"short-{number}.txt").write_text("\n\n".join(["article " * 6] * 300))
-    paths = sorted(tmp_path.iterdir())
-    order = list(corpus.shuffled(paths, 1, 0, buffer_characters=3_000))
-    total = sum(len(document.text) for document in order)
-    parts = [{"novel": 0, "article": 0} for _ in range(6)]
-    seen = 0
-    for document in order:
-        parts[6 * seen // total][document.text.split()[0]] += len(document.text)
-        seen += len(document.text)
-    for part in parts:
-        assert part["novel"] / sum(part.values()) == pytest.approx(0.5, abs=0.15)
-
-
-def test_shuffled_order_is_the_same_for_all_time(tmp_path):
-    """A stored position means the same document in every version of Python, and of this package with this `ORDER`."""
-    order = [(d.file, d.number) for d in corpus.shuffled(many(tmp_path, 2, 4), 7, 3, buffer_characters=60)]
-    assert order == ORDER
-
-
-ORDER = [(1, 0), (0, 1), (0, 0), (1, 1), (1, 2), (0, 3), (1, 3), (0, 2)]
 
 
 def test_expand_names_files_once_and_sorted(tmp_path):
@@ -170,7 +113,7 @@ def test_invalid_utf8_is_named_with_its_line(tmp_path, suffix, line):
     packs = {".gz": lambda r: gzip.compress(r, 1), ".xz": lambda r: lzma.compress(r, preset=0)}
     path.write_bytes(packs.get(suffix.lower(), bytes)(raw))
     with pytest.raises(InputError, match=rf"line {line} is not UTF-8 .*0xe4.*iconv") as raised:
-        list(corpus.documents([path]))
+        list(corpus.paragraphs(path))
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -179,7 +122,7 @@ def test_a_file_that_ends_within_a_character_is_named(tmp_path):
     path = tmp_path / "cut.txt"
     path.write_bytes("one\ncafé".encode()[:-1])
     with pytest.raises(InputError, match="line 2 is not UTF-8"):
-        list(corpus.documents([path]))
+        list(corpus.paragraphs(path))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
@@ -190,14 +133,14 @@ def test_a_damaged_file_is_named(tmp_path, suffix):
     text.write_bytes(b"not compressed at all\n")
     for path in (cut, text):
         with pytest.raises(InputError, match="damaged or incomplete") as raised:
-            list(corpus.documents([path]))
+            list(corpus.paragraphs(path))
         assert str(path) in str(raised.value)
         assert "\n" not in str(raised.value)
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
-        list(corpus.documents([tmp_path / "none.txt"]))
+        list(corpus.paragraphs(tmp_path / "none.txt"))
 
 
 def test_sentences_and_fingerprint(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import InputError
-from elmo.text.vocabulary import LONG, SKIPPED, SPECIAL, Vocabulary, count_vocabulary, count_words, merge_tables
+from elmo.text.vocabulary import LONG, SKIPPED, SPECIAL, Vocabulary, count_vocabulary, count_words
 
 WORD = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=5)
 SENTENCES = st.lists(st.lists(st.sampled_from([*"abcdefé", "日本", "<S>", "<UNK>"]), max_size=12), max_size=12)
@@ -112,9 +112,6 @@ def test_count_words_keeps_few_characters_of_long_words_and_all_words_of_text() 
     assert sum(map(len, table.words)) > 40 * 3000
     assert sum(map(len, bounded.words)) < 100 * LONG + 40 * 6
     assert bounded.words.items() >= count_words(text).words.items()
-    merged = merge_tables([count_words(text), table], max_types=100)
-    assert sum(map(len, merged.words)) < 100 * LONG + 40 * 6
-    assert merged.words["rare1"] == 2
 
 
 def test_count_vocabulary_tells_its_progress():

@@ -22,7 +22,7 @@ from elmo.errors import InputError, in_one_line
 from elmo.training import checkpoint, distributed, loop
 from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import launch, processes
-from elmo.training.loop import LoopConfig, Training, TrainingError, fit, seed_step
+from elmo.training.loop import LoopConfig, Steps, Training, TrainingError, fit, seed_step
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, build_optimizer, learning_rate
 
@@ -100,9 +100,8 @@ class Run:
         )
         fit(
             training,
-            batches=map(rows, count(first)) if batches is None else iter(batches),
+            Steps(training, map(rows, count(first)) if batches is None else iter(batches), carried),
             evaluate=self.evaluate,
-            carried=carried,
             folder=self.folder,
             total_steps=steps,
             tokens_a_step=10,

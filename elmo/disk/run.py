@@ -1,7 +1,7 @@
 """Runs: a folder with a record of its settings, used by one process at a time, resumed with the same settings."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,11 @@ def alone(
             folder.rmdir()
 
 
-def holds_run(record: Path) -> bool:
+def holds_run(record: Path, besides: Sequence[str] = ()) -> bool:
     """Whether the folder of `record`, a run's first file, holds a run; False if there is none yet, or it is empty.
 
-    Raises InputError if the folder is a file or holds anything else; a lock and unfinished files do not count.
+    Raises InputError if the folder is a file or holds anything else; a lock, unfinished files and the names in
+    `besides` do not count.
     """
     folder = record.parent
     try:
@@ -48,7 +49,7 @@ def holds_run(record: Path) -> bool:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; name a folder for the run as --output")
     # Checked before the record, since another job of the queue may start the run meanwhile.
-    used = is_used(folder)
+    used = is_used(folder, besides)
     if record.exists():
         return True
     if used:
@@ -56,9 +57,10 @@ def holds_run(record: Path) -> bool:
     return False
 
 
-def is_used(folder: Path) -> bool:
-    """Whether a folder exists and holds anything but a lock and unfinished files."""
-    return folder.exists() and any(path.name != LOCK and not is_unfinished(path) for path in folder.iterdir())
+def is_used(folder: Path, besides: Sequence[str] = ()) -> bool:
+    """Whether a folder exists and holds anything but a lock, unfinished files and the names in `besides`."""
+    others = (LOCK, *besides)
+    return folder.exists() and any(path.name not in others and not is_unfinished(path) for path in folder.iterdir())
 
 
 def check_same(

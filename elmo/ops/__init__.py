@@ -3,6 +3,9 @@
 Under `torch.autocast`, matrix products run in its data type (bfloat16); all else stays in float32.
 """
 
+from elmo.ops.captured import Launch as Launch
+from elmo.ops.captured import capture as capture
+from elmo.ops.captured import new_pool as new_pool
 from elmo.ops.compiled import can_compile as can_compile
 from elmo.ops.compiled import compiled_steps as compiled_steps
 from elmo.ops.convolution import convolve_max as convolve_max
@@ -10,6 +13,7 @@ from elmo.ops.convolution import windows_max as windows_max
 from elmo.ops.distinct import distinct_rows as distinct_rows
 from elmo.ops.first_calls import make_first_calls
 from elmo.ops.fused import WIDEST_ROW as WIDEST_ROW
+from elmo.ops.fused import read_lstm as read_lstm
 from elmo.ops.fused import sampled_loss as sampled_loss
 from elmo.ops.gru import bi_gru as bi_gru
 from elmo.ops.highway_lstm import highway_lstm as highway_lstm

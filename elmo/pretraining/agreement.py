@@ -10,7 +10,18 @@ from elmo.pretraining.settings import TrainConfig
 from elmo.text import corpus
 from elmo.training.distributed import Fabric, gather
 
-OWN = ("train", "heldout", "output", "precision", "compiled", "accelerator", "prefetch")
+OWN = (
+    "train",
+    "heldout",
+    "output",
+    "ids",
+    "precision",
+    "compiled",
+    "replayed",
+    "deterministic",
+    "accelerator",
+    "prefetch",
+)
 """Settings that may differ between machines: where files are, and how the machine computes."""
 
 

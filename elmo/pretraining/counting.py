@@ -1,88 +1,63 @@
-"""Counts the corpus's words before training, for the vocabulary and the number of steps.
+"""Makes the text's ids before training, and from them the vocabulary and the number of steps."""
 
-The files are divided among the processes; the first adds up the tables: exactly, unless there are too many words.
-Counts that took long are cached for the next run on the same text, in `counts/` of the cache.
-"""
-
-import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
-from io import BytesIO
-from itertools import chain
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
 from elmo.disk.files import write
-from elmo.disk.lock import locked
 from elmo.errors import InputError
 from elmo.formats import describe as describe_model
-from elmo.formats.cache import cache_folder, make_folder
+from elmo.pretraining.ids import Ids, keep_ids, kept_ids, make_ids
 from elmo.pretraining.initial import initial_vocabulary, origin_of
 from elmo.pretraining.settings import FOR_WEIGHTS, TrainConfig, read_record
 from elmo.terminal import Counter
-from elmo.text import corpus, tokenizer
-from elmo.text.tokenizer import TextConfig, Tokenizer
-from elmo.text.vocabulary import Counts, Vocabulary, WordTable, choose_words, count_words, merge_tables
-from elmo.training.distributed import Fabric, gather, gather_to_first, patient
+from elmo.text import corpus
+from elmo.text.vocabulary import Counts, Vocabulary, choose_words
+from elmo.training.distributed import Fabric, gather, patient
 
 Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
 """The vocabulary, the corpus's counts and `initial.origin_of` (None without a model to start from)."""
-Words = tuple[Iterable[tuple[str, int]], Counts]
-"""Words with their counts, the most frequent first, and the totals."""
 SESSIONS = "sessions.json"
 """In a run's folder: the steps from which it had other settings, if it was resumed with them."""
+TEXT = "text"
+"""In a run's folder: the text as ids."""
 WORTH_KEEPING = 10.0
-"""Seconds of counting from which counts are cached."""
-MOST_KEPT = 16
-"""Corpora in the cache, at most."""
+"""Seconds of reading a text from which a dry run keeps the ids."""
 
 
-def count(fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool) -> Counted:
-    """The vocabulary, the corpus's counts and the origin of the run: from the folder or the cache, or counted now.
+def count(
+    fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool
+) -> tuple[Ids, Counted]:
+    """The text's ids, from the run's folder or made now; the vocabulary, the corpus's counts and the run's origin.
 
-    With `keep`, the first process writes the run's record. An error of one process is raised in all.
+    With `keep`, the first process writes ids and record to the run's folder; without, only ids that took long to make.
+    An error of one process is raised in all.
     """
     group = patient(fabric)
-    kept = _cache_file(paths, config.text)
-    first = fabric.is_global_zero
-    table: WordTable | None = None
-    words: Words | None = None
-    problem: InputError | OSError | None = None
-    began = time.monotonic()
-    if first:
-        try:
-            in_folder = (Path(config.output) / "corpus.json").exists()
-            words = ([], Counts(0, 0, 0, 0)) if in_folder else _read(kept)
-        except (InputError, OSError) as error:
-            problem = error
-    if not fabric.broadcast(words is not None or problem is not None):
-        try:
-            own = corpus.deal(paths, fabric.world_size)[fabric.global_rank]
-            with Counter("words counted", quiet or not first) as counter:
-                table = count_words(corpus.sentences(own, Tokenizer(config.text)), counter.update)
-        except (InputError, OSError) as error:
-            problem = error
-        _raise_first(gather(fabric, problem, group))
-        assert table is not None
-        tables = gather_to_first(fabric, table, group)
-        table = merge_tables(tables) if len(tables) > 1 else table
+    folder = Path(config.output) / TEXT if config.ids is None else Path(config.ids)
+    ids: Ids | None = None
     counted: Counted | None = None
-    if first and problem is None:
+    problem: InputError | OSError | None = None
+    if fabric.is_global_zero:
         try:
-            if words is None:
-                assert table is not None
-                words = table.ranked(), table.counts()
-                if time.monotonic() - began > WORTH_KEEPING:
-                    _keep(kept, words)
-            counted = _counted(words, fingerprint, config, keep)
+            ids, counted = _counted(folder, paths, fingerprint, config, keep, quiet)
         except (InputError, OSError) as error:
             problem = error
     _raise_first(gather(fabric, problem, group))
-    return fabric.broadcast(counted)  # type: ignore[return-value]
+    counted = fabric.broadcast(counted)
+    if ids is None:
+        try:
+            ids = kept_ids(folder, paths, config.text, any_version=True)
+            ids = make_ids(paths, config.text) if ids is None else ids
+        except (InputError, OSError) as error:
+            problem = error
+    _raise_first(gather(fabric, problem, group))
+    assert ids is not None
+    assert counted is not None
+    return ids, counted
 
 
 def write_record(config: TrainConfig) -> None:
@@ -121,11 +96,12 @@ def _raise_first(problems: Iterable[Exception | None]) -> None:
             raise problem
 
 
-def _counted(words: Words, fingerprint: str, config: TrainConfig, keep: bool) -> Counted:
-    """`count` in one process; writes the run's record if `keep`."""
-    folder = Path(config.output)
-    record, file = folder / "corpus.json", folder / "vocab.txt"
-    origin = None
+def _counted(
+    folder: Path, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool
+) -> tuple[Ids, Counted]:
+    """`count` in the first process."""
+    record, file = Path(config.output) / "corpus.json", Path(config.output) / "vocab.txt"
+    origin, counts, vocabulary = None, None, None
     if record.exists():
         try:
             stored = json.loads(record.read_text(encoding="utf-8"))
@@ -136,26 +112,36 @@ def _counted(words: Words, fingerprint: str, config: TrainConfig, keep: bool) ->
         if not corpus.is_fingerprint(known, fingerprint):
             raise InputError(f"{record}: the training files differ from those counted; name another --output")
         vocabulary = Vocabulary.load(file)
-    else:
-        vocabulary, counts = _vocabulary(words, config)
+    began = time.monotonic()
+    ids = kept_ids(folder, paths, config.text, any_version=counts is not None)
+    is_new = ids is None
+    if ids is None:
+        with Counter("positions read", quiet) as counter:
+            ids = make_ids(paths, config.text, counter.update)
+    if counts is None or vocabulary is None:
+        vocabulary, counts = _vocabulary(ids, config)
+    if is_new and (keep or time.monotonic() - began > WORTH_KEEPING):
+        keep_ids(folder, ids, paths, config.text)
+        ids = kept_ids(folder, paths, config.text)  # as a memory map
+        if ids is None:
+            raise InputError(f"{', '.join(config.train)}: changed while it was read; start again when it is complete")
     if origin is None and config.init_from is not None:
         source = describe_model(config.init_from)
         origin = origin_of(source, config.init_from, config.init_vocab, config.train, fingerprint, config.model)
     if keep:
-        folder.mkdir(parents=True, exist_ok=True)
         # In this order: a folder with a vocabulary but no configuration could not be resumed.
-        if not (folder / "train.json").exists():
+        if not (Path(config.output) / "train.json").exists():
             write_record(config)
         vocabulary.save(file)
         stored = {"fingerprint": fingerprint, "counts": vars(counts), "init_from": origin}
         write(record, json.dumps(stored).encode())
-    return vocabulary, counts, origin
+    return ids, (vocabulary, counts, origin)
 
 
-def _vocabulary(words: Words, config: TrainConfig) -> tuple[Vocabulary, Counts]:
+def _vocabulary(ids: Ids, config: TrainConfig) -> tuple[Vocabulary, Counts]:
     given = None if config.vocab is None else Vocabulary.load(Path(config.vocab), distinct=True)
     own = None if config.init_from is None else describe_model(config.init_from).vocabulary
-    vocabulary, counts = choose_words(*words, config.vocab_size, config.min_count)
+    vocabulary, counts = choose_words(ids.ranked(), ids.totals(), config.vocab_size, config.min_count)
     if counts.tokens == 0:
         raise InputError(f"{', '.join(config.train)}: contains no words; give text, one paragraph per line")
     counted = given is None and (own is None or config.init_vocab == "replace")
@@ -164,63 +150,3 @@ def _vocabulary(words: Words, config: TrainConfig) -> tuple[Vocabulary, Counts]:
             f"{', '.join(config.train)}: no word occurs {config.min_count} times; lower min_count, or give more text"
         )
     return initial_vocabulary(own, given or vocabulary, config.init_vocab), counts
-
-
-def _cache_file(paths: list[Path], text: TextConfig) -> Path:
-    """Where the counts of this text are cached.
-
-    The name is a hash of all paths, sizes and modification times, and of the versions of what splits the text.
-    """
-    packages = ["elmo-torch"] + ["spacy"] * (text.tokens == "spacy") + ["pysbd"] * (text.sentences == "pysbd")
-    versions = [str(tokenizer.VERSION)]
-    for package in packages:
-        with suppress(PackageNotFoundError):  # the tokenizer says how to install it
-            versions.append(f"{package} {version(package)}")
-    key = hashlib.sha256(f"{configs.to_json(text)}{versions}".encode())
-    for path in paths:
-        found = path.stat()
-        key.update(f"{path.resolve()} {found.st_size} {found.st_mtime_ns}\n".encode(errors="surrogateescape"))
-    return cache_folder() / "counts" / f"{key.hexdigest()[:32]}.tsv"
-
-
-def _keep(file: Path, words: Words) -> None:
-    ranked, counts = words
-    lines = chain([json.dumps(vars(counts))], (f"{count}\t{word}" for word, count in ranked))
-    with suppress(OSError):  # a cache that cannot be written does no harm
-        make_folder(file.parent)
-        with locked(file.parent / "keeping.lock", wait=True):  # another run may have counted the same text
-            write(file, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
-            for old in sorted(file.parent.glob("*.tsv"), key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
-                old.unlink()
-
-
-def _read(file: Path) -> Words | None:
-    """The cached words and counts, if there are any; words are decoded lazily.
-
-    Both raise InputError if the file is damaged.
-    """
-    try:
-        lines = BytesIO(file.read_bytes())  # whole: another run may remove it
-        counts = Counts(**json.loads(next(lines)))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, StopIteration) as error:
-        raise _damaged(file, error) from error
-
-    def ranked() -> Iterator[tuple[str, int]]:
-        left = counts.types
-        for raw in lines:
-            line = raw.decode("utf-8", "surrogatepass")
-            number, tab, word = line.removesuffix("\n").partition("\t")
-            if not (tab and number.isdecimal() and line.endswith("\n")):
-                raise _damaged(file, f"line {line[:40]!r}")
-            left -= 1
-            yield word, int(number)
-        if left:
-            raise _damaged(file, f"{left:,} words are missing")
-
-    return ranked(), counts
-
-
-def _damaged(file: Path, problem: object) -> InputError:
-    return InputError(f"{file}: damaged ({problem}); remove it to count the words again")

@@ -8,6 +8,7 @@ vocabulary file.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -22,6 +23,7 @@ from elmo.model.lm_head import LmHead
 from elmo.ops.packed_softmax import PackedSoftmax
 from elmo.ops.parallel import both
 from elmo.pretraining.batches import LmReader, ReaderConfig
+from elmo.pretraining.ids import Ids, make_ids
 from elmo.pretraining.objective import top_layer
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
@@ -30,6 +32,8 @@ from elmo.types import LmBatch
 STREAMS = 16
 WINDOW = 50
 DOCUMENT_CHARACTERS = 16_384  # short pieces, so that all streams end together
+MOST_OF_A_STREAM = 12_500
+"""Positions of a stream's pieces that it may not have read when the others have: about two pieces."""
 
 Policy = Literal["carry", "reset"]
 """`carry`: the LSTM state is carried between sentences, as in the paper; `reset`: every sentence starts from zero."""
@@ -90,6 +94,12 @@ class HeldOut:
     """Reads about this many words, at least one window: 16 streams read the beginnings of the first pieces."""
     reads_words: bool = False
 
+    @cached_property
+    def ids(self) -> Ids:
+        """The text, or what `max_words` need of it; read once."""
+        most = None if self.max_words is None else self.max_words + STREAMS * MOST_OF_A_STREAM
+        return make_ids(self.paths, self.text, most=most)
+
     def windows(self, rank: int = 0, world: int = 1) -> tuple[Iterator[LmBatch], int]:
         """The windows of one process, and how many streams they have."""
         streams = max(1, STREAMS // world) * world
@@ -97,7 +107,7 @@ class HeldOut:
             streams, WINDOW, 0, False, 1, self.max_characters, rank, world,
             document_characters=DOCUMENT_CHARACTERS, reads_words=self.reads_words,
         )  # fmt: skip
-        reader: Iterator[LmBatch] = LmReader(self.paths, self.vocabulary, self.text, config)
+        reader: Iterator[LmBatch] = LmReader(self.ids, self.vocabulary, config)
         if self.max_words is not None:
             reader = _beginning(reader, self.max_words / world)
         return reader, len(config.own_streams)

@@ -59,12 +59,18 @@ class TrainConfig:
     evaluate_words: int | None = 20_000
     """Held-out words for perplexities during training; null for all."""
     seed: int = 1
+    ids: str | None = None
+    """A folder for the text as ids, which runs on the same text may share; by default `text` in the run's folder."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     compiled: bool = True
     """Whether to compile the LSTM's steps, given a C compiler: faster on a CPU, with different last bits. A run records
     what it did and keeps to it."""
     store: native.Store = "float32"
     """How the model's weights are stored; checkpoints are always exact."""
+    replayed: bool = True
+    """Whether one GPU repeats its step as a CUDA graph, given Triton: several times faster, with other last bits."""
+    deterministic: bool = False
+    """Whether a GPU sorts the rows of tables that it adds, so that two runs are equal bit for bit; somewhat slower."""
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
@@ -80,6 +86,7 @@ MAY_CHANGE = {
     "output",
     "train",
     "heldout",
+    "ids",
     "loop",
     "optim",
     "epochs",
@@ -88,6 +95,8 @@ MAY_CHANGE = {
     "precision",
     "compiled",
     "store",
+    "replayed",
+    "deterministic",
     "accelerator",
     "devices",
     "nodes",
@@ -124,6 +133,8 @@ def check_numbers(config: TrainConfig) -> None:
         raise InputError(f"wait_minutes is {config.wait_minutes}; a number of minutes above 0 is expected")
     configs.check_range(objective, ("negatives",), 0, where="objective.")
     configs.check_range(optim, ("clip_norm", "lr", "weight_decay", "initial_accumulator"), 0, where="optim.")
+    decays = [name for name in ("vector_decay", "table_decay") if getattr(optim, name) is not None]
+    configs.check_range(optim, decays, 0, where="optim.")
     configs.check_range(loop, ("checkpoint_minutes",), 0, where="loop.")
     if not 0 < config.epochs <= MOST_EPOCHS:
         raise InputError(f"epochs is {config.epochs}; a number above 0 and at most {MOST_EPOCHS:,} is expected")
@@ -135,7 +146,7 @@ def check_numbers(config: TrainConfig) -> None:
         if not 0 <= beta < 1:
             raise InputError(f"optim.betas has {beta}; numbers from 0 to below 1 are expected")
     shares = {"objective.dropout": objective.dropout, "objective.reset_probability": objective.reset_probability}
-    for name, number in (shares | {"optim.decay": optim.decay}).items():
+    for name, number in (shares | {"optim.decay": optim.decay, "optim.lowest": optim.lowest}).items():
         if not 0 <= number <= 1:
             raise InputError(f"{name} is {number}; a number from 0 to 1 is expected")
     if config.streams % (config.devices * config.nodes):

@@ -1,18 +1,20 @@
-"""A corpus in shares: as many groups of streams, each with its own files, so a process opens only its own.
+"""A corpus in shares: as many groups of streams, each with its own files, so a process reads only its own.
 
-Which files a group reads depends on their sizes and the number of shares, not on the processes. With one share
-(`LmReader` alone), every process reads all of the text and tokenises its own part.
+Which files a group reads depends on their sizes and the number of shares, not on the processes.
 """
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from elmo.errors import InputError
-from elmo.pretraining.batches import LmReader, ReaderConfig
+from elmo.pretraining.batches import LmReader, Places, ReaderConfig
+from elmo.pretraining.ids import Ids
 from elmo.text import corpus
-from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.sharding import own_range
 from elmo.types import LmBatch
@@ -30,12 +32,24 @@ def check_shares(paths: Sequence[Path], streams: int, shares: int, world: int) -
             f"shares is {shares}; a divisor of streams ({streams}) is expected that is a multiple or a divisor of the"
             f" number of processes ({world})"
         )
-    sizes = [sum(map(corpus.size_of, files)) for files in corpus.deal(paths, shares)]
+    of_files = [corpus.size_of(path) for path in paths]
+    sizes = [sum(of_files[file] for file in files) for files in deal(of_files, shares)]
     if max(sizes) > UNEVEN * min(sizes):
         raise InputError(
             f"shares is {shares}, but the {len(paths)} training files make shares of about {min(sizes):,} to"
             f" {max(sizes):,} characters; split the largest file (split -n l/64 FILE), or use fewer shares"
         )
+
+
+def deal(sizes: Sequence[int], shares: int) -> list[list[int]]:
+    """The numbers of the files in `shares` parts of about the same size, each in order: the largest are dealt first."""
+    lightest = [(0, share) for share in range(shares)]
+    chosen: list[list[int]] = [[] for _ in range(shares)]
+    for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
+        held, share = lightest[0]
+        chosen[share].append(number)
+        heapq.heapreplace(lightest, (held + sizes[number], share))
+    return [sorted(numbers) for numbers in chosen]
 
 
 def own_shares(rank: int, world: int, shares: int) -> list[tuple[int, int, int]]:
@@ -50,22 +64,17 @@ class SharedReader:
     """Like `LmReader`; `position` has those of its shares in `shares`."""
 
     def __init__(
-        self,
-        paths: Sequence[Path],
-        vocabulary: Vocabulary,
-        text: TextConfig,
-        config: ReaderConfig,
-        position: dict[str, Any] | None = None,
+        self, ids: Ids, vocabulary: Vocabulary, config: ReaderConfig, position: dict[str, Any] | None = None
     ) -> None:
         self.config = config
-        files = corpus.deal(paths, config.shares)
+        files = deal(ids.sizes, config.shares)
         part = replace(config, streams=config.streams // config.shares, shares=1)
         self._own = own_shares(config.rank, config.world, config.shares)
         places = [None] * len(self._own) if position is None else position.get("shares", [])
         if [place["share"] for place in places if place] != [share for share, *_ in self._own if position]:
             raise InputError("the checkpoint has other shares of the text; resume with the settings of the run")
         self._readers = [
-            LmReader(files[share], vocabulary, text, replace(part, rank=rank, world=world), place)
+            LmReader(ids.only(files[share]), vocabulary, replace(part, rank=rank, world=world), place)
             for (share, rank, world), place in zip(self._own, places, strict=True)
         ]
 
@@ -73,8 +82,16 @@ class SharedReader:
         return self
 
     def __next__(self) -> LmBatch:
-        spans = [span for reader in self._readers for span in reader.spans()]
-        return self._readers[0].batch(spans, self.position())
+        window = self.places()
+        return self.batch(window, self.position())
+
+    def places(self) -> Places:
+        """As `LmReader.places`."""
+        return Places(*(np.concatenate(parts) for parts in zip(*(r.places() for r in self._readers), strict=True)))
+
+    def batch(self, window: Places, position: dict[str, Any]) -> LmBatch:
+        """As `LmReader.batch`: all shares have the same lexicon."""
+        return self._readers[0].batch(window, position)
 
     def position(self) -> dict[str, Any]:
         """Plain JSON values."""

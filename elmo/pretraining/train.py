@@ -1,8 +1,8 @@
 """`elmo train`: plain text -> a pretrained biLM, in one folder.
 
 The folder holds `model/`, which `elmo.load` opens, and the record of how it was made: `train.json` (the configuration),
-`corpus.json` and `vocab.txt` (what was counted), `metrics.jsonl`, `tensorboard/`, `checkpoints/`; and
-`sessions.json` if it was resumed with other settings.
+`corpus.json` and `vocab.txt` (what was counted), `text/` (the text as ids), `metrics.jsonl`, `tensorboard/`,
+`checkpoints/`; and `sessions.json` if it was resumed with other settings.
 """
 
 import dataclasses
@@ -31,11 +31,13 @@ from elmo.formats import load as load_model
 from elmo.machine import peak_memory
 from elmo.pretraining.agreement import agree
 from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
-from elmo.pretraining.counting import count, record_session
+from elmo.pretraining.counting import TEXT, count, record_session
 from elmo.pretraining.division import divide
 from elmo.pretraining.initial import begin_from, check_source, names_of
 from elmo.pretraining.objective import LanguageModel, matrices
+from elmo.pretraining.order import MAX_CHARACTERS
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
+from elmo.pretraining.replay import Replay, can_replay
 from elmo.pretraining.settings import TrainConfig, check_numbers, fixed, read_record
 from elmo.pretraining.shares import SharedReader, check_shares
 from elmo.text import corpus
@@ -43,7 +45,7 @@ from elmo.text.records import check_text
 from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
-from elmo.training.loop import Carried, Training, fit, seed_step, train_step
+from elmo.training.loop import Carried, Stepper, Steps, Training, fit, seed_step
 from elmo.training.monitor import Monitor
 from elmo.training.optim import build_optimizer
 from elmo.training.sharding import Shard
@@ -125,13 +127,15 @@ def _train(
     folder = Path(config.output)
     checkpoint = newest_checkpoint(folder / "checkpoints")
     fingerprint, heldout_fingerprint = corpus.fingerprint(paths), corpus.fingerprint(heldout_paths)
-    vocabulary, counts, origin = count(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
+    ids, (vocabulary, counts, origin) = count(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
     characters = config.model.ids_per_token
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
 
     seed_step(config.seed, -1, 0)
     language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=True)
+    replays = _replays(fabric, config, language_model)
+    language_model.sparse = not replays
     if config.init_from is not None and not (checkpoint is not None and resume):
         begin_from(language_model, vocabulary, load_model(config.init_from))
     tables = list(language_model.lm_head.parameters()) if 0 < config.objective.negatives < len(vocabulary) else []
@@ -140,7 +144,8 @@ def _train(
     in_parts = config.optim.sharded and tables and fabric.world_size > 1
     shards = [Shard.of(tables[0], fabric.global_rank, fabric.world_size)] if in_parts else []
     rows = [shards[0].own, *tables[1:]] if shards else language_model.lm_head.parameters()
-    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows, matrices(language_model.bilm))
+    rate = torch.zeros((), device=fabric.device) if replays else None
+    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows, matrices(language_model.bilm), rate)
     optimizer: Any = fabric.setup_optimizers(bare)  # an optimizer in all but type
     reader = _reader_config(config, fabric, counts)
     state = language_model.bilm.initial_state(len(reader.own_streams))
@@ -153,14 +158,22 @@ def _train(
                 " raise them, or name another --output"
             )
         state = LstmState(*tensors)
-    workers = 1 if config.prefetch else 0
-    kind = LmReader if config.shares == 1 else SharedReader
-    batches = prefetch(paths, vocabulary, config.text, reader, begin.position, workers, reader=kind)
     loss = partial(_loss, compiled=config.compiled)
     training = Training(fabric, model, optimizer, loss, config.loop, config.optim, config.seed, tables, shards)
+    steps: Stepper
+    batches = None
+    if rate is not None:
+        steps = Replay(
+            training, language_model, rate, ids, vocabulary, reader, state, begin.position, config.deterministic
+        )
+    else:
+        workers = 1 if config.prefetch else 0
+        kind = LmReader if config.shares == 1 else SharedReader
+        batches = prefetch(ids, vocabulary, reader, begin.position, workers, reader=kind)
+        steps = Steps(training, batches, state)
     if dry_run:
-        with closing(batches):
-            return _estimate(training, batches, state, plan, begin.step) | _remark(plan, config)
+        with nullcontext() if batches is None else closing(batches):
+            return _estimate(training, steps, plan, begin.step) | _remark(plan, config)
 
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
@@ -185,8 +198,8 @@ def _train(
                 monitor.record(plan.steps, numbers)
     if fabric.is_global_zero:
         record_session(config, begin.step)  # a resumed run's changed settings, now that all checks have passed
-    with closing(batches):
-        fit(training, batches, evaluate, state, folder, plan.steps, plan.words_a_step, begin, quiet)
+    with nullcontext() if batches is None else closing(batches), ops.sorted_sums(config.deterministic):
+        fit(training, steps, evaluate, folder, plan.steps, plan.words_a_step, begin, quiet)
     if not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
         raise InputError(
             f"{folder / 'model'}: is not from the last step, since other files are there; move them out, then --resume"
@@ -206,6 +219,12 @@ def _usable_precision(config: TrainConfig) -> Literal["32-true", "bf16-mixed"]:
 
 def _on_gpu(config: TrainConfig) -> bool:
     return config.accelerator != "cpu" and torch.cuda.is_available()
+
+
+def _replays(fabric: Fabric, config: TrainConfig, model: LanguageModel) -> bool:
+    """Whether a CUDA graph replays the steps: on one GPU."""
+    alone = fabric.world_size == 1 and config.loop.accumulate == 1
+    return alone and config.replayed and can_replay(model, fabric.device)
 
 
 def _remark(plan: Plan, config: TrainConfig) -> dict[str, str]:
@@ -329,8 +348,8 @@ def piece_characters(counts: Counts, streams: int) -> int:
     With fewer pieces than streams, some streams would start the text again before the rest of it is read.
     """
     if counts.characters is None:
-        return corpus.MAX_CHARACTERS
-    return max(1, min(corpus.MAX_CHARACTERS, counts.characters // (PIECES * streams)))
+        return MAX_CHARACTERS
+    return max(1, min(MAX_CHARACTERS, counts.characters // (PIECES * streams)))
 
 
 def _check_files(paths: list[Path]) -> None:
@@ -371,7 +390,7 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
     """Refuses to overwrite a run, or to resume one with settings that must not change."""
     folder = Path(config.output)
     record = folder / "train.json"
-    if not holds_run(record):
+    if not holds_run(record, besides=(TEXT,)):
         return
     checkpoint = newest_checkpoint(folder / "checkpoints")
     if checkpoint is None and native.recognizes(folder / "model"):  # a new run would replace it
@@ -394,16 +413,12 @@ def _other_file(model: Path) -> str | None:
     return next((name for name in names if name not in native.FILES), None)
 
 
-def _estimate(
-    training: Training[LmBatch], batches: Iterator[LmBatch], carried: Carried, plan: Plan, done: int
-) -> dict[str, Any]:
+def _estimate(training: Training[LmBatch], steps: Stepper, plan: Plan, done: int) -> dict[str, Any]:
     """Times a few real steps, at a rate of zero, and extrapolates to those after `done`, without evaluations."""
-    for group in training.optimizer.param_groups:
-        group["lr"] = 0.0
     times = []
     for step in range(4):
         began = time.perf_counter()
-        _, _, carried, _ = train_step(training, batches, carried, step)
+        float(steps.step(step, 0.0)[1])  # waits for a GPU
         times.append(time.perf_counter() - began)
     seconds = sorted(times[1:])[1] * (plan.steps - done)  # the first step allocates memory for the others
     sizes = {name: parameter.numel() for name, parameter in training.model.named_parameters()}

@@ -1,56 +1,28 @@
-"""Corpus: many text files -> documents, streamed at constant memory.
+"""Corpus: many text files -> paragraphs, streamed at constant memory.
 
-- plain text, `.gz`, `.xz` and `.bz2`; UTF-8; one paragraph (or sentence) per line, a blank line between documents
-- a document longer than `max_characters` is split into pieces at line ends; only a huge line is split itself
-- file order, or an order that depends only on the files and `(seed, epoch)`
+Plain text, `.gz`, `.xz` and `.bz2`; UTF-8; one paragraph (or sentence) per line, a blank line between documents. A
+huge line is split.
 """
 
 import glob
 import gzip
 import hashlib
-import heapq
 import lzma
-import random
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
 
 from elmo.errors import InputError
 from elmo.text.irregular import Irregular
 from elmo.text.opening import COMPRESSED, MARK, not_utf8, open_text
 from elmo.text.tokenizer import Tokenizer
 
-T = TypeVar("T")
-
-MAX_CHARACTERS = 65_536  # per piece of a document, and per line
-BUFFER_CHARACTERS = 16_000_000  # in the shuffle's buffer
-OPEN_FILES = 16  # read side by side when shuffling; a compressed one takes a few MB
+MAX_CHARACTERS = 65_536  # per line
 RATIO = 4  # approximate characters per byte of a compressed file
 HASH = 16  # hexadecimal digits of a hash
 BLOCK = 4096  # bytes of a sample
 MOST_BLOCKS, ALL_BLOCKS = 16, 4096  # of a file, and of all, but one of each
-ORDER = 2  # version of the shuffled order: positions of different versions are not comparable
-
-
-@dataclass(frozen=True)
-class Document:
-    """A document, or a piece of a long one."""
-
-    text: str
-    """Paragraphs, one per line; none is blank."""
-    file: int
-    """The number of its file in the corpus."""
-    number: int
-    """Its position in the file."""
-    is_continuation: bool
-    """Whether it continues the document of the piece before it in the file."""
-
-    def follows(self, other: "Document | None") -> bool:
-        """Whether a reader that has just read `other` is still in the same document."""
-        return self.is_continuation and other is not None and (other.file, other.number) == (self.file, self.number - 1)
 
 
 def expand(patterns: Iterable[str | Path]) -> list[Path]:
@@ -96,37 +68,14 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
     irregular.tell()
 
 
-def documents(paths: Sequence[Path], max_characters: int = MAX_CHARACTERS) -> Iterator[Document]:
-    """The documents of all files, in file order."""
-    for file, path in enumerate(paths):
-        yield from _documents_of(path, file, max_characters)
-
-
-def shuffled(
-    paths: Sequence[Path],
-    seed: int,
-    epoch: int,
-    max_characters: int = MAX_CHARACTERS,
-    buffer_characters: int = BUFFER_CHARACTERS,
-) -> Iterator[Document]:
-    """The documents of all files, each once, in an order that depends only on the files and `(seed, epoch)`.
-
-    Files are read in random order, several side by side, each at a rate proportional to its size. So the kinds of text
-    in a corpus are mixed evenly from beginning to end, whether their documents are long or short. A buffer of about
-    `buffer_characters` shuffles the documents.
-    """
-    rng = random.Random(f"{seed} {epoch}")
-    buffer: list[Document] = []
-    held = 0
-    for document in _interleaved(paths, rng, max_characters):
-        buffer.append(document)
-        held += len(document.text)
-        while held > buffer_characters:
-            chosen = _pop(buffer, rng)
-            held -= len(chosen.text)
-            yield chosen
-    while buffer:
-        yield _pop(buffer, rng)
+def paragraphs(path: Path) -> Iterator[tuple[str, bool]]:
+    """The lines of a file that are not blank, without white space around them, and whether each starts a document."""
+    starts_document = True
+    for line in lines(path):
+        line = line.strip()
+        if line:
+            yield line, starts_document
+        starts_document = not line
 
 
 def sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[list[str]]:
@@ -134,18 +83,6 @@ def sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[list[str]
     for path in paths:
         for line in lines(path):
             yield from tokenizer.sentences(line)
-
-
-def deal(paths: Sequence[Path], shares: int) -> list[list[Path]]:
-    """The files in `shares` parts of about the same size, each in the order of `paths`: the largest are dealt first."""
-    sizes = [size_of(path) for path in paths]
-    lightest = [(0, share) for share in range(shares)]
-    chosen: list[list[int]] = [[] for _ in range(shares)]
-    for number in sorted(range(len(paths)), key=lambda number: (-sizes[number], number)):
-        held, share = lightest[0]
-        chosen[share].append(number)
-        heapq.heapreplace(lightest, (held + sizes[number], share))
-    return [[paths[number] for number in sorted(numbers)] for numbers in chosen]
 
 
 def size_of(path: Path) -> int:
@@ -189,46 +126,3 @@ def _cut(text: str, max_characters: int) -> tuple[str, str]:
         return text.rstrip("\r\n"), ""
     words = text.rsplit(maxsplit=1)
     return (words[0], words[1]) if len(words) == 2 else (text, "")
-
-
-def _documents_of(path: Path, file: int, max_characters: int) -> Iterator[Document]:
-    paragraphs: list[str] = []
-    size = number = 0
-    is_continuation = False
-    for line in lines(path):
-        line = line.strip()
-        if paragraphs and (not line or size + len(line) > max_characters):
-            yield Document("\n".join(paragraphs), file, number, is_continuation)
-            is_continuation = bool(line)
-            paragraphs, size, number = [], 0, number + 1
-        if line:
-            paragraphs.append(line)
-            size += len(line)
-    if paragraphs:
-        yield Document("\n".join(paragraphs), file, number, is_continuation)
-
-
-def _interleaved(paths: Sequence[Path], rng: random.Random, max_characters: int) -> Iterator[Document]:
-    """The documents of a few open files, always from the one with the smallest part read since it was opened."""
-    waiting = list(enumerate(paths))
-    is_open: list[tuple[float, int, int, Iterator[Document]]] = []  # a heap by time: the part of a file that was read
-    now = 0.0
-    while waiting or is_open:
-        while waiting and len(is_open) < OPEN_FILES:
-            file, path = _pop(waiting, rng)
-            heapq.heappush(is_open, (now, file, size_of(path), _documents_of(path, file, max_characters)))
-        now, file, characters, documents = is_open[0]
-        document = next(documents, None)
-        if document is None:
-            heapq.heappop(is_open)
-        else:
-            heapq.heapreplace(is_open, (now + len(document.text) / characters, file, characters, documents))
-            yield document
-
-
-def _pop(items: list[T], rng: random.Random) -> T:
-    """Removes a random item; the last one takes its place."""
-    # Python guarantees the same numbers in every version only for random().
-    chosen = int(rng.random() * len(items))
-    items[chosen], items[-1] = items[-1], items[chosen]
-    return items.pop()

@@ -212,18 +212,6 @@ def count_words(
     return WordTable(table, tokens, n_sentences)
 
 
-def merge_tables(tables: Iterable[WordTable], max_types: int = 4_000_000) -> WordTable:
-    """The merged table of all texts; exact if none of `tables` was pruned."""
-    words: Counter[str] = Counter()
-    tokens = n_sentences = 0
-    for table in tables:
-        words.update(table.words)
-        tokens += table.tokens
-        n_sentences += table.sentences
-        _bound(words, max_types)
-    return WordTable(words, tokens, n_sentences)
-
-
 def choose_words(
     ranked: Iterable[tuple[str, int]], counts: Counts, max_size: int, min_count: int
 ) -> tuple[Vocabulary, Counts]:

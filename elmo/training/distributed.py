@@ -87,6 +87,7 @@ def launch(
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     keep_freed_memory()
     torch.backends.cudnn.allow_tf32 = False  # torch's default lets a GPU round the inputs of convolutions to 10 bits
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False  # sums of products stay in float32
     strategy = DDPStrategy(timeout=timedelta(minutes=wait_minutes)) if devices * nodes > 1 else "auto"
     if accelerator == "auto":  # Fabric would choose an Apple GPU, which lacks float64 and sparse gradients
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"

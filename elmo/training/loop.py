@@ -1,5 +1,6 @@
 """`fit`: the training loop. Steps, accumulation, clipping, schedule, evaluation, checkpoints, exact resume.
 
+- A step comes from `Steps`, which runs it in Python, or from whatever else has the same methods (a CUDA graph).
 - The batch carries the position to resume from; the state carried between batches is passed in and out.
 - Random numbers are a function of seed, step and rank, so a resumed run draws the same ones.
 """
@@ -8,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -88,11 +89,50 @@ class Training(Generic[B]):
     """Those that `optimizer` updates in parts."""
 
 
+@runtime_checkable
+class Stepper(Protocol):
+    """Where `fit` gets its steps from."""
+
+    carried: Carried
+    """The state after the last step."""
+
+    def step(self, number: int, rate: float) -> tuple[Tensor, Tensor | float]:
+        """Step `number`, from 0: the loss, and the gradient's norm before clipping; perhaps not yet computed."""
+        ...
+
+    def check(self) -> None:
+        """Raises TrainingError if a step since the last check had a loss or a gradient that is not finite."""
+        ...
+
+    def position(self) -> dict[str, Any]:
+        """The position in the data after the last step."""
+        ...
+
+
+class Steps(Generic[B]):
+    """Steps by Python, one operation after another."""
+
+    def __init__(self, training: Training[B], batches: Iterator[B], carried: Carried) -> None:
+        self._training, self._batches, self.carried = training, batches, carried
+        self._position: dict[str, Any] = {}
+
+    def step(self, number: int, rate: float) -> tuple[Tensor, Tensor | float]:
+        for group in self._training.optimizer.param_groups:
+            group["lr"] = rate
+        loss, norm, self.carried, self._position = train_step(self._training, self._batches, self.carried, number)
+        return loss, norm
+
+    def check(self) -> None:
+        """`train_step` has."""
+
+    def position(self) -> dict[str, Any]:
+        return self._position
+
+
 def fit(
     training: Training[B],
-    batches: Iterator[B],
+    steps: Stepper,
     evaluate: Callable[[int], dict[str, Any]],
-    carried: Carried,
     folder: Path,
     total_steps: int,
     tokens_a_step: int,
@@ -114,25 +154,25 @@ def fit(
         since, since_step = time.monotonic(), begin.step
         for step in range(begin.step, total_steps):
             rate = learning_rate(training.optim, step, total_steps)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            loss, norm, carried, position = train_step(training, batches, carried, step)
+            loss, norm = steps.step(step, rate)
             losses.append(loss)
             done = step + 1
             monitor.advance(done)
             if done % config.log_steps == 0 or done == total_steps:
+                steps.check()
                 mean = float(fabric.all_reduce(torch.stack(losses).mean(), reduce_op="mean"))  # type: ignore[arg-type]
                 speed = round((done - since_step) * tokens_a_step / (time.monotonic() - since))
                 numbers = {
                     "tokens": done * tokens_a_step,
                     "loss": mean,
-                    "norm": norm,
+                    "norm": float(norm),
                     "lr": rate,
                     "tokens_per_s": speed,
                 }
                 monitor.record(done, numbers)
                 losses = []
             if done % config.evaluate_steps == 0 or done == total_steps:
+                steps.check()
                 model.eval()
                 monitor.record(done, {"tokens": done * tokens_a_step, **evaluate(done)})
                 model.train()
@@ -141,17 +181,22 @@ def fit(
             due |= saved_step == 0 and ((done + 1) % config.evaluate_steps == 0 or done + 1 == total_steps)
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
             # All processes do what any of them asks for: 1 is a checkpoint, 2 is to stop after it.
-            wish = torch.tensor(2 if must_stop() else int(due or late), device=fabric.device)
-            asked = int(fabric.all_reduce(wish, reduce_op="max"))  # type: ignore[arg-type]
+            asked = 2 if must_stop() else int(due or late)
+            if fabric.world_size > 1:  # else nothing is read back from the GPU here
+                wish = torch.tensor(asked, device=fabric.device)
+                asked = int(fabric.all_reduce(wish, reduce_op="max"))  # type: ignore[arg-type]
             if asked:
-                progress = Progress(done, position, [float(loss) for loss in losses])
-                save_checkpoint(folder / "checkpoints", fabric, model, optimizer, carried, progress, training.shards)
+                steps.check()
+                progress = Progress(done, steps.position(), [float(loss) for loss in losses])
+                save_checkpoint(
+                    folder / "checkpoints", fabric, model, optimizer, steps.carried, progress, training.shards
+                )
                 saved_at, saved_step = time.monotonic(), done
             if asked == 2 and done < total_steps:
                 raise Stopped(f"stopped after step {done} of {total_steps}, with a checkpoint; continue with --resume")
             if not losses:
                 since, since_step = time.monotonic(), done
-    return carried
+    return steps.carried
 
 
 def train_step(

@@ -25,13 +25,18 @@ class OptimConfig:
     """Of AdamW."""
     weight_decay: float = 0.01
     """Of AdamW and Muon."""
+    vector_decay: float | None = None
+    """Weight decay of what is no matrix: biases and the embedding of characters; null: that of all."""
+    table_decay: float | None = None
+    """Weight decay of the rows of a softmax; null: that of all."""
     initial_accumulator: float = 1.0
     """Adagrad's sum of squares before the first step."""
     warmup_steps: int = 100
     """Steps of linear warm-up from zero."""
     decay: float = 0.4
-    """Final fraction of steps over which the learning rate falls linearly towards zero, stopping at a hundredth of the
-    peak; 0 keeps it."""
+    """Final fraction of steps over which the learning rate falls linearly towards zero; 0 keeps it."""
+    lowest: float = 0.01
+    """Where the fall ends, as a fraction of the peak."""
     clip_norm: float = 1.0
     """Largest global norm of the gradient; 0 for no limit."""
     sharded: bool = False
@@ -43,25 +48,58 @@ def build_optimizer(
     config: OptimConfig,
     tables: Iterable[nn.Parameter] = (),
     matrices: Mapping[nn.Parameter, tuple[int, ...]] | None = None,
+    rate: Tensor | None = None,
 ) -> torch.optim.Optimizer:
     """`tables` are parameters of which a step touches only some rows, such as a sampled softmax.
 
     `matrices` are those of `parameters` that Muon updates, each with its shape for that: `(..., M, N)`, one matrix or a
-    stack.
+    stack. With `rate`, a tensor that holds the learning rate, steps read nothing back, so a CUDA graph can hold them.
     """
-    groups: list[dict[str, Any]] = [{"params": list(parameters)}, {"params": list(tables)}]
+    matrices, tables = matrices or {}, list(tables)
+    groups: list[dict[str, Any]] = [{"params": list(parameters)}, {"params": tables}]
+    lr = config.lr if rate is None else rate
     if config.name == "adagrad":  # a row without a gradient stays as it is
-        return torch.optim.Adagrad(groups, config.lr, initial_accumulator_value=config.initial_accumulator, eps=1e-10)
-    if config.name == "muon":
-        matrices = matrices or {}
+        adagrad = Adagrad(groups, config.lr, initial_accumulator_value=config.initial_accumulator, eps=1e-10)
+        for group in adagrad.param_groups:
+            group["lr"] = lr
+        return adagrad
+    if config.name == "muon" or config.vector_decay is not None:
         groups[0]["params"] = [parameter for parameter in groups[0]["params"] if parameter not in matrices]
         groups.insert(0, {"params": list(matrices), "shapes": list(matrices.values())})
+    if config.vector_decay is not None:
+        groups[1]["weight_decay"] = config.vector_decay
+        groups[-1]["params"] = [table for table in tables if table.dim() > 1]
+        groups.append({"params": [table for table in tables if table.dim() == 1], "weight_decay": config.vector_decay})
+    for group in groups:
+        if config.table_decay is not None and any(table.dim() > 1 for table in tables if table in set(group["params"])):
+            group["weight_decay"] = config.table_decay
     kind = Muon if config.name == "muon" else TableAdamW
-    return kind(groups, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)
+    optimizer = kind(
+        groups, lr, config.betas, weight_decay=config.weight_decay, fused=True, capturable=rate is not None
+    )
+    for group in optimizer.param_groups:
+        group["is_table"] = any(table is parameter for table in tables for parameter in group["params"])
+    return optimizer
+
+
+class Adagrad(torch.optim.Adagrad):
+    """Adagrad; with a learning rate in a tensor, for dense gradients, its own step, which reads nothing back."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update."""
+        for group in self.param_groups:
+            if not isinstance(group["lr"], Tensor):
+                super().step()
+                return
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    total = self.state[parameter]["sum"].addcmul_(parameter.grad, parameter.grad)
+                    parameter.sub_(group["lr"] * parameter.grad / (total.sqrt() + group["eps"]))
 
 
 class TableAdamW(torch.optim.AdamW):
-    """AdamW that, in its last parameter group, does not change rows without a gradient.
+    """AdamW that does not change rows of a table without a gradient.
 
     Plain AdamW keeps moving such a row by its momentum and forgets how large its gradients are, so the next one,
     however small, moves it by several times the learning rate: noise for every rarely sampled word.
@@ -70,29 +108,52 @@ class TableAdamW(torch.optim.AdamW):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update."""
-        group = self.param_groups[-1]
-        with _withheld(group["params"]) as gradients:
+        groups = [group for group in self.param_groups if group["is_table"]]
+        with _withheld(table for group in groups for table in group["params"]) as gradients:
             super().step()
-        for table, gradient in gradients.items():
-            self._update_rows(table, gradient, group)
+        for group in groups:
+            for table in group["params"]:
+                if table in gradients:
+                    update = _update_all_rows if isinstance(group["lr"], Tensor) else _update_rows
+                    update(table, gradients[table], group, self._state_of(table, group))
 
-    def _update_rows(self, table: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[table]
+    def _state_of(self, parameter: nn.Parameter, group: dict[str, Any], squares: bool = True) -> dict[str, Tensor]:
+        """The state of a parameter that AdamW itself does not update."""
+        state = self.state[parameter]
         if not state:
-            state |= {
-                "step": torch.zeros(()),
-                "exp_avg": torch.zeros_like(table),
-                "exp_avg_sq": torch.zeros_like(table),
-            }
-        state["step"] += 1
-        (beta1, beta2), lr, steps = group["betas"], group["lr"], float(state["step"])
-        rows, new = _touched(gradient)
-        average = state["exp_avg"][rows].lerp_(new, 1 - beta1)
-        square = state["exp_avg_sq"][rows].mul_(beta2).addcmul_(new, new, value=1 - beta2)
-        state["exp_avg"][rows], state["exp_avg_sq"][rows] = average, square
-        scale = (square / (1 - beta2**steps)).sqrt_().add_(group["eps"])
-        values = table[rows].mul_(1 - lr * group["weight_decay"])
-        table[rows] = values.addcdiv_(average / (1 - beta1**steps), scale, value=-lr)
+            device = parameter.device if isinstance(group["lr"], Tensor) else torch.device("cpu")
+            state |= {"step": torch.zeros((), device=device), "exp_avg": torch.zeros_like(parameter)}
+            state |= {"exp_avg_sq": torch.zeros_like(parameter)} if squares else {}
+        return state
+
+
+def _update_rows(table: nn.Parameter, gradient: Tensor, group: dict[str, Any], state: dict[str, Tensor]) -> None:
+    """AdamW for the rows with a gradient, which may be sparse."""
+    state["step"] += 1
+    (beta1, beta2), lr, steps = group["betas"], group["lr"], float(state["step"])
+    rows, new = _touched(gradient)
+    average = state["exp_avg"][rows].lerp_(new, 1 - beta1)
+    square = state["exp_avg_sq"][rows].mul_(beta2).addcmul_(new, new, value=1 - beta2)
+    state["exp_avg"][rows], state["exp_avg_sq"][rows] = average, square
+    scale = (square / (1 - beta2**steps)).sqrt_().add_(group["eps"])
+    values = table[rows].mul_(1 - lr * group["weight_decay"])
+    table[rows] = values.addcdiv_(average / (1 - beta1**steps), scale, value=-lr)
+
+
+def _update_all_rows(table: nn.Parameter, gradient: Tensor, group: dict[str, Any], state: dict[str, Tensor]) -> None:
+    """The same of a dense gradient, without asking which rows they are."""
+    state["step"] += 1
+    (beta1, beta2), lr, steps = group["betas"], group["lr"], state["step"]
+    touched = gradient != 0
+    if touched.dim() > 1:
+        touched = touched.any(1, keepdim=True)
+    average = state["exp_avg"].lerp(gradient, 1 - beta1)
+    square = (state["exp_avg_sq"] * beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    state["exp_avg"].copy_(torch.where(touched, average, state["exp_avg"]))
+    state["exp_avg_sq"].copy_(torch.where(touched, square, state["exp_avg_sq"]))
+    scale = square.div_(1 - beta2**steps).sqrt_().add_(group["eps"])
+    step = average.div_(1 - beta1**steps).div_(scale).mul_(lr)
+    table.copy_(torch.where(touched, table * (1 - lr * group["weight_decay"]) - step, table))
 
 
 class Muon(TableAdamW):
@@ -111,13 +172,11 @@ class Muon(TableAdamW):
         with _withheld(group["params"]) as gradients:
             super().step()
         for matrix, gradient in gradients.items():
-            state = self.state[matrix]
-            if not state:  # AdamW, which loads it, expects a step
-                state |= {"step": torch.zeros(()), "exp_avg": torch.zeros_like(matrix)}
+            state = self._state_of(matrix, group, squares=False)  # AdamW, which loads it, expects a step
             average = state["exp_avg"].lerp_(gradient, 1 - MOMENTUM)
             step = orthogonalized(gradient.lerp(average, MOMENTUM).reshape(shapes[matrix]))
             scale = 0.2 * max(step.shape[-2:]) ** 0.5
-            matrix.mul_(1 - lr * group["weight_decay"]).add_(step.reshape(matrix.shape), alpha=-lr * scale)
+            matrix.mul_(1 - lr * group["weight_decay"]).sub_(step.reshape(matrix.shape) * (lr * scale))
 
 
 @contextmanager
@@ -169,5 +228,5 @@ def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
     rate = config.lr * min(1.0, (step + 1) / max(1, config.warmup_steps))
     falling = config.decay * total_steps
     if falling and step > total_steps - falling:
-        rate *= max(0.01, (total_steps - step) / falling)
+        rate *= max(config.lowest, (total_steps - step) / falling)
     return rate

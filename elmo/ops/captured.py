@@ -1,0 +1,114 @@
+"""A step that a CUDA graph replays: Python says once what a GPU does, and the GPU repeats it without waiting for it.
+
+What is captured may read nothing back and has fixed shapes; what changes from step to step (the learning rate, places
+in a text) comes in tensors. On a CPU a stand-in runs the same function and refuses what a capture refuses.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+WARM_UPS = 2
+"""Runs before the capture, in which libraries and kernels make themselves ready."""
+
+READS_BACK = {
+    "_local_scalar_dense", "nonzero", "nonzero_numpy", "unique", "unique2", "_unique", "_unique2", "unique_dim",
+    "unique_consecutive", "unique_dim_consecutive", "masked_select", "equal", "is_nonzero", "argwhere", "bincount",
+    "repeat_interleave", "coalesce", "_coalesce", "tensor_split", "item",
+}  # fmt: skip
+"""Operations whose result, or its size, the CPU needs to know."""
+
+
+Launch = Callable[[], None]
+"""Runs a captured function."""
+
+
+class CaptureError(RuntimeError):
+    """A function does what a CUDA graph cannot repeat."""
+
+
+def new_pool(device: torch.device) -> Any:
+    """Memory that several captured functions may share, if none runs before the results of the one before are used."""
+    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+
+def capture(
+    function: Callable[[], None], device: torch.device, state: Callable[[], Iterable[Tensor]], pool: Any = None
+) -> Launch:
+    """Captures `function`; returns what runs it. `pool` is from `new_pool`.
+
+    Running it for the first time makes its surroundings ready, such as an optimizer's tensors: `state()` names all
+    tensors that it changes, which are put back afterwards; those that it has made become zero.
+    """
+    on_gpu = device.type == "cuda"
+    before = {tensor: tensor.detach().clone() for tensor in state()}
+    recorded = None if on_gpu else _Recorded(function)
+    if on_gpu:
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UPS):
+                function()
+        torch.cuda.current_stream(device).wait_stream(side)
+    else:
+        function()
+    with torch.no_grad():
+        for tensor in state():
+            if tensor in before:
+                tensor.copy_(before[tensor])
+            else:
+                tensor.zero_()
+    del before
+    if recorded is not None:
+        return recorded
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize(device)
+    with torch.cuda.graph(graph, pool=pool):
+        function()
+    return graph.replay
+
+
+class _Recorded:
+    """The stand-in: the first run is recorded, and every later one has to be the same."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self._operations: list[tuple[str, ...]] | None = None
+
+    def __call__(self) -> None:
+        with _Capture() as mode:
+            self._function()
+        if self._operations is None:
+            self._operations = mode.operations
+        for first, now in zip(self._operations, mode.operations, strict=False):
+            if first != now:
+                raise CaptureError(f"the first run had {first}, this one {now}: a CUDA graph would repeat the first")
+        if len(self._operations) != len(mode.operations):
+            raise CaptureError(f"{len(mode.operations)} operations instead of {len(self._operations)}")
+
+
+class _Capture(TorchDispatchMode):
+    """Refuses what reads back; notes operations and the shapes of their results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[tuple[str, ...]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name.removeprefix("aten::")
+        if name in READS_BACK or (
+            name in ("index", "index_put_", "index_put", "_index_put_impl_") and _has_mask(args[1])
+        ):
+            raise CaptureError(f"{name} reads numbers back from the GPU, which a CUDA graph cannot do")
+        found = func(*args, **(kwargs or {}))
+        shapes = [str(tuple(part.shape)) for part in tree_leaves(found) if isinstance(part, Tensor)]
+        self.operations.append((name, *shapes))
+        return found
+
+
+def _has_mask(indices: Iterable[Tensor | None]) -> bool:
+    return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)

@@ -1,0 +1,333 @@
+"""A text as ids: every distinct word once in a lexicon, and the text as the numbers of its words.
+
+It is tokenized once, by several processes, and kept in a folder that later runs on the same text open:
+
+- `tokens.bin`: int32, the words of every sentence, then 0, which ends it: a place in it is a position of training
+- `paragraphs.npz`: of each paragraph the place where it ends, its characters, and whether a document starts with it
+- `words.txt`: the lexicon from id 2 on, a word a line as JSON; `counts.npy`: how often each occurs
+- `text.json`: which files and settings these are of; written last
+"""
+
+import itertools
+import json
+import multiprocessing
+import os
+import sys
+import zipfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from elmo.disk.files import write, writing
+from elmo.disk.lock import LOCK, locked
+from elmo.errors import InputError
+from elmo.text import corpus, tokenizer
+from elmo.text.characters import BOS, EOS
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.vocabulary import Counts, Vocabulary
+
+END, BEGIN = 0, 1
+"""Ids of `</S>` and `<S>`; a word of the text that is spelled like them has an id of its own."""
+FORMAT = 1
+PART_CHARACTERS = 500_000
+"""Text that a process tokenizes at once."""
+WORTH_SHARING = 4 * PART_CHARACTERS
+"""Less is tokenized by this process alone: starting others takes a second."""
+RECORD = "text.json"
+
+
+class Windows(NamedTuple):
+    """What both directions read and predict at places of the text, as ids of the lexicon."""
+
+    inputs: Int[np.ndarray, "2 ..."]
+    targets: Int[np.ndarray, "2 ..."]
+    starts: Bool[np.ndarray, "..."]
+    """Where a sentence begins."""
+
+
+@dataclass(frozen=True)
+class Ids:
+    """A text as ids; `tokens` may be a memory map."""
+
+    tokens: Int[np.ndarray, " N"]
+    words: list[str]
+    """By id."""
+    counts: Int[np.ndarray, " W"]
+    """How often each word occurs; 0 of the marks."""
+    ends: Int[np.ndarray, " paragraphs"]
+    """Places after the last position of each paragraph."""
+    characters: Int[np.ndarray, " paragraphs"]
+    starts: Bool[np.ndarray, " paragraphs"]
+    """Whether a document starts with the paragraph."""
+    files: list[tuple[int, int]]
+    """The first paragraph of each file, and that after its last."""
+    sizes: list[int]
+    """The files' approximate numbers of characters."""
+    names: list[str]
+    fingerprint: str
+
+    @cached_property
+    def sentence_ends(self) -> Int[np.ndarray, " sentences"]:
+        """The places of all ends of sentences."""
+        return np.flatnonzero(self.tokens == END)
+
+    def ranked(self) -> list[tuple[str, int]]:
+        """Words and counts, the most frequent first."""
+        counted = zip(self.words[2:], self.counts[2:].tolist(), strict=True)
+        return sorted(counted, key=lambda item: (-item[1], item[0]))
+
+    def totals(self) -> Counts:
+        """The totals; none is covered yet."""
+        sentences, words = len(self.sentence_ends), len(self.words) - 2
+        lengths = np.fromiter(map(len, self.words), np.int64, len(self.words))
+        return Counts(len(self.tokens) - sentences, sentences, words, 0, int((lengths * self.counts).sum()))
+
+    def of_vocabulary(self, vocabulary: Vocabulary) -> Int[np.ndarray, " W"]:
+        """The vocabulary's id of every word of the lexicon."""
+        known = np.array(vocabulary.ids(self.words), np.int32)
+        known[[END, BEGIN]] = vocabulary.ids((EOS, BOS))
+        return known
+
+    def mirrored(self, places: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
+        """Where the other direction is at these places: at a sentence's first place it predicts the last word.
+
+        The end of a sentence stays where it is.
+        """
+        sentence = np.searchsorted(self.sentence_ends, places)
+        end = self.sentence_ends[sentence]
+        begin = np.where(sentence > 0, self.sentence_ends[sentence - 1] + 1, 0)
+        return np.where(places == end, end, begin + end - 1 - places)
+
+    def windows(self, places: Int[np.ndarray, "..."]) -> Windows:
+        """What is read and predicted at `places`: forwards `<S> w1 .. wn`, backwards `</S> wn .. w1`."""
+        sentence = np.searchsorted(self.sentence_ends, places)
+        starts = places == np.where(sentence > 0, self.sentence_ends[sentence - 1] + 1, 0)
+        before = np.where(starts, places, places - 1)
+        targets = np.stack([self.tokens[places], self.tokens[self.mirrored(places)]]).astype(np.int64)
+        inputs = np.stack([self.tokens[before], self.tokens[self.mirrored(before)]]).astype(np.int64)
+        targets[1][targets[1] == END] = BEGIN  # backwards, a sentence ends with <S>
+        inputs[:, starts] = np.array([[BEGIN], [END]])
+        return Windows(inputs, targets, starts)
+
+    def only(self, files: Sequence[int]) -> "Ids":
+        """The same text of some files only."""
+        chosen = {name: [getattr(self, name)[file] for file in files] for name in ("files", "sizes", "names")}
+        return Ids(**{**{name: getattr(self, name) for name in self.__dataclass_fields__}, **chosen})
+
+
+def kept_ids(folder: Path, paths: Sequence[Path], text: TextConfig, any_version: bool = False) -> Ids | None:
+    """The ids in the folder; None if there are none, or those of another text.
+
+    `any_version`: also those of another version of a tokenizer: a resumed run reads what it has begun with. Raises
+    InputError if the folder is damaged.
+    """
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise _damaged(folder, error) from error
+    same = all(record.get(name) == value for name, value in _identity(paths, text).items())
+    if not same or not (any_version or record.get("versions") == _versions(paths, text)):
+        return None
+    try:
+        size = (folder / "tokens.bin").stat().st_size
+        if size != 4 * record["positions"]:
+            raise ValueError(f"tokens.bin has {size:,} bytes instead of {4 * record['positions']:,}")
+        tokens = np.memmap(folder / "tokens.bin", np.int32, "r") if size else np.zeros(0, np.int32)
+        lines = (folder / "words.txt").read_text(encoding="utf-8").splitlines()
+        words = [EOS, BOS, *map(json.loads, lines)]
+        counts = np.load(folder / "counts.npy", allow_pickle=False)
+        with (folder / "paragraphs.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            ends, characters, starts = (arrays[name] for name in ("ends", "characters", "starts"))
+        if len(counts) != len(words):
+            raise ValueError(f"{len(words) - 2:,} words and {len(counts) - 2:,} counts")
+        files = [(first, last) for first, last in record["files"]]
+        names = list(map(str, paths))
+        return Ids(
+            tokens, words, counts, ends, characters, starts, files, record["sizes"], names, record["fingerprint"]
+        )
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise _damaged(folder, error) from error
+
+
+def keep_ids(folder: Path, ids: Ids, paths: Sequence[Path], text: TextConfig) -> None:
+    """Writes the folder, for `kept_ids`; a process that is killed meanwhile leaves nothing that counts."""
+    with locked(folder / LOCK, wait=True):  # another run may do the same
+        (folder / RECORD).unlink(missing_ok=True)
+        with writing(folder / "tokens.bin") as file:  # a run may have the former one open
+            ids.tokens.tofile(file)
+        with writing(folder / "counts.npy") as file:
+            np.save(file, ids.counts)
+        with writing(folder / "paragraphs.npz") as file:
+            np.savez(file, ends=ids.ends, characters=ids.characters, starts=ids.starts)
+        write(folder / "words.txt", "".join(f"{json.dumps(word)}\n" for word in ids.words[2:]).encode())
+        record = {"positions": len(ids.tokens), "files": ids.files, "sizes": ids.sizes}
+        record |= _identity(paths, text) | {"versions": _versions(paths, text)}
+        write(folder / RECORD, json.dumps(record).encode())
+
+
+def _identity(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
+    """What kept ids are of, except versions; a file that was moved is the same."""
+    return {"format": FORMAT, "fingerprint": corpus.fingerprint(paths), "text": asdict(text)}
+
+
+def _versions(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
+    """What else a tokenized text depends on: the tokenizer, and changes that `corpus.fingerprint` cannot see."""
+    packages = ["spacy"] * (text.tokens == "spacy") + ["pysbd"] * (text.sentences == "pysbd")
+    versions = {"tokenizer": tokenizer.VERSION, "written": [path.stat().st_mtime_ns for path in paths]}
+    for package in packages:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def _damaged(folder: Path, problem: object) -> InputError:
+    return InputError(f"{folder}: damaged ({problem}); remove this folder to read the text again")
+
+
+class _Part(NamedTuple):
+    """Paragraphs of a file to be tokenized."""
+
+    file: int
+    lines: list[str]
+    starts: list[bool]
+
+
+class _Tokenized(NamedTuple):
+    words: list[str]
+    tokens: Int[np.ndarray, " n"]
+    """Numbers of `words` + 1; 0 ends a sentence."""
+    lengths: Int[np.ndarray, " paragraphs"]
+    """Positions of each paragraph."""
+
+
+def make_ids(
+    paths: Sequence[Path],
+    text: TextConfig,
+    progress: Callable[[int], None] | None = None,
+    most: int | None = None,
+) -> Ids:
+    """Tokenizes a text; `progress` is called with the positions made so far. Stops after about `most`, if given.
+
+    Raises InputError if a file cannot be read, or changes meanwhile.
+    """
+    before, fingerprint = _state(paths), corpus.fingerprint(paths)
+    numbers: dict[str, int] = {}
+    tokens: list[np.ndarray] = []
+    lengths: list[np.ndarray] = []
+    characters: list[int] = []
+    starts: list[bool] = []
+    files = [0] * len(paths)
+    done = 0
+    for part, found in _tokenized(paths, text):
+        known = np.array([0, *(numbers.setdefault(word, len(numbers) + 2) for word in found.words)], np.int32)
+        tokens.append(known[found.tokens])
+        lengths.append(found.lengths)
+        characters += map(len, part.lines)
+        starts += part.starts
+        files[part.file] += len(part.lines)
+        done += len(found.tokens)
+        if progress is not None:
+            progress(done)
+        if most is not None and done >= most:
+            break
+    for path, then, now in zip(paths, before, _state(paths), strict=True):
+        if then != now:
+            raise InputError(f"{path}: changed while it was read; start again when it is complete")
+    whole = np.concatenate([np.zeros(0, np.int32), *tokens])
+    last = np.cumsum(files).tolist()
+    counts = np.bincount(whole, minlength=len(numbers) + 2)
+    counts[[END, BEGIN]] = 0
+    return Ids(
+        whole, [EOS, BOS, *numbers], counts, np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths])),
+        np.array(characters, np.int32), np.array(starts, np.bool_), list(zip([0, *last], last, strict=False)),
+        [corpus.size_of(path) for path in paths], list(map(str, paths)), fingerprint,
+    )  # fmt: skip
+
+
+def _state(paths: Sequence[Path]) -> list[tuple[int, int]]:
+    return [(path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+
+
+def _parts(paths: Sequence[Path]) -> Iterator[_Part]:
+    for file, path in enumerate(paths):
+        part, held = _Part(file, [], []), 0
+        for line, starts_document in corpus.paragraphs(path):
+            part.lines.append(line)
+            part.starts.append(starts_document)
+            held += len(line)
+            if held >= PART_CHARACTERS:
+                yield part
+                part, held = _Part(file, [], []), 0
+        if part.lines:
+            yield part
+
+
+def _tokenized(paths: Sequence[Path], text: TextConfig) -> Iterator[tuple[_Part, _Tokenized]]:
+    """All parts in order, by as many processes as there are cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if cores == 1 or sum(map(corpus.size_of, paths)) < WORTH_SHARING:
+        splitter = Tokenizer(text)
+        for part in _parts(paths):
+            yield part, _tokenize(part.lines, splitter)
+        return
+    waiting: deque[tuple[_Part, Future[_Tokenized]]] = deque()
+    kind = "fork" if forks() else "spawn"
+    context = multiprocessing.get_context(kind)
+    pool = ProcessPoolExecutor(cores, mp_context=context, initializer=_begin, initargs=(text,))
+    try:
+        for part in itertools.chain(_parts(paths), [None] * (2 * cores)):
+            if part is not None:
+                waiting.append((part, pool.submit(_work, part.lines)))
+            if waiting and (part is None or len(waiting) > 2 * cores):
+                first, future = waiting.popleft()
+                yield first, future.result()
+    except BrokenProcessPool as error:
+        raise MemoryError("a process that tokenizes the text was ended, perhaps for want of memory") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def forks() -> bool:
+    """Whether other processes are forked; Python 3.14 has another default on Linux, which runs a program without
+    `if __name__ == "__main__":` once more."""
+    return sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) != "spawn"
+
+
+_own: list[Tokenizer] = []
+
+
+def _begin(text: TextConfig) -> None:
+    from elmo.pretraining.batches import end_with_parent
+
+    end_with_parent()
+    _own[:] = [Tokenizer(text)]
+
+
+def _work(lines: list[str]) -> _Tokenized:
+    return _tokenize(lines, _own[0])
+
+
+def _tokenize(lines: list[str], splitter: Tokenizer) -> _Tokenized:
+    numbers: dict[str, int] = {}
+    tokens: list[int] = []
+    lengths: list[int] = []
+    for line in lines:
+        before = len(tokens)
+        for sentence in splitter.sentences(line):
+            tokens += [numbers.setdefault(word, len(numbers) + 1) for word in sentence]
+            tokens.append(END)
+        lengths.append(len(tokens) - before)
+    return _Tokenized(list(numbers), np.array(tokens, np.int32), np.array(lengths, np.int64))

@@ -1,0 +1,142 @@
+"""Training steps that a CUDA graph replays: what changes from step to step is the places in the text and the rate.
+
+Forward and backward pass, clipping and the optimizer are captured once (`elmo.ops.captured`), with the window's
+text looked up on the GPU (`elmo.pretraining.resident`).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from elmo import ops
+from elmo.pretraining.batches import LmReader, Places, ReaderConfig
+from elmo.pretraining.ids import Ids
+from elmo.pretraining.objective import LanguageModel
+from elmo.pretraining.resident import resident
+from elmo.pretraining.shares import SharedReader
+from elmo.text.vocabulary import Vocabulary
+from elmo.training.loop import Carried, Training, TrainingError, seed_step
+from elmo.types import LmBatch, LstmState
+
+
+def can_replay(model: LanguageModel, device: torch.device) -> bool:
+    """Whether the kernels of a captured step work here for such a network."""
+    sampled = 0 < model.objective.negatives < len(model.lm_head.bias)
+    fits = not sampled or model.objective.negatives <= ops.WIDEST_ROW
+    return fits and ops.has_kernels(torch.zeros(1, device=device))
+
+
+class Replay:
+    """A `Stepper` for one process.
+
+    A window with more distinct words than there is room for is noticed before it is trained on: the step is captured
+    anew with more room, which takes a second. `distinct` says how many there were.
+    """
+
+    def __init__(
+        self,
+        training: Training[LmBatch],
+        model: LanguageModel,
+        rate: Tensor,
+        ids: Ids,
+        vocabulary: Vocabulary,
+        reader: ReaderConfig,
+        carried: LstmState,
+        position: dict[str, Any] | None,
+        deterministic: bool = False,
+    ) -> None:
+        self._training, self._model, self._rate, self._deterministic = training, model, rate, deterministic
+        for group in training.optimizer.param_groups:
+            group["lr"] = rate  # loading a checkpoint has copied it
+        device = rate.device
+        encoder: Any = model.bilm.token_encoder
+        self._ids = ids
+        self._reader = (LmReader if reader.shares == 1 else SharedReader)(ids, vocabulary, reader, position)
+        self._text = resident(ids, vocabulary, reader.max_characters, encoder.widest, device)
+        shape = len(reader.own_streams), reader.window
+        self._places = torch.zeros(shape, dtype=torch.long, device=device)
+        self._keep = torch.zeros(shape, dtype=torch.bool, device=device)
+        self.carried: Carried = LstmState(*(part.to(device).clone() for part in carried))
+        self._loss, self._norm = torch.zeros((), device=device), torch.zeros((), device=device)
+        self._number = torch.zeros((), dtype=torch.long, device=device)
+        self._failed = torch.full((), -1, dtype=torch.long, device=device)
+        self.distinct = [0] * len(self._text.characters)
+        """The most distinct words of a window so far, of each group of words."""
+        self.slots: list[int] = []
+        """Room for them."""
+        self._replay: ops.Launch | None = None
+
+    def step(self, number: int, rate: float) -> tuple[Tensor, Tensor]:
+        """See `Stepper`. Returns before the GPU has done it."""
+        window = self._reader.places()
+        found = self._text.distinct(self._ids.windows(window.places).inputs)
+        self.distinct = [max(pair) for pair in zip(self.distinct, found, strict=True)]
+        fits = all(count <= room for count, room in zip(found, self.slots, strict=False))
+        if self._replay is not None and not fits:  # as much work again as two steps
+            self._replay = None
+        self._fill(window, number, rate)
+        if self._replay is None:
+            self._replay = self._captured()
+        seed_step(self._training.seed, number, self._training.fabric.global_rank)
+        self._replay()
+        return self._loss.clone(), self._norm.clone()
+
+    def check(self) -> None:
+        """See `Stepper`; waits for the GPU."""
+        failed = int(self._failed)
+        if failed >= 0:
+            raise TrainingError(
+                f"step {failed + 1}: the loss or a gradient is not finite; continue from the last checkpoint with"
+                " --resume and a lower optim.lr or a smaller optim.clip_norm"
+            )
+
+    def position(self) -> dict[str, Any]:
+        """See `Stepper`."""
+        return self._reader.position()
+
+    def _fill(self, window: Places, number: int, rate: float) -> None:
+        """Sends what a step depends on, in order with the steps before it."""
+        for target, source in ((self._places, window.places), (self._keep, window.keep)):
+            tensor = torch.from_numpy(source)
+            # Pinned memory, which torch keeps until it has been copied: the CPU goes on meanwhile.
+            target.copy_(tensor.pin_memory() if target.is_cuda else tensor, non_blocking=True)
+        self._rate.fill_(rate)
+        self._number.fill_(number)
+
+    def _captured(self) -> ops.Launch:
+        self._replay = None  # frees the memory of the former one
+        self.slots = self._text.slots(self.distinct, self._places.numel())
+        return ops.capture(self._whole, self._rate.device, self._state)
+
+    def _state(self) -> Iterator[Tensor]:
+        """All tensors that a step changes, but those that `_fill` sets."""
+        yield from self._model.parameters()
+        for values in self._training.optimizer.state.values():
+            yield from (value for value in values.values() if isinstance(value, Tensor))
+        yield from (*self.carried, self._loss, self._norm, self._failed)
+
+    def _whole(self) -> None:
+        """One step, as `elmo.training.loop.train_step` takes it."""
+        training, model = self._training, self._model
+        with ops.sorted_sums(self._deterministic):
+            window = self._text.window(self._places, self._keep, self.slots)
+            with training.fabric.autocast():
+                loss, after = model(*window, LstmState(*self.carried))
+            loss.backward()
+            gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+            norm = nn.utils.get_total_norm(gradients)
+            limit = training.optim.clip_norm
+            if limit:
+                share = torch.where(norm > limit, limit / norm, 1.0)
+                for gradient in gradients:
+                    gradient.mul_(share)
+            training.optimizer.step()
+        del gradients
+        for parameter in model.parameters():  # before a capture there may be none: they belong to the graph
+            parameter.grad = None
+        failed = ~(torch.isfinite(loss) & torch.isfinite(norm)) & (self._failed < 0)
+        self._failed.copy_(torch.where(failed, self._number, self._failed))
+        for target, source in zip((*self.carried, self._loss, self._norm), (*after, loss, norm), strict=True):
+            target.copy_(source.detach())

@@ -1,0 +1,61 @@
+"""`elmo train` as on a GPU, by Triton's interpreter and the stand-in for a CUDA graph (`test_interpreted.py`)."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from interpreted_kernels import CONFIG
+from safetensors.torch import load_file
+from small_corpus import write_corpus
+
+from elmo.errors import InputError
+from elmo.pretraining import train as module
+from elmo.pretraining.objective import ObjectiveConfig
+from elmo.pretraining.settings import TrainConfig
+from elmo.pretraining.train import main
+from elmo.text.tokenizer import WHITESPACE
+from elmo.training.loop import LoopConfig
+from elmo.training.optim import OptimConfig
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory) -> TrainConfig:
+    folder = tmp_path_factory.mktemp("run")
+    train, heldout = write_corpus(folder / "train.txt", 20, seed=1), write_corpus(folder / "heldout.txt", 2, seed=2)
+    return TrainConfig(
+        (str(train),), str(folder / "whole"), (str(heldout),), text=WHITESPACE, model=CONFIG, streams=2, window=2,
+        objective=ObjectiveConfig(8, 0.1, 0.5), optim=OptimConfig("muon", 0.01, warmup_steps=1, decay=0.0), epochs=9,
+        max_words=12, accelerator="cpu", evaluate_words=20, compiled=False, loop=LoopConfig(1, 1, 1000, 1000),
+        ids=str(folder / "ids"),
+    )  # fmt: skip
+
+
+def losses(output: str) -> list[float]:
+    lines = (Path(output) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+
+
+def test_a_run_that_went_on_is_the_run_that_was_not_interrupted(config, monkeypatch):
+    made = []
+    monkeypatch.setattr(module, "Replay", lambda *a, real=module.Replay: made.append(real(*a)) or made[-1])
+    main(config, quiet=True)
+    parts = replace(config, output=f"{config.output}-parts")
+    main(replace(parts, max_words=8), quiet=True)
+    main(parts, resume=True, quiet=True)
+    assert len(made) == 3
+    assert losses(parts.output) == losses(config.output)
+    assert len(losses(parts.output)) == 3
+    one, other = (load_file(Path(output) / "model" / "model.safetensors") for output in (config.output, parts.output))
+    assert all(one[name].equal(other[name]) for name in one)
+    assert (Path(config.ids) / "tokens.bin").exists()
+    assert not (Path(config.output) / "text").exists()
+    with pytest.raises(InputError, match="streams was 2, now it is 4"):
+        main(replace(parts, streams=4, max_words=16), resume=True, quiet=True)
+
+
+def test_a_dry_run_measures_the_captured_step(config, tmp_path):
+    found = main(replace(config, output=str(tmp_path / "run")), dry_run=True, quiet=True)
+    assert found["steps"] == 3
+    assert found["words per step"] == 4
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,179 @@
+"""A text as ids: kept, made by several processes, and refused when it changes or is damaged."""
+
+import json
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import InputError
+from elmo.pretraining import ids as module
+from elmo.pretraining.ids import Ids, keep_ids, kept_ids, make_ids
+from elmo.text import corpus
+from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
+from elmo.text.vocabulary import SPECIAL, Vocabulary, count_words
+
+WORD = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_size=3) | st.sampled_from(["<S>", "</S>"])
+TEXTS = st.lists(
+    st.lists(st.lists(st.lists(WORD, min_size=1, max_size=5), min_size=1, max_size=3), max_size=3),
+    min_size=1,
+    max_size=3,
+)
+
+
+def write(folder, texts):
+    paths = [folder / f"{number}.txt" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        lines = "\n\n".join("\n".join(map(" ".join, document)) for document in text)
+        path.write_text(lines, encoding="utf-8")
+    return paths
+
+
+def sentences_of(ids: Ids) -> list[list[str]]:
+    found, sentence = [], []
+    for number in ids.tokens.tolist():
+        if number:
+            sentence.append(ids.words[number])
+        else:
+            found.append(sentence)
+            sentence = []
+    assert not sentence
+    return found
+
+
+def same(one: Ids, other: Ids) -> bool:
+    arrays = ("tokens", "counts", "ends", "characters", "starts")
+    lists = ("words", "files", "sizes", "fingerprint")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays) and all(
+        getattr(one, name) == getattr(other, name) for name in lists
+    )
+
+
+@given(TEXTS)
+def test_ids_are_the_text_also_kept(tmp_path_factory, texts):
+    folder = tmp_path_factory.mktemp("ids")
+    paths = write(folder, texts)
+    ids = make_ids(paths, WHITESPACE)
+    expected = list(corpus.sentences(paths, Tokenizer(WHITESPACE)))
+    assert sentences_of(ids) == expected
+    table = count_words(expected)
+    assert ids.ranked() == table.ranked()
+    assert ids.totals() == table.counts()
+    assert ids.ends.tolist() == np.cumsum([len(each) + 1 for each in expected]).tolist()
+    keep_ids(folder / "text", ids, paths, WHITESPACE)
+    kept = kept_ids(folder / "text", paths, WHITESPACE)
+    assert kept is not None
+    assert same(kept, ids)
+
+
+def test_windows_are_what_both_directions_read():
+    ids = Ids(
+        np.array([2, 3, 4, 0, 5, 0]),
+        [*"EBabcd"],
+        np.zeros(6, int),
+        *[np.zeros(0, int)] * 2,
+        np.zeros(0, bool),
+        [],
+        [],
+        [],
+        "",
+    )
+    windows = ids.windows(np.arange(6))
+    assert ["".join(ids.words[word] for word in row) for row in windows.inputs] == ["BabcBd", "EcbaEd"]
+    assert ["".join(ids.words[word] for word in row) for row in windows.targets] == ["abcEdE", "cbaBdB"]
+    assert windows.starts.tolist() == [True, False, False, False, True, False]
+
+
+def test_marks_of_the_text_are_words_with_the_ids_of_the_vocabulary(tmp_path):
+    ids = make_ids(write(tmp_path, [[[["a", "</S>", "<S>"]]]]), WHITESPACE)
+    assert ids.tokens.tolist() == [2, 3, 4, 0]
+    vocabulary = Vocabulary((*SPECIAL, "a"))
+    assert ids.of_vocabulary(vocabulary).tolist() == [1, 0, 3, 1, 0]
+
+
+def test_several_processes_make_the_same(tmp_path, monkeypatch):
+    words = [f"w{number % 97}{'x' * (number % 5)}" for number in range(4000)]
+    paths = write(tmp_path, [[[words[i : i + 7] for i in range(start, 2000 + start, 7)]] for start in (0, 2000)])
+    expected = make_ids(paths, WHITESPACE)
+    monkeypatch.setattr(module, "PART_CHARACTERS", 700)
+    monkeypatch.setattr(module, "WORTH_SHARING", 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    seen: list[int] = []
+    assert same(make_ids(paths, WHITESPACE, seen.append), expected)
+    assert seen == sorted(seen)
+    assert len(seen) > 10
+    assert seen[-1] == len(expected.tokens)
+    beginning = make_ids(paths, WHITESPACE, most=500)
+    assert 500 <= len(beginning.tokens) < 1000
+    assert beginning.tokens.tolist() == expected.tokens[: len(beginning.tokens)].tolist()
+    paths[1].write_bytes(paths[1].read_bytes() + b"\xe4\n")
+    with pytest.raises(InputError, match="is not UTF-8"):
+        make_ids(paths, WHITESPACE)
+
+
+def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    paths = write(tmp_path, [[[["a"]]], [[["b"]]]])
+    read = corpus.paragraphs
+
+    def growing(path):
+        yield from read(path)
+        with paths[0].open("a", encoding="utf-8") as file:
+            file.write("c\n")
+
+    monkeypatch.setattr(corpus, "paragraphs", growing)
+    with pytest.raises(InputError, match=r"0\.txt: changed while it was read; start again") as raised:
+        make_ids(paths, WHITESPACE)
+    assert "\n" not in str(raised.value)
+
+
+def test_kept_ids_are_of_one_text_read_in_one_way(tmp_path, monkeypatch):
+    paths, folder = write(tmp_path, [[[["a", "b"]]]]), tmp_path / "text"
+    assert kept_ids(folder, paths, WHITESPACE) is None
+    keep_ids(folder, make_ids(paths, WHITESPACE), paths, WHITESPACE)
+    assert kept_ids(folder, paths, WHITESPACE) is not None
+    assert kept_ids(folder, paths, TextConfig()) is None
+    os.utime(paths[0], ns=(1, 1))  # a text of the same size that was written since
+    assert kept_ids(folder, paths, WHITESPACE) is None
+    assert kept_ids(folder, paths, WHITESPACE, any_version=True) is not None
+    monkeypatch.setattr("elmo.text.tokenizer.VERSION", 0)
+    assert kept_ids(folder, paths, WHITESPACE, any_version=True) is not None
+    paths[0].write_text("a b c\n", encoding="utf-8")
+    assert kept_ids(folder, paths, WHITESPACE, any_version=True) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("tokens.bin", lambda raw: raw[:-1]),
+        ("words.txt", lambda raw: raw[:-4]),
+        ("words.txt", lambda raw: raw + b'"more"\n'),
+        ("counts.npy", lambda raw: raw[:20]),
+        ("paragraphs.npz", lambda raw: raw[:30]),
+        ("text.json", lambda raw: raw[:-3]),
+    ],
+)
+def test_damaged_ids_are_refused_with_the_remedy(tmp_path, file, damage):
+    paths, folder = write(tmp_path, [[[["a", "b"]]]]), tmp_path / "text"
+    keep_ids(folder, make_ids(paths, WHITESPACE), paths, WHITESPACE)
+    (folder / file).write_bytes(damage((folder / file).read_bytes()))
+    with pytest.raises(InputError, match=r"text: damaged .*remove this folder") as raised:
+        kept_ids(folder, paths, WHITESPACE)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_a_killed_process_leaves_does_not_count(tmp_path):
+    paths, folder = write(tmp_path, [[[["a", "b"]]]]), tmp_path / "text"
+    ids = make_ids(paths, WHITESPACE)
+    keep_ids(folder, ids, paths, WHITESPACE)
+    record = json.loads((folder / "text.json").read_text(encoding="utf-8"))
+    assert Counter(record)["positions"] == 3
+    (folder / "text.json").unlink()
+    (folder / "tokens.bin.part").write_bytes(b"123")
+    assert kept_ids(folder, paths, WHITESPACE) is None
+    keep_ids(folder, ids, paths, WHITESPACE)
+    found = kept_ids(folder, paths, WHITESPACE)
+    assert found is not None
+    assert same(found, ids)
