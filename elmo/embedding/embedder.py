@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from elmo import formats, ops
+from elmo.embedding.graphs import GraphReader
 from elmo.embedding.layers import Layers, Selection, selection
 from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.reading import read_independent, read_sentences
@@ -30,6 +31,7 @@ from elmo.text.vocabulary import Vocabulary
 from elmo.types import LstmState
 
 StatePolicy = Literal["reset", "echo", "carry", "warm"]
+Numbers = Literal["float32", "float16"]
 Sentence = Sequence[str]
 
 NEUTRAL_TEXT = (
@@ -81,6 +83,8 @@ class Embedder:
     memory and makes `bilm` unusable. `between` is called between two steps of a long reading ("reset" and "echo"), for
     programs that do other work meanwhile; what it raises ends the reading.
 
+    `numbers` is "float32", or "float16" for arrays of half the size, which a GPU sends in half the time.
+
     Threads may share an embedder, unless it has `keep_state` or writes a file with `resume`: give each its own then.
     Forked processes may use that of their parent on a CPU, with one thread each.
     """
@@ -102,7 +106,9 @@ class Embedder:
         warm_text: Sequence[str] = NEUTRAL_TEXT,
         release: bool = False,
         between: Callable[[], object] | None = None,
+        numbers: Numbers = "float32",
     ) -> None:
+        _check_choice("numbers", numbers, get_args(Numbers))
         _check_choice("state", state, get_args(StatePolicy))
         _check_choice("precision", precision, get_args(ops.Precision))
         self.device = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -120,7 +126,11 @@ class Embedder:
             raise InputError(f"the model is packed for a CPU, but the device is {self.device}; load it again")
         self.bilm = bilm.packed(precision, library, release) if on_cpu else bilm.to(self.device).eval()
         self._bfloat16_on_gpu = precision == "bfloat16" and not on_cpu
+        has_kernels = not on_cpu and ops.has_kernels(torch.zeros(1, device=self.device))
+        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        self._reader = GraphReader(self.bilm, dtype) if has_kernels else self.bilm
         self._words = WordVectors(self.bilm, encoder(bilm.config, vocabulary), self.device)
+        self._numbers = torch.float16 if numbers == "float16" else torch.float32
         self.text = text
         self.vocabulary = vocabulary
         self.state: StatePolicy = state
@@ -173,6 +183,7 @@ class Embedder:
     ) -> list[np.ndarray]:
         """One float32 array per sentence: (N, T, D) for layers "all" or several layers, (T, D) for any other choice.
 
+        They are float16 with `numbers="float16"`.
         T is the number of given tokens; an empty sentence has T = 0. `layers` is "all", "average", "sum", "top",
         "concat" (all layers side by side: (T, N D)), a layer's number (0 is the token layer), a list of layers, or a
         mix: "mix=0.2,0.3,0.5", also given as a list of floats.
@@ -214,7 +225,15 @@ class Embedder:
                 self._between()
             with self._autocast():
                 arrays = read_independent(
-                    self.bilm, self._words, chunk, select, self.batch_tokens, self._rows, twice, self._between
+                    self._reader,
+                    self._words,
+                    chunk,
+                    select,
+                    self.batch_tokens,
+                    self._rows,
+                    twice,
+                    self._between,
+                    self._numbers,
                 )
             arrays.reverse()
             while arrays:
@@ -257,7 +276,7 @@ class Embedder:
     ) -> tuple[list[np.ndarray], LstmState]:
         """The vectors of one batch, boundaries dropped, and the state after it."""
         with self._autocast():
-            return read_sentences(self.bilm, self._words, sentences, select, state, self.batch_tokens)
+            return read_sentences(self._reader, self._words, sentences, select, state, self.batch_tokens, self._numbers)
 
     def _autocast(self) -> torch.autocast:
         """The embedder's own precision, whatever the caller's autocast."""

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from elmo.embedding.graphs import GraphReader
 from elmo.embedding.layers import Selection
 from elmo.embedding.words import WordVectors
 from elmo.model.bilm import BiLM
@@ -52,12 +53,13 @@ class _Row:
 
 
 def read_sentences(
-    bilm: BiLM,
+    bilm: BiLM | GraphReader,
     words: WordVectors,
     sentences: Sequence[Sentence],
     select: Selection,
     state: LstmState | None = None,
     max_tokens: int = 2048,
+    numbers: torch.dtype = torch.float32,
 ) -> tuple[list[np.ndarray], LstmState]:
     """One array (N, T, D) or (T, D) for every sentence, boundaries dropped, and the state after its last token.
 
@@ -70,14 +72,14 @@ def read_sentences(
         row.append(number, sentences[number])
     state = bilm.initial_state(len(rows)) if state is None else state
     arrays, state = _read(
-        bilm, words, rows, select, LstmState(*(part[:, :, order].clone() for part in state)), max_tokens
+        bilm, words, rows, select, LstmState(*(part[:, :, order].clone() for part in state)), max_tokens, numbers
     )
     back = np.argsort(order)
     return arrays, LstmState(*(part[:, :, back] for part in state))
 
 
 def read_independent(
-    bilm: BiLM,
+    bilm: BiLM | GraphReader,
     words: WordVectors,
     sentences: Sequence[Sentence],
     select: Selection,
@@ -85,6 +87,7 @@ def read_independent(
     max_rows: int,
     twice: bool = False,
     between: Callable[[], object] | None = None,
+    numbers: torch.dtype = torch.float32,
 ) -> list[np.ndarray]:
     """The arrays of `read_sentences` for sentences that all start from the zero state, in at most `max_rows` rows.
 
@@ -92,7 +95,7 @@ def read_independent(
     then; what it raises ends the reading.
     """
     rows = _pack(sentences, min(max_rows, max_tokens), twice)
-    arrays, _ = _read(bilm, words, rows, select, bilm.initial_state(len(rows)), max_tokens, between)
+    arrays, _ = _read(bilm, words, rows, select, bilm.initial_state(len(rows)), max_tokens, numbers, between)
     return arrays
 
 
@@ -109,18 +112,27 @@ def _pack(sentences: Sequence[Sentence], max_rows: int, twice: bool) -> list[_Ro
 
 @torch.inference_mode()
 def _read(
-    bilm: BiLM,
+    bilm: BiLM | GraphReader,
     words: WordVectors,
     rows: list[_Row],
     select: Selection,
     state: LstmState,
     max_tokens: int,
+    numbers: torch.dtype,
     between: Callable[[], object] | None = None,
 ) -> tuple[list[np.ndarray], LstmState]:
     """The arrays of all sentences in `rows` (longest first) by number, and the state, changed in place."""
     lengths = np.array([len(row) for row in rows])
     arrays: list[np.ndarray] = []
+    coming: list[_Coming] = []
     start = 0
+
+    def put(parts: list[_Coming]) -> None:
+        for part in parts:
+            selected = part.array()
+            arrays.extend([] if arrays else _empty(selected, rows))
+            _put(selected, rows[: selected.shape[-2]], arrays, part.start, part.direction)
+
     while start < lengths.max(initial=0):
         going = int((lengths > start).sum())  # the first rows; the others have ended
         end = min(start + max(1, max_tokens // going), int(lengths[0]))
@@ -136,15 +148,46 @@ def _read(
             part[:, :, :going] = new
         for direction in range(2):
             layers = torch.cat([inputs[None, direction], outputs[:, direction]])  # N T B P
-            selected = select(layers).float().cpu().numpy()
-            arrays = arrays or _empty(selected, rows)
-            _put(selected, rows[:going], arrays, start, direction)
-            del layers, selected
+            part = _Coming.of(select(layers).to(numbers), start, direction)
+            if part.arrived is None:
+                put([part])
+            else:
+                coming.append(part)
+            del layers, part
         del inputs, outputs
+        put(coming[:-2])  # those before, while a GPU reads on
+        del coming[:-2]
         start = end
         if between is not None and start < lengths.max():
             between()
+    put(coming)
     return arrays, state
+
+
+@dataclass(frozen=True)
+class _Coming:
+    """Vectors of one direction's steps from `start` on, on their way from a GPU."""
+
+    numbers: Tensor
+    arrived: torch.cuda.Event | None
+    start: int
+    direction: int
+
+    @classmethod
+    def of(cls, selected: Tensor, start: int, direction: int) -> "_Coming":
+        if not selected.is_cuda:
+            return cls(selected.cpu(), None, start, direction)
+        there = torch.empty(selected.shape, dtype=selected.dtype, pin_memory=True)  # which is copied to meanwhile
+        there.copy_(selected, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record()
+        return cls(there, arrived, start, direction)
+
+    def array(self) -> np.ndarray:
+        """Waits for them."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return self.numbers.numpy()
 
 
 def _token_vectors(
@@ -179,7 +222,7 @@ def _empty(selected: Float[np.ndarray, "... T B P"], rows: list[_Row]) -> list[n
     for row in rows:
         ends = [*row.begins[1:], len(row)]
         tokens |= {number: end - begin - 2 for (number, begin), end in zip(row.sentences, ends, strict=True)}
-    return [np.empty((*layers, tokens[number], 2 * size), np.float32) for number in range(len(tokens))]
+    return [np.empty((*layers, tokens[number], 2 * size), selected.dtype) for number in range(len(tokens))]
 
 
 def _put(

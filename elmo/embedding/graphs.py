@@ -1,0 +1,139 @@
+"""Reading sentences on a GPU: weights in the data type of the products, and a CUDA graph for each of a few shapes.
+
+A graph has fixed shapes, so rows and steps are rounded up to the next that there is; a long sentence is read by several
+launches, its state going from one to the next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import RLock
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from elmo import ops
+from elmo.model.bilm import BiLM
+from elmo.types import LstmState
+
+ROWS = (1, 4, 16, 64, 128, 256, 384, 512)
+STEPS = (4, 8, 16, 24, 32)
+MOST_TOKENS = 8192
+"""Of a graph: rows times steps."""
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """The tensors that a graph reads and writes, and what launches it."""
+
+    inputs: Float[Tensor, "2 T B P"]
+    live: Float[Tensor, "T B"]
+    keep: Bool[Tensor, "2 T B"]
+    state: LstmState
+    outputs: Float[Tensor, "L 2 T B P"]
+
+    @classmethod
+    def of(cls, bilm: BiLM, rows: int, steps: int) -> "_Graph":
+        state = bilm.initial_state(rows)
+        layers, _, _, size = state.hidden.shape
+        new = state.hidden.new_zeros
+        keep = torch.ones(2, steps, rows, dtype=torch.bool, device=state.hidden.device)
+        return cls(new(2, steps, rows, size), new(steps, rows), keep, state, new(layers, 2, steps, rows, size))
+
+
+class GraphReader:
+    """`BiLM.read` without gradients, for a model on a GPU; `dtype` is that of the products.
+
+    The weights stay as they are now. Threads may share it, one at a time.
+    """
+
+    def __init__(self, bilm: BiLM, dtype: torch.dtype) -> None:
+        self._bilm = bilm
+        self._layers = [
+            (
+                layer.weight_input.detach().to(dtype),
+                layer.weight_state.detach().to(dtype),
+                layer.bias.detach().float().clone(),
+                None if layer.weight_projection is None else layer.weight_projection.detach().to(dtype),
+            )
+            for layer in bilm.layers
+        ]
+        config = bilm.config.lstm
+        self._clips = ops.Clips(config.cell_clip, config.proj_clip, config.forget_bias)
+        self._graphs: dict[tuple[int, int], tuple[_Graph, ops.Launch]] = {}
+        self._lock = RLock()  # a graph has one place for its inputs
+        self._pool = ops.new_pool(self._layers[0][0].device)
+
+    def initial_state(self, rows: int) -> LstmState:
+        """As `BiLM.initial_state`."""
+        return self._bilm.initial_state(rows)
+
+    def read(
+        self,
+        inputs: Float[Tensor, "2 T B P"],
+        state: LstmState,
+        active: list[int],
+        keep: Bool[Tensor, "2 T B"],
+        same: Int[Tensor, "2 T B"] | None = None,
+    ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
+        """As `BiLM.read`; `same` changes nothing."""
+        with self._lock:
+            return self._read_in_parts(inputs, state, active, keep)
+
+    def _read_in_parts(
+        self, inputs: Float[Tensor, "2 T B P"], state: LstmState, active: list[int], keep: Bool[Tensor, "2 T B"]
+    ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
+        steps, rows = inputs.shape[1:3]
+        there = torch.arange(rows) < torch.tensor(active)[:, None]
+        live = there.float().to(inputs.device)
+        parts, start = [], 0
+        most = max(count for count in STEPS if count * _round_up(rows, ROWS) <= MOST_TOKENS or count == STEPS[0])
+        while start < steps:
+            part = slice(start, min(steps, start + most))
+            outputs, state = self._launch(inputs[:, part], live[part], keep[:, part], state)
+            parts.append(outputs)
+            start = part.stop
+        return torch.cat(parts, dim=2), state
+
+    def _launch(
+        self,
+        inputs: Float[Tensor, "2 T B P"],
+        live: Float[Tensor, "T B"],
+        keep: Bool[Tensor, "2 T B"],
+        state: LstmState,
+    ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
+        """One graph, which is made when its shape is first needed."""
+        steps, rows = live.shape
+        shape = _round_up(rows, ROWS), _round_up(steps, STEPS)
+        if shape not in self._graphs:
+            made = _Graph.of(self._bilm, *shape)
+            run = ops.capture(lambda: self._read(made), made.inputs.device, lambda: (), self._pool)
+            self._graphs[shape] = made, run
+        graph, run = self._graphs[shape]
+        graph.live.zero_()
+        graph.live[:steps, :rows].copy_(live)
+        graph.inputs[:, :steps, :rows].copy_(inputs)
+        graph.keep[:, :steps, :rows].copy_(keep)
+        for place, part in zip(graph.state, state, strict=True):
+            place[:, :, :rows].copy_(part)
+        run()
+        after = LstmState(*(part[:, :, :rows].clone() for part in graph.state))
+        return graph.outputs[:, :, :steps, :rows].clone(), after
+
+    def _read(self, graph: _Graph) -> None:
+        inputs = graph.inputs
+        for depth, (to_input, to_state, bias, projection) in enumerate(self._layers):
+            hidden, cell = graph.state.hidden[depth], graph.state.cell[depth]
+            weights = to_input, to_state, bias, projection
+            outputs, *after = ops.read_lstm(inputs, *weights, hidden, cell, self._clips, graph.live, graph.keep)
+            if depth and self._bilm.config.lstm.use_skip_connections:
+                outputs = outputs + inputs
+            graph.outputs[depth].copy_(outputs)
+            for part, new in zip((hidden, cell), after, strict=True):
+                part.copy_(new)
+            inputs = outputs
+
+
+def _round_up(count: int, sizes: Sequence[int]) -> int:
+    """The next of the sizes; more than all are a size of their own."""
+    return next((size for size in sizes if size >= count), count)

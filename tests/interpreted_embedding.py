@@ -1,0 +1,55 @@
+"""Reading on a GPU, run on the CPU by the interpreter and the stand-in for a CUDA graph (`test_interpreted.py`)."""
+
+import pytest
+import torch
+from interpreted_kernels import CONFIG, close
+
+from elmo import ops
+from elmo.embedding.graphs import GraphReader
+from elmo.embedding.layers import selection
+from elmo.embedding.reading import read_independent
+from elmo.embedding.words import WordVectors, encoder
+from elmo.model.bilm import BiLM
+from elmo.types import LstmState
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def bilm(monkeypatch):
+    """With shapes that are rounded up, and windows of more steps than a graph has."""
+    monkeypatch.setattr("elmo.embedding.graphs.ROWS", (1, 3))
+    monkeypatch.setattr("elmo.embedding.graphs.STEPS", (2, 3))
+    assert ops.has_kernels(torch.zeros(1))
+    return BiLM(CONFIG).eval()
+
+
+@torch.inference_mode()
+def test_layers_and_state_are_those_of_the_model(bilm, monkeypatch):
+    reader = GraphReader(bilm, torch.float32)
+    for rows, active in ((2, [2, 2, 1, 1]), (1, [1, 1]), (2, [2, 1])):
+        inputs = torch.randn(2, len(active), rows, 20)
+        state = LstmState(*(torch.randn_like(part) / 10 for part in bilm.initial_state(rows)))
+        keep = torch.rand(2, len(active), rows) > 0.3
+        outputs, after = reader.read(inputs, state, active, keep)
+        with monkeypatch.context() as patched:
+            patched.delenv("TRITON_INTERPRET")
+            expected, other = bilm.read(inputs, state, active, keep)
+        close([outputs, *after], [expected, *other], rtol=2e-6)
+
+
+def test_sentences_are_read_as_by_the_model(bilm, monkeypatch):
+    sentences = [["a", "bc", "d"], [], ["e"]]
+    words = WordVectors(bilm, encoder(CONFIG, None), CPU)
+    found = read_independent(GraphReader(bilm, torch.float32), words, sentences, selection("all", 3), 6, 2)
+    half = read_independent(
+        GraphReader(bilm, torch.float32), words, sentences[2:], selection("top", 3), 6, 2, numbers=torch.float16
+    )
+    monkeypatch.delenv("TRITON_INTERPRET")
+    expected = read_independent(bilm, words, sentences, selection("all", 3), 6, 2)
+    assert [array.shape for array in found] == [(3, 3, 40), (3, 0, 40), (3, 1, 40)]
+    close(map(torch.from_numpy, (found[0], found[2])), map(torch.from_numpy, (expected[0], expected[2])), rtol=1e-5)
+    assert half[0].dtype.name == "float16"
+    torch.testing.assert_close(
+        torch.from_numpy(half[0]).float(), torch.from_numpy(expected[2][2]), atol=1e-3, rtol=1e-3
+    )
