@@ -14,6 +14,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -136,8 +137,8 @@ def training(
     def loss(model, batch, carried, common):  # noqa: ANN001, ANN202
         return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)
 
-    wrapped = fabric.setup_module(model), fabric.setup_optimizers(optimizer)
-    return model, Training(fabric, *wrapped, loss, LoopConfig(), optim, 1)
+    wrapped: Any = fabric.setup_optimizers(optimizer)  # an optimizer in all but type
+    return model, Training(fabric, fabric.setup_module(model), wrapped, loss, LoopConfig(), optim, 1)
 
 
 def replay_of(fabric: Fabric, row: Row, ids: Ids, vocabulary: Vocabulary) -> Replay:
@@ -239,7 +240,7 @@ def product_peak(device: torch.device) -> float:
     for _ in range(6):
         synchronize(device)
         began = time.perf_counter()
-        one @ one
+        torch.mm(one, one)
         synchronize(device)
         best = min(best, time.perf_counter() - began)
     return 2 * size**3 / best

@@ -25,7 +25,7 @@ def config(tmp_path_factory) -> TrainConfig:
     train, heldout = write_corpus(folder / "train.txt", 20, seed=1), write_corpus(folder / "heldout.txt", 2, seed=2)
     return TrainConfig(
         (str(train),), str(folder / "whole"), (str(heldout),), text=WHITESPACE, model=CONFIG, streams=2, window=2,
-        objective=ObjectiveConfig(8, 0.1, 0.5), optim=OptimConfig("muon", 0.01, warmup_steps=1, decay=0.0), epochs=9,
+        objective=ObjectiveConfig(8, 0.1, 0.5), optim=OptimConfig("muon", 0.01, warmup_steps=1, decay=0.0), epochs=9.0,
         max_words=12, accelerator="cpu", evaluate_words=20, compiled=False, loop=LoopConfig(1, 1, 1000, 1000),
         ids=str(folder / "ids"),
     )  # fmt: skip

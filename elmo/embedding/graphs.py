@@ -7,6 +7,7 @@ launches, its state going from one to the next.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import RLock
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from elmo import ops
 from elmo.model.bilm import BiLM
+from elmo.model.lstm import BiLstmLayer
 from elmo.types import LstmState
 
 ROWS = (1, 4, 16, 64, 128, 256, 384, 512)
@@ -56,7 +58,7 @@ class GraphReader:
                 layer.bias.detach().float().clone(),
                 None if layer.weight_projection is None else layer.weight_projection.detach().to(dtype),
             )
-            for layer in bilm.layers
+            for layer in cast(list[BiLstmLayer], list(bilm.layers))
         ]
         config = bilm.config.lstm
         self._clips = ops.Clips(config.cell_clip, config.proj_clip, config.forget_bias)
