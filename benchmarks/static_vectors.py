@@ -2,7 +2,7 @@
 
     pip install gensim
     export OPENBLAS_CORETYPE=Haswell
-    python benchmarks/static_vectors.py 'lm/wiki.train.*' 'lm/books.train.*' --output vectors.100.txt
+    python benchmarks/static_vectors.py 'lm/wiki.train.*' 'lm/books.train.*' --output skip-grams.100.txt
 
 Skip-gram with negative sampling (Mikolov et al. 2013), gensim's. The text is tokenised as the biLM's was, once, into a
 file beside the output, and a finished one is used again. With one worker, a seed and OpenBLAS told for which processor

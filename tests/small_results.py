@@ -110,7 +110,7 @@ def plant_efficiency(folder: Path) -> None:
                 slow = 400 if arm == "none" else 100
                 curve = [(slow * n, test - 12.0 / n) for n in range(1, 9)]
                 plant(folder / recipe / f"{arm}-{fraction:g}", recipe, curve[-1][1], test, curve=curve)
-    efficiency.write(config, efficiency.plan(config))
+    efficiency.write(config, efficiency.plan(config, recipe_of))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +121,8 @@ class LayerRow:
     all: float
     f1: dict[str, float]
     chosen: bool = False
+    others: float = 0.0
+    differences: dict[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +130,13 @@ class TagRow:
     layer: str
     dev: float
     test: float
+    differences: dict[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
+
+
+def within_half_a_point(scores: dict[str, float], name: str) -> dict[str, tuple[float, float, float]]:
+    """A layer's differences to all others, each with an interval of half a point on both sides."""
+    gains = {other: scores[name] - score for other, score in scores.items() if other != name}
+    return {} if name == "mfs" else {other: (gain, gain - 0.5, gain + 0.5) for other, gain in gains.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,10 +158,13 @@ class NoConfig:
 def plant_layers(folder: Path) -> None:
     names = [("0", 60.0), ("1", 67.0), ("2", 68.5), ("mix", 68.75), ("mfs", 65.0)]
     rows = [
-        LayerRow(name, score, {"senseval2": score + 1, "semeval2013": score - 1}, name == "2") for name, score in names
+        LayerRow(name, score, {"senseval2": score + 1, "semeval2013": score - 1}, name == "2", score)
+        for name, score in names
     ]
+    rows = [dataclasses.replace(row, differences=within_half_a_point(dict(names), row.layer)) for row in rows]
     record.write(folder / "wsd", "wsd", "1", NoConfig(), rows, BILM, 12.5)
-    tags = [TagRow("0", 90.0, 91.0), TagRow("1", 95.0, 95.5), TagRow("2", 94.0, 94.5)]
+    of_tags = {"0": 91.0, "1": 95.5, "2": 94.5}
+    tags = [TagRow(name, test - 0.5, test, within_half_a_point(of_tags, name)) for name, test in of_tags.items()]
     record.write(folder / "pos", "pos", "1", NoConfig(), tags, BILM, 12.5)
     weights = [
         WeightRow(task, f"{task}/input", 1, "input", layer, weight, 1.1)
@@ -177,9 +189,11 @@ def plant_senses(
     **card: Any,
 ) -> None:  # fmt: skip
     """As `elmo probe wsd` leaves it, beside 65 of the most frequent sense; `card` is more of the model's."""
+    scores = layers | {"mfs": 65.0}
     rows = [
-        {"layer": name, "all": score, "instances": instances, "chosen": name == chosen}
-        for name, score in (layers | {"mfs": 65.0}).items()
+        {"layer": name, "all": score, "others": score, "instances": instances, "chosen": name == chosen}
+        | {"differences": within_half_a_point(scores, name)}
+        for name, score in scores.items()
     ]
     config = {"train": "x/train.xml", "tests": list(tests), "model": folder.name, "limit": limit, "data": str(folder)}
     config |= {} if state is None else {"state": state}

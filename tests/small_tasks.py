@@ -171,6 +171,7 @@ SMALL = {
         (["Who", "slept", "?"], ["Mia", "slept", "."]),
         ((["Who"], ["Mia"]), ([], [])),
         {"hidden_dim": 12, "dropout": 0.0},
+        steps=80,
     ),
 }
 """By the name of the task."""

@@ -62,10 +62,12 @@ class Trained:
             fit_epochs(fabric, self.network, lambda epoch: BATCHES, loss, evaluate, "score", *given)
 
 
-def by_hand(make: Callable[[Any], torch.optim.Optimizer], rates: Sequence[float], clip_norm: float) -> nn.Linear:
-    """As many steps as there are rates."""
+def by_hand(
+    make: Callable[[Any], torch.optim.Optimizer], rates: Sequence[float], clip_norm: float, clip_value: float = 1e9
+) -> nn.Linear:
+    """As many steps as there are rates; of the weight and the bias, only the weight decays."""
     network = fresh()
-    optimizer = make(network.parameters())
+    optimizer = make([{"params": [network.weight]}, {"params": [network.bias], "weight_decay": 0.0}])
     for step, rate in enumerate(rates):
         for group in optimizer.param_groups:
             group["lr"] = rate
@@ -73,6 +75,8 @@ def by_hand(make: Callable[[Any], torch.optim.Optimizer], rates: Sequence[float]
         squared(network, BATCHES[step % len(BATCHES)]).backward()
         norm = nn.utils.clip_grad_norm_(network.parameters(), clip_norm)
         assert norm > clip_norm or clip_norm > 1e6, "else it would not be seen"
+        for weights in network.parameters():
+            weights.grad.clamp_(-clip_value, clip_value)
         optimizer.step()
     return network
 
@@ -93,6 +97,35 @@ def test_steps_are_those_of_torch(tmp_path: Path, name: Any) -> None:
     run = Trained(tmp_path, config, [1.0, 2.0, 3.0, 4.0])
     twin = by_hand(OPTIMIZERS[name], [0.05] * 12, clip_norm=0.5)
     torch.testing.assert_close(run.network.state_dict(), twin.state_dict(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_gradient_is_clipped_number_by_number(tmp_path: Path) -> None:
+    config = EpochConfig(epochs=2, patience=0, optimizer="adagrad", lr=0.05, clip_norm=0.0, clip_value=0.3)
+    run = Trained(tmp_path, config, [1.0, 2.0])
+    twin, other = (by_hand(torch.optim.Adagrad, [0.05] * 6, 1e9, value) for value in (0.3, 1e9))
+    torch.testing.assert_close(run.network.state_dict(), twin.state_dict(), rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(other.weight, twin.weight, rtol=1e-2)
+
+
+def test_a_clipped_gradient_that_is_not_finite_is_still_an_error(tmp_path: Path) -> None:
+    network = fresh()
+    with torch.no_grad():
+        network.weight.fill_(1e30)
+    with pytest.raises(TrainingError, match="gradient norm"):
+        Trained(tmp_path, EpochConfig(epochs=1, clip_value=1.0), [1.0], network=network)
+
+
+def test_weight_decay_is_the_gradient_of_an_l2_penalty_of_the_matrix(tmp_path: Path) -> None:
+    """`lambda * ||W||^2` in the loss, as the paper has it for entailment, is a weight decay of twice lambda."""
+    config = EpochConfig(epochs=2, patience=0, lr=0.05, weight_decay=2 * 0.7, clip_norm=0.0)
+    run = Trained(tmp_path, config, [1.0, 2.0])
+    network = fresh()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
+    for step in range(6):
+        optimizer.zero_grad()
+        (squared(network, BATCHES[step % 3]) + 0.7 * network.weight.square().sum()).backward()
+        optimizer.step()
+    torch.testing.assert_close(run.network.state_dict(), network.state_dict(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "plateau"])

@@ -25,7 +25,7 @@ from elmo.text.characters import encode_words
 from elmo.text.vocabulary import SPECIAL, Vocabulary
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts, no package
-from fine_tuning import leave_out_known, packaged, row_of
+from fine_tuning import leave_out_known, packaged, with_fine_tuned, written
 
 DATA = Path(__file__).parent / "data"
 OTHER_TEXT = "the quince and the elm\nan old quince grows\n" * 60
@@ -338,9 +338,24 @@ def test_lines_of_training_are_not_held_out(tmp_path):
     assert (tmp_path / "heldout.txt").read_text(encoding="utf-8") == "an ash grows\n"
 
 
-def test_a_fine_tuned_row_is_that_of_the_queue_with_an_arm_more(tmp_path):
+@pytest.mark.parametrize(
+    ("on_dev", "better"), [((70.0, 71.0), "both"), ((71.0, 70.0), "input"), ((70.0, 70.0), "input")]
+)
+def test_the_fine_tuned_arm_is_at_the_better_place_on_development_data(tmp_path, on_dev, better):
+    """By the mean over the seeds; whatever the scores on test data."""
+    row = packaged("queue")["rows"][0]
+    for place, score in zip(("input", "both"), on_dev, strict=True):
+        for seed, off in zip(row["seeds"], (-2.0, 0.0, 2.0), strict=True):
+            folder = tmp_path / row["name"] / place / f"seed-{seed}"
+            folder.mkdir(parents=True)
+            scores = {"dev": {"f1": score + off}, "test": {"f1": 100 - score}}
+            (folder / "result.json").write_text(json.dumps(scores), encoding="utf-8")
+        (folder.parent / "config.json").write_text('{"task": "ner"}', encoding="utf-8")
+    made = with_fine_tuned(row, Path("run"), tmp_path)
+    assert made["arms"] == row["arms"] | {"fine-tuned": [*row["arms"][better], "inputs.model=run"]}
+    assert tomllib.loads(written(made))["rows"] == [{"tuning": [[]]} | made]
+
+
+def test_every_row_of_the_queue_has_both_places():
     for row in packaged("queue")["rows"]:
-        (made,) = tomllib.loads(row_of(row, tmp_path / "run"))["rows"]
-        *_, where = row["arms"].values()
-        assert made.pop("arms") == row["arms"] | {"fine-tuned": [*where, f"inputs.model={tmp_path / 'run'}"]}
-        assert made == {"tuning": [[]]} | {key: value for key, value in row.items() if key != "arms"}
+        assert list(row["arms"]) == ["none", "input", "both"]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,23 @@ def test_rows_learn_as_if_they_were_alone_and_the_same_again() -> None:
     """What the other layers hold changes nothing; the scale of a layer hardly does."""
     rows = pos.rows(Planted(PARTS), PARTS, config(epochs=2))
     other = pos.rows(Planted(PARTS, scale=-3.0), PARTS, config(epochs=2))
-    assert rows[0] == other[0]
+    assert replace(rows[0], differences={}) == replace(other[0], differences={})
     assert rows == pos.rows(Planted(PARTS), PARTS, config(epochs=2))
     assert pos.rows(Planted(PARTS), PARTS, config(epochs=2, seed=2))[2] != rows[2]
+
+
+def test_differences_are_of_test_and_of_the_same_tokens() -> None:
+    first, second, mix, word = pos.rows(Planted(PARTS), PARTS, config(epochs=2))
+    for row in (first, second, mix):
+        scores = {"0": first.test, "1": second.test, "mix": mix.test, "word": word.test}
+        assert set(row.differences) == set(scores) - {row.layer}
+        for other, (value, low, high) in row.differences.items():
+            assert value == pytest.approx(row.test - scores[other])
+            assert low <= value <= high
+    assert not word.differences
+    no_test = {part: PARTS[part] for part in ("train", "dev")}
+    on_dev = pos.rows(Planted(PARTS), no_test, config(epochs=2))
+    assert on_dev[0].differences["1"][0] == pytest.approx(on_dev[0].dev - on_dev[1].dev)
 
 
 def test_agrees_with_scikit_learn() -> None:

@@ -116,6 +116,22 @@ def test_the_layer_is_chosen_on_the_set_that_is_named_and_is_a_layer() -> None:
     assert [row.chosen for row in (first, second, mix)] == [True, False, False]
 
 
+def test_the_set_that_chooses_is_left_out_of_the_others_and_of_the_differences() -> None:
+    """Drawing sentences, the layer that sees is better on the wet ones alone."""
+    blind, seeing, mix, usual = rows_of(Streamed(muddy), CORPUS, TESTS, INVENTORY, choose="dry")
+    assert blind.others == pytest.approx(100 / 3)
+    assert seeing.others == mix.others == 100.0
+    assert seeing.all == pytest.approx(400 / 6)
+    value, low, high = seeing.differences["0"]
+    assert value == pytest.approx(200 / 3)
+    assert 0 <= low < value < high <= 100
+    assert seeing.differences["mix"] == (0.0, 0.0, 0.0)
+    assert set(blind.differences) == {"1", "mix", "mfs"}
+    assert not usual.differences, "which would differ from model to model"
+    for row in rows_of(Streamed(muddy), CORPUS, TESTS, INVENTORY):
+        assert row.others == row.all
+
+
 def test_only_senses_of_the_same_lemma_and_part_of_speech_compete() -> None:
     verb = labelled("they rich bank", ("bank", "bank", "trust"), pos="VERB")
     tests = {"t": [labelled("the muddy bank", ("bank", "bank", "trust"), pos="VERB")]}
@@ -449,9 +465,10 @@ def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: 
     done = run(*arguments, "--output", tmp_path)
     assert done.returncode == 0, done.stderr
     head, *lines = done.stdout.splitlines()
-    assert head.split() == ["layer", "first", "second", "ALL", "chosen"]
+    assert head.split() == ["layer", "first", "second", "ALL", "ALL1", "chosen"]
     assert sum("*" in line for line in lines) == 1
-    assert "is the best on first" in lines[-1]
+    (place,) = (place for place, line in enumerate(lines) if "is the best on first" in line)
+    assert all("95 % interval" in line for line in lines[place + 1 :])
     refused = run(*arguments, "--output", tmp_path)
     assert (refused.returncode, refused.stderr.count("\n"), "--overwrite" in refused.stderr) == (2, 1, True)
     assert run(*arguments, "--output", tmp_path, "--overwrite").returncode == 0

@@ -31,15 +31,19 @@ def test_equal_settings_are_one_run() -> None:
     snli, ner = (set(row.arms) for row in queue.rows)
     assert ner - snli == {"lambda-0.001"}
     assert len(snli) == 10
-    assert runs["snli", "layers", "lambda-0.001"] == runs["snli", "types", "static-elmo"] == "input"
+    assert runs["snli", "layers", "lambda-0.001"] == runs["snli", "types", "static-elmo"] == "both", (
+        "its place in the paper"
+    )
+    assert runs["ner-wnut17", "layers", "top"] == "top"
+    assert runs["ner-wnut17", "types", "static-elmo"] == "input"
     assert runs["snli", "types", "static"] == runs["ner-wnut17", "types", "static"] == "none"
     assert runs["snli", "gamma", "top-gamma-learned"] == "top"
     for analysis, arms in ablate.ARMS.items():
         alone, named = ablate.plan(ablate.Config("out", ("snli",), (analysis,)), recipe_of, {})
         assert named == {key: name for key, name in runs.items() if key[:2] == ("snli", analysis)}
         assert len(alone.rows[0].arms) == len(arms)
-    both = ablate.plan(ablate.Config("out", ("snli",), place="both"), recipe_of, {})[1]
-    assert both["snli", "layers", "lambda-0.001"] == "both"
+    other = ablate.plan(ablate.Config("out", ("snli",), place="input"), recipe_of, {})[1]
+    assert other["snli", "layers", "lambda-0.001"] == other["snli", "types", "static-elmo"] == "input"
 
 
 def test_a_recipe_may_have_settings_of_its_own_over_those_of_all() -> None:
@@ -48,7 +52,7 @@ def test_a_recipe_may_have_settings_of_its_own_over_those_of_all() -> None:
     given = queues.given(config.settings, None, None, None)
     queue, _ = ablate.plan(config, recipe_of, given)
     for row, lr in zip(queue.rows, (0.125, 0.5), strict=True):
-        assert set(row.arms) == {"none", "layer-0", "elmo", "input"}
+        assert set(row.arms) == {"none", "layer-0", "elmo", "both" if row.recipe == "snli" else "input"}
         for settings in row.arms.values():
             made = compare.config_of(recipe_of(row.recipe), given, settings, Path(), row.seeds)
             assert (made.training.lr, made.inputs.dropout == 0.25) == (lr, lr == 0.5)
@@ -89,7 +93,7 @@ def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:
     assert (top.dev_difference, top.test_difference) == (5.0, 3.0)
     assert (found["places", "both"].dev_difference, found["places", "both"].test_difference) == (2.0, -1.0)
     assert found["layers", "none"].dev_difference is None
-    assert found["layers", "lambda-0.001"].run == found["types", "static-elmo"].run == "snli/input"
+    assert found["layers", "lambda-0.001"].run == found["types", "static-elmo"].run == "snli/both"
     kept, lines = record.read(tmp_path)
     assert (kept["probe"], kept["seconds"], len(lines)) == ("ablate", 8 * 90.0, 9)
     assert lines[3] == json.loads(json.dumps(vars(top)))
@@ -182,7 +186,7 @@ def test_nothing_is_said_of_updates_before_the_largest_part_is_done(tmp_path: Pa
     config = efficiency.Config(str(tmp_path), ("srl",), (0.01, 0.1, 1.0))
     for arm, fraction, dev in (("none", 0.01, 30.0), ("elmo", 0.01, 45.0), ("none", 0.1, 40.0), ("elmo", 0.1, 50.0)):
         plant(tmp_path / "srl" / f"{arm}-{fraction:g}", "srl", dev, dev, curve=((10, dev),))
-    plan = efficiency.plan(config)
+    plan = efficiency.plan(config, recipe_of)
 
     def asked() -> list[str]:
         return [row.question for row in efficiency.write(config, plan) if isinstance(row, efficiency.Answer)]
@@ -199,7 +203,7 @@ def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
     for arm, fraction, dev, test in (("none", 0.1, 30.0, 20.0), ("none", 1, 60.0, 50.0), ("elmo", 0.1, 40.0, 50.0)):
         plant(tmp_path / "srl" / f"{arm}-{fraction:g}", "srl", dev, test, curve=((10, dev - 5), (20, dev)))
     plant(tmp_path / "srl" / "elmo-1", "srl", 70.0, 60.0, curve=((10, 50.0), (20, 70.0)))
-    rows = efficiency.write(config, efficiency.plan(config))
+    rows = efficiency.write(config, efficiency.plan(config, recipe_of))
     kinds = [row.kind for row in rows]
     assert kinds == ["score"] * 4 + ["point"] * 4 + ["answer"] * 3
     answers = {row.question: row for row in rows if isinstance(row, efficiency.Answer)}
@@ -216,12 +220,12 @@ def test_of_runs_kept_for_their_numbers_the_recorded_points_stay(tmp_path: Path)
     config = efficiency.Config(str(tmp_path), ("srl",), (1.0,))
     for arm, dev in (("none", 60.0), ("elmo", 70.0)):
         plant(tmp_path / "srl" / f"{arm}-1", "srl", dev, dev, curve=((10, dev - 5), (20, dev)))
-    rows = efficiency.write(config, efficiency.plan(config))
+    rows = efficiency.write(config, efficiency.plan(config, recipe_of))
     for file in tmp_path.rglob("metrics.jsonl"):
         file.unlink()
-    assert efficiency.write(config, efficiency.plan(config)) == rows
+    assert efficiency.write(config, efficiency.plan(config, recipe_of)) == rows
     (tmp_path / "rows.jsonl").write_text("", encoding="utf-8")
-    assert [row.kind for row in efficiency.write(config, efficiency.plan(config))] == ["score", "score"]
+    assert [row.kind for row in efficiency.write(config, efficiency.plan(config, recipe_of))] == ["score", "score"]
 
 
 def test_tables_say_what_one_seed_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,7 +239,7 @@ def test_tables_say_what_one_seed_does_not_show(capsys: pytest.CaptureFixture[st
 
 def test_efficiency_plans_the_smallest_part_first() -> None:
     config = efficiency.Config("out", ("snli",), (1.0, 0.01), place="both", small_settings=("training.epochs=9",))
-    (row,) = efficiency.plan(config).rows
+    (row,) = efficiency.plan(config, recipe_of).rows
     assert row.arms == {
         "none-0.01": ["inputs.elmo=none", "training.epochs=9", "train_fraction=0.01"],
         "elmo-0.01": ["inputs.elmo=both", "training.epochs=9", "train_fraction=0.01"],

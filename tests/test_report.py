@@ -145,11 +145,11 @@ def test_tables_have_the_planted_numbers(page: Path) -> None:
     ablation = ("task", "arm", "dev", "difference", "test", "difference", "seeds", "ended by", "paper's dev")
     layers = [table for table in found.tables if tuple(table[0]) == ablation][1]
     assert layers[1] == ["snli", "no ELMo", "78.00", "", "77.00", "", "1", "patience", "88.1"]
-    assert layers[4] == ["all layers, lambda 0.001", "82.00", "+4.00", "81.00", "+4.00", "1", "patience", "89.5"]
+    assert layers[4] == ["all layers, lambda 0.001", "83.00", "+5.00", "82.00", "+5.00", "1", "minutes", "89.5"]
     answers = by_head["task", "what ELMo saves", "paper's"]
     assert answers[2] == ["With 10 % of the data the baseline scores what ELMo does with 1 %", "10 %"]
-    senses = by_head["layer", "all", "f1 senseval2", "f1 semeval2013", "chosen", "paper's"]
-    assert senses[2] == ["2", "68.50", "69.50", "67.50", "yes", "69.0"]
+    senses = by_head["layer", "all", "f1 senseval2", "f1 semeval2013", "chosen", "others", "paper's"]
+    assert senses[2] == ["2", "68.50", "69.50", "67.50", "yes", "68.50", "69.0"]
     assert by_head["layer", "dev", "test", "paper's"][1] == ["1", "95.00", "95.50", "97.3"]
     (trained,) = next(rows for head, rows in by_head.items() if head[:2] == ("run", "words read"))
     assert trained[1:] == [
@@ -860,8 +860,10 @@ def test_claims_of_the_paper_are_decided_by_the_numbers(page: Path) -> None:
     ]
     assert claims["ELMo improves SNLI"][:2] == ["one seed: +6.00", "both 76.00, none 70.00, seeds: 1"]
     best = claims["The best layer is above the most frequent sense"]
-    assert best == ["holds", "2 (chosen): 68.50, mfs: 65.00", "Table 5", "results/layers/wsd"]
-    assert claims["Layer 1 knows parts of speech better than layer 2"][1] == "1: 95.50, 2: 94.50"
+    said = "2 (chosen): 68.50, mfs: 65.00, difference +3.50 (+3.00 to +4.00)"
+    assert best == ["holds", said, "Table 5", "results/layers/wsd"]
+    tags = claims["Layer 1 knows parts of speech better than layer 2"]
+    assert tags[1] == "1: 95.50, 2: 94.50, difference +1.00 (+0.50 to +1.50)"
     assert claims["ELMo is best at both places: snli"][:2] == [
         "one seed: +1.00",
         "both 83.00, input 82.00, seeds: 1",
@@ -951,7 +953,7 @@ def test_claims_that_do_not_hold(tmp_path: Path) -> None:
     for arm, few, many in (("none", 30.0, 60.0), ("elmo", 31.0, 55.0)):
         for fraction, test in ((0.1, few), (1.0, many)):
             plant(tmp_path / "efficiency" / "srl" / f"{arm}-{fraction:g}", "srl", test, test)
-    efficiency.write(config, efficiency.plan(config))
+    efficiency.write(config, efficiency.plan(config, recipe_of))
     said = [row[1] for row in claimed(tmp_path)]
     assert said == ["does not hold", "does not hold", "one seed: +6.00", "one seed: not reached"]
 
@@ -1003,7 +1005,8 @@ def test_a_quick_run_does_not_stand_for_the_real_one(tmp_path: Path) -> None:
     plant_senses(tmp_path / "cove", 5_000_000, {"1": 9.0, "2": 8.0}, translation={"pairs": 9})
     plant_senses(tmp_path / "foreign", None, {"1": 9.0, "2": 8.0})
     first, *_ = claimed(tmp_path)
-    assert first[1:] == ("holds", "2: 66.00, 1: 63.00", "Table 5", f"{tmp_path.name}/large")
+    said = "2: 66.00, 1: 63.00, difference +3.00 (+2.50 to +3.50)"
+    assert first[1:] == ("holds", said, "Table 5", f"{tmp_path.name}/large")
     assert written(tmp_path, tmp_path).tables[-2] == [
         ["words read", "1", "2", "mfs"],
         ["1,000,000", "60.00", "62.00", "65.00"],
@@ -1016,7 +1019,7 @@ def test_every_state_of_the_lstms_decides_for_itself(tmp_path: Path) -> None:
     plant_senses(tmp_path / "old", 1_000_000, {"1": 60.0, "2": 62.0})
     plant_senses(tmp_path / "new", 2_000_000, {"1": 61.0, "2": 63.0}, state="reset")
     plant_senses(tmp_path / "read-on", 2_000_000, {"1": 62.0, "2": 66.0}, state="carry")
-    best = {row[0]: (row[1], row[2]) for row in claimed(tmp_path) if row[0].startswith("The best")}
+    best = {row[0]: (row[1], row[2].split(", diff")[0]) for row in claimed(tmp_path) if row[0].startswith("The best")}
     assert best == {
         "The best layer is above the most frequent sense": ("does not hold", "2 (oracle): 63.00, mfs: 65.00"),
         "The best layer is above the most frequent sense (state carry)": ("holds", "2 (oracle): 66.00, mfs: 65.00"),
@@ -1063,13 +1066,39 @@ def test_what_is_shown_is_chosen_on_development_data(tmp_path: Path) -> None:
     for arm, dev, test in (("none", 70.0, 69.0), ("input", 75.0, 72.0), ("both", 74.0, 73.0)):
         plant(tmp_path / "runs" / arm, "snli", dev, test, settings=[f"inputs.elmo={arm}"])
     plant_senses(tmp_path / "wsd", 1_000_000, {"1": 66.0, "2": 67.0}, chosen="1")
-    said = {row[0]: row[2] for row in claimed(tmp_path)}
+    said = {row[0]: row[2].split(", diff")[0] for row in claimed(tmp_path)}
     assert said[f"ELMo improves {tmp_path.name}/runs"] == "input 72.00, none 69.00, seeds: 1"
     assert said["The best layer is above the most frequent sense"] == "1 (chosen): 66.00, mfs: 65.00"
     plant_senses(tmp_path / "wsd", 1_000_000, {"1": 66.0, "2": 67.0})
-    assert {row[0]: row[2] for row in claimed(tmp_path)}["The best layer is above the most frequent sense"] == (
-        "2 (oracle): 67.00, mfs: 65.00"
-    )
+    said = {row[0]: row[2].split(", diff")[0] for row in claimed(tmp_path)}
+    assert said["The best layer is above the most frequent sense"] == "2 (oracle): 67.00, mfs: 65.00"
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        ([0.2, 0.1, 0.3], "holds"),
+        ([0.2, -0.4, 0.8], "undecided"),
+        ([-0.2, -0.3, -0.1], "does not hold"),
+        (None, "no int"),
+    ],
+)
+def test_a_difference_of_layers_is_decided_by_its_interval(tmp_path: Path, interval: Any, said: str) -> None:
+    """Not by its sign; a record of before, which has none, decides nothing."""
+    rows: list[dict[str, Any]] = [{"layer": "1", "all": 66.0}, {"layer": "2", "all": 66.2}]
+    rows[1] |= {} if interval is None else {"differences": {"1": interval}}
+    plant_probe(tmp_path / "wsd", "wsd", rows, bilm={"model": "m", "sha256": "m"})
+    (row,) = claimed(tmp_path)
+    assert row[1].startswith(said)
+
+
+def test_ablations_at_another_place_than_the_papers_decide_nothing() -> None:
+    common = {"recipe": "snli", "task": "snli", "seeds": [1, 2], "dev_std": 0.1, "analysis": "layers"}
+    arms = (("lambda-0.001", 82.0), ("top", 80.0))
+    for place, decided in (("both", ["holds"]), ("input", []), (None, [])):
+        at = {} if place is None else {"place": place}
+        rows = [common | at | {"arm": arm, "dev": dev} for arm, dev in arms]
+        assert [row[1] for row in claims._ablations(Probe("ablate", "ablate", {}, rows))] == decided
 
 
 def test_runs_are_compared_on_data_that_all_were_scored_on(tmp_path: Path) -> None:

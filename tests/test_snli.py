@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def network(examples: list[snli.Example], elmo: str = "none") -> tuple:
+def network(examples: list[snli.Example], elmo: str = "none", **settings: float) -> tuple:
     """A model, and the batch of its examples; ELMo's layers are random and of 8 numbers."""
     from tiny import CONFIG as BILM
 
@@ -36,7 +36,7 @@ def network(examples: list[snli.Example], elmo: str = "none") -> tuple:
     config = InputConfig(vectors_dim=5, elmo=elmo)
     inputs = Inputs(config, torch.randn(len(words) + 2, 5), BILM)
     layers = [torch.randn(3, len(row), 8).numpy() for row in rows]
-    model = snli.Model(snli.Config(hidden_dim=3), inputs, snli.labels_of(examples))
+    model = snli.Model(snli.Config(hidden_dim=3, **settings), inputs, snli.labels_of(examples))
     return model.eval(), Collator(config, words, lambda _: layers)(rows)
 
 
@@ -82,7 +82,7 @@ def by_equations(model: snli.Model, vectors: list[torch.Tensor], outputs: list[t
         composed = read(model.composition, torch.relu(model.projection[0](compared)))
         pools += [composed.mean(0), composed.amax(0)]
     _, hidden, _, _, last = model.head
-    return last(torch.tanh(hidden(torch.cat(pools))))
+    return last(hidden(torch.cat(pools)).clamp(min=0))
 
 
 @pytest.mark.parametrize("elmo", ["none", "input", "output", "both"])
@@ -96,6 +96,18 @@ def test_scores_are_those_of_the_equations(path, elmo) -> None:
         rows = [(row, slice(int(tokens.lengths[row]))) for row in (2 * pair, 2 * pair + 1)]
         outputs = None if output is None else [output[row] for row in rows]
         torch.testing.assert_close(seen[pair], by_equations(model, [vectors[row] for row in rows], outputs))
+
+
+def test_dropout_after_the_attention_is_of_what_the_projection_reads(path) -> None:
+    examples = snli.read(path)
+    seen: list[torch.Tensor] = []
+    for rate in (0.0, 0.5):
+        model, tokens = network(examples, dropout=0.0, attention_dropout=rate)
+        model.projection.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        model.train()(tokens)
+    without, dropped = ((each[tokens.mask] != 0).float().mean().item() for each in seen)
+    assert without > 0.99
+    assert 0.4 < dropped < 0.6
 
 
 def test_loss_is_the_mean_cross_entropy(path) -> None:

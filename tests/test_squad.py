@@ -110,15 +110,18 @@ def bounds_by_equations(
         seen = sum((chance * block[j] for chance, j in zip(chances, others, strict=False)), torch.zeros_like(a))
         added.append(torch.relu(model.block_projection(torch.cat([a, seen, a * seen]))))
     x = x + torch.stack(added)
-    first = read(model.first_encoder, x)
-    last = read(model.last_encoder, torch.cat([x, first], dim=1))
+    first = last = x
+    if model.first_encoder is not None:
+        first = read(model.first_encoder, x)
+        last = read(model.last_encoder, torch.cat([x, first], dim=1))
     return model.first_score(first)[:, 0].log_softmax(0), model.last_score(last)[:, 0].log_softmax(0)
 
 
 @pytest.mark.parametrize("elmo", ["none", "input", "output", "both"])
-def test_bounds_are_those_of_the_equations(path, elmo) -> None:
+@pytest.mark.parametrize("answer_encoders", [False, True])
+def test_bounds_are_those_of_the_equations(path, elmo, answer_encoders) -> None:
     examples = squad.read(path)
-    model, collate = network(examples, elmo)
+    model, collate = network(examples, elmo, answer_encoders=answer_encoders)
     tokens = batch(collate, examples)
     seen = model(tokens)
     vectors, output = model.inputs(tokens)

@@ -44,6 +44,15 @@ def test_learns_by_heart(elmo: str) -> None:
     assert srl.score(EXAMPLES, predictions)["f1"] == 100
 
 
+@pytest.mark.parametrize("size", [3, 16])
+def test_the_last_layer_begins_orthonormal(size: int) -> None:
+    """Its rows, or its columns where it has fewer; like every block of the LSTMs."""
+    model, _ = toy(config=replace(SMALL, hidden_size=size))
+    weight = model.output.weight.detach()
+    small = weight @ weight.T if len(weight) <= size else weight.T @ weight
+    torch.testing.assert_close(small, torch.eye(len(small)), atol=1e-5, rtol=0)
+
+
 def test_the_predicate_is_seen() -> None:
     """Two predicates of one sentence differ in nothing but the mark."""
     model, collate = toy()

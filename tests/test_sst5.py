@@ -53,18 +53,21 @@ def by_equations(model: sst5.Model, vectors: torch.Tensor, output: torch.Tensor 
         return torch.cat([ahead, back.flip(1)], dim=2)[0]
 
     x = read(model.encoder, torch.relu(vectors @ model.feed_forward[0].weight.T + model.feed_forward[0].bias))
-    x = x if output is None else torch.cat([x, output], dim=1)
+    if output is not None:
+        x = torch.cat([x, output if model.output_encoder is None else read(model.output_encoder, output)], dim=1)
     context = torch.stack([sum(w * row for w, row in zip((x @ row).softmax(0), x, strict=True)) for row in x])
     integrated = read(model.integrator, torch.cat([x, x - context, x * context], dim=1))
     beta = torch.stack([model.pool_scores(row)[0] for row in integrated]).softmax(0)
     pools = [integrated.amax(0), integrated.mean(0), integrated.amin(0), beta @ integrated]
-    return model.head(torch.cat(pools)[None])[0]
+    first, _, _, second, _, _, last = model.head
+    hidden = (torch.cat(pools) @ first.weight.T + first.bias).clamp(min=0)
+    return last((hidden @ second.weight.T + second.bias).clamp(min=0))
 
 
-@pytest.mark.parametrize("head", ["maxout", "relu"])
-@pytest.mark.parametrize("elmo", ["none", "both"])
-def test_scores_are_those_of_the_equations(examples, head, elmo) -> None:
-    model, tokens = network(examples, sst5.Config(hidden_dim=3, head=head), elmo)
+@pytest.mark.parametrize(("elmo", "second"), [("none", True), ("both", True), ("both", False)])
+def test_scores_are_those_of_the_equations(examples, elmo, second) -> None:
+    """With a second biLSTM for ELMo at the output, as in the paper, and without."""
+    model, tokens = network(examples, sst5.Config(hidden_dim=3, output_encoder=second), elmo)
     model.eval()
     vectors, output = model.inputs(tokens)
     seen = model(vectors, output, tokens.lengths)
@@ -87,11 +90,12 @@ def test_phrases_are_examples_of_their_own_in_training(examples) -> None:
         ("Yes", 4),
     ]
     assert sst5.training(examples, sst5.Config(phrase_tokens=7)) == examples
-    assert sst5.training(examples, sst5.Config()) == examples
+    assert sst5.training(examples, sst5.Config(phrase_tokens=0)) == examples
+    assert [len(each.tokens) for each in sst5.training(examples, sst5.Config())] == [6, 5, 3, 1], "of four or more"
 
 
 def test_loss_is_the_mean_over_the_examples(examples) -> None:
-    model, tokens = network(examples, sst5.Config(3, "maxout", 4, 0.0, 0.0, (0.0, 0.0)), "both")
+    model, tokens = network(examples, sst5.Config(3, True, 0.0, 0.0, (0.0, 0.0)), "both")
     vectors, output = model.inputs(tokens)
     losses = []
     for row, each in enumerate(examples):

@@ -13,9 +13,9 @@ from elmo_lab.tasks.layers import (
     BiGru,
     BiLstm,
     FeedForward,
-    Maxout,
     VariationalDropout,
     attend,
+    lstm_keeping,
     masked_max,
     masked_mean,
     masked_min,
@@ -112,6 +112,28 @@ def test_dropout_stands_before_every_layer() -> None:
     assert [part.rate for part in BiLstm(3, 4, 2, dropout=0.5, first_dropout=False).dropouts] == [0.0, 0.5]
 
 
+def test_an_lstm_of_dropped_states_steps_like_torch_s_cell() -> None:
+    """The state that goes on to the next token is multiplied; the one that goes up, and the cell, are not."""
+    network, cell = nn.LSTM(3, 4, batch_first=True), nn.LSTMCell(3, 4)
+    cell.load_state_dict({name.removesuffix("_l0"): each for name, each in network.state_dict().items()})
+    vectors, keep = torch.randn(5, 6, 3), torch.tensor([0.0, 2.0]).repeat(5, 2)
+    hidden = memory = torch.zeros(5, 4)
+    for place in range(6):
+        hidden, memory = cell(vectors[:, place], (hidden * keep, memory))
+        torch.testing.assert_close(lstm_keeping(network, vectors, keep)[:, place], hidden)
+    torch.testing.assert_close(lstm_keeping(network, vectors, torch.ones(5, 4)), network(vectors)[0])
+
+
+def test_recurrent_dropout_leaves_the_first_token_of_each_direction() -> None:
+    network, vectors = BiLstm(3, 4, recurrent_dropout=0.5), torch.randn(40, 6, 3)
+    lengths = torch.full((40,), 6)
+    dropped, plain = network(vectors, lengths), network.eval()(vectors, lengths)
+    torch.testing.assert_close(dropped[:, 0, :4], plain[:, 0, :4])
+    torch.testing.assert_close(dropped[:, -1, 4:], plain[:, -1, 4:])
+    assert (dropped - plain)[:, -1, :4].abs().min() > 0
+    assert (dropped - plain)[:, 0, 4:].abs().min() > 0
+
+
 @given(st.lists(st.lists(st.floats(-30, 30, width=32), max_size=4), min_size=1, max_size=4))
 def test_masked_pools_are_those_of_the_sentence_alone(rows) -> None:
     lengths = torch.tensor([len(row) for row in rows])
@@ -153,18 +175,13 @@ def test_attention_is_the_weighted_mean_of_the_other_sentence() -> None:
         np.testing.assert_allclose(seen[row].numpy(), expected, atol=1e-5)
 
 
-def test_maxout_is_the_largest_of_its_pieces() -> None:
-    layer, vectors = Maxout(3, 2, pieces=4), torch.randn(5, 3)
-    weight, bias = layer.linear.weight.view(4, 2, 3), layer.linear.bias.view(4, 2)
-    expected = torch.stack([vectors @ weight[piece].T + bias[piece] for piece in range(4)]).amax(dim=0)
-    torch.testing.assert_close(layer(vectors), expected)
-
-
 def test_feed_forward_layers() -> None:
-    network = FeedForward(3, (5, 2), dropout=0.4, activation=nn.Tanh)
-    assert network(torch.randn(7, 3)).shape == (7, 2)
-    assert [type(part) for part in network] == [Affine, nn.Tanh, nn.Dropout] * 2
-    assert network(torch.randn(7, 3)).detach().abs().max() <= 1 / 0.6
+    network = FeedForward(3, (5, 2), dropout=0.4)
+    assert [type(part) for part in network] == [Affine, nn.ReLU, nn.Dropout] * 2
+    vectors = torch.randn(7, 3)
+    hidden = (vectors @ network[0].weight.T + network[0].bias).clamp(min=0)
+    expected = (hidden @ network[3].weight.T + network[3].bias).clamp(min=0)
+    torch.testing.assert_close(network.eval()(vectors), expected)
 
 
 @pytest.mark.parametrize("shape", [(7,), (2, 3), (2, 0)])

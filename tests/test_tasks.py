@@ -17,10 +17,12 @@ from elmo import config as configs
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.text.batching import to_batch
+from elmo_lab import RECIPES
 from elmo_lab.tasks import ner, train, vectors
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.batches import BatchConfig
 from elmo_lab.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
+from elmo_lab.tasks.layers import VariationalDropout
 from elmo_lab.tasks.task import Task, TaskModel
 from elmo_lab.tasks.trained import TrainedTask, predict, tokens_of
 
@@ -110,6 +112,30 @@ every_taught = pytest.mark.parametrize("taught", tasks.available(), indirect=Tru
 @pytest.fixture
 def path(tmp_path: Path, name: str) -> Path:
     return write_small(tmp_path, name)
+
+
+@pytest.mark.parametrize("recipe", ["ner", "ner-wnut17", "ner-gum", "snli", "squad", "srl"])
+def test_elmo_at_the_input_has_one_dropout(recipe: str, tmp_path: Path) -> None:
+    """By the packaged recipes, the network's variational one: a second one beside it would keep their product.
+
+    Semantic roles have none there: their LSTMs have it.
+    """
+    values = configs.load_toml(RECIPES / "tasks" / f"{recipe}.toml")
+    task = tasks.find(values["task"])
+    examples = task.read(write_small(tmp_path, task.NAME)) * 30
+    read = configs.from_dict(InputConfig, values["inputs"] | {"characters": None, "elmo": "input", "min_count": 1})
+    words = vectors.make(read, [sentence for example in examples for sentence in task.sentences(example)], [])
+    settings = configs.from_dict(task.Config, values["model"])
+    model = task.Model(settings, Inputs(read, words.table, CONFIG), task.labels_of(examples)).train()
+    seen: list[torch.Tensor] = []
+    parts = [cast(TaskModel, model).inputs, *(part for part in model.modules() if isinstance(part, VariationalDropout))]
+    for part in parts[:2]:
+        part.register_forward_hook(lambda _, given, out: seen.append(out[0] if isinstance(out, tuple) else out))
+    collate = Collator(read, words.words, Embedder(tiny_model().bilm(), device="cpu").embed, to_batch)
+    cast(TaskModel, model).loss(tokens_of(task, collate, examples, CPU), examples)
+    shares = [(each[:, 0, -DIM:] != 0).float().mean().item() for each in seen[:2]]
+    assert shares[0] == 1
+    assert len(parts) == 1 or shares[1] == pytest.approx(1 - values["model"]["dropout"], abs=0.05)
 
 
 @every_task

@@ -72,7 +72,7 @@ def test_seeds_are_added_to_those_of_a_run_done_or_not(trained: Path) -> None:
 
 def test_the_configuration_that_is_shown_is_whole_and_right(tmp_path: Path) -> None:
     flags = ["--train", "a", "--dev", "b", "--output", tmp_path / "run", "--print-config"]
-    assert json.loads(run("task", "train", "sst5", *flags).stdout)["model"].keys() > {"head_dropout", "pieces"}
+    assert json.loads(run("task", "train", "sst5", *flags).stdout)["model"].keys() > {"head_dropout", "output_encoder"}
     refused = run("task", "train", "sst5", *flags, "model.foo=1")
     assert (refused.returncode, "unknown key 'model.foo'" in refused.stderr) == (2, True)
     bare = json.loads(run("task", "train", "ner", "--print-config").stdout)

@@ -175,19 +175,6 @@ def test_penalty_is_that_of_both_mixes(embedder: Embedder) -> None:
     assert float(read.penalty().detach()) == pytest.approx(0.5 * (5 + 9))
 
 
-def test_gamma_begins_where_it_is_told_at_the_output_alone(embedder: Embedder) -> None:
-    read, _ = inputs(embedder, InputConfig(elmo="both", output_gamma=0.25))
-    assert read.input_mix is not None
-    assert read.output_mix is not None
-    assert (read.input_mix.gamma.item(), read.output_mix.gamma.item()) == (1.0, 0.25)
-    fixed, _ = inputs(embedder, InputConfig(elmo="both", output_gamma=0.25, gamma="fixed"))
-    assert fixed.output_mix is not None
-    assert fixed.output_mix.gamma.item() == 1.0
-    for wrong in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(configs.ConfigError, match=r"inputs\.output_gamma is"):
-            InputConfig(output_gamma=wrong)
-
-
 def test_gamma_may_be_fixed(embedder: Embedder) -> None:
     read, _ = inputs(embedder, InputConfig(elmo="both", gamma="fixed"))
     assert {name for name, p in read.named_parameters() if not p.requires_grad} >= {

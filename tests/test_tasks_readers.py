@@ -468,6 +468,16 @@ def test_coref_json_speakers_and_missing_parts(file) -> None:
     assert bare.speakers == (("",) * 3, ("",) * 2)
 
 
+def test_a_document_has_one_genre_in_both_formats(tmp_path: Path) -> None:
+    """That of its name, where a file does not say another; columns cannot."""
+    names = {"GUM_bio_byron": "bio", "bc/cctv/00/cctv_0000_3": "bc", "GUM_alone": "", "fable": "", "a_b_c": ""}
+    text, speakers = (("Ann", "left"),), (("-", "-"),)
+    documents = [readers_coref.Document(name, text, (), speakers) for name in names]
+    for file, write in (("d.jsonl", readers_coref.write_coref_json), ("d.conll", readers_coref.write_conll2012)):
+        write(tmp_path / file, documents)
+        assert {each.name: each.genre for each in readers_coref.read_coref(tmp_path / file)} == names
+
+
 def test_a_coref_speaker_of_null_is_unknown(file) -> None:
     some, one = readers_coref.read_coref(
         file(coref(speakers=[[None, "A", None], [None] * 2]) + coref(speakers=[None, "B"]))

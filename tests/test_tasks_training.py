@@ -361,7 +361,7 @@ def test_of_the_cache_its_precision_is_kept(tmp_path: Path) -> None:
         ("ner", {"hidden_dims": []}, "model.hidden_dims is empty"),
         ("ner", {"dropout": 1.5}, "model.dropout is 1.5; from 0 to less than 1 is"),
         ("ner", {"dropout": float("nan")}, "model.dropout is nan"),
-        ("sst5", {"pieces": 0}, "model.pieces is 0"),
+        ("snli", {"attention_dropout": 1.0}, "model.attention_dropout is 1.0"),
         ("sst5", {"phrase_tokens": -1}, "model.phrase_tokens is -1"),
         ("sst5", {"head_dropout": [0.2, 1.0]}, "model.head_dropout is [0.2, 1.0]"),
         ("snli", {"hidden_dim": 0}, "model.hidden_dim is 0"),
@@ -377,7 +377,9 @@ def test_networks_that_cannot_be(task: str, changed: dict[str, Any], said: str) 
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize("changed", [{"betas": [1.0, 2.0]}, {"rho": 1.0}, {"weight_decay": -1.0}, {"epochs": 0}])
+@pytest.mark.parametrize(
+    "changed", [{"betas": [1.0, 2.0]}, {"rho": 1.0}, {"weight_decay": -1.0}, {"clip_value": -1.0}, {"epochs": 0}]
+)
 def test_training_that_cannot_be(tmp_path: Path, changed: dict[str, Any]) -> None:
     with pytest.raises(configs.ConfigError, match=f"training.{next(iter(changed))} is "):
         run_config(tmp_path, training=changed)

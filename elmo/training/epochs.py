@@ -49,9 +49,13 @@ class EpochConfig:
     rho: float = 0.95
     """Of Adadelta."""
     weight_decay: float = 0.0
-    """Of all parameters but word vectors: those of words that training does not contain would only shrink."""
+    """Of weight matrices; not of biases, embeddings, a pretrained encoder, and the weights that mix its layers. AdamW
+    shrinks the matrices; the other optimizers add `weight_decay * W` to the gradient, as the penalty
+    `weight_decay / 2 * ||W||^2` would."""
     clip_norm: float = 5.0
     """Largest global norm of the gradient; 0 for no limit."""
+    clip_value: float = 0.0
+    """Largest absolute value of each number in the gradient; 0 for no limit. If both are set, the norm comes first."""
     schedule: Literal["plateau", "linear"] = "plateau"
     """The learning rate falls by `decay`, or linearly to zero at the end of the last epoch."""
     decay: float = 0.5
@@ -63,8 +67,8 @@ class EpochConfig:
     def __post_init__(self) -> None:
         where = "training."
         check_range(self, ("epochs",), 1, where=where)
-        numbers = ("patience", "lr", "weight_decay", "clip_norm", "decay", "decay_patience", "checkpoint_minutes")
-        check_range(self, numbers, 0, where=where)
+        numbers = ("patience", "lr", "weight_decay", "clip_norm", "clip_value", "decay", "decay_patience")
+        check_range(self, (*numbers, "checkpoint_minutes"), 0, where=where)
         check_range(self, ("betas", "rho"), 0, 1, where)
         if self.minutes is not None:
             check_range(self, ("minutes",), 0, where=where)
@@ -111,7 +115,7 @@ def fit_epochs(
     """Trains `model`, which is on the fabric's device, from the checkpoint in `folder` or from the beginning.
 
     `batches_of(epoch)` gives an epoch's batches; `evaluate()` is called after each epoch in evaluation mode, and
-    `metric` names the score to maximize. `undecayed` are parameters without weight decay. The best epoch's weights go
+    `metric` names the score to maximize. `undecayed` are matrices without weight decay. The best epoch's weights go
     to `folder/model.safetensors`. Raises Stopped after a checkpoint if a signal asked to stop.
     """
     optimizer = _optimizer([p for p in model.parameters() if p.requires_grad], frozenset(undecayed), config)
@@ -180,9 +184,11 @@ def _step(
     norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
     if not (torch.isfinite(loss) and torch.isfinite(norm)):
         raise TrainingError(
-            f"step {state.step + 1}: the loss is {float(loss):.4g} and its gradient norm {float(norm):.4g}; try"
-            f" a smaller training.lr (now {state.rate:.3g}) or training.clip_norm"
+            f"step {state.step + 1}: the loss is {float(loss.detach()):.4g} and its gradient norm {float(norm):.4g};"
+            f" try a smaller training.lr (now {state.rate:.3g}) or training.clip_norm"
         )
+    if config.clip_value:  # only now, since it would hide an infinite number
+        nn.utils.clip_grad_value_(model.parameters(), config.clip_value)
     optimizer.step()
     optimizer.zero_grad()
     spent = time.monotonic() - began
@@ -262,8 +268,9 @@ def _optimizer(
 ) -> torch.optim.Optimizer:
     groups: list[dict[str, Any]] = [{"params": parameters}]
     if config.weight_decay:  # else one group: checkpoints number the parameters in the order of the groups
-        without, rest = ([p for p in parameters if (p in undecayed) == each] for each in (True, False))
-        groups = [{"params": without, "weight_decay": 0.0}, {"params": rest}]
+        decayed = [p for p in parameters if p.ndim > 1 and p not in undecayed]
+        rest = [p for p in parameters if p.ndim <= 1 or p in undecayed]
+        groups = [{"params": rest, "weight_decay": 0.0}, {"params": decayed}]
     if config.optimizer == "adadelta":
         return torch.optim.Adadelta(groups, config.lr, config.rho, weight_decay=config.weight_decay)
     if config.optimizer == "adagrad":

@@ -29,7 +29,7 @@ from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 from elmo_lab import RECIPES
 
-BY_SEED = {"dev_scores", "test_scores"}
+LEFT_OUT = {"dev_scores", "test_scores", "differences"}
 
 
 def add_verbs(verbs: Any) -> None:
@@ -88,13 +88,13 @@ def values_of(arguments: argparse.Namespace, name: str, flags: Mapping[str, Any]
 def print_rows(rows: Sequence[Any], as_json: bool) -> None:
     """Prints dataclasses of one kind as JSON lines, or as a table with their fields as columns.
 
-    The table omits the scores of single seeds; the rows have them.
+    The table omits the scores of single seeds, and intervals; the rows have them.
     """
     if as_json:
         for row in rows:
             print_json(vars(row))
     elif rows:
-        names = [name for name in vars(rows[0]) if name not in BY_SEED]
+        names = [name for name in vars(rows[0]) if name not in LEFT_OUT]
         print_table([name.replace("_", " ") for name in names], [[_cell(row, name) for name in names] for row in rows])
 
 
@@ -155,9 +155,13 @@ def wsd_verb(arguments: argparse.Namespace) -> None:
 def print_wsd(rows: Sequence[Any], choose: str | None) -> None:
     """The table of `elmo probe wsd`, one column per test set."""
     names = list(rows[0].f1)
+    rest = f"ALL{len(names) - 1}"  # all test sets but the one that chooses
+    columns = {name: [row.f1[name] for row in rows] for name in names} | {"ALL": [row.all for row in rows]}
+    columns |= {} if choose is None else {rest: [row.others for row in rows]}
+    cells = zip(*([f"{number:.1f}" for number in column] for column in columns.values()), strict=True)
     print_table(
-        ["layer", *names, "ALL", "chosen"],
-        [[row.layer, *(f"{row.f1[name]:.1f}" for name in names), f"{row.all:.1f}", _shown(row.chosen)] for row in rows],
+        ["layer", *columns, "chosen"],
+        [[row.layer, *scores, _shown(row.chosen)] for row, scores in zip(rows, cells, strict=True)],
     )
     first = rows[0]
     print(
@@ -166,7 +170,9 @@ def print_wsd(rows: Sequence[Any], choose: str | None) -> None:
     )
     for row in rows:
         if row.chosen:
-            print(f"layer {row.layer} is the best on {choose}: {row.all:.1f} on ALL")
+            print(f"layer {row.layer} is the best on {choose}: {row.others:.1f} on {rest}")
+            for other, (points, low, high) in row.differences.items():
+                print(f"  {points:+.1f} points against {other} (95 % interval {low:+.1f} to {high:+.1f})")
 
 
 def pos_verb(arguments: argparse.Namespace) -> None:

@@ -21,6 +21,7 @@ from elmo_lab.probes import queues, record
 from elmo_lab.tasks import compare, train
 from elmo_lab.tasks.queue import Queue
 from elmo_lab.tasks.queue import Row as TaskRow
+from elmo_lab.tasks.task import Place
 
 NAME, VERSION = "ablate", "1"
 Analysis = Literal["places", "layers", "gamma", "types"]
@@ -45,12 +46,12 @@ ARMS: dict[Analysis, dict[str, tuple[str, ...]]] = {
     },
     "types": {
         "static": ("inputs.elmo=none",),
-        "layer-0": ("inputs.elmo=input", "inputs.layers=types", "inputs.static=false"),
-        "elmo": ("inputs.elmo=input", "inputs.layers=mix", "inputs.static=false"),
-        "static-elmo": ("inputs.elmo=input", "inputs.layers=mix"),
+        "layer-0": ("inputs.elmo=PLACE", "inputs.layers=types", "inputs.static=false"),
+        "elmo": ("inputs.elmo=PLACE", "inputs.layers=mix", "inputs.static=false"),
+        "static-elmo": ("inputs.elmo=PLACE", "inputs.layers=mix"),
     },
 }
-"""The arms of every analysis; the others are compared with the first. PLACE is `Config.place`."""
+"""The arms of every analysis; the others are compared with the first. PLACE is that of `Config.place`."""
 
 Runs = Mapping[tuple[str, Analysis, str], str]
 """The run for a recipe's folder, an analysis and an arm."""
@@ -75,8 +76,8 @@ class Config:
     """Task recipes: packaged ones, or files."""
     analyses: tuple[Analysis, ...] = ("places", "layers", "gamma", "types")
     seeds: tuple[int, ...] = (1,)
-    place: Literal["input", "output", "both"] = "input"
-    """Where `layers` and `gamma` use ELMo."""
+    place: Place = "paper"
+    """Where `layers`, `gamma` and `types` use ELMo."""
     settings: tuple[str, ...] = ()
     """For all runs (`section.key=value`); they override the recipes."""
     own_settings: tuple[Own, ...] = ()
@@ -111,6 +112,8 @@ class Row:
     """Why the training of each seed ended: patience, epochs or minutes."""
     run: str
     """The folder of the arm's runs, inside the output folder; arms with the same settings share it."""
+    place: str | None = None
+    """Where the arm has ELMo: `none`, `input`, `output` or `both`; None in rows from before 2026-11-28."""
     dev_difference: float | None = None
     """To the analysis' first arm; None for the first arm itself."""
     test_difference: float | None = None
@@ -156,7 +159,7 @@ def plan(
         arms: dict[str, list[str]] = {}
         known: list[tuple[train.TaskConfig, str]] = []
         own = [setting for each in config.own_settings if each.recipe in _names(recipe) for setting in each.settings]
-        for analysis, arm, of_arm in _arms(config.place):
+        for analysis, arm, of_arm in _arms(queues.place_for(find_recipe(recipe), config.place)):
             settings = own + of_arm
             made = compare.config_of(find_recipe(recipe), given, settings, Path(), config.seeds)
             name = next((name for other, name in known if other == made), arm)
@@ -212,7 +215,8 @@ def _rows(analysis: Analysis, recipe: str, runs: Runs, found: Mapping[tuple[str,
         name = runs[recipe, analysis, arm]
         if (recipe, name) not in found:
             continue
-        row = Row(analysis, recipe, arm=arm, run=f"{recipe}/{name}", **found[recipe, name].numbers())
+        done = found[recipe, name]
+        row = Row(analysis, recipe, arm=arm, run=f"{recipe}/{name}", place=done.place, **done.numbers())
         if first is not None:
             test = None if row.test is None or first.test is None else row.test - first.test
             row = replace(row, dev_difference=row.dev - first.dev, test_difference=test)

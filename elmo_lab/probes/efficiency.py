@@ -18,6 +18,7 @@ from elmo_lab.probes import queues, record
 from elmo_lab.tasks import compare
 from elmo_lab.tasks.queue import Queue
 from elmo_lab.tasks.queue import Row as TaskRow
+from elmo_lab.tasks.task import Place
 
 NAME, VERSION = "efficiency", "1"
 BASELINE, ELMO = "none", "elmo"
@@ -34,7 +35,7 @@ class Config:
     fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
     """Parts of the training examples."""
     seeds: tuple[int, ...] = (1,)
-    place: Literal["input", "output", "both"] = "input"
+    place: Place = "paper"
     """Where the network uses ELMo."""
     settings: tuple[str, ...] = ()
     """For all runs (`section.key=value`); they override the recipes."""
@@ -142,7 +143,7 @@ def run(
     """
     output = Path(config.output)
     queues.check_output(output, NAME)
-    queue = plan(config)
+    queue = plan(config, find_recipe)
     given = queues.given(config.settings, config.data, config.vectors, config.model)
     for _ in compare.work_off(queue, output, find_recipe, given, quiet, progress):
         with compare.writing(output):
@@ -151,10 +152,19 @@ def run(
         return write(config, queue)
 
 
-def plan(config: Config) -> Queue:
+def plan(config: Config, find_recipe: Callable[[str], Path]) -> Queue:
     """What to train, the smallest part of the data first."""
-    places = {BASELINE: "inputs.elmo=none", ELMO: f"inputs.elmo={config.place}"}
-    arms = {
+    rows = []
+    for recipe in config.recipes:
+        arms = _arms(config, queues.place_for(find_recipe(recipe), config.place))
+        rows.append(TaskRow(queues.folder_of(recipe), recipe, arms, config.seeds))
+    return Queue(tuple(rows))
+
+
+def _arms(config: Config, place: str) -> dict[str, list[str]]:
+    """The settings of every arm and part of the data, by the folder of their runs."""
+    places = {BASELINE: "inputs.elmo=none", ELMO: f"inputs.elmo={place}"}
+    return {
         _folder(arm, fraction): [
             place,
             *(() if fraction == max(config.fractions) else config.small_settings),
@@ -163,8 +173,6 @@ def plan(config: Config) -> Queue:
         for fraction in sorted(config.fractions)
         for arm, place in places.items()
     }
-    rows = (TaskRow(queues.folder_of(recipe), recipe, arms, config.seeds) for recipe in config.recipes)
-    return Queue(tuple(rows))
 
 
 def write(config: Config, queue: Queue) -> list[Row]:

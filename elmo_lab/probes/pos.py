@@ -9,6 +9,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import eq
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,7 @@ from elmo.formats.source import Source, open_model
 from elmo.text.lines import numbered_lines
 from elmo.text.records import read_conllu_columns, suffix_of
 from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
+from elmo_lab.probes.resampling import Difference, differences
 from elmo_lab.tasks.cache import CacheConfig, limit_of
 from elmo_lab.tasks.files import find_file
 from elmo_lab.tasks.readers_columns import check_words, read_conll
@@ -88,6 +90,9 @@ class Row:
     """The best epoch on dev."""
     chosen: bool = False
     """Whether this is the best single layer on dev."""
+    differences: dict[str, Difference] = field(default_factory=dict)
+    """By the name of another row: this one's score on test, or on dev without test, less that one's, with its interval.
+    None for the baseline, which does not depend on the model."""
 
 
 @dataclass(frozen=True)
@@ -152,17 +157,33 @@ def rows(
     data = _Data(layers_of, {tag: number for number, tag in enumerate(tags)}, config.mix)
     classifiers = _Classifiers(*data.moments(parts["train"]), len(tags))
     best, epochs = _fit(classifiers, data, parts, config, progress)
-    test = data.accuracies(classifiers, parts["test"]) if "test" in parts else [None] * len(best)
-    names = layer_names(len(best))
+    scored = parts.get("test", parts["dev"])
+    right, usual = data.right(classifiers, scored), _usual_tags(parts["train"])
+    names, sizes = layer_names(len(best)), [len(sentence.tokens) for sentence in scored]
+    test = (100 * right.sum(axis=0) / sum(sizes)).tolist() if "test" in parts else [None] * len(best)
     chosen = max(range(len(best) - 1), key=best.__getitem__)
-    found = [Row(name, best[place], test[place], epochs[place], place == chosen) for place, name in enumerate(names)]
+    counts = {**dict(zip(names, right.T.tolist(), strict=True)), BASELINE: [usual(sentence) for sentence in scored]}
+    found = [
+        Row(name, best[place], test[place], epochs[place], place == chosen, differences(counts, name, sizes))
+        for place, name in enumerate(names)
+    ]
     return [*found, baseline(parts)]
 
 
 def baseline(parts: dict[str, list[Tagged]]) -> Row:
     """A word's most frequent tag in training, by exact spelling; for a new word the most frequent tag overall."""
+    usual = _usual_tags(parts["train"])
+
+    def accuracy(part: str) -> float:
+        return 100 * sum(map(usual, parts[part])) / sum(len(sentence.tokens) for sentence in parts[part])
+
+    return Row(BASELINE, accuracy("dev"), accuracy("test") if "test" in parts else None, None)
+
+
+def _usual_tags(train: Sequence[Tagged]) -> Callable[[Tagged], int]:
+    """What counts the tokens of a sentence that have the baseline's tag."""
     counts: dict[str, Counter[str]] = {}
-    for sentence in parts["train"]:
+    for sentence in train:
         for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
             counts.setdefault(token, Counter())[tag] += 1
     usual = {token: tags.most_common(1)[0][0] for token, tags in counts.items()}
@@ -170,12 +191,7 @@ def baseline(parts: dict[str, list[Tagged]]) -> Row:
     for tags in counts.values():
         overall.update(tags)  # in place: a sum of counters copies all tags for every word
     ((default, _),) = overall.most_common(1)
-
-    def accuracy(part: str) -> float:
-        pairs = [pair for sentence in parts[part] for pair in zip(sentence.tokens, sentence.tags, strict=True)]
-        return 100 * sum(usual.get(token, default) == tag for token, tag in pairs) / len(pairs)
-
-    return Row(BASELINE, accuracy("dev"), accuracy("test") if "test" in parts else None, None)
+    return lambda sentence: sum(map(eq, (usual.get(token, default) for token in sentence.tokens), sentence.tags))
 
 
 class _Data:
@@ -205,14 +221,20 @@ class _Data:
         return mean.float(), torch.where(differs, variance.sqrt(), 1.0).float()
 
     @torch.no_grad()
+    def right(self, classifiers: "_Classifiers", sentences: Sequence[Tagged]) -> Int[np.ndarray, "sentences R"]:
+        """How many tokens of every sentence each row of features gets right."""
+        counts = []
+        for begin in range(0, len(sentences), BATCH):
+            batch = sentences[begin : begin + BATCH]
+            features, gold = self.batch(batch)
+            is_right = (classifiers(features).argmax(-1) == gold).T
+            counts += [part.sum(0).numpy() for part in is_right.split([len(sentence.tokens) for sentence in batch])]
+        return np.stack(counts)
+
     def accuracies(self, classifiers: "_Classifiers", sentences: Sequence[Tagged]) -> list[float]:
         """For every row of features, in percent."""
-        right, tokens = torch.tensor(0), 0
-        for begin in range(0, len(sentences), BATCH):
-            features, gold = self.batch(sentences[begin : begin + BATCH])
-            right = right + (classifiers(features).argmax(-1) == gold).sum(-1)
-            tokens += len(gold)
-        return [100 * count / tokens for count in right.tolist()]
+        tokens = sum(len(sentence.tokens) for sentence in sentences)
+        return (100 * self.right(classifiers, sentences).sum(axis=0) / tokens).tolist()
 
 
 class _Classifiers(torch.nn.Module):

@@ -11,7 +11,7 @@ from elmo_lab.probes import record
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train
 from elmo_lab.tasks.queue import Row, results_of
-from elmo_lab.tasks.task import Task
+from elmo_lab.tasks.task import Place, Task
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Done:
     task: Task
     results: list[dict[str, Any]]
     """The contents of their `result.json`."""
+    place: str
+    """Where the network has ELMo."""
 
     def score(self, part: str) -> tuple[float, float] | tuple[None, None]:
         """Mean and standard deviation over the seeds, for `dev` or `test`; None without such data."""
@@ -54,7 +56,10 @@ class Done:
 def done(row: Row, folder: Path) -> Done | None:
     """The finished runs of an arm in `folder`; None if there are none."""
     results = results_of(folder, row.seeds)
-    return Done(tasks.find(train.read_config(folder / train.CONFIG).task), results) if results else None
+    if not results:
+        return None
+    config = train.read_config(folder / train.CONFIG)
+    return Done(tasks.find(config.task), results, config.inputs.elmo)
 
 
 def given(settings: Sequence[str], data: str | None, vectors: str | None, model: str | None) -> dict[str, Any]:
@@ -62,6 +67,11 @@ def given(settings: Sequence[str], data: str | None, vectors: str | None, model:
     inputs = {name: value for name, value in (("vectors", vectors), ("model", model)) if value is not None}
     values: dict[str, Any] = {"inputs": inputs} | ({} if data is None else {"data": data})
     return configs.merge(values, configs.parse_overrides(settings))
+
+
+def place_for(recipe: Path, place: Place) -> str:
+    """Where a recipe's network is to have ELMo. A recipe that names no task is refused later."""
+    return tasks.PLACES.get(train.read_recipe(recipe).get("task", ""), "input") if place == "paper" else place
 
 
 def check_output(folder: Path, probe: str) -> None:

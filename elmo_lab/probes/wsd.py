@@ -6,15 +6,16 @@
 - besides the layers: their `mix`, and the baseline `mfs`, the most frequent sense in training (in case of a tie, the
   first in the corpus), with the same inventory
 
-The vectors are plain means: neither the instances nor the layers are normalised.
+The vectors are plain means: neither the instances nor the layers are normalised. The paper's suite is the four test
+sets without SemEval-2007, on which a layer may be chosen.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder, StatePolicy
@@ -25,6 +26,7 @@ from elmo.ops import Precision
 from elmo.search.nearest import unit
 from elmo_lab.probes import wsd_readers as readers
 from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
+from elmo_lab.probes.resampling import Difference, differences
 from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sums
 from elmo_lab.probes.wsd_readers import Instance, Labelled
 from elmo_lab.probes.wsd_vectors import chunks, instance_vectors
@@ -50,7 +52,7 @@ class Config:
     inventory: str | None = None
     """Lemma, part of speech and sense keys, most common first. Without it, a new lemma gets no answer."""
     choose: str | None = None
-    """The test set for choosing a layer."""
+    """The test set for choosing a layer: it counts in `all`, but not in `others`."""
     data: str | None = None
     """The folder to look in for files that are not in the current directory."""
     model: str = "default"
@@ -90,6 +92,8 @@ class Row:
     """By test set."""
     all: float
     """Over the instances of all test sets combined."""
+    others: float
+    """Over those of all test sets but `choose`: with the recipe's, the paper's suite of four."""
     instances: int
     """In all test sets."""
     backed_off: int
@@ -98,6 +102,9 @@ class Row:
     """Those whose lemma is not in the inventory either."""
     chosen: bool = False
     """Whether this is the best single layer on the test set `choose`."""
+    differences: dict[str, Difference] = field(default_factory=dict)
+    """By the name of another row: this one's `others` less that one's, with its interval. None for the baseline, which
+    does not depend on the model."""
 
 
 def run(
@@ -169,14 +176,19 @@ def count_senses(train: Path, limit: int | None = None) -> Senses:
     return senses
 
 
-def baseline(tests: Mapping[str, Sequence[Labelled]], senses: Senses, inventory: Mapping[tuple[str, str], str]) -> Row:
+def baseline(
+    tests: Mapping[str, Sequence[Labelled]],
+    senses: Senses,
+    inventory: Mapping[tuple[str, str], str],
+    choose: str | None = None,
+) -> Row:
     """The most frequent sense, which needs no model."""
-    right = dict.fromkeys(tests, 0)
-    for name, instance, keys in _instances(tests):
-        found = senses.by_frequency(instance.lemma, instance.pos)
-        answer = found[0][0] if found else inventory.get((instance.lemma, instance.pos))
-        right[name] += answer in keys
-    return _row(BASELINE, right, tests, senses, inventory)
+    right = {}
+    for name, test in tests.items():
+        pairs = [zip(each.sentence.instances, each.keys, strict=True) for each in test if each.keys]
+        right[name] = np.array([[sum(_usual(one, senses, inventory) in keys for one, keys in each)] for each in pairs])
+    (row,) = _rows([BASELINE], right, tests, senses, inventory, choose)
+    return row
 
 
 def score(
@@ -189,27 +201,54 @@ def score(
     choose: str | None = None,
 ) -> list[Row]:
     """The rows, computed from the sums of every sense's vectors."""
-    right = {name: np.zeros(len(weights) + 1, int) for name in tests}
+    names = [*layer_names(len(weights) + 1), BASELINE]
+    right: dict[str, Int[np.ndarray, "sentences R"]] = {}
+    sizes: dict[str, list[int]] = {}
     embedder.words.clear()
     for name, test in tests.items():
+        found: list[list[bool]] = []
+        sizes[name] = []
         for chunk in chunks(embedder, test):
+            sizes[name] += [len(labelled.keys) for labelled in chunk if labelled.keys]
             for instance, gold, vector in instance_vectors(embedder, chunk):
-                found = senses.by_frequency(instance.lemma, instance.pos)
-                if not found:
-                    right[name] += inventory.get((instance.lemma, instance.pos)) in gold
-                    continue
-                numbers = [number for _, number in found]
-                means = totals[numbers] / np.array([senses.counts[number] for number in numbers])[:, None, None]
-                best = _nearest(with_mix(means, weights), with_mix(vector.astype(np.float64), weights))
-                right[name] += [found[place][0] in gold for place in best]
-    rows = [
-        _row(layer, {name: int(counts[place]) for name, counts in right.items()}, tests, senses, inventory)
-        for place, layer in enumerate(layer_names(len(weights) + 1))
-    ]
+                answers = _answers(instance, vector, senses, totals, inventory, weights)
+                found.append([answer in gold for answer in answers])
+        begins = np.cumsum([0, *sizes[name][:-1]])
+        right[name] = np.add.reduceat(np.array(found, int), begins)
+    rows = _rows(names, right, tests, senses, inventory, choose)
     if choose is not None:
         best = max(range(len(weights)), key=lambda place: rows[place].f1[choose])
         rows[best] = replace(rows[best], chosen=True)
-    return [*rows, baseline(tests, senses, inventory)]
+    reported = [name for name in tests if name != choose] or list(tests)
+    counts = np.concatenate([right[name] for name in reported])
+    of_sentences = [size for name in reported for size in sizes[name]]
+    by_name = dict(zip(names, counts.T.tolist(), strict=True))
+    compared = [replace(row, differences=differences(by_name, row.layer, of_sentences)) for row in rows[:-1]]
+    return [*compared, rows[-1]]
+
+
+def _answers(
+    instance: Instance,
+    vector: Float[np.ndarray, "N D"],
+    senses: Senses,
+    totals: Float[np.ndarray, "S N D"],
+    inventory: Mapping[tuple[str, str], str],
+    weights: Float[np.ndarray, " N"],
+) -> list[str | None]:
+    """The senses that the layers, the mix and the baseline give an instance."""
+    found, usual = senses.by_frequency(instance.lemma, instance.pos), _usual(instance, senses, inventory)
+    if not found:
+        return [usual] * (len(weights) + 2)
+    numbers = [number for _, number in found]
+    means = totals[numbers] / np.array([senses.counts[number] for number in numbers])[:, None, None]
+    best = _nearest(with_mix(means, weights), with_mix(vector.astype(np.float64), weights))
+    return [*(found[place][0] for place in best), usual]
+
+
+def _usual(instance: Instance, senses: Senses, inventory: Mapping[tuple[str, str], str]) -> str | None:
+    """The most frequent sense in training, or the first of the inventory."""
+    found = senses.by_frequency(instance.lemma, instance.pos)
+    return found[0][0] if found else inventory.get((instance.lemma, instance.pos))
 
 
 def _nearest(means: Float[np.ndarray, "K R D"], vector: Float[np.ndarray, "R D"]) -> list[int]:
@@ -218,31 +257,33 @@ def _nearest(means: Float[np.ndarray, "K R D"], vector: Float[np.ndarray, "R D"]
     return (cosines >= cosines.max(axis=0) - TIE).argmax(axis=0).tolist()
 
 
-def _instances(tests: Mapping[str, Sequence[Labelled]]) -> list[tuple[str, Instance, tuple[str, ...]]]:
-    """Every instance with the name of its test set and its gold keys."""
-    return [
-        (name, instance, keys)
-        for name, test in tests.items()
-        for labelled in test
-        for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True)
-    ]
-
-
-def _row(
-    layer: str,
-    right: Mapping[str, int],
+def _rows(
+    names: Sequence[str],
+    right: Mapping[str, Int[np.ndarray, "sentences R"]],
     tests: Mapping[str, Sequence[Labelled]],
     senses: Senses,
     inventory: Mapping[tuple[str, str], str],
-) -> Row:
-    words = [(name, (instance.lemma, instance.pos)) for name, instance, _ in _instances(tests)]
-    sizes = {name: sum(test == name for test, _ in words) for name in tests}
-    new = [word for _, word in words if word not in senses.numbers]
-    return Row(
-        layer,
-        {name: 100 * right[name] / size for name, size in sizes.items()},
-        100 * sum(right.values()) / len(words),
-        instances=len(words),
-        backed_off=len(new),
-        unanswered=sum(word not in inventory for word in new),
-    )
+    choose: str | None,
+) -> list[Row]:
+    """The rows, from how many instances of each sentence each of them has right."""
+    sizes = {name: sum(len(labelled.keys) for labelled in test) for name, test in tests.items()}
+    words = [(one.lemma, one.pos) for test in tests.values() for each in test for one in each.sentence.instances]
+    new = [word for word in words if word not in senses.numbers]
+    others = [name for name in tests if name != choose] or list(tests)
+
+    def percent(place: int, of: Iterable[str]) -> float:
+        of = list(of)
+        return 100 * sum(int(right[name][:, place].sum()) for name in of) / sum(sizes[name] for name in of)
+
+    return [
+        Row(
+            layer,
+            {name: percent(place, [name]) for name in tests},
+            percent(place, tests),
+            percent(place, others),
+            instances=len(words),
+            backed_off=len(new),
+            unanswered=sum(word not in inventory for word in new),
+        )
+        for place, layer in enumerate(names)
+    ]

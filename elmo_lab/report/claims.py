@@ -12,13 +12,15 @@ from elmo_lab.probes.wsd import BASELINE
 from elmo_lab.report import alike, probing
 from elmo_lab.report.collect import Comparison, Probe, Results, TaskRun, part_of
 from elmo_lab.report.document import Section, Text, table
+from elmo_lab.tasks import task as tasks
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
 NOTE = (
     "A claim holds if the claimed difference exceeds the sum of both sides' standard deviations over the seeds. It does"
     " not hold if the opposite difference does; otherwise it is undecided. One seed has no deviation and decides"
     " nothing: the difference is given instead. Ablations are scored on development data, as in the paper. Arms and"
-    " layers are chosen on development data; an oracle is chosen on the test data itself."
+    " layers are chosen on development data; an oracle is chosen on the test data itself. A claim of layers on the same"
+    " sentences holds if the 95 % interval of the difference, over draws of the sentences, is above zero."
 )
 PLACES = {"snli": "both", "squad": "both", "srl": "input"}
 """The best place for ELMo in the paper (Table 3)."""
@@ -75,6 +77,28 @@ def verdict(better: Score, worse: Score) -> str:
     return HOLDS if difference > spread else FAILS if -difference > spread else OPEN
 
 
+def _compared(
+    claim: str,
+    source: str,
+    rows: Mapping[str, Mapping[str, Any]],
+    better: str,
+    worse: str,
+    column: str,
+    how: str = "",
+) -> Row:
+    """The claim that one layer is better than another on the same sentences, by the interval of their difference.
+
+    `how` says how the better one was chosen.
+    """
+    found = (rows[better].get(probing.INTERVALS) or {}).get(worse)
+    values = [f"{better}{how}: {rows[better][column]:.2f}", f"{worse}: {rows[worse][column]:.2f}"]
+    if found is None:  # a record of before
+        return (claim, f"no interval: {rows[better][column] - rows[worse][column]:+.2f}", ", ".join(values), source)
+    difference, low, high = found
+    said = HOLDS if low > 0 else FAILS if high < 0 else OPEN
+    return (claim, said, f"{', '.join(values)}, difference {difference:+.2f} ({low:+.2f} to {high:+.2f})", source)
+
+
 def _row(claim: str, source: str, better: tuple[str, Score], worse: tuple[str, Score]) -> Row:
     counts = list(dict.fromkeys((better[1].seeds, worse[1].seeds)))
     seeds = f", seeds: {' and '.join(map(str, counts))}" if any(counts) else ""
@@ -123,26 +147,24 @@ def _how(probe: Probe) -> str:
 
 
 def _senses(probe: Probe) -> Iterator[Row]:
-    how = _how(probe)
-    scores = {str(row["layer"]): Score(float(row["all"])) for row in probe.rows}
-    layers = {name: score for name, score in scores.items() if name.isdecimal()}
+    how, rows = _how(probe), {str(row["layer"]): row for row in probe.rows}
+    column = "others" if all("others" in row for row in probe.rows) else "all"
+    layers = [name for name in rows if name.isdecimal()]
     if {"1", "2"} <= set(layers):
-        claim = f"Layer 2 knows senses better than layer 1{how}"
-        yield _row(claim, "Table 5", ("2:", layers["2"]), ("1:", layers["1"]))
-    if layers and BASELINE in scores:
+        yield _compared(f"Layer 2 knows senses better than layer 1{how}", "Table 5", rows, "2", "1", column)
+    if layers and BASELINE in rows:
         chosen = next((str(row["layer"]) for row in probe.rows if row.get("chosen")), None)
-        best = chosen or max(layers, key=lambda name: layers[name].value)
-        name = f"{best} ({'chosen' if chosen else 'oracle'}):"
+        best = chosen or max(layers, key=lambda name: rows[name][column])
         claim = f"The best layer is above the most frequent sense{how}"
-        yield _row(claim, "Table 5", (name, scores[best]), (f"{BASELINE}:", scores[BASELINE]))
+        by = " (chosen)" if chosen else " (oracle)"
+        yield _compared(claim, "Table 5", rows, best, BASELINE, column, by)
 
 
 def _tags(probe: Probe) -> Iterator[Row]:
     part = part_of(probe.rows)
-    scores = {str(row["layer"]): Score(float(row[part])) for row in probe.rows if row.get(part) is not None}
-    if {"1", "2"} <= set(scores):
-        claim = "Layer 1 knows parts of speech better than layer 2"
-        yield _row(claim, "Table 6", ("1:", scores["1"]), ("2:", scores["2"]))
+    rows = {str(row["layer"]): row for row in probe.rows if row.get(part) is not None}
+    if {"1", "2"} <= set(rows):
+        yield _compared("Layer 1 knows parts of speech better than layer 2", "Table 6", rows, "1", "2", part)
 
 
 def _neighbors(probe: Probe) -> Iterator[Row]:
@@ -163,6 +185,8 @@ def _neighbors(probe: Probe) -> Iterator[Row]:
 def _ablations(probe: Probe) -> Iterator[Row]:
     found: dict[tuple[str, str, str], dict[str, Score]] = {}
     for row in probe.rows:
+        if row["analysis"] != "places" and row.get("place", "input") not in ("none", tasks.PLACES.get(row["task"])):
+            continue  # the paper says nothing of ELMo at this place
         key = (row["recipe"], row["task"], row["analysis"])
         found.setdefault(key, {})[row["arm"]] = Score(row["dev"], row["dev_std"], len(row["seeds"]))
     for (recipe, task, analysis), scores in found.items():

@@ -1,7 +1,8 @@
 """Results -> the sections of a report: tasks, pretraining, perplexities, ensembles, machines; `probing` has probes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Any
 
 from elmo_lab import figures
@@ -93,7 +94,17 @@ def _glance(comparisons: Sequence[Comparison]) -> Iterator[Section]:
     head += ("fine-tuned biLM", "error reduction") if is_tuned else ()
     said = "" if is_mixed else f"; the biLM is {names[0]}"
     figure = Figures((drawing,), f"Each task without ELMo and with it{said}.")
-    yield Section("At a glance", (figure, table((*head, "paper's", "biLM"), rows), Text(TASKS_NOTE)))
+    note = f"{_static_vectors(each.runs[0] for each in shown)} {TASKS_NOTE}"
+    yield Section("At a glance", (figure, table((*head, "paper's", "biLM"), rows), Text(note)))
+
+
+def _static_vectors(baselines: Iterable[TaskRun]) -> str:
+    """What the networks know of words without ELMo."""
+    inputs = [run.config["inputs"] for run in baselines]
+    files = {PurePath(each["vectors"]).name for each in inputs if each.get("static", True) and each.get("vectors")}
+    if not files:
+        return "The static vectors of words are learned with each network."
+    return f"The static vectors of words, without and with ELMo, are those of {' and '.join(sorted(files))}."
 
 
 def _bilms(given: TaskRun | None, tuned: TaskRun | None) -> str:

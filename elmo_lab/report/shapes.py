@@ -66,13 +66,15 @@ PROBED: Mapping[str, dict[str, Any]] = {
         "query": str, "layer": str, "rank": float, "similarity": float, "neighbor": str, "published": bool,
         "candidates": NUMBER,
     },
-    "pos": {"layer": LAYER, "dev": float, "test?": NUMBER},
+    "pos": {"layer": LAYER, "dev": float, "test?": NUMBER, "differences?": {"*": [float]}},
     "senses": {"layer": LAYER, "accuracy": float, "occurrences?": float, "by_word?": SCORES},
     "weights": {
         "task": str, "run": str, "seed": float, "place": PLACES, "layer": LAYERS, "weight": float, "gamma": float,
         "encoder?": str,
     },
-    "wsd": {"layer": LAYER, "all": float, "instances?": float},
+    "wsd": {
+        "layer": LAYER, "all": float, "others?": float, "instances?": float, "differences?": {"*": [float]},
+    },
 }  # fmt: skip
 """The shape of a row, by probe; other probes' rows are shown as they are."""
 EFFICIENCY: Mapping[str, dict[str, Any]] = {

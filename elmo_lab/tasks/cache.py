@@ -44,7 +44,7 @@ class CacheConfig:
     folder: str | None = None
     """Default: `layers` in elmo's cache (`ELMO_CACHE`)."""
     dtype: Literal["float16", "float32"] = "float16"
-    limit: str | int = "20GB"
+    limit: str | int = "40GB"
     """Most space for the layers of one model; a run that needs more fails before it computes."""
     enabled: bool = True
     """False: every sentence is computed each time it is read."""

@@ -49,7 +49,7 @@ Example = readers.Document
 
 @dataclass(frozen=True)
 class Config:
-    """The network; sizes are the paper's (sec. 6), which has 250 antecedents and windows of 50 sentences, however."""
+    """The network; the defaults are those of Lee et al. (2017, sec. 6), which the ELMo paper took over (A.6)."""
 
     hidden_size: int = 200
     """Cells of the LSTM, per direction."""
@@ -61,10 +61,12 @@ class Config:
     """Most tokens of a span."""
     spans_per_token: float = 0.4
     """Spans kept per token of the document."""
-    max_antecedents: int = 100
-    window: int = 30
+    max_antecedents: int = 250
+    window: int = 50
     """Most sentences of a document in a training step."""
     dropout: float = 0.2
+    """Of the LSTM's states, on their way to the next token and to the spans, one mask for all tokens of a sentence; of
+    hidden layers, and of the features' embeddings."""
 
     def __post_init__(self) -> None:
         if not self.feed_forward:
@@ -172,7 +174,7 @@ class Model(nn.Module):
         super().__init__()
         self.config, self.inputs, self.labels = config, inputs, labels
         sizes, dropout, feature = config.feed_forward, config.dropout, config.feature_dim
-        self.encoder = BiLstm(inputs.dim, config.hidden_size, dropout=dropout, first_dropout=False)
+        self.encoder = BiLstm(inputs.dim, config.hidden_size, recurrent_dropout=dropout)
         self.state_dropout = VariationalDropout(dropout)
         state = self.encoder.output_dim + inputs.output_dim
         self.attention = nn.Sequential(FeedForward(state, sizes, dropout), nn.Linear(sizes[-1], 1))

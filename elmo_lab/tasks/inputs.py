@@ -7,7 +7,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf
 from typing import Literal, Self, TypeVar
 
 import numpy as np
@@ -82,15 +81,15 @@ class InputConfig:
     """Train the biLM with the network. Otherwise its layers are computed once and cached."""
     gamma: Literal["learned", "fixed"] = "learned"
     """The scale of eq. (1); fixed means 1."""
-    output_gamma: float = 1.0
-    """The initial value of a learned scale at the output."""
     layer_norm: bool = False
-    """Normalise every layer of every token before weighting."""
-    dropout: float = 0.5
-    """For static vectors and characters."""
-    elmo_dropout: float = 0.5
+    """Normalise every layer of every token to zero mean and unit variance over its dimensions, before weighting."""
+    dropout: float = 0.0
+    """Of static vectors and characters, number by number. 0 where the network has a variational dropout on its input
+    (ner, snli, squad): both together would keep only the product of their shares."""
+    elmo_dropout: float = 0.0
+    """Of ELMo, at the input and at the output, number by number; the same holds."""
     penalty: float = 0.001
-    """The lambda of `lambda * ||w||^2` over the weights of the mixes (sec. 3.3)."""
+    """The lambda of `lambda * ||w||^2` over the weights w of the mixes, before their softmax (sec. 3.3)."""
 
     def __post_init__(self) -> None:
         for name, least in (("vectors_dim", 1), ("min_count", 1), ("penalty", 0)):
@@ -99,8 +98,6 @@ class InputConfig:
         for name in ("dropout", "elmo_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"inputs.{name} is {getattr(self, name)}; from 0 to less than 1 is expected")
-        if not 0 < self.output_gamma < inf:
-            raise ConfigError(f"inputs.output_gamma is {self.output_gamma}; a number above 0 is expected")
         if not (self.static or self.at_input or (self.characters is not None and self.characters.filters)):
             raise ConfigError(
                 f"inputs.static is false and inputs.elmo is {self.elmo!r}, so the network has no input; set"
@@ -260,7 +257,7 @@ class Inputs(nn.Module):
             elmo_dim = 2 * bilm.lstm.projection_dim
             self.bilm = BiLM(bilm) if config.tuned else None
             self.input_mix = _mix(config, bilm) if config.at_input else None
-            self.output_mix = _mix(config, bilm, config.output_gamma) if config.at_output else None
+            self.output_mix = _mix(config, bilm) if config.at_output else None
         n_filters = 0 if self.characters is None else self.characters.config.n_filters
         self.dim: int = vectors.shape[1] + n_filters + (elmo_dim if config.at_input else 0)
         """Size of the vectors for the network's input (I)."""
@@ -310,11 +307,9 @@ def _characters(config: CharactersConfig | None) -> CharCnn | None:
     return None if cnn is None else CharCnn(cnn, cnn.n_filters)
 
 
-def _mix(config: InputConfig, bilm: BiLMConfig, gamma: float = 1.0) -> ScalarMix:
+def _mix(config: InputConfig, bilm: BiLMConfig) -> ScalarMix:
     """A mix of all layers, or of the only one; `Inputs` normalises layers, token by token, not the mix."""
     mix = ScalarMix(bilm.lstm.n_layers + 1 if config.layers in ("mix", "average") else 1)
     mix.scalars.requires_grad_(config.layers == "mix")
-    if config.gamma == "learned":
-        nn.init.constant_(mix.gamma, gamma)
     mix.gamma.requires_grad_(config.gamma == "learned")
     return mix

@@ -18,13 +18,16 @@ from elmo import ops
 from elmo.model.affine import Affine
 from elmo.model.bilm import reading_backwards, reorder, tokens_mask
 
+Read = Callable[..., tuple[Tensor, Tensor]]
+
 
 class BiRnn(nn.Module):
     """Bidirectional recurrent layers; the two kinds are `BiLstm` and `BiGru`.
 
     `dropout` is variational (Gal and Ghahramani 2016): before each layer, one mask per sentence, the same for all its
-    tokens. `first_dropout=False` exempts the first layer's input. Weights are initialised as usual: Glorot uniform
-    from the input, orthogonal from the state, zero bias except 1 for an LSTM's forget gate.
+    tokens. `first_dropout=False` exempts the first layer's input. `recurrent_dropout` is the same of the state that an
+    LSTM passes from token to token. Weights are initialised as usual: Glorot uniform from the input, orthogonal from
+    the state, zero bias except 1 for an LSTM's forget gate.
     """
 
     def __init__(
@@ -35,8 +38,10 @@ class BiRnn(nn.Module):
         n_layers: int = 1,
         dropout: float = 0.0,
         first_dropout: bool = True,
+        recurrent_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        assert cell is nn.LSTM or not recurrent_dropout, "only LSTMs have it"
         self.output_dim = 2 * hidden_dim
         """Size of an output vector: forward and backward concatenated."""
         sizes = [input_dim] + [self.output_dim] * (n_layers - 1)
@@ -45,12 +50,15 @@ class BiRnn(nn.Module):
         self.backwards = nn.ModuleList(_recurrent(cell, size, hidden_dim) for size in sizes)
         rates = [dropout if first_dropout else 0.0] + [dropout] * (n_layers - 1)
         self.dropouts = nn.ModuleList(VariationalDropout(rate) for rate in rates)
+        self.recurrent_dropout = recurrent_dropout
 
     def forward(self, vectors: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T O"]:
         """The top layer's vectors, zero at padding."""
         order = reading_backwards(lengths, vectors.shape[1])
         for dropout, forwards, backwards in zip(self.dropouts, self.forwards, self.backwards, strict=True):
-            ahead, back = _read(forwards, backwards, dropout(vectors), order)
+            drops = self.training and self.recurrent_dropout > 0
+            read: Read = partial(_read_dropping, rate=self.recurrent_dropout) if drops else _read
+            ahead, back = read(forwards, backwards, dropout(vectors), order)
             vectors = torch.cat([ahead, reorder(back, order)], dim=2)
         return vectors * tokens_mask(lengths, vectors.shape[1])[:, :, None]
 
@@ -81,6 +89,33 @@ def _read(
     states = ops.bi_gru(gates, from_state, state_bias[:, 2 * size :])
     ahead, back = states.permute(1, 2, 0, 3)
     return ahead, back
+
+
+def _read_dropping(
+    forwards: nn.LSTM, backwards: nn.LSTM, vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"], rate: float
+) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"]]:
+    """The same of LSTMs whose states have dropout, with a mask per sentence and direction."""
+    keep = [
+        functional.dropout(vectors.new_ones(len(vectors), each.hidden_size), rate) for each in (forwards, backwards)
+    ]
+    return lstm_keeping(forwards, vectors, keep[0]), lstm_keeping(backwards, reorder(vectors, order), keep[1])
+
+
+def lstm_keeping(
+    network: nn.LSTM, vectors: Float[Tensor, "B T I"], keep: Float[Tensor, "B H"]
+) -> Float[Tensor, "B T H"]:
+    """The hidden states of an LSTM in which each is multiplied by `keep` on its way to the next token, not upwards."""
+    weights = dict(network.named_parameters())
+    bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
+    read = ops.linear(vectors.flatten(0, 1), weights["weight_ih_l0"], bias).view(*vectors.shape[:2], -1)
+    hidden = cell = vectors.new_zeros(keep.shape)
+    states = []
+    for gates in read.unbind(1):
+        enter, stay, new, leave = torch.addmm(gates, hidden * keep, weights["weight_hh_l0"].T).chunk(4, dim=1)
+        cell = stay.sigmoid() * cell + enter.sigmoid() * new.tanh()
+        hidden = leave.sigmoid() * cell.tanh()
+        states.append(hidden)
+    return torch.stack(states, dim=1)
 
 
 def _recurrent(cell: Callable[..., nn.RNNBase], input_dim: int, hidden_dim: int) -> nn.RNNBase:
@@ -149,23 +184,9 @@ def attend(
 
 
 class FeedForward(nn.Sequential):
-    """Affine layers, each followed by its activation and dropout."""
+    """Affine layers, each followed by a ReLU and dropout."""
 
-    def __init__(
-        self, input_dim: int, dims: Sequence[int], dropout: float = 0.0, activation: type[nn.Module] = nn.ReLU
-    ) -> None:
+    def __init__(self, input_dim: int, dims: Sequence[int], dropout: float = 0.0) -> None:
         sizes = [input_dim, *dims]
-        layers = [(Affine(before, after), activation(), nn.Dropout(dropout)) for before, after in pairwise(sizes)]
+        layers = [(Affine(before, after), nn.ReLU(), nn.Dropout(dropout)) for before, after in pairwise(sizes)]
         super().__init__(*(part for layer in layers for part in layer))
-
-
-class Maxout(nn.Module):
-    """The maximum of `pieces` affine maps in each dimension (Goodfellow et al. 2013)."""
-
-    def __init__(self, input_dim: int, output_dim: int, pieces: int = 4) -> None:
-        super().__init__()
-        self.pieces = pieces
-        self.linear = nn.Linear(input_dim, output_dim * pieces)
-
-    def forward(self, vectors: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        return self.linear(vectors).unflatten(-1, (self.pieces, -1)).max(dim=-2).values

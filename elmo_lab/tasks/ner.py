@@ -37,7 +37,7 @@ class Config:
     hidden_dims: tuple[int, ...] = (200, 100)
     """Sizes of the LSTMs, lowest layer first, per direction."""
     dropout: float = 0.5
-    """Variational on the input of every biLSTM, plain on the output of the top one."""
+    """Variational, on the input of every biLSTM; there is no other."""
 
     def __post_init__(self) -> None:
         if not self.hidden_dims:
@@ -134,7 +134,6 @@ class Model(nn.Module):
             BiLstm(size, hidden, dropout=config.dropout)
             for size, hidden in zip(sizes, config.hidden_dims, strict=False)
         )
-        self.dropout = nn.Dropout(config.dropout)
         self.scores = nn.Linear(sizes[-1] + inputs.output_dim, len(labels.tags))
         self.crf = Crf(len(labels.tags), bio_transitions(labels.tags))
 
@@ -143,7 +142,6 @@ class Model(nn.Module):
         vectors, output = self.inputs(tokens)
         for encoder in self.encoders:
             vectors = encoder(vectors, tokens.lengths)
-        vectors = self.dropout(vectors)
         return self.scores(vectors if output is None else torch.cat([vectors, output], dim=-1))
 
     def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:

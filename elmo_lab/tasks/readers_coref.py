@@ -24,6 +24,7 @@ Mention = tuple[int, int]
 Cluster = tuple[Mention, ...]
 
 BRACKET = re.compile(r"(?P<opens>\()?(?P<cluster>[^\s()|]+)(?P<closes>\))?")
+GENRE = re.compile(r"(?P<ontonotes>[^/]+)/.*|GUM_(?P<gum>[^_]+)_.+", re.DOTALL)
 GAP: tuple[str, ...] = (
     "ID",
     "Text",
@@ -50,6 +51,7 @@ class Document:
     speakers: tuple[tuple[str, ...], ...]
     """Of every token; "" or "-" if unknown."""
     genre: str = ""
+    """As the file says, otherwise as the name begins; "" if neither does."""
     part: int = 0
     line: int = 0
 
@@ -62,8 +64,10 @@ def read_coref(path: Path, tokenizer: Tokenizer | None = None) -> list[Document]
       per sentence or per token, `genre` and `part`. PreCo's `mention_clusters` of `[sentence, first, after the last]`
     - GAP: a text, a pronoun and two names, one of which it may mean (Webster et al. 2018), split by `tokenizer`
 
-    A mention in two clusters stays in both, and is counted in a warning. Raises InputError if brackets are not
-    balanced, or a mention is not within its document.
+    Columns have no genre: it is read from names such as `bc/cctv/00/cctv_0000` (OntoNotes) and `GUM_bio_byron`, as in
+    JSON without one. A mention in two clusters stays in both, and is counted in a warning.
+
+    Raises InputError if brackets are not balanced, or a mention is not within its document.
     """
     irregular = Irregular(path)
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
@@ -120,6 +124,12 @@ def checked(clusters: Iterable[Iterable[Mention]], irregular: Irregular, line: i
     return tuple(cluster for cluster in found if cluster)
 
 
+def genre_of(name: str) -> str:
+    """The genre in a document's name, as OntoNotes and GUM have it; "" if there is none."""
+    found = GENRE.fullmatch(name)
+    return "" if found is None else found["ontonotes"] or found["gum"]
+
+
 # JSON lines
 
 
@@ -142,7 +152,7 @@ def _document_of(record: dict[str, Any], number: int, place: str, irregular: Irr
         tokens,
         None if clusters is None else _clusters(clusters, tokens, place, number, irregular),
         _speakers(record.get("speakers"), tokens, place),
-        str(record.get("genre") or ""),
+        str(record.get("genre") or genre_of(str(name))),
         part,
         number,
     )
@@ -247,7 +257,7 @@ def _document(path: Path, rows: conll2012.Rows, irregular: Irregular) -> Documen
         tuple(tuple(rows.cells(each, 1)) for each in rows.sentences),
         checked(_mentions(path, rows.sentences, irregular).values(), irregular, rows.line),
         speakers,
-        rows.name.partition("/")[0] if "/" in rows.name else "",
+        genre_of(rows.name),
         rows.part,
         rows.line,
     )

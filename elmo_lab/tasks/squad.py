@@ -1,11 +1,13 @@
 """Answers to questions as spans of a passage: bidirectional attention with self-attention (Clark and Gardner 2017).
 
-Their model of one paragraph (sec. 3 there), the baseline of the paper's Table 1, on SQuAD 1.1 (Rajpurkar et al. 2016):
+Their model of one paragraph (sec. 3 there), which the ELMo paper simplified (supplement A.4), on SQuAD 1.1 (Rajpurkar
+et al. 2016):
 
-- one bidirectional GRU encodes question and passage; ELMo at the output joins its vectors (supplement, A.4)
+- one bidirectional GRU encodes question and passage; ELMo at the output joins its vectors
 - every token of the passage attends to the question, and the question to the passage (Seo et al. 2017)
 - the passage attends to itself, in a residual block
-- a GRU predicts where the answer starts; a second one, which reads the first, where it ends
+- linear layers predict where the answer starts and where it ends; before them, Clark and Gardner have a GRU for its
+  start, and a second one, which reads the first, for its end
 
 If a question has several answers, the loss sums their probabilities (sec. 3.2 there, the summed objective).
 """
@@ -40,12 +42,15 @@ QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "when", "where", "why
 
 @dataclass(frozen=True)
 class Config:
-    """The network."""
+    """The network; the defaults are the paper's (A.4)."""
 
     hidden_dim: int = 90
-    """Size of every GRU, per direction."""
+    """Size of every GRU, per direction; the linear layers have twice as many numbers."""
+    answer_encoders: bool = False
+    """Whether Clark and Gardner's two GRUs stand before the layers that predict start and end."""
     dropout: float = 0.2
-    """Variational, on the encoder's input and around the self-attention block."""
+    """Variational, on the encoder's input and output, on the input and output of the self-attention's GRU, and on what
+    predicts the answer."""
     max_answer: int = 17
     """Most tokens of a predicted answer."""
     n_best: int = 20
@@ -173,9 +178,9 @@ class Model(nn.Module):
         self.block_encoder = BiGru(size, config.hidden_dim, dropout=config.dropout)
         self.self_attention = SelfAttention(size)
         self.block_projection = Affine(3 * size, size)
-        self.first_encoder = BiGru(size, config.hidden_dim)
+        self.first_encoder = BiGru(size, config.hidden_dim) if config.answer_encoders else None
         self.first_score = nn.Linear(size, 1)
-        self.last_encoder = BiGru(2 * size, config.hidden_dim)
+        self.last_encoder = BiGru(2 * size, config.hidden_dim) if config.answer_encoders else None
         self.last_score = nn.Linear(size, 1)
 
     def forward(self, tokens: Tokens) -> Bounds:
@@ -187,8 +192,10 @@ class Model(nn.Module):
         block = self.dropout(self.block_encoder(vectors, lengths))
         block = functional.relu(self.block_projection(self.self_attention(block, mask)))
         vectors = self.dropout(vectors + block)
-        first = self.first_encoder(vectors, lengths)
-        last = self.last_encoder(torch.cat([vectors, first], dim=-1), lengths)
+        first = last = vectors
+        if self.first_encoder is not None and self.last_encoder is not None:
+            first = self.first_encoder(vectors, lengths)
+            last = self.last_encoder(torch.cat([vectors, first], dim=-1), lengths)
         scores = (self.first_score(first), self.last_score(last))
         return Bounds(*(_log_softmax(each.squeeze(-1), mask) for each in scores))
 

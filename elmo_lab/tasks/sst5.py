@@ -1,16 +1,16 @@
 """Sentiment in five classes: the biattentive classification network (McCann et al. 2017, sec. 5).
 
-For the Stanford Sentiment Treebank (Socher et al. 2013), as the ELMo paper uses it.
+For the Stanford Sentiment Treebank (Socher et al. 2013), as the ELMo paper uses it (supplement A.8).
 
 A feed-forward layer, a biLSTM encoder, self-attention over the sentence, a biLSTM that integrates both, four pools
-(maximum, minimum, mean, self-attentive), an output network. McCann et al. use batch normalisation in the output
-network; we do not, because a prediction must not depend on the rest of its batch.
+(maximum, minimum, mean, self-attentive), and an output network of two rectified layers, where McCann et al. have maxout
+layers with batch normalisation. ELMo at the output is read by a second biLSTM, and joins the encoder's vectors.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -27,7 +27,6 @@ from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import (
     BiLstm,
     FeedForward,
-    Maxout,
     attend,
     masked_max,
     masked_mean,
@@ -50,25 +49,24 @@ NEUTRAL = 2
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes and dropouts; the published `hidden_dim` is 300."""
+    """Sizes and dropouts. `hidden_dim`, `output_encoder` and `phrase_tokens` are the paper's (A.8), which names no
+    dropouts."""
 
-    hidden_dim: int = 150
-    """Size of the feed-forward layer and of both LSTMs per direction (H)."""
-    head: Literal["maxout", "relu"] = "maxout"
-    """The output network: maxout layers of 4 H, 2 H and 5 (McCann et al.), or rectified ones (the ELMo paper)."""
-    pieces: int = 4
-    """Affine maps per maxout layer."""
+    hidden_dim: int = 300
+    """Size of the feed-forward layer and of every LSTM per direction (H); the output network has 4 H and 2 H."""
+    output_encoder: bool = True
+    """Whether ELMo at the output is read by a second biLSTM; otherwise it joins the encoder's vectors as it is."""
     feed_forward_dropout: float = 0.25
     integrator_dropout: float = 0.1
     """Before and after the integrator."""
     head_dropout: tuple[float, float] = (0.2, 0.3)
     """After the first and the second layer of the output network."""
-    phrase_tokens: int = 0
-    """Phrases of at least this many tokens are separate training examples (4 in the ELMo paper); 0: none. A phrase is
-    read alone, so its ELMo vectors know nothing of its sentence."""
+    phrase_tokens: int = 4
+    """Phrases of at least this many tokens are separate training examples; 0: none. A phrase is read alone, so its ELMo
+    vectors know nothing of its sentence."""
 
     def __post_init__(self) -> None:
-        check_range(self, ("hidden_dim", "pieces"), 1, where="model.")
+        check_range(self, ("hidden_dim",), 1, where="model.")
         check_range(self, ("phrase_tokens",), 0, where="model.")
         check_range(self, ("feed_forward_dropout", "integrator_dropout", "head_dropout"), 0, 1, "model.")
 
@@ -151,12 +149,12 @@ class Model(nn.Module):
 
     def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
         super().__init__()
-        self.config = config
         self.inputs = inputs
         size = config.hidden_dim
         self.feed_forward = FeedForward(inputs.dim, (size,), config.feed_forward_dropout)
         self.encoder = BiLstm(size, size)
-        attended = 2 * size + inputs.output_dim
+        self.output_encoder = BiLstm(inputs.output_dim, size) if inputs.output_dim and config.output_encoder else None
+        attended = 2 * size + (inputs.output_dim if self.output_encoder is None else 2 * size)
         self.integrator = BiLstm(3 * attended, size)
         self.dropout = nn.Dropout(config.integrator_dropout)
         self.pool_scores = nn.Linear(2 * size, 1)
@@ -169,7 +167,8 @@ class Model(nn.Module):
         mask = tokens_mask(lengths, vectors.shape[1])
         encoded = self.encoder(self.feed_forward(vectors), lengths)
         if output is not None:
-            encoded = torch.cat([encoded, output], dim=2)
+            read: Tensor = output if self.output_encoder is None else self.output_encoder(output, lengths)
+            encoded = torch.cat([encoded, read], dim=2)
         attended = attend(matrix_attention(encoded, encoded), encoded, mask)
         both = torch.cat([encoded, encoded - attended, encoded * attended], dim=2)
         integrated = self.dropout(self.integrator(self.dropout(both), lengths))
@@ -196,14 +195,6 @@ class Model(nn.Module):
 def _head(config: Config, n_classes: int) -> nn.Sequential:
     pooled, first, second = (times * config.hidden_dim for times in (8, 4, 2))
     early, late = config.head_dropout
-    if config.head == "maxout":
-        return nn.Sequential(
-            Maxout(pooled, first, config.pieces),
-            nn.Dropout(early),
-            Maxout(first, second, config.pieces),
-            nn.Dropout(late),
-            Maxout(second, n_classes, config.pieces),
-        )
     return nn.Sequential(
         *FeedForward(pooled, (first,), early), *FeedForward(first, (second,), late), nn.Linear(second, n_classes)
     )

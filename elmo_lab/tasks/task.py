@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -15,6 +15,11 @@ from elmo_lab.tasks.inputs import Inputs, Tokens
 
 NAMES = ("ner", "sst5", "snli", "srl", "coref", "squad")
 """The tasks of the paper's Table 1; `elmo_lab.tasks.NAME` is the module."""
+
+PLACES = {"ner": "input", "sst5": "both", "snli": "both", "srl": "input", "coref": "input", "squad": "both"}
+"""Where the paper's networks have ELMo: Table 3 and the supplement, A.3 to A.8."""
+Place = Literal["paper", "input", "output", "both"]
+"""A place for ELMo; `paper` is that of `PLACES` for each task."""
 
 
 @runtime_checkable

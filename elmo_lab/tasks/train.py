@@ -318,7 +318,7 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     model.train()
     state = fit_epochs(
         fabric, model, batches_of, loss_of, lambda: scores("dev"), task.METRIC, folder, config.training, seed, quiet,
-        f"{config.output}, seed {seed}", [network.inputs.vectors.weight],
+        f"{config.output}, seed {seed}", _undecayed(model, network.inputs),
     )  # fmt: skip
     model.load_state_dict(load_file(folder / WEIGHTS))
     model.eval()
@@ -332,6 +332,13 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     }
     write(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
+
+def _undecayed(model: nn.Module, inputs: Inputs) -> list[Tensor]:
+    """The matrices without weight decay: the biLM's, and embeddings, of which the rare ones would only shrink."""
+    embeddings = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
+    characters = [] if inputs.characters is None else [inputs.characters.embedding]
+    return [*embeddings, *characters, *(() if inputs.bilm is None else inputs.bilm.parameters())]
 
 
 def _numbers(state: State, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
