@@ -56,6 +56,8 @@ def _of_others(name: str) -> Any:
     from importlib.metadata import entry_points
     from importlib.util import find_spec
 
+    if find_spec(f"elmo.{name}") is not None:  # `from elmo import cli` asks here before it imports the module
+        return None
     packages = {point.module.partition(".")[0] for point in entry_points(group="elmo.verbs")}
     found = (f"{package}.{name}" for package in sorted(packages) if find_spec(f"{package}.{name}") is not None)
     home = next(found, None)

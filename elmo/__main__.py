@@ -7,9 +7,9 @@ from typing import NoReturn
 def main() -> NoReturn:
     """Runs the command line and exits."""
     try:
-        from elmo import cli
+        from elmo.cli import main as run
 
-        cli.main()
+        run()
     except KeyboardInterrupt:
         print("elmo: error: interrupted", file=sys.stderr)
         sys.exit(130)
