@@ -103,7 +103,7 @@ def _add_compare(tasks: Any) -> None:
     compare = add_verb(
         tasks, "compare", compare_verb, "train a queue of tasks, arms and seeds, and tabulate the scores"
     )
-    compare.add_argument("queue", help="a TOML file or a packaged queue: queue, queue-ensemble")
+    compare.add_argument("queue", help="a TOML file or a packaged queue: queue, queue-ensemble, queue-squad")
     compare.add_argument(
         "--output", required=True, metavar="FOLDER", help="folder of runs and tables; continues what it holds"
     )
