@@ -222,7 +222,7 @@ def _probed(
     with Counter(units, arguments.quiet) as counter:
         rows = run(made, counter.update, source=source)
     if folder is not None:
-        version = import_module(f"elmo_lab.probes.{name}").VERSION
+        version = import_module(type(made).__module__).VERSION  # the probe's own
         record.write(folder, name, version, made, rows, source.card(), time.monotonic() - began)
     return rows
 
