@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import shutil
 import sys
 import tomllib
@@ -315,7 +314,7 @@ def test_a_record_of_words_that_is_damaged_is_named(tmp_path, trained, text):
     assert "corpus.json: damaged" in done.stderr
 
 
-def test_text_changed_in_its_place_is_not_resumed_and_a_run_of_an_older_version_is(folder, trained, tmp_path):
+def test_text_changed_in_its_place_is_not_resumed(folder, trained, tmp_path):
     copy = shutil.copytree(trained, tmp_path / "run")
     arguments = ("train", "--resume", "--output", copy, "--quiet", "max_words=16160")
     other = tmp_path / "train.txt"
@@ -323,13 +322,6 @@ def test_text_changed_in_its_place_is_not_resumed_and_a_run_of_an_older_version_
     done = run(*arguments, "--train", other)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "the training files differ from those counted" in done.stderr
-    record, progress = copy / "corpus.json", copy / "checkpoints" / "step-000000100" / "rank-0.json"
-    for file, name in ((record, "fingerprint"), (progress, "corpus")):  # once without a sample of the text
-        older = re.sub(rf'("{name}": "\w{{16}})\w{{16}}"', r'\1"', file.read_text(encoding="utf-8"))
-        file.write_text(older, encoding="utf-8")
-    done = run(*arguments)
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads(record.read_text(encoding="utf-8"))["fingerprint"]) == 32
 
 
 def test_processes_that_do_not_meet_say_so_in_a_line(tmp_path):
