@@ -157,6 +157,8 @@ def test_written_pairs_are_the_texts_with_the_predictions(path, tmp_path) -> Non
     out = tmp_path / "out.jsonl"
     snli.write(out, examples, found)
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    chances = [row.pop("probabilities") for row in rows]
+    assert chances == [dict(zip(snli.SNLI_LABELS, found[0].probabilities, strict=True))] * len(rows)
     assert rows[0] == {"gold_label": "neutral", "sentence1": PAIRS[0][1], "sentence2": PAIRS[0][2]}
     assert rows[3] == {"gold_label": "contradiction", "sentence1": "Hello there", "sentence2": "No"}
     assert [example.label for example in snli.read(out)] == [prediction.label for prediction in found]
