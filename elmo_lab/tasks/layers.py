@@ -8,6 +8,7 @@ O output size. T has no boundaries and is at least 1.
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -57,7 +58,7 @@ class BiRnn(nn.Module):
         order = reading_backwards(lengths, vectors.shape[1])
         for dropout, forwards, backwards in zip(self.dropouts, self.forwards, self.backwards, strict=True):
             drops = self.training and self.recurrent_dropout > 0
-            read: Read = partial(_read_dropping, rate=self.recurrent_dropout) if drops else _read
+            read = cast(Read, partial(_read_dropping, rate=self.recurrent_dropout) if drops else _read)
             ahead, back = read(forwards, backwards, dropout(vectors), order)
             vectors = torch.cat([ahead, reorder(back, order)], dim=2)
         return vectors * tokens_mask(lengths, vectors.shape[1])[:, :, None]
