@@ -1,0 +1,131 @@
+"""The size of the house: lines, files, long files and functions, extras, and the way from a command to the kernels.
+
+    python benchmarks/house.py            # this checkout
+    python benchmarks/house.py ../before  # another one
+
+Prints a row of a Markdown table for each figure. Extras are resolved by pip without installing them, and
+measured where they are installed: `--extras` needs a package index, and some minutes.
+"""
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+LONG_FILE, LONG_FUNCTION = 300, 60
+EXTRAS = "", "text", "train", "serve", "tasks", "probes", "index"
+FRAMES = """
+import runpy, sys, threading
+kernels = ("mkldnn", "linear", "_lstm", "baddbmm", "addmm", "matmul")
+deepest = []
+def watch(frame, event, argument):
+    if event == "c_call" and any(name in getattr(argument, "__name__", "") for name in kernels):
+        depth, ours = frame, 0
+        while depth:
+            ours += "/elmo" in depth.f_code.co_filename and "site-packages" not in depth.f_code.co_filename
+            depth = depth.f_back
+        deepest.append(ours)
+sys.setprofile(watch)
+threading.setprofile(watch)
+try:
+    runpy.run_module("elmo", run_name="__main__")
+finally:
+    sys.setprofile(None)
+    print("FRAMES", max(deepest, default=0), file=sys.stderr)
+"""
+"""Runs `elmo` and counts the package's own frames above the deepest product."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("checkout", type=Path, nargs="?", default=Path())
+    parser.add_argument("--extras", action="store_true", help="count the packages and megabytes of each extra")
+    arguments = parser.parse_args()
+    root = arguments.checkout.resolve()
+    for title, value in [*figures(root), *frames(root), *(extras(root) if arguments.extras else [])]:
+        print(f"| {title} | {value:,} |", flush=True)
+
+
+def figures(root: Path) -> Iterator[tuple[str, int]]:
+    listed = subprocess.run(["git", "-C", str(root), "ls-files"], capture_output=True, text=True, check=True)
+    tracked = [root / name for name in listed.stdout.splitlines()]
+    python = [path for path in tracked if path.suffix == ".py"]
+    rooms = Counter({"elmo": 0, "elmo_lab": 0, "tests": 0})
+    longer, functions = 0, 0
+    for path in python:
+        room = path.relative_to(root).parts[0]
+        text = path.read_text(encoding="utf-8")
+        rooms[room] += text.count("\n")
+        if room in ("elmo", "elmo_lab"):
+            longer += text.count("\n") > LONG_FILE
+            functions += sum(length > LONG_FUNCTION for length in lengths(text))
+    yield "lines of the package with the laboratory", rooms["elmo"] + rooms["elmo_lab"]
+    yield "lines of the library (`elmo`)", rooms["elmo"]
+    yield "lines of tests", rooms["tests"]
+    yield "tracked files", len(tracked)
+    yield f"files over {LONG_FILE} lines in the package", longer
+    yield f"functions over {LONG_FUNCTION} lines in the package", functions
+
+
+def lengths(text: str) -> Iterator[int]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def frames(root: Path) -> Iterator[tuple[str, int]]:
+    """The package's own frames from the command to the deepest product, of the main paths."""
+    with tempfile.TemporaryDirectory() as folder:
+        text, script = Path(folder, "text.txt"), Path(folder, "frames.py")
+        text.write_text("She wrote a play .\nThey play chess .\n" * 50, encoding="utf-8")
+        script.write_text(FRAMES, encoding="utf-8")
+        small = "min_count=1 model.lstm.dim=16 model.lstm.projection_dim=8 objective.negatives=8 streams=2 epochs=1"
+        train = ["train", "english-small", "--train", str(text), "--output", f"{folder}/run", *small.split()]
+        for arguments in (
+            ["embed", str(text), f"{folder}/v.npz"],
+            ["score", str(text)],
+            ["perplexity", str(text)],
+            train,
+        ):
+            environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+            command = [sys.executable, str(script), *arguments]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            counts = [int(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("FRAMES")]
+            if done.returncode or not counts:
+                sys.exit(f"elmo {arguments[0]}: {done.stderr.strip()}")
+            yield f"frames from `elmo {arguments[0]}` to a product", counts[0]
+
+
+def extras(root: Path) -> Iterator[tuple[str, int]]:
+    """Packages that pip would install, and the megabytes of those that are installed here, but torch."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
+    for extra in EXTRAS:
+        name = f"elmo-torch[{extra}]" if extra else "elmo-torch"
+        done = subprocess.run(
+            [*command, f"{root}[{extra}]" if extra else str(root)], capture_output=True, text=True, check=True
+        )
+        packages = [each["metadata"]["name"] for each in json.loads(done.stdout)["install"]]
+        yield f"packages of `{name}`", len(packages)
+        size = sum(map(installed_bytes, packages))
+        yield f"megabytes of `{name}`, without torch and this package", size // 1_000_000
+
+
+def installed_bytes(package: str) -> int:
+    if package in ("torch", "elmo-torch"):
+        return 0
+    try:
+        files = metadata.files(package) or []
+    except metadata.PackageNotFoundError:
+        return 0
+    return sum(path.stat().st_size for file in files if (path := Path(str(file.locate()))).exists())
+
+
+if __name__ == "__main__":
+    main()
