@@ -73,7 +73,6 @@ def test_the_commands_of_the_page_work(server):
     commands = [unescape(each) for each in re.findall("<pre>(.*?)</pre>", page, re.DOTALL)]
     assert len(commands) > len(ROUTES)
     for command in commands:
-        command = command.replace("{model}", "default")
         done = subprocess.run(
             ["bash", "-c", command], capture_output=True, env=os.environ | {"ELMO_API_KEY": KEY}, check=True
         )

@@ -33,6 +33,11 @@ class Storm:
     expected: dict[int, list[list[np.ndarray]]]
     right: int = 0
     refused: int = 0
+    """Good requests with the answer 503, or without one."""
+    unavailable: int = 0
+    """Answers 503 to all requests."""
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set before the server is told to stop: until then, nothing is refused."""
     wrong: list[object] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -54,10 +59,15 @@ class Storm:
         with self.lock:
             if status == 200 and self._is_right(content, self.expected[kind][which]):
                 self.right += 1
-            elif status == 503:
+            elif status == 503 and self.stopping.is_set():
                 self.refused += 1
+                self.unavailable += 1
             else:
                 self.wrong.append((status, content))
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.served.process.terminate()
 
     @staticmethod
     def _is_right(content: bytes, expected: list[np.ndarray]) -> bool:
@@ -69,9 +79,12 @@ class Storm:
         try:
             with socket.create_connection(self.served.address, timeout=30) as connection:
                 connection.sendall(request)
-                if not cut and (answer := connection.recv(100)) and not answer.startswith(b"HTTP/1.1 4"):
-                    with self.lock:
-                        self.wrong.append((request, answer))
+                answer = b"" if cut else connection.recv(100)
+            with self.lock:
+                if answer.startswith(b"HTTP/1.1 503") and self.stopping.is_set():
+                    self.unavailable += 1
+                elif answer and not answer.startswith(b"HTTP/1.1 4"):
+                    self.wrong.append((request, answer))
         except OSError:
             pass  # nobody listens any more
 
@@ -138,11 +151,12 @@ def test_a_storm_leaves_nothing_behind_and_a_stop_finishes_what_was_accepted(sto
     assert "\nelmo_queue_tokens 0.0\n" in metrics
     assert '\nelmo_requests_total{route="/vectors",status="200"} 403.0\n' in metrics
 
-    storm.blow(range(500, 1000), process.terminate)
+    storm.blow(range(500, 1000), storm.stop)
     assert process.wait(10) == 0
     assert storm.wrong == []
     assert storm.right + storm.refused == 800
     assert storm.right > 400 + 100
+    assert storm.unavailable > 0, "while it stops, the server says so"
     log = (tmp_path / "log").read_text(encoding="utf-8")
     statuses = re.findall(r"POST /vectors (\d+)", log)
     assert statuses.count("200") == len(statuses) - statuses.count("503") == 3 + storm.right, (

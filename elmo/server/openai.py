@@ -48,7 +48,7 @@ def routes(service: Service) -> list[Route]:
     return [
         Route("POST", "/v1/embeddings", embeddings, bodies.Embeddings),
         Route("GET", "/v1/models", models),
-        Route("GET", "/v1/models/{model:path}", model),
+        Route("GET", "/v1/models/{model:path}", model, examples={"model": "default"}),
     ]
 
 

@@ -1,7 +1,8 @@
 """The routes as data, from which come the application and /openapi.json."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -30,6 +31,13 @@ class Route:
     """Types of the answer."""
     shown: bool = True
     """Whether /openapi.json and /docs have it."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """A value that works for each parameter of the path."""
+
+    @property
+    def template(self) -> str:
+        """The path as OpenAPI writes it: `{model}` where Starlette has `{model:path}`."""
+        return re.sub(r":\w+}", "}", self.path)
 
 
 def mounted(routes: Sequence[Route]) -> list[routing.Route]:
@@ -39,7 +47,7 @@ def mounted(routes: Sequence[Route]) -> list[routing.Route]:
 
 def _endpoint(route: Route) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        request.scope["elmo.route"] = route.path
+        request.scope["elmo.route"] = route.template
         if route.body is None:
             return await route.answer(request)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -56,7 +64,7 @@ def description(routes: Sequence[Route]) -> dict[str, Any]:
     components = schemas([*(route.body for route in shown if route.body), Problem])
     paths: dict[str, dict[str, Any]] = {}
     for route in shown:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.template, {})[route.method.lower()] = _operation(route)
     about = {"title": "elmo", "version": __version__}
     return {"openapi": "3.1.0", "info": about, "paths": paths, "components": {"schemas": components}}
 
@@ -64,13 +72,12 @@ def description(routes: Sequence[Route]) -> dict[str, Any]:
 def _operation(route: Route) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "the answer", "content": {kind: {} for kind in route.types}}
     problem = {"description": "an error and its remedy", "content": {JSON: {"schema": _reference(Problem)}}}
-    name = f"{route.method.lower()}_{route.path.strip('/').replace('/', '_').replace('{', '').replace('}', '')}"
+    operation_id = f"{route.method.lower()}_{re.sub('[{}]', '', route.template.strip('/')).replace('/', '_')}"
     told = " ".join((route.answer.__doc__ or "").split())
-    operation: dict[str, Any] = {"operationId": name, "description": told, "responses": {"200": good}}
+    operation: dict[str, Any] = {"operationId": operation_id, "description": told, "responses": {"200": good}}
     operation["parameters"] = [
-        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
-        for part in route.path.split("/")
-        if part.startswith("{")
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "example": route.examples[name]}
+        for name in re.findall("{(.*?)}", route.template)
     ]
     if route.body is not None:
         operation["responses"]["default"] = problem

@@ -37,7 +37,8 @@ def _route(
 ) -> Iterator[str]:
     yield f"<h2>{method.upper()} {escape(path)}</h2>"
     yield f"<p>{escape(route.get('description', ''))}</p>"
-    command = f"curl -s {shlex.quote(address + path)}"
+    parameters = {each["name"]: each["example"] for each in route["parameters"]}
+    command = f"curl -s {shlex.quote(address + path.format(**parameters))}"
     if key:
         command += ' -H "authorization: Bearer $ELMO_API_KEY"'
     if "requestBody" not in route:
