@@ -132,8 +132,7 @@ def storm(tmp_path):
     served = start(tmp_path / "log", "--model", str(tmp_path / "model"))
     yield Storm(served, expected)
     served.process.kill()
-    served.process.wait()
-    served.process.stdout.close()
+    served.process.communicate()
 
 
 @pytest.mark.slow
