@@ -1,6 +1,6 @@
 """The checker of annotations that jaxtyping's import hook uses in the tests (named in pyproject.toml), and how often.
 
-beartype, which by itself refuses `Self` in a method that is decorated before its class is.
+beartype, which by itself refuses `Self` in a method that is decorated before its class is, and whole numbers as floats.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from beartype import BeartypeConf, FrozenDict, beartype
 
-check = beartype(conf=BeartypeConf(hint_overrides=FrozenDict({Self: Any})))
+check = beartype(conf=BeartypeConf(hint_overrides=FrozenDict({Self: Any}), is_pep484_tower=True))
 
 CHECKED = 5
 """Calls of a function that are checked in each test: of a loop over tokens the first ones say what all of them do."""
