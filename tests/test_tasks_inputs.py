@@ -203,14 +203,14 @@ class Counting(Embedder):
         super().__init__(tiny_model().bilm(), device="cpu")
         self.read: list[list[str]] = []
 
-    def embed_stream(self, sentences: Iterable[Sequence[str]], *options: Any) -> Iterator[np.ndarray]:
+    def embed_stream(self, sentences: Iterable[Sequence[str]], *options: Any, **named: Any) -> Iterator[np.ndarray]:
         listed = [list(sentence) for sentence in sentences]
         self.read += listed
-        return super().embed_stream(listed, *options)
+        return super().embed_stream(listed, *options, **named)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_every_sentence_is_read_once(tmp_path: Path, embedder: Embedder, dtype: str, monkeypatch) -> None:
+def test_every_sentence_is_read_once(tmp_path: Path, embedder: Embedder, dtype: Any, monkeypatch) -> None:
     """By the runs of a model together, across shards; what is read back is what the model gives, rounded."""
     monkeypatch.setattr("elmo_lab.tasks.cache.SHARD_BYTES", 3 * LAYERS * DIM * np.dtype(dtype).itemsize)
     counting = Counting()
@@ -271,7 +271,7 @@ def test_a_broken_write_leaves_nothing(tmp_path: Path, embedder: Embedder) -> No
     layers._rounded = lambda array: 1 / 0  # type: ignore[method-assign, assignment, return-value]
     with pytest.raises(ZeroDivisionError):
         layers.add(SENTENCES, 10**9)
-    assert [path.name for path in tmp_path.iterdir()] == ["adding.lock"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_shard_is_on_the_disk_before_its_index_appears(tmp_path: Path, embedder: Embedder, monkeypatch) -> None:
@@ -282,7 +282,7 @@ def test_a_shard_is_on_the_disk_before_its_index_appears(tmp_path: Path, embedde
     monkeypatch.setattr(Path, "replace", lambda path, target: seen.append(target) or move(path, target))
     LayerCache(tmp_path, embedder).add(SENTENCES, 10**9)
     (layers,), (index,) = tmp_path.glob("*.layers.npy"), tmp_path.glob("*.index.npz")
-    assert seen == [layers.stat().st_ino, index.stat().st_ino, layers, index]
+    assert seen == [layers.stat().st_ino, layers, index.stat().st_ino, index]
 
 
 def test_what_another_run_added_meanwhile_is_not_computed(tmp_path: Path, embedder: Embedder) -> None:
@@ -364,8 +364,9 @@ def test_sentences_of_the_same_letters_are_told_apart(tmp_path: Path, embedder: 
 
 @pytest.mark.parametrize("of_elmo", [True, False])
 def test_dropout_of_elmo_and_that_of_the_other_inputs_are_two(embedder: Embedder, of_elmo: bool) -> None:
-    rates = {"dropout": 0.0, "elmo_dropout": 0.5} if of_elmo else {"dropout": 0.5, "elmo_dropout": 0.0}
-    read, collate = inputs(embedder, InputConfig(elmo="both", vectors_dim=5, **rates))
+    dropout, elmo_dropout = (0.0, 0.5) if of_elmo else (0.5, 0.0)
+    config = InputConfig(elmo="both", vectors_dim=5, dropout=dropout, elmo_dropout=elmo_dropout)
+    read, collate = inputs(embedder, config)
     tokens = collate(SENTENCES * 20)
     own = read.dim - DIM
     plain, beside = read.eval()(tokens)
