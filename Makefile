@@ -121,9 +121,7 @@ picture: $(SETUP)
 	$(BIN)/python docs/picture.py
 
 results: $(SETUP)
-	$(BIN)/elmo report docs/runs --markdown docs/results.md --overwrite
-	$(BIN)/elmo report docs/variants --markdown docs/results-variants.md \
-	  --title "Results: editions, states, other domains and CoVe" --overwrite
+	$(BIN)/python -m results page
 
 # All of a release but the upload, which docs/releasing.md has: nothing is published from here.
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' elmo/__init__.py)

@@ -20,6 +20,11 @@ from elmo_lab.report.collect import measured
 STYLES = {"carry_mean": "-", "reset_mean": "--"}
 
 
+def _named(path: Path) -> str:
+    """The run's folder; of a table in results/ the model's name, with the number of the run."""
+    return path.parent.name + path.stem.removeprefix("pretraining") if path.is_file() else path.name
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("metrics", type=Path, nargs="+", help="folders of runs, or metrics files")
@@ -34,7 +39,7 @@ def main() -> None:
         color = f"C{arguments.metrics.index(path)}"
         for name, style in STYLES.items():
             tokens = [before + record["tokens"] / 1e6 for record in points]
-            label = f"{path.name.partition('.')[0]}, {name.removesuffix('_mean')}"
+            label = f"{_named(path)}, {name.removesuffix('_mean')}"
             axes.plot(tokens, [record[name] for record in points], style, color=color, marker=".", label=label)
         if arguments.end_to_end:
             before += points[-1]["tokens"] / 1e6

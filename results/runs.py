@@ -1,0 +1,155 @@
+"""Lines of tables -> what is compared: the arms of a task, their scores, the best of them."""
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elmo.formats.source import is_bilm
+from elmo_lab.probes import weights
+from elmo_lab.tasks import task as tasks
+from results.tables import Run, read
+
+ORDER = ("none", "as-it-is", "input", "output", "both", "cove", "fine-tuned")
+"""The order of arms; the first one that a task has is the baseline."""
+TRIAL = re.compile(r"/trial-\d+$")
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean in percent, its sample standard deviation and the number of seeds."""
+
+    value: float
+    std: float = 0.0
+    seeds: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f}" + (f" ± {self.std:.2f}" if self.seeds > 1 else "")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The runs of a task with one set of inputs, a seed each."""
+
+    name: str
+    run: Run
+
+    @property
+    def metric(self) -> str:
+        """The name of the score that is compared."""
+        return tasks.find(self.run["name"]).METRIC
+
+    @property
+    def place(self) -> str:
+        """Where the network reads ELMo: none, input, output or both."""
+        return self.run["settings"]["inputs"].get("elmo", "none")
+
+    @property
+    def bilm(self) -> dict[str, Any]:
+        """The description of its biLM; empty if it has none."""
+        return self.run.get("bilm") or {}
+
+    @property
+    def has_elmo(self) -> bool:
+        """Whether the network reads a biLM, and no translation model."""
+        return self.place != "none" and is_bilm(self.bilm)
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """Whether the biLM was trained on after it had read another text."""
+        origin = self.bilm.get("init_from")
+        return bool(origin) and not origin.get("continues")
+
+    @property
+    def minutes(self) -> float:
+        """Minutes that a seed took, on average."""
+        return statistics.fmean(row["seconds"] for row in self.run["rows"]) / 60
+
+    def score(self, part: str) -> Score:
+        """The mean over the seeds on dev or test."""
+        return score_of(row[part][self.metric] for row in self.run["rows"])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The arms of a task on the same data; the first is the baseline."""
+
+    name: str
+    arms: tuple[Arm, ...]
+
+    @property
+    def part(self) -> str:
+        """The part of the data that is reported: test if all arms have it, else dev."""
+        return "test" if all("test" in row for arm in self.arms for row in arm.run["rows"]) else "dev"
+
+    def score(self, arm: Arm) -> Score:
+        """The score of an arm on that part."""
+        return arm.score(self.part)
+
+    def best(self, fine_tuned: bool | None = None) -> Arm | None:
+        """The arm with ELMo that is best on dev: of all, or of those with a fine-tuned biLM or with one as it is."""
+        found = [arm for arm in self.arms if arm.has_elmo and fine_tuned in (None, arm.is_fine_tuned)]
+        return max(found, key=lambda arm: arm.score("dev").value, default=None)
+
+    def before_tuning(self, tuned: Arm) -> Arm | None:
+        """The arm with the biLM that a fine-tuned one began from, at the same place."""
+        found = [arm for arm in self.arms if arm.has_elmo and not arm.is_fine_tuned and arm.place == tuned.place]
+        words = tuned.bilm["init_from"].get("words_read")
+        found = [arm for arm in found if arm.bilm.get("words_read") == words]
+        return max(found, key=lambda arm: arm.score("dev").value, default=None)
+
+
+def score_of(numbers: Iterable[float]) -> Score:
+    """The mean of numbers of several seeds."""
+    found = list(numbers)
+    return Score(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
+
+
+def comparisons(table: str, below: str = "") -> dict[str, Comparison]:
+    """The tasks of a table by name, those whose ids begin with `below`; of an arm's trials the best on dev.
+
+    Trials are compared by the first of their seeds, as a queue chooses them.
+    """
+    chosen: dict[str, Run] = {}
+    for name, run in read(table).items():
+        if run["kind"] != "task" or not name.startswith(below):
+            continue
+        arm = TRIAL.sub("", name.removeprefix(below))
+        if arm not in chosen or _first(run) > _first(chosen[arm]):
+            chosen[arm] = run
+    rows: dict[str, list[Arm]] = {}
+    for name, run in chosen.items():
+        row, _, arm = name.rpartition("/")
+        rows.setdefault(row, []).append(Arm(arm, run))
+    order = {name: number for number, name in enumerate(ORDER)}  # unknown arms last
+    return {
+        row: Comparison(row, tuple(sorted(arms, key=lambda arm: (order.get(arm.name, len(ORDER)), arm.name))))
+        for row, arms in rows.items()
+        if len(arms) > 1
+    }
+
+
+def _first(run: Run) -> float:
+    """The score on dev of a run's first seed."""
+    return run["rows"][0]["dev"][tasks.find(run["name"]).METRIC]
+
+
+def layer_weights(compared: Iterable[Comparison]) -> list[weights.MeanRow]:
+    """The layers' weights in the mixes that these tasks learned, as `elmo probe weights` gives them."""
+    rows = [
+        weights.Row(arm.run["name"], f"{each.name}/{arm.name}", row["seed"], place, layer, weight, mix["gamma"])
+        for each in compared
+        for arm in each.arms
+        if arm.has_elmo and arm.run["settings"]["inputs"].get("layers") != "average"
+        for row in arm.run["rows"]
+        for place, mix in row["mixes"].items()
+        for layer, weight in enumerate(mix["weights"])
+        if len(mix["weights"]) > 1
+    ]
+    return weights.means(rows)
+
+
+def part_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The part of the data by which to compare rows of a probe: test if all have it, else dev."""
+    return "test" if all(row.get("test") is not None for row in rows) else "dev"
