@@ -1,4 +1,7 @@
-"""Deep contextualized word representations (ELMo, Peters et al. 2018) for today's PyTorch."""
+"""Deep contextualized word representations (ELMo, Peters et al. 2018) for today's PyTorch.
+
+`embedder = elmo.load()`, then `embedder.embed(["They play chess."])`.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -6,14 +9,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from elmo.embedding.embedder import Embedder as Embedder
+    from elmo.embedding.embedder import Numbers, StatePolicy
+    from elmo.embedding.store import read_vectors as read_vectors
+    from elmo.embedding.texts import TextVectors as TextVectors
+    from elmo.errors import InputError as InputError
     from elmo.formats.hub import HubModel as HubModel
     from elmo.model.bilm import BiLM as BiLM
     from elmo.model.bilm import BiLMConfig as BiLMConfig
     from elmo.model.elmo import Elmo as Elmo
     from elmo.model.scalar_mix import ScalarMix as ScalarMix
+    from elmo.ops import Library, Precision
     from elmo.text.batching import batch_to_ids as batch_to_ids
     from elmo.text.batching import to_batch as to_batch
 
@@ -24,23 +33,59 @@ _HOMES = {
     "BiLM": "elmo.model.bilm",
     "BiLMConfig": "elmo.model.bilm",
     "HubModel": "elmo.formats.hub",
+    "InputError": "elmo.errors",
     "ScalarMix": "elmo.model.scalar_mix",
+    "TextVectors": "elmo.embedding.texts",
     "batch_to_ids": "elmo.text.batching",
+    "read_vectors": "elmo.embedding.store",
     "to_batch": "elmo.text.batching",
 }
 # Without `HubModel`, which needs an extra: `from elmo import *` works on a plain installation.
-__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "ScalarMix", "batch_to_ids", "load", "to_batch"]
+__all__ = [
+    "BiLM",
+    "BiLMConfig",
+    "Elmo",
+    "Embedder",
+    "InputError",
+    "ScalarMix",
+    "TextVectors",
+    "batch_to_ids",
+    "load",
+    "read_vectors",
+    "to_batch",
+]
 
 
-def load(path: "str | Path | None" = None, *, weights: "str | Path | None" = None, **options: Any) -> "Embedder":
+def load(
+    path: "str | Path | None" = None,
+    *,
+    weights: "str | Path | None" = None,
+    device: Any = None,
+    precision: "Precision" = "float32",
+    state: "StatePolicy" = "reset",
+    numbers: "Numbers" = "float32",
+    memory: int | str | None = None,
+    batch_tokens: int | None = None,
+    batch_size: int = 32,
+    keep_state: bool = False,
+    warm_text: "Sequence[str] | None" = None,
+    library: "Library | None" = None,
+    between: "Callable[[], object] | None" = None,
+    **unknown: Any,
+) -> "Embedder":
     """An `Embedder` with the model at `path`: a folder, a file, or a model's name (None: the default model).
 
-    `weights` names the weights of an options file if they are elsewhere. `options` are those of `Embedder`: `device`,
-    `precision`, `state`, `batch_tokens` and others.
+    `weights` names the weights of an options file if they are elsewhere. `device` is "cpu", "cuda" or another of torch
+    (None: a GPU if there is one), `precision` "float32", "bfloat16", "int8" or "int8-weights", `state` "reset", "echo",
+    "carry" or "warm". These and the others are described at `Embedder`.
+    Raises InputError, which is a ValueError, for a model or an option that cannot be used, and FileNotFoundError.
     """
     from elmo.embedding.embedder import Embedder
 
-    return Embedder.load(path, weights=weights, **options)
+    given = {name: value for name, value in locals().items() if name not in ("path", "weights", "unknown", "Embedder")}
+    if warm_text is None:
+        del given["warm_text"]
+    return Embedder.load(path, weights=weights, **given, **unknown)
 
 
 def __getattr__(name: str) -> Any:
@@ -49,6 +94,12 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("_") and (module := _of_others(name)) is not None:
         return module
     raise AttributeError(f"module 'elmo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, and the modules that are imported."""
+    modules = (name for name, value in globals().items() if not name.startswith("_") and hasattr(value, "__path__"))
+    return sorted({*__all__, "HubModel", "__version__", "__doc__", *modules})
 
 
 def _of_others(name: str) -> Any:

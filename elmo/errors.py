@@ -1,5 +1,8 @@
 """Errors that the command line prints as one line."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class InputError(ValueError):
     """An input cannot be used; the message names it, what was expected, and the remedy. Exit code 2."""
@@ -19,6 +22,12 @@ class Failure(RuntimeError):
 
 class IrregularInput(InputError, UserWarning):
     """A file breaks its format in places that can still be read: a warning, or an error where warnings are errors."""
+
+
+def did_you_mean(name: str, known: Iterable[str], least: float = 0.6) -> str:
+    """A question for the end of an error: the known name that is most like `name`; empty if none is like it."""
+    close = get_close_matches(name.lower(), list(known), 1, least)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def in_one_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Embedder: tokenised sentences -> one array per sentence.
+"""Embedder: texts or tokenised sentences -> one array each.
 
 - batches of similar length within a budget of tokens; the order of the input is restored
 - `embed_stream`: any number of sentences, of any length, at constant memory
@@ -7,32 +7,39 @@
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from inspect import signature
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args, overload
 
 import numpy as np
 import torch
 
 from elmo import formats, ops
 from elmo.embedding.graphs import GraphReader
-from elmo.embedding.layers import Layers, Selection, selection
+from elmo.embedding.layers import Layers, Selection, keeps_layers, selection
 from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.reading import read_independent, read_sentences
+from elmo.embedding.returned import Returned, returned, similarities
+from elmo.embedding.texts import Split, TextVectors, embed_texts, texts_of, told_apart
 from elmo.embedding.words import WordVectors, encoder
-from elmo.errors import InputError
+from elmo.errors import InputError, did_you_mean
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM, BiLMConfig
-from elmo.text.batching import by_length, check_outer, check_sentence
+from elmo.terminal import Counter
+from elmo.text.batching import by_length, check_sentence
 from elmo.text.lexicon import Lexicon
-from elmo.text.tokenizer import TextConfig
+from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import LstmState
 
 StatePolicy = Literal["reset", "echo", "carry", "warm"]
 Numbers = Literal["float32", "float16"]
 Sentence = Sequence[str]
+Progress = bool | Callable[[int, int | None], object] | None
 
 NEUTRAL_TEXT = (
     "The morning was quiet and the streets were still empty .",
@@ -55,7 +62,7 @@ MOST_CHARACTERS = 1000
 
 
 class Embedder:
-    """Turns tokenised sentences into vectors with one model.
+    """Turns texts, or sentences that are tokenised, into vectors with one model.
 
     `state` sets the LSTM state at the start of each sentence:
 
@@ -67,6 +74,8 @@ class Embedder:
       and changes only the first rows. Every call starts from zero, or with `keep_state` from the end of the last call,
       until `reset_state`.
     - "warm": the state after a neutral text (`warm_text`, whitespace-separated tokens); the same for every sentence.
+
+    `text` says how texts are split into sentences and tokens: as the model's training text was.
 
     `vocabulary` is required if the model reads words: the vocabulary of its table (other words are its `<UNK>`), or the
     lexicon of a model that reads words and code points.
@@ -144,6 +153,7 @@ class Embedder:
         self._warm: LstmState | None = None
         self._process = os.getpid()
         self._between = between
+        self._own = threading.local()  # a tokenizer serves one thread
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
@@ -151,6 +161,8 @@ class Embedder:
 
         `weights` names the weights of an options file if they are elsewhere.
         """
+        for name in options.keys() - _options():
+            raise TypeError(f"load() has no option {name!r}{did_you_mean(name, _options())}")
         model = formats.load(path, weights)
         bilm, text, vocabulary = model.bilm(), model.text, model.inputs
         del model  # or it would keep the released weights
@@ -178,35 +190,124 @@ class Embedder:
         """Size of a vector (D)."""
         return 2 * self.bilm.config.lstm.projection_dim
 
+    @overload
+    def embed(  # pyright: ignore[reportOverlappingOverload]
+        self,
+        sentences: str,
+        layers: Layers = ...,
+        pool: Pool | None = ...,
+        *,
+        progress: Progress = ...,
+    ) -> TextVectors: ...
+    @overload
     def embed(
-        self, sentences: Sequence[Sentence], layers: Layers = "all", pool: Pool | None = None
-    ) -> list[np.ndarray]:
-        """One float32 array per sentence: (N, T, D) for layers "all" or several layers, (T, D) for any other choice.
+        self,
+        sentences: Iterable[str],
+        layers: Layers = ...,
+        pool: Pool | None = ...,
+        *,
+        progress: Progress = ...,
+    ) -> list[TextVectors]: ...
+    @overload
+    def embed(
+        self,
+        sentences: Iterable[Sentence],
+        layers: Layers = ...,
+        pool: Pool | None = ...,
+        *,
+        progress: Progress = ...,
+    ) -> list[np.ndarray]: ...
+    @overload
+    def embed(
+        self,
+        sentences: Any,
+        layers: Layers = ...,
+        pool: Pool | None = ...,
+        *,
+        progress: Progress = ...,
+        to: Returned,
+    ) -> Any: ...
+    def embed(
+        self,
+        sentences: Any,
+        layers: Layers = "all",
+        pool: Pool | None = None,
+        *,
+        progress: Progress = None,
+        to: str = "numpy",
+    ) -> Any:
+        """One float32 array per text: (N, T, D) for layers "all" or several layers, (T, D) for any other choice.
 
-        They are float16 with `numbers="float16"`.
-        T is the number of given tokens; an empty sentence has T = 0. `layers` is "all", "average", "sum", "top",
+        `sentences` are texts (strings, such as a list or a column of a data frame), each split into sentences and
+        tokens as the model's training text was, or sentences as lists of tokens, which are read as they are. A list of
+        strings is a list of texts, whatever their length; one string is one text, and has one array. The arrays of
+        texts are `TextVectors`, which know their tokens, sentences and characters.
+
+        T is the number of tokens; an empty text or sentence has T = 0. `layers` is "all", "average", "sum", "top",
         "concat" (all layers side by side: (T, N D)), a layer's number (0 is the token layer), a list of layers, or a
         mix: "mix=0.2,0.3,0.5", also given as a list of floats.
         `pool` ("mean", "max" or "sum" over tokens) removes the axis T; without tokens it gives zeros.
-        Raises InputError for a string instead of a list of tokens.
-        """
-        return list(self.embed_stream(sentences, layers, pool))
+        The arrays are float16 with `numbers="float16"`.
 
-    def embed_stream(
-        self, sentences: Iterable[Sentence], layers: Layers = "all", pool: Pool | None = None
-    ) -> Iterator[np.ndarray]:
-        """Like `embed`, one array at a time and in order, for any number of sentences at constant memory.
+        `progress` is True to show it, or a function that is called with the number of texts done and of all (None if
+        unknown). `to` is "numpy", "torch" (tensors; with `pool` one of all texts) or "pandas": a data frame with a row
+        per token, or with `pool` per text.
+
+        Raises InputError, with its row, for a text that is missing (None, NaN) or no text.
+        """
+        if isinstance(sentences, str):
+            found = self.embed([sentences], layers, pool, progress=progress, to=cast(Any, to))
+            return found if to == "pandas" else found[0]
+        given: Any = list(sentences) if isinstance(sentences, Iterator) else sentences
+        stream = self.embed_stream(given, layers, pool)
+        if progress is not None and progress is not False:
+            stream = _followed(stream, len(given) if hasattr(given, "__len__") else None, progress)
+        return returned(stream, given, pool, to)
+
+    def embed_stream(self, sentences: Any, layers: Layers = "all", pool: Pool | None = None) -> Iterator[np.ndarray]:
+        """Like `embed`, one array at a time and in order, for any number of texts or sentences at constant memory.
 
         Reads some sentences ahead, for batches of similar length.
         """
         select, shape = selection(layers, self.n_layers), shaping(layers, pool)
+        are_texts, rows = told_apart(sentences)
         if os.getpid() != self._process:
             torch.set_num_threads(1)  # torch would wait for threads that do not survive a fork
             self._process = os.getpid()
-        checked = map(check_sentence, check_outer(sentences), count())
         alone = self._independent
         read = {"reset": alone, "echo": alone, "carry": self._in_order, "warm": self._warmed}[self.state]
-        return map(shape, read(checked, select))
+        if not are_texts:
+            return map(shape, read(map(check_sentence, rows, count()), select))
+        texts = (Split.of(text, self._tokenizer()) for text in texts_of(rows, sentences))
+        return embed_texts(texts, lambda tokens: read(tokens, select), shape, pool is not None)
+
+    def split(self, text: str) -> list[list[str]]:
+        """The tokens of every sentence of a text, as `embed` reads it."""
+        found = Split.of(text, self._tokenizer())
+        return [list(found.tokens[begin:end]) for begin, end in found.sentences]
+
+    def similarity(self, a: Any, b: Any, layers: Layers = "average", pool: Pool = "mean") -> Any:
+        """Cosines, -1 to 1, between `a` and `b`: a float for two, (A, B) for lists of A and B.
+
+        Each is a text, a list of texts or of lists of tokens, which get one vector each by `layers` and `pool`; or
+        vectors, such as `vectors.word("play")`: (D,) is one, and (T, D) several.
+        """
+        return similarities(*(self._vectors_of(each, layers, pool) for each in (a, b)))
+
+    def _vectors_of(self, given: Any, layers: Layers, pool: Pool) -> np.ndarray:
+        """Vectors as they are; those of texts, (D,) or (B, D)."""
+        if keeps_layers(layers):
+            raise InputError(f"layers is {layers!r}, but a similarity is of one vector each; try 'average' or 'concat'")
+        are_vectors = isinstance(given, np.ndarray | torch.Tensor) and np.asarray(given).dtype.kind in "fiu"
+        if are_vectors or (isinstance(given, list | tuple) and any(isinstance(each, np.ndarray) for each in given)):
+            return np.asarray(given, np.float64)
+        return np.asarray(self.embed(given, layers, pool, to="numpy"))
+
+    def _tokenizer(self) -> Tokenizer:
+        """This thread's tokenizer; imports spaCy, so only if there is text."""
+        if not hasattr(self._own, "tokenizer"):
+            self._own.tokenizer = Tokenizer(text_of(self.text, pretokenized=False))
+        return self._own.tokenizer
 
     def chunks(self, sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
         """Sentences that are read ahead together: a vector's last bits may depend on its chunk, and on nothing else."""
@@ -284,6 +385,12 @@ class Embedder:
         return torch.autocast(kind, torch.bfloat16, enabled=self._bfloat16_on_gpu)
 
 
+def _options() -> set[str]:
+    """The names of what `Embedder.load` passes on."""
+    own = ("self", "bilm", "text", "vocabulary", "release")
+    return {name for name in signature(Embedder.__init__).parameters if name not in own}
+
+
 def tokens_within(memory: int, config: BiLMConfig) -> int:
     """The tokens per batch for which its vectors, and those of the sentences read ahead, take `memory` bytes.
 
@@ -321,4 +428,16 @@ def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise InputError(f"{name} is {value!r}; one of {', '.join(choices)} is expected")
+        meant = did_you_mean(str(value), choices)
+        raise InputError(f"{name} is {value!r}; one of {', '.join(choices)} is expected{meant}")
+
+
+def _followed(
+    stream: Iterator[np.ndarray], total: int | None, progress: Literal[True] | Callable[[int, int | None], object]
+) -> Iterator[np.ndarray]:
+    """The arrays of a stream; tells how many have come."""
+    with ExitStack() as stack:
+        tell = stack.enter_context(Counter("texts", quiet=False)).update if progress is True else progress
+        for done, vectors in enumerate(stream, 1):
+            tell(done, total)
+            yield vectors

@@ -6,11 +6,11 @@ The table is data. Nothing here uses the network or the cache; `pull` and `cache
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from elmo import errors
 from elmo.config import ConfigError, from_dict, load_toml, merge
 from elmo.errors import InputError
 
@@ -88,10 +88,9 @@ def model_named(name: str) -> PublishedModel:
 
 
 def did_you_mean(name: str, others: Sequence[str] = ()) -> str:
-    """A question for the end of an error: the known name that is most like `name`; empty if none is like it."""
+    """A question for the end of an error: the model's name, of these and the published, that is most like `name`."""
     known = [*others, *(alias for model in models() for alias in (model.name, *model.aliases))]
-    close = get_close_matches(name.lower(), known, 1, 0.75)
-    return f"; did you mean {close[0]}?" if close else ""
+    return errors.did_you_mean(name, known, 0.75)
 
 
 def find_file(reference: str) -> tuple[PublishedModel, PublishedFile] | None:

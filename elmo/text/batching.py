@@ -22,6 +22,8 @@ from elmo.text.vocabulary import Vocabulary
 from elmo.types import Batch
 
 S = TypeVar("S", bound=Sequence[str])
+SPLIT = "elmo.load().split(text) has those of each sentence of a text"
+"""Where tokens come from: not from white space, which leaves a word and its full stop together."""
 
 
 def to_batch(
@@ -69,7 +71,7 @@ def token_lists(sentences: Any) -> list[list[str]]:
 def check_outer(sentences: Any) -> Any:
     """The sentences. Raises InputError for a string, whose letters would be read as sentences, and for a set."""
     if isinstance(sentences, str):
-        raise InputError(f"{sentences[:40]!r} is a string; a list of tokenised sentences is expected: [text.split()]")
+        raise InputError(f"{sentences[:40]!r} is a string; a list of tokenised sentences is expected: {SPLIT}")
     if isinstance(sentences, Set | Mapping):
         raise InputError(f"the sentences are a {type(sentences).__name__}, which has no order; a list is expected")
     return sentences
@@ -82,9 +84,9 @@ def check_sentence(sentence: Any, number: int) -> list[str]:
     set, whose order changes from process to process.
     """
     if isinstance(sentence, str):
-        raise InputError(
-            f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: text.split()"
-        )
+        raise InputError(f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: {SPLIT}")
+    if not isinstance(sentence, Iterable):
+        raise InputError(f"sentence {number} is {sentence!r}; a list of tokens is expected: leave it out, or give []")
     if isinstance(sentence, Set | Mapping):
         raise InputError(f"sentence {number} is a {type(sentence).__name__}, which has no order; a list is expected")
     tokens = list(sentence)
@@ -93,8 +95,8 @@ def check_sentence(sentence: Any, number: int) -> list[str]:
             raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
     if len(tokens) == 1 and " " in tokens[0].strip():
         warnings.warn(
-            f"sentence {number} is one token with spaces, {tokens[0][:40]!r}, read as one word; split a text into"
-            " tokens: text.split()",
+            f"sentence {number} is one token with spaces, {tokens[0][:40]!r}, read as one word; give a text as a"
+            f" string, or its tokens: {SPLIT}",
             stacklevel=2,
         )
     return tokens

@@ -1,6 +1,6 @@
 """Lines -> records, one per sentence: its tokens, its text or name, and the positions of the tokens in the text.
 
-- text: one sentence per line
+- text: the sentences of each line, as the tokenizer finds them; with its setting `sentences = "line"`, one per line
 - CoNLL-U: the words of a sentence (multiword tokens are split into their words, empty nodes are skipped)
 - FASTA: a protein, with one token per residue
 """
@@ -32,11 +32,15 @@ class Record:
     """One sentence or protein."""
 
     text: str
-    """The line, the sentence in `# text`, or a protein's identifier."""
+    """The sentence as its line has it, that in `# text`, or a protein's identifier."""
     tokens: list[str]
     offsets: list[Span] | None = None
     """Start and end (exclusive) of every token in `text`, in characters (for a protein: in the sequence); None if
     unknown."""
+    line: int | None = None
+    """The number of the line that has the sentence, from 1; None of other files than text."""
+    start: int = 0
+    """Where `text` begins in its line, in characters."""
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -66,7 +70,7 @@ def suffix_of(path: str | Path) -> str:
 def read_records(
     lines: Iterable[str], kind: Kind, tokenizer: Tokenizer | None, source: str | Path = "input"
 ) -> Iterator[Record]:
-    """The records of a file's lines; `tokenizer`, needed only for text, splits a line into tokens.
+    """The records of a file's lines; `tokenizer`, needed only for text, splits a line into sentences of tokens.
 
     Raises InputError with `source` and the line.
     """
@@ -75,16 +79,36 @@ def read_records(
     if kind == "text":
         if tokenizer is None:
             raise ValueError("text needs a tokenizer")
-        return (_text_record(line, tokenizer) for line in lines)
+        return (record for number, line in enumerate(lines, 1) for record in text_records(line, tokenizer, number))
     return read_conllu(lines, source) if kind == "conllu" else read_fasta(lines, source)
 
 
-def offsets(text: str, tokens: Sequence[str]) -> list[Span] | None:
+def text_records(line: str, tokenizer: Tokenizer, number: int | None = None) -> Iterator[Record]:
+    """The sentences of a line of text: the one place where raw text becomes sentences.
+
+    Where a line is a sentence, it is one record, even without tokens; otherwise a line without tokens has none.
+    """
+    if tokenizer.config.sentences == "line":
+        tokens = tokenizer.tokens(line)
+        yield Record(line, tokens, offsets(line, tokens), number)
+        return
+    end = 0
+    for tokens in tokenizer.sentences(line):
+        spans = offsets(line, tokens, end)
+        if spans is None:  # the tokenizer saw another text, as without a lone surrogate
+            yield Record(" ".join(tokens), tokens, None, number, end)
+            continue
+        begin, end = spans[0][0], spans[-1][1]
+        yield Record(line[begin:end], tokens, [(a - begin, b - begin) for a, b in spans], number, begin)
+
+
+def offsets(text: str, tokens: Sequence[str], begin: int = 0) -> list[Span] | None:
     """Start and end of the tokens in `text`, in characters: each is searched for after the one before it.
 
-    None if one is missing. If a tokenizer dropped only white space, every token is found where it was.
+    The first is searched for from `begin` on. None if one is missing. If a tokenizer dropped only white space, every
+    token is found where it was.
     """
-    spans, end = [], 0
+    spans, end = [], begin
     for token in tokens:
         begin = text.find(token, end)
         if begin < 0:
@@ -152,11 +176,6 @@ def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[R
             parts.append("".join(line.split()).upper())
     if name is not None:
         yield _protein(name, parts)
-
-
-def _text_record(line: str, tokenizer: Tokenizer) -> Record:
-    tokens = tokenizer.tokens(line)
-    return Record(line, tokens, offsets(line, tokens))
 
 
 def _protein(name: str, parts: list[str]) -> Record:

@@ -1,0 +1,80 @@
+"""What `Embedder.embed` gives back, as its caller wants it: arrays, tensors or a data frame; and cosines of vectors."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from elmo.embedding.pooling import Pool
+from elmo.embedding.texts import TextVectors, row_labels
+from elmo.errors import InputError, did_you_mean
+
+Returned = Literal["numpy", "torch", "pandas"]
+
+
+def returned(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None, to: str) -> Any:
+    """The arrays of `given` in a list; or as tensors, or as a data frame."""
+    if to == "numpy":
+        return list(arrays)
+    if to == "torch":
+        tensors = [torch.from_numpy(np.asarray(array)) for array in arrays]
+        return tensors if pool is None or not tensors else torch.stack(tensors)
+    if to == "pandas":
+        return _frame(arrays, given, pool)
+    names = ", ".join(get_args(Returned))
+    raise InputError(f"to is {to!r}; one of {names} is expected{did_you_mean(str(to), get_args(Returned))}")
+
+
+def _frame(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None) -> Any:
+    """A row per token (text, sentence, token, start, end, vector) or, pooled, per text (text, vector).
+
+    `text` of a token is its text's row: that of a column's index, or its number.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise InputError(f"to='pandas' needs pandas ({error}): pip install pandas") from error
+    given = given if hasattr(given, "__getitem__") else list(given)
+    labels: Any = row_labels(given)
+    if pool is not None:
+        pairs = zip(arrays, given, strict=True)
+        texts = [(_text(vectors, text), np.asarray(vectors)) for vectors, text in pairs]
+        return pandas.DataFrame(texts, index=labels, columns=["text", "vector"])
+    columns = ["text", "sentence", "token", "start", "end", "vector"]
+    names = range(len(given)) if labels is None else labels
+    rows = [row for name, vectors, text in zip(names, arrays, given, strict=True) for row in _rows(name, vectors, text)]
+    return pandas.DataFrame(rows, columns=columns)
+
+
+def _text(vectors: np.ndarray, given: Any) -> str:
+    return vectors.text if isinstance(vectors, TextVectors) else " ".join(given)
+
+
+def _rows(name: Any, vectors: np.ndarray, given: Any) -> Iterator[tuple[Any, ...]]:
+    """The rows of one text's tokens; a sentence of tokens has no characters."""
+    by_token = np.moveaxis(np.asarray(vectors), -2, 0)
+    if not isinstance(vectors, TextVectors):
+        yield from ((name, 0, token, None, None, vector) for token, vector in zip(given, by_token, strict=True))
+        return
+    spans = vectors.offsets or [(None, None)] * len(vectors.tokens)
+    for sentence, (begin, end) in enumerate(vectors.sentences):
+        for place in range(begin, end):
+            yield name, sentence, vectors.tokens[place], *spans[place], by_token[place]
+
+
+def similarities(a: Float[np.ndarray, "*A D"], b: Float[np.ndarray, "*B D"]) -> Any:
+    """Cosines between vectors: a float for one and one, else (A, B), (A,) or (B,). Zeros are similar to nothing: 0."""
+    if max(a.ndim, b.ndim) > 2 or a.shape[-1] != b.shape[-1]:
+        raise InputError(
+            f"vectors of the shapes {a.shape} and {b.shape} are given; (D,) or (T, D) with the same D is expected:"
+            " choose a layer, or layers='average'"
+        )
+    found = _unit(a) @ _unit(b).T
+    return float(found) if found.ndim == 0 else found
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)

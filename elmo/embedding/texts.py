@@ -1,0 +1,211 @@
+"""Texts -> vectors: a text is split as the training text was, read a sentence at a time, and given back whole."""
+
+import re
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from elmo.embedding.pooling import Shaping
+from elmo.errors import InputError
+from elmo.text.batching import check_outer
+from elmo.text.records import Span, text_records
+from elmo.text.tokenizer import Tokenizer
+
+LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+@dataclass(frozen=True)
+class Split:
+    """A text and its tokens."""
+
+    text: str
+    tokens: tuple[str, ...] = ()
+    """Of all its sentences."""
+    offsets: tuple[Span, ...] | None = ()
+    """Start and end (exclusive) of every token in `text`, in characters; None if unknown."""
+    sentences: tuple[Span, ...] = ()
+    """The first token of every sentence, and the one after its last."""
+
+    @classmethod
+    def of(cls, text: str, tokenizer: Tokenizer) -> "Split":
+        """Splits a text as a file with its lines would be."""
+        tokens: list[str] = []
+        spans: list[Span] = []
+        known, sentences, begin = True, [], 0
+        for end in [*LINE_END.finditer(text), None]:
+            line = text[begin:] if end is None else text[begin : end.start()]
+            for record in text_records(line, tokenizer):
+                if not record.tokens:
+                    continue
+                sentences.append((len(tokens), len(tokens) + len(record.tokens)))
+                tokens += record.tokens
+                known = known and record.offsets is not None
+                first = begin + record.start
+                spans += [(first + a, first + b) for a, b in record.offsets or ()]
+            begin = 0 if end is None else end.end()
+        return cls(text, tuple(tokens), tuple(spans) if known else None, tuple(sentences))
+
+
+class TextVectors(np.ndarray):
+    """The vectors of one text: an array, in the shape that `Embedder.embed` describes, that knows the text's tokens.
+
+    T counts the tokens of all sentences of the text. Parts of the array and results of arithmetic are plain arrays.
+    """
+
+    split: Split = Split("")
+    """The text with its tokens, their characters and its sentences; empty for an array that was put together."""
+    is_pooled: bool = False
+    """Whether the axis of tokens is gone."""
+
+    @classmethod
+    def of(cls, vectors: np.ndarray, split: Split, is_pooled: bool = False) -> "TextVectors":
+        """The vectors with their text; no copy."""
+        made = vectors.view(cls)
+        made.split, made.is_pooled = split, is_pooled
+        return made
+
+    @property
+    def text(self) -> str:
+        """The text as given."""
+        return self.split.text
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Its tokens: `vectors[..., t, :]` is the vector of `tokens[t]`."""
+        return self.split.tokens
+
+    @property
+    def offsets(self) -> tuple[Span, ...] | None:
+        """Start and end (exclusive) of every token in `text`, in characters; None if unknown."""
+        return self.split.offsets
+
+    @property
+    def sentences(self) -> tuple[Span, ...]:
+        """The first token of every sentence, and the one after its last."""
+        return self.split.sentences
+
+    def word(self, word: str, occurrence: int = 0) -> np.ndarray:
+        """The vector, (D,) or (N, D), of a word: its first occurrence among the tokens, or another, counted from 0.
+
+        Raises InputError if the text does not have it.
+        """
+        if self.is_pooled:
+            raise InputError("the tokens are pooled into one vector; embed the text without pool to have each word's")
+        places = [place for place, token in enumerate(self.tokens) if token == word]
+        if not -len(places) <= occurrence < len(places):
+            times = f"{len(places)} times" if places else "not"
+            raise InputError(
+                f"{word!r} occurs {times} among the tokens {' '.join(self.tokens)[:80]!r}; give one of them, spelled as"
+                " it is there"
+            )
+        return self.view(np.ndarray)[..., places[occurrence], :]
+
+    def __array_finalize__(self, source: Any) -> None:
+        if isinstance(source, TextVectors) and source.shape == self.shape:
+            self.split, self.is_pooled = source.split, source.is_pooled
+
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
+        plain = np.asarray(array)
+        return plain if plain.ndim else plain[()]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.view(np.ndarray)[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.view(np.ndarray))
+
+    def __repr__(self) -> str:
+        if not self.text:
+            return repr(self.view(np.ndarray))
+        return f"<TextVectors {self.shape} of {self.text[:60]!r}: {len(self.tokens)} tokens>"
+
+    def __reduce__(self) -> Any:
+        return TextVectors.of, (self.view(np.ndarray), self.split, self.is_pooled)
+
+
+def told_apart(given: Any) -> tuple[bool, Iterator[Any]]:
+    """Whether these are texts, by the first of them, and all of them.
+
+    Strings are texts; anything else is a sentence, given as its tokens. Raises InputError for what has no order, for a
+    table, and if the first is neither.
+    """
+    if hasattr(given, "iloc") and getattr(given, "ndim", 1) != 1:
+        raise InputError("a table is given; name one of its columns, such as frame['text']")
+    if not isinstance(given, Iterable):
+        raise InputError(f"{given!r} is a {type(given).__name__}; a text, or a list of texts, is expected")
+    check_outer(given)
+    _warn_of_tokens(given)
+    rows = iter(given)
+    for first in rows:
+        if not isinstance(first, str) and not isinstance(first, Iterable):
+            raise _no_text(first, 0, given)
+        return isinstance(first, str), chain([first], rows)
+    return False, rows
+
+
+def texts_of(rows: Iterable[Any], given: Any) -> Iterator[str]:
+    """The texts. Raises InputError, with the row of `given`, for one that is missing or of another kind."""
+    for number, text in enumerate(rows):
+        if not isinstance(text, str):
+            raise _no_text(text, number, given)
+        yield str(text)  # spaCy reads no subclass, such as NumPy's
+
+
+def row_labels(given: Any) -> Any:
+    """The index of a column of pandas; None for anything else."""
+    return given.index if hasattr(given, "iloc") else None
+
+
+def _no_text(value: Any, number: int, given: Any) -> InputError:
+    labels = row_labels(given)
+    where = f"text {number}" if labels is None else f"text {number} (row {str(labels[number])!r} of the column)"
+    is_missing = value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+    if is_missing:
+        return InputError(f"{where} is missing ({value}); leave it out, as column.dropna() does, or give '' instead")
+    kind = "tokens" if isinstance(value, Iterable) else f"a {type(value).__name__}"
+    return InputError(
+        f"{where} is {kind}, {str(value)[:40]!r}; give strings alone, or lists of tokens alone, as one call takes one"
+        " kind"
+    )
+
+
+def _warn_of_tokens(given: Any) -> None:
+    """Warns of a list that looks like the tokens of one sentence: single words, and a mark without letters."""
+    if not isinstance(given, list | tuple) or len(given) < 2 or not all(isinstance(word, str) for word in given):
+        return
+    if all(len(word.split()) == 1 for word in given) and not all(any(map(str.isalnum, word)) for word in given):
+        warnings.warn(
+            f"{list(given)[:8]!r} looks like the tokens of one sentence, but a list of strings is a list of texts: put"
+            " the tokens in a list of their own, [tokens]",
+            stacklevel=4,
+        )
+
+
+def embed_texts(
+    texts: Iterable[Split],
+    read: Callable[[Iterator[list[str]]], Iterator[np.ndarray]],
+    shape: Shaping,
+    is_pooled: bool,
+) -> Iterator[TextVectors]:
+    """The vectors of every text. `read` gives one array (N, T, D) or (T, D) per sentence, in order."""
+    waiting: deque[Split] = deque()  # what the reader has read ahead
+
+    def sentences() -> Iterator[list[str]]:
+        for text in texts:
+            waiting.append(text)
+            for begin, end in text.sentences or [(0, 0)]:  # an empty text is an empty sentence
+                yield list(text.tokens[begin:end])
+
+    arrays = read(sentences())
+    for first in arrays:
+        text = waiting.popleft()
+        parts = [first, *(next(arrays) for _ in text.sentences[1:])]
+        whole = first if len(parts) == 1 else np.concatenate(parts, axis=-2)
+        del first, parts
+        yield TextVectors.of(shape(whole), text, is_pooled)
+        del whole, text
