@@ -425,7 +425,7 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         (["a.lz4"], {}, r"a\.lz4: \.lz4 files are not read here; decompress it"),
         (["\udcff.txt"], {}, r"'\\udcff\.txt': the name is not UTF-8"),
         (["bad.parquet"], {}, r"bad\.parquet: not a complete Parquet file"),
-        (["a.fa.bz2"], {}, r"a\.fa: the lines of \.fa files are not text; embed it alone"),
+        (["a.fa.bz2"], {}, r"a\.fa\.bz2: the lines of \.fa files are not text; embed it alone"),
         (["rows.parquet"], {}, r"rows\.parquet: has no column text or tokens, but number, line"),
         (["rows.parquet"], {"columns": Columns("line", "key")}, "has no column key, but number, line, list"),
         (["rows.parquet"], {"columns": Columns("number")}, r"column number of rows\.parquet is of type int64"),

@@ -74,6 +74,30 @@ def test_wide_encodings_are_named_with_the_remedy(file: File, encoding: str) -> 
         list(corpus.lines(file("Anna\tO\nslept\tO\n".encode(encoding))))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16le", "utf-16be", "utf-32be"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Нора живёт в Порту .\nОна играет .\n",
+        "東京は日本の首都です。とても大きい。\n人が多い。\n",
+        "גרה בעיר\nנורה\n",
+        "नोरा शहर में रहती है\nवह खेलती है\n",
+        "서울은 크다\n",
+        "Η Νόρα ζει στο Πόρτο\n",
+        "Nora’s café 🙂\n",
+        "نورا می‌رود\n",
+    ],
+)
+def test_wide_encodings_of_all_alphabets_are_known(file: File, text: str, encoding: str) -> None:
+    with pytest.raises(InputError, match=f"iconv -f {encoding} -t utf-8"):
+        list(corpus.lines(file(text.encode(encoding))))
+
+
+def test_a_nul_makes_no_wide_encoding_and_is_told_of(file: File) -> None:
+    with pytest.warns(IrregularInput, match=r"NUL.*line 2"):
+        assert len(list(corpus.lines(file(b"Nora lives in Porto .\nShe\0 plays the violin .\n")))) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "place", "remedy"),
     [
@@ -195,6 +219,24 @@ def test_layouts_of_columns_are_read_without_a_word(file: File, name: str) -> No
     assert [tag for _, tag in sentence] == expected.split()
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0\tNora\tB-PER\n1\tlives\tO\n", ["Nora B-PER", "lives O"]),  # numbers from 0
+        ("B-PER\tNora\nO\tlives\n", ["Nora B-PER", "lives O"]),  # MIT: the tags come first
+        ("Nora\tperson-artist\nsaw\tO\nold\tO\nPorto\tlocation-GPE\n.\tO\n", None),  # Few-NERD: types alone
+    ],
+)
+def test_other_columns_are_found_without_a_word(file: File, text: str, found: list[str] | None) -> None:
+    found = found or ["Nora B-person-artist", "saw O", "old O", "Porto B-location-GPE", ". O"]
+    assert [f"{token} {tag}" for each in tags(file(text)) for token, tag in each] == found
+
+
+def test_parts_of_speech_are_no_types(file: File) -> None:
+    with pytest.raises(InputError, match="line 1 has 'NNP' in column 2"):
+        tags(file("Nora NNP\nlives VBZ\n. O\n"))
+
+
 def test_untyped_tags_are_chunks() -> None:
     assert tagging.spans(["B", "I", "O", "I"]) == [(0, 2, ""), (3, 4, "")]
     assert tagging.tags_of([(0, 2, "")], 3) == ("B", "I", "O")
@@ -300,14 +342,16 @@ def test_a_mention_in_two_clusters_is_scored_as_the_reference_scorer_does(file: 
     key = "\n".join(["#begin document (x); part 000", *lines, "#end document", ""])
     with pytest.warns(IrregularInput, match=r"a mention that occurs twice .*\(0, 0\) of line 1"):
         (document,) = readers_coref.read_coref(file(key))
-    assert document.clusters == (((0, 0), (1, 1), (4, 4)), ((0, 0), (2, 2), (3, 3)))
+    clusters = document.clusters
+    assert clusters is not None
+    assert clusters == (((0, 0), (1, 1), (4, 4)), ((0, 0), (2, 2), (3, 3)))
     response = (((0, 0), (1, 1), (4, 4)), ((2, 2), (3, 3)))
-    found = coref_scores.coref_scores([document.clusters], [response])
+    found = coref_scores.coref_scores([clusters], [response])
     assert found["f1"] == pytest.approx(72.94, abs=0.01)
-    record = {"sentences": [[word for word, _ in rows]], "clusters": [[list(m) for m in c] for c in document.clusters]}
+    record = {"sentences": [[word for word, _ in rows]], "clusters": [[list(m) for m in c] for c in clusters]}
     with pytest.warns(IrregularInput, match="occurs twice"):
         (again,) = readers_coref.read_coref(file(json.dumps(record)))
-    assert again.clusters == document.clusters
+    assert again.clusters == clusters
 
 
 def test_coreference_of_gap_and_preco(file: File) -> None:
@@ -385,6 +429,18 @@ def test_roles_of_allennlp_and_of_bars(file: File, text: str) -> None:
     (sentence,) = readers_roles.read_roles(file(text + "\n"))
     assert sentence.tokens == ("We", "see", "it")
     assert sentence.predicates == (readers_roles.Predicate(1, ("B-A0", "B-V", "B-A1")),)
+
+
+def test_an_empty_token_of_roles_keeps_its_place(file: File) -> None:
+    text = json.dumps({"tokens": ["Ann", "", "ran"], "tags": ["B-ARG0", "O", "B-V"], "verb_indicator": [0, 0, 1]})
+    with pytest.warns(IrregularInput, match="an empty token.*line 1"):
+        (sentence,) = readers_roles.read_roles(file(text))
+    assert (sentence.tokens, sentence.predicates[0].index) == (("Ann", "\ufffd", "ran"), 2)
+
+
+def test_columns_without_their_document_are_no_json(file: File) -> None:
+    with pytest.raises(InputError, match=r"line 1.*#begin document"):
+        readers_roles.read_roles(file("a 0 0 Ann NNP (S* - - - S * (ARG0*) -\n"))
 
 
 def test_roles_that_break_bio_are_read_and_told_of(file: File) -> None:

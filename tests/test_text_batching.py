@@ -67,3 +67,14 @@ def test_iterators_are_read_as_lists_are():
 
 def test_a_token_of_any_length_is_cut():
     assert to_batch([["x" * 10_000]]).char_ids.shape == (1, 3, 50)
+
+
+def test_only_the_first_text_that_is_not_split_is_told_of():
+    with pytest.warns(UserWarning, match="sentence 1 is one token with spaces") as told:
+        assert token_lists([["fine"], ["She wrote a play ."], ["He did not ."]])[1] == ["She wrote a play ."]
+    assert len(told) == 1
+
+
+def test_none_is_no_sentence():
+    with pytest.raises(InputError, match="sentence 1 is None; a list of tokens"):
+        token_lists([["fine"], None])

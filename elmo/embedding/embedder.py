@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from inspect import signature
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, overload
 
@@ -30,7 +30,7 @@ from elmo.errors import InputError, did_you_mean
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.terminal import Counter
-from elmo.text.batching import by_length, check_sentence
+from elmo.text.batching import by_length, checked
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
 from elmo.text.vocabulary import Vocabulary
@@ -277,7 +277,7 @@ class Embedder:
         alone = self._independent
         read = {"reset": alone, "echo": alone, "carry": self._in_order, "warm": self._warmed}[self.state]
         if not are_texts:
-            return map(shape, read(map(check_sentence, rows, count()), select))
+            return map(shape, read(checked(rows), select))
         texts = (Split.of(text, self._tokenizer()) for text in texts_of(rows, sentences))
         return embed_texts(texts, lambda tokens: read(tokens, select), shape, pool is not None)
 

@@ -65,7 +65,25 @@ def check_tokens(sentences: Any) -> None:
 
 def token_lists(sentences: Any) -> list[list[str]]:
     """The sentences as lists, since iterators can be read only once. Raises InputError as `check_sentence` does."""
-    return [check_sentence(sentence, number) for number, sentence in enumerate(check_outer(sentences))]
+    return list(checked(sentences))
+
+
+def checked(sentences: Any) -> Iterator[list[str]]:
+    """The sentences as lists, one at a time. Warns of the first text that was not split.
+
+    Raises InputError for a string, whose letters would be read as sentences, for a set, and as `check_sentence` does.
+    """
+    is_told = False
+    for number, sentence in enumerate(check_outer(sentences)):
+        tokens = check_sentence(sentence, number)
+        if not is_told and len(tokens) == 1 and " " in tokens[0].strip():
+            is_told = True
+            warnings.warn(
+                f"sentence {number} is one token with spaces, {tokens[0][:40]!r}, read as one word; give a text as a"
+                f" string, or its tokens: {SPLIT}",
+                stacklevel=2,
+            )
+        yield tokens
 
 
 def check_outer(sentences: Any) -> Any:
@@ -78,10 +96,10 @@ def check_outer(sentences: Any) -> Any:
 
 
 def check_sentence(sentence: Any, number: int) -> list[str]:
-    """The tokens of sentence `number`. Warns of a text that was not split.
+    """The tokens of sentence `number`.
 
-    Raises InputError for a string, whose letters would be read as tokens, for tokens that are not strings, and for a
-    set, whose order changes from process to process.
+    Raises InputError for a string, whose letters would be read as tokens, for tokens that are not strings, for a set,
+    whose order changes from process to process, and for what is no sentence, such as None.
     """
     if isinstance(sentence, str):
         raise InputError(f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: {SPLIT}")
@@ -93,12 +111,6 @@ def check_sentence(sentence: Any, number: int) -> list[str]:
     for token in tokens:
         if not isinstance(token, str):
             raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
-    if len(tokens) == 1 and " " in tokens[0].strip():
-        warnings.warn(
-            f"sentence {number} is one token with spaces, {tokens[0][:40]!r}, read as one word; give a text as a"
-            f" string, or its tokens: {SPLIT}",
-            stacklevel=2,
-        )
     return tokens
 
 

@@ -19,6 +19,8 @@ from elmo.text.opening import COMPRESSED, MARK, not_utf8, open_text
 from elmo.text.tokenizer import Tokenizer
 
 MAX_CHARACTERS = 65_536  # per line
+END_OF_FILE = "\x1a\0\ufeff"
+"""What programs put at the end of a file, or of a line: no part of it."""
 RATIO = 4  # approximate characters per byte of a compressed file
 HASH = 16  # hexadecimal digits of a hash
 BLOCK = 4096  # bytes of a sample
@@ -44,8 +46,8 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
 def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
     """The lines of a file, without line ends; one of `max_characters` or more is split, at white space if possible.
 
-    Carriage returns within lines are counted in a warning. Raises InputError with the file and the line if the text is
-    not UTF-8 or the compressed file is damaged.
+    Carriage returns and NULs within lines are counted in a warning. Raises InputError with the file and the line if the
+    text is not UTF-8 or the compressed file is damaged.
     """
     irregular = Irregular(path)
     try:
@@ -56,6 +58,8 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
                 line, rest = _cut(text, max_characters)
                 if "\r" in line:
                     irregular.note("a carriage return within a line", number)
+                if "\0" in line.rstrip(END_OF_FILE):
+                    irregular.note("a NUL, which no text has, within a line", number)
                 if line.strip() or not is_remainder:  # the blank rest of a split line is not a blank line
                     yield line if is_remainder else line.removeprefix(MARK)
                 is_remainder = not text.endswith("\n")

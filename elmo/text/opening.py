@@ -11,6 +11,7 @@ import zipfile
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 from elmo.errors import InputError
 
@@ -24,8 +25,12 @@ UNREAD = {b"PK\x03\x04": ".zip", b"\x28\xb5\x2f\xfd": ".zst", b"\x04\x22\x4d\x18
 MARK = "\ufeff"
 """The byte-order mark; it has no meaning in UTF-8."""
 BROKEN = "\ufffd"
-FEW = 4  # A text has fewer NULs than one in this many bytes; UTF-16 has more.
+FEW = 8  # UTF-8 has fewer control characters than one in this many bytes; UTF-16 has more, or is not UTF-8.
 SHORT = 8  # bytes that show no encoding
+CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b"))
+"""No text in UTF-8 has them, but for mistakes; in UTF-16 they are halves of letters."""
+ENDS = "\t\n\v\f\r\x1a"
+RARE = 64  # Characters that this Python does not know are rarer than one in as many.
 
 
 def open_text(path: Path) -> TextIOWrapper:
@@ -134,16 +139,31 @@ def _wide(first: bytes) -> str | None:
         return "utf-32"
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    even, odd = first[::2].count(0), first[1::2].count(0)
-    if len(first) < SHORT or (even + odd) * FEW < len(first):
+    if len(first) < SHORT or 0 not in first:  # every line end has a NUL
         return None
-    if min(even, odd) * FEW >= max(even, odd):  # both: three of four bytes of UTF-32 are NUL
-        encoding = "utf-32be" if first[0] == 0 else "utf-32le"
-    else:
-        encoding = "utf-16le" if odd > even else "utf-16be"
-    text = first[: len(first) // 4 * 4].decode(encoding, errors="replace")
-    is_text = all((letter.isprintable() and letter != BROKEN) or letter.isspace() for letter in text)
-    return encoding if is_text and any(map(str.isalpha, text)) else None
+    controls = len(first) - len(first.translate(None, CONTROLS))
+    if controls * FEW < len(first) and _is_utf8(first):
+        return None
+    widest = ("utf-32le", "utf-32be") if first.count(0) * 2 > len(first) else ("utf-16le", "utf-16be")
+    texts = {encoding: first[: len(first) // 4 * 4].decode(encoding, errors="replace") for encoding in widest}
+    found = [encoding for encoding, text in texts.items() if _is_text(text)]
+    # The letters of a text are of few alphabets; with its bytes exchanged, of many.
+    return min(found, key=lambda encoding: len({ord(letter) >> 8 for letter in texts[encoding]}), default=None)
+
+
+def _is_text(text: str) -> bool:
+    """Whether nearly all characters are those of a text, and some are letters."""
+    others = [letter for letter in text if not letter.isprintable() or letter == BROKEN]
+    bad = sum(letter not in ENDS and category(letter) not in ("Zs", "Zl", "Zp", "Cf") for letter in others)
+    return bad * RARE < len(text) and any(map(str.isalpha, text))
+
+
+def _is_utf8(first: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(first)  # which may end within a character
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _letters(text: str) -> int:

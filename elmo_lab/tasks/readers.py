@@ -29,6 +29,8 @@ from elmo_lab.tasks.tagging import spans
 
 NOT_BLANK = re.compile(r"[^\s,\x1a\ufeff]")  # also after a comma between objects
 HALF = re.compile("[\ud800-\udfff]")
+EMPTY = "\ufffd"
+"""Stands for an empty token."""
 
 
 def tell_unknown(labels: Iterable[tuple[int, str]], known: Collection[str], path: Path, what: str = "tag") -> None:
@@ -171,6 +173,15 @@ def strings_field(record: dict[str, Any], key: str, place: str) -> tuple[str, ..
         found = f"{key!r} is {str(value)[:40]!r}" if key in record else f"{key!r} is missing"
         raise InputError(f"{place}: {found}; a list of non-empty texts is expected")
     return tuple(value)
+
+
+def tokens_field(record: dict[str, Any], key: str, place: str, line: int, irregular: Irregular) -> tuple[str, ...]:
+    """A list of tokens of a JSON object; an empty one keeps its place, since labels are counted by tokens."""
+    value = record.get(key)
+    if isinstance(value, list) and "" in value:
+        irregular.note(f"an empty token, read as {EMPTY!r}", line)
+        value = [token or EMPTY if isinstance(token, str) else token for token in value]
+    return strings_field(record | {key: value} if key in record else record, key, place)
 
 
 def count(number: int, what: str) -> str:

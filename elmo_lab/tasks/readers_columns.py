@@ -5,6 +5,7 @@ tokens before the tokens (GermEval, Universal NER), language codes before them (
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +16,10 @@ from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK, read_conllu, suffix_of
 from elmo.text.tokenizer import split_at_spaces
 from elmo_lab.tasks import readers_conll2012 as conll2012
-from elmo_lab.tasks.readers import count, json_records, writing
+from elmo_lab.tasks.readers import EMPTY, count, json_records, writing
 from elmo_lab.tasks.tagging import is_tag, to_bio
 
 DOCUMENT_START = "-DOCSTART-"
-EMPTY = "\ufffd"
-"""Stands for an empty token."""
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][a-z]+)*:")
 JSON = re.compile(r"\{\s*(\"|$)|\[\s*(\{|$)")
 """How the first line of a JSON file begins; "[" and "{" are also tokens."""
@@ -46,16 +45,19 @@ def read_tagged(path: Path, unlabelled: bool = False) -> list[Tagged]:
     """The sentences of a file with tags, whose columns are found; with `unlabelled`, of one with or without tags.
 
     Tokens are in the first column, or in the second if the first numbers them. The tag is the last column, or with
-    such numbers the first that has only tags. A language code before all tokens, such as `en:`, is removed.
+    such numbers the first that has only tags; of two columns, it may be the first. A language code before all tokens,
+    such as `en:`, is removed.
     """
     irregular = Irregular(path)
     sentences = list(_sentences(path, irregular, None if unlabelled else -1))
-    is_numbered = _is_numbered(sentences)
-    if is_numbered:
+    tokens, tags = 0, -1
+    if _is_numbered(sentences):
         whole = ([row for row in rows if not PART_OF_WORD.fullmatch(row[1][0])] for rows in sentences)
         sentences = [rows for rows in whole if rows]
-    tags = None if unlabelled else _tag_column(path, sentences, 1) if is_numbered else -1
-    return _tagged(path, sentences, 1 if is_numbered else 0, tags, irregular)
+        tokens, tags = 1, _tag_column(sentences, 1)
+    elif _width(sentences) == 2 and _only_tags(sentences, 0) and not _only_tags(sentences, 1):
+        tokens, tags = 1, 0
+    return _tagged(path, sentences, tokens, None if unlabelled else tags, irregular)
 
 
 def read_entities(path: Path, unlabelled: bool = False) -> list[Tagged]:
@@ -121,7 +123,8 @@ def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -
     number. Ignored are lines of `-DOCSTART-`, which end a sentence, and comments: lines that start with `#` and have
     another number of columns, or no tag.
 
-    Tags are converted to BIO, from the scheme that all tags of the file show together. Sequences that the scheme does
+    Tags are converted to BIO, from the scheme that all tags of the file show together; types alone, such as PER, are
+    tags if most tokens have O. Sequences that the scheme does
     not allow, such as O I-PER in BIO, are read as conlleval does, and counted in a warning (`IrregularInput`); so are
     an empty token, which becomes U+FFFD, and an empty tag, which is O.
     """
@@ -161,18 +164,27 @@ def _tagged(
     if tag_column is None:
         irregular.tell()
         return [Tagged(tuple(words), None, numbers) for words, numbers in zip(tokens, lines, strict=True)]
-    found = to_bio([[_tag(row, tag_column, path, irregular) for row in rows] for rows in sentences])
+    inside = "I-" if _are_types([_column(row, tag_column, path).strip() for rows in sentences for row in rows]) else ""
+    found = to_bio([[_tag(row, tag_column, path, irregular, inside) for row in rows] for rows in sentences])
     for sentence, token, problem in found.broken:
         irregular.note(problem, lines[sentence][token])
     irregular.tell()
     return [Tagged(tuple(words), tags, own) for words, tags, own in zip(tokens, found.sentences, lines, strict=True)]
 
 
-def _tag(row: Row, column: int, path: Path, irregular: Irregular) -> str:
+def _are_types(tags: list[str]) -> bool:
+    """Whether the tags are types without a mark of their beginning, such as PER, and mostly O."""
+    counts = Counter(tags)
+    return counts["O"] * 2 > len(tags) and not any(is_tag(tag) or not tag for tag in counts if tag != "O")
+
+
+def _tag(row: Row, column: int, path: Path, irregular: Irregular, inside: str = "") -> str:
+    """The tag of a row; `inside` comes before a type alone."""
     tag = _column(row, column, path).strip()
     if not tag:
         irregular.note("an empty tag, read as O", row[0])
         return "O"
+    tag = tag if tag == "O" else inside + tag
     if not is_tag(tag):
         raise InputError(
             f"{path}: line {row[0]} has {tag!r} in column {column % len(row[1]) + 1}, that of the tags; O, B-TYPE or"
@@ -214,7 +226,7 @@ def _columns(line: str, by_tabs: bool, width: int) -> list[str]:
     """The columns of a line; `width` is their expected number, 0 if that is unknown."""
     if not by_tabs or (width > 1 and "\t" not in line):
         columns = split_at_spaces(line)
-        is_first_missing = len(columns) == width - 1 and line[0] in " \t"
+        is_first_missing = len(columns) == (width or 2) - 1 and line[0] in " \t" and is_tag(columns[-1])
         return ["", *columns] if is_first_missing else columns
     columns = line.split("\t")
     while len(columns) > max(width, 1) and not columns[-1].strip():  # tabs at the end
@@ -249,17 +261,22 @@ def _is_numbered(sentences: list[list[Row]]) -> bool:
 
 
 def _counts(sentences: list[list[str]]) -> bool:
-    """Whether all sentences are 1, 2, 3 ..., and at least one has two of these."""
-    numbered = all(each == [str(n + 1) for n in range(len(each))] for each in sentences)
+    """Whether all sentences are 1, 2, 3 ... or all are 0, 1, 2 ..., and at least one has two of these."""
+    numbered = any(all(each == [str(base + n) for n in range(len(each))] for each in sentences) for base in (0, 1))
     return numbered and any(len(each) > 1 for each in sentences)
 
 
-def _tag_column(path: Path, sentences: list[list[Row]], after: int) -> int:
+def _tag_column(sentences: list[list[Row]], after: int) -> int:
     """The first column after `after` that has only tags; the last if none has."""
-    rows = [columns for each in sentences for _, columns in each]
-    width = min(map(len, rows), default=0)
-    only_tags = (place for place in range(after + 1, width) if all(is_tag(columns[place].strip()) for columns in rows))
-    return next(only_tags, -1)
+    return next((place for place in range(after + 1, _width(sentences)) if _only_tags(sentences, place)), -1)
+
+
+def _width(sentences: list[list[Row]]) -> int:
+    return min((len(columns) for each in sentences for _, columns in each), default=0)
+
+
+def _only_tags(sentences: list[list[Row]], column: int) -> bool:
+    return all(is_tag(columns[column].strip()) for each in sentences for _, columns in each)
 
 
 def _without_language(sentences: list[list[str]]) -> list[list[str]]:

@@ -18,7 +18,7 @@ from elmo.text.irregular import Irregular
 from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK
 from elmo.text.tokenizer import split_at_spaces
-from elmo_lab.tasks.readers import count
+from elmo_lab.tasks.readers import EMPTY, count
 from elmo_lab.tasks.tagging import Span, tags_of
 
 BEGIN = re.compile(r"#\s*begin document\b:?\s*(?P<name>.*?)(?:; *part (?P<part>\d{1,9}))?\s*")
@@ -28,7 +28,6 @@ LEMMA, FRAMESET, SPEAKER, ENTITIES, ARGUMENTS = 4, 5, 7, 8, 9
 """Columns counted from that of the numbers."""
 CELL = re.compile(r"(?P<opens>(?:\([^()*\s]+)*)\*?(?P<closes>\)*)")
 NOTHING = ("-", "_", "*", "")
-EMPTY = "\ufffd"
 
 Row = tuple[int, list[str]]
 """A line's number and its columns."""

@@ -17,7 +17,7 @@ from elmo.text.lines import numbered_lines
 from elmo.text.records import offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks import readers_conll2012 as conll2012
-from elmo_lab.tasks.readers import count, json_records, strings_field, write_json_lines, writing
+from elmo_lab.tasks.readers import count, json_records, tokens_field, write_json_lines, writing
 
 Mention = tuple[int, int]
 """The first and last token, counted from the start of the document."""
@@ -139,7 +139,9 @@ def _document_of(record: dict[str, Any], number: int, place: str, irregular: Irr
         raise InputError(
             f"{place}: 'sentences' is not a list of lists of tokens; write each sentence as a list of tokens"
         )
-    tokens = tuple(_tokens(sentence, place, number, irregular) for sentence in sentences)
+    tokens = tuple(
+        tokens_field({"a sentence": sentence}, "a sentence", place, number, irregular) for sentence in sentences
+    )
     part = record.get("part", 0)
     if type(part) is not int or part < 0:
         raise InputError(f"{place} has 'part': {part!r}; a number from 0 on is expected")
@@ -156,14 +158,6 @@ def _document_of(record: dict[str, Any], number: int, place: str, irregular: Irr
         part,
         number,
     )
-
-
-def _tokens(sentence: Any, place: str, line: int, irregular: Irregular) -> tuple[str, ...]:
-    """The tokens of a sentence; an empty one keeps its place, since mentions are counted by tokens."""
-    if isinstance(sentence, list) and "" in sentence:
-        irregular.note(f"an empty token, read as {conll2012.EMPTY!r}", line)
-        sentence = [token or conll2012.EMPTY for token in sentence]
-    return strings_field({"a sentence": sentence}, "a sentence", place)
 
 
 def _of_preco(clusters: list[Any], sentences: Sequence[Sequence[str]], place: str) -> list[Any]:

@@ -10,7 +10,7 @@ from elmo.text.irregular import Irregular
 from elmo.text.lines import numbered_lines
 from elmo.text.tokenizer import split_at_spaces
 from elmo_lab.tasks import readers_conll2012 as conll2012
-from elmo_lab.tasks.readers import count, json_records, strings_field, write_json_lines
+from elmo_lab.tasks.readers import count, json_records, strings_field, tokens_field, write_json_lines
 from elmo_lab.tasks.tagging import is_tag, to_bio
 
 BAR = "|||"
@@ -54,6 +54,11 @@ def read_roles(path: Path) -> list[Roles]:
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if conll2012.is_begin(first):
         found = [_of_columns(*sentence) for sentence in conll2012.predicates(path, irregular)]
+    elif first and not first.lstrip().startswith(("{", "[")) and BAR not in first:
+        raise InputError(
+            f"{path}: line 1 is {first[:40]!r}; JSON lines, `2 My cats love hats . ||| O B-A0 B-V B-A1 O`, or"
+            " CoNLL-2012 after '#begin document (name); part 000' are expected"
+        )
     elif BAR in first:
         lines = ((number, line) for number, line in numbered_lines(path) if line.strip())
         found = [_of_line(path, number, line, irregular) for number, line in lines]
@@ -95,7 +100,8 @@ def _of_line(path: Path, number: int, line: str, irregular: Irregular) -> Roles:
 
 
 def _roles(record: dict[str, Any], number: int, place: str, irregular: Irregular) -> Roles:
-    tokens = strings_field(record, "words" if "words" in record and "tokens" not in record else "tokens", place)
+    name = "words" if "words" in record and "tokens" not in record else "tokens"
+    tokens = tokens_field(record, name, place, number, irregular)
     props = record.get("props")
     if props is None:
         props = _props_of_allennlp(record, tokens, place)
@@ -103,9 +109,9 @@ def _roles(record: dict[str, Any], number: int, place: str, irregular: Irregular
         raise InputError(
             f"{place}: 'props' is not a list of objects with 'pred' and 'tags'; write one object per predicate"
         )
-    name = record.get("id")
+    identity = record.get("id")
     predicates = tuple(_predicate(prop, len(tokens), place, number, irregular) for prop in props)
-    return Roles(tokens, predicates, number, "" if name is None else str(name))
+    return Roles(tokens, predicates, number, "" if identity is None else str(identity))
 
 
 def _props_of_allennlp(record: dict[str, Any], tokens: tuple[str, ...], place: str) -> list[dict[str, Any]]:
