@@ -112,8 +112,8 @@ commands: $(SETUP)
 models: $(SETUP)
 	$(BIN)/python docs/models.py
 
-# The model packages: a wheel in dist/ for each folder of models/, or for those named: make model-wheels MODELS=english-large
-MODELS ?= $(notdir $(wildcard models/*))
+# The model packages: a wheel in dist/ for each package of models/, or for those named: make model-wheels MODELS=english-large
+MODELS ?= $(patsubst models/%/pyproject.toml,%,$(wildcard models/*/pyproject.toml))
 model-wheels: $(SETUP)
 	for model in $(MODELS); do $(BIN)/python -m build --wheel --no-isolation --outdir dist models/$$model || exit 1; done
 

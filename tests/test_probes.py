@@ -1,6 +1,7 @@
 """Probes on an embedder whose vectors are written by hand, so that every answer is known."""
 
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
@@ -18,6 +19,7 @@ from elmo.search import nearest, senses
 from elmo.search.senses import Occurrence
 from elmo_lab.cli.probes import _probed
 
+LATIN = Path(__file__).parents[1] / "models" / "latin" / "senses.tsv"
 SHIPPED = Path(str(resources.files("elmo") / "assets" / "senses.tsv"))
 
 
@@ -121,6 +123,30 @@ def test_shipped_senses_are_enough_and_fair() -> None:
         assert min(counts.count(sense) for sense in set(counts)) >= 4
     demo = SHIPPED.with_name("demo.txt").read_text(encoding="utf-8").splitlines()
     assert not {" ".join(item.sentence) for item in labelled} & set(demo)
+
+
+def test_senses_of_latin_are_enough_and_fair() -> None:
+    labelled = senses.read_occurrences(LATIN)
+    assert len({(item.word, item.index, item.sentence) for item in labelled}) == len(labelled)
+    assert len({item.word for item in labelled}) == 10
+    for word in {item.word for item in labelled}:
+        counts = Counter(item.sense for item in labelled if item.word == word)
+        assert len(counts) == 2
+        assert min(counts.values()) >= 7
+        assert counts.total() <= 100
+
+
+def test_senses_in_other_forms_are_those_of_one_word(tmp_path: Path) -> None:
+    head = "word\tsense\tindex\tsentence\tform\n"
+    path = tmp_path / "senses.tsv"
+    path.write_text(head + "ius\tlaw\t1\tde iure civili\tiure\nius\tbroth\t0\tius supernatet\tius\n", encoding="utf-8")
+    assert [(item.word, item.sentence[item.index]) for item in senses.read_occurrences(path)] == [
+        ("ius", "iure"),
+        ("ius", "ius"),
+    ]
+    path.write_text(head + "ius\tlaw\t1\tde iure civili\tius\n", encoding="utf-8")
+    with pytest.raises(InputError, match="line 2: token 1 of the sentence is not 'ius'"):
+        senses.read_occurrences(path)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MODELS = sorted(folder for folder in (ROOT / "models").iterdir() if folder.is_dir())
+MODELS = sorted(project.parent for project in (ROOT / "models").glob("*/pyproject.toml"))
 
 OTHERS = ("3.11", "3.12", "3.13", "3.14")
 """Versions of Python that the package is for; those that are at hand are tried."""

@@ -1,6 +1,7 @@
 """Senses: does a word's nearest neighbour, among the same word in other sentences, have the same sense?
 
-- labelled occurrences from a TSV file (`word`, `sense`, `index` of the token, `sentence` of tokens separated by spaces)
+- labelled occurrences from a TSV file (`word`, `sense`, `index` of the token, `sentence` of tokens separated by spaces,
+  and `form`, the token, if a language inflects its words)
 - leave one out, one nearest neighbour by cosine, one accuracy per layer
 - ties for the nearest share the decision: a layer that sees no context scores at chance
 """
@@ -20,6 +21,8 @@ from elmo.text.tokenizer import split_at_spaces
 
 VERSION = "1"
 COLUMNS = ("word", "sense", "index", "sentence")
+WITH_FORM = (*COLUMNS, "form")
+"""The columns of a file whose words stand in the sentences in other forms."""
 TIE = 1e-6
 """Cosines closer than this are equal: the same vector from two batches differs in its last bits."""
 
@@ -40,6 +43,7 @@ class Occurrence:
     """A word in its sentence, with its sense as labelled by a person."""
 
     word: str
+    """As a dictionary has it; the token of the sentence may be another form of it."""
     sense: str
     index: int
     sentence: tuple[str, ...]
@@ -58,23 +62,29 @@ class SenseRow:
 
 
 def read_occurrences(path: Path) -> list[Occurrence]:
-    """The labelled occurrences of a TSV file with a header line. `InputError` names the invalid line."""
+    """The labelled occurrences of a TSV file with a header line: `COLUMNS`, or `WITH_FORM`.
+
+    `InputError` names the invalid line.
+    """
     lines = numbered_lines(path)
     _, head = next(lines, (1, ""))
-    if tuple(head.split("\t")) != COLUMNS:
-        raise InputError(f"{path}: the first line is {head!r}; expected the tab-separated columns {', '.join(COLUMNS)}")
-    return [_occurrence(line, f"{path}, line {number}") for number, line in lines]
-
-
-def _occurrence(line: str, where: str) -> Occurrence:
-    fields = line.split("\t")
-    if len(fields) != len(COLUMNS) or not fields[2].isdecimal():
+    columns = tuple(head.split("\t"))
+    if columns not in (COLUMNS, WITH_FORM):
         raise InputError(
-            f"{where}: {line!r}; expected tab-separated word, sense, index, sentence: fix or remove the line"
+            f"{path}: the first line is {head!r}; expected the tab-separated columns {', '.join(COLUMNS)}, and form if"
+            " words are inflected"
         )
+    return [_occurrence(line, columns, f"{path}, line {number}") for number, line in lines]
+
+
+def _occurrence(line: str, columns: tuple[str, ...], where: str) -> Occurrence:
+    fields = line.split("\t")
+    if len(fields) != len(columns) or not fields[2].isdecimal():
+        raise InputError(f"{where}: {line!r}; expected tab-separated {', '.join(columns)}: fix or remove the line")
     word, sense, index, tokens = fields[0], fields[1], int(fields[2]), tuple(split_at_spaces(fields[3]))
-    if index >= len(tokens) or tokens[index] != word:
-        raise InputError(f"{where}: token {index} of the sentence is not {word!r}; count the tokens from 0")
+    form = fields[4] if columns == WITH_FORM else word
+    if index >= len(tokens) or tokens[index] != form:
+        raise InputError(f"{where}: token {index} of the sentence is not {form!r}; count the tokens from 0")
     return Occurrence(word, sense, index, tokens)
 
 
