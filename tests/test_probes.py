@@ -34,7 +34,7 @@ class Written(Embedder):
     def n_layers(self) -> int:
         return 2
 
-    def embed(self, sentences: Sequence[Sequence[str]], layers: Any = "all") -> list[np.ndarray]:
+    def written(self, sentences: Sequence[Sequence[str]], layers: Any = "all") -> list[np.ndarray]:
         assert layers == "all"
         self.sentences += len(sentences)
         return [
@@ -46,7 +46,7 @@ class Written(Embedder):
         ]
 
     def embed_stream(self, sentences: Any, layers: Any = "all", pool: Any = None) -> Iterator[np.ndarray]:
-        return iter(self.embed(sentences, layers))
+        return iter(self.written(sentences, layers))
 
 
 def occurrence(sense: str, sentence: str, word: str = "bank") -> Occurrence:
