@@ -20,7 +20,6 @@ COMMANDS = (
     ("convert",),
     ("models",),
     ("pull",),
-    ("verify",),
     ("push",),
     ("neighbors",),
     ("index",),

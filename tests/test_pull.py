@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,9 +69,10 @@ def table(monkeypatch):
     return put
 
 
-def row(name: str, *files: PublishedFile, **fields: object) -> PublishedModel:
-    texts = dict.fromkeys(("language", "about", "layout", "citation", "address_from"), "x")
-    return PublishedModel(name=name, files=files, **({"page": "https://example.org"} | texts | fields))
+def row(name: str, *files: PublishedFile, **fields: Any) -> PublishedModel:
+    texts: dict[str, Any] = dict.fromkeys(("language", "about", "layout", "citation", "address_from"), "x")
+    given: dict[str, Any] = {"page": "https://example.org"} | texts | fields
+    return PublishedModel(name=name, files=files, **given)
 
 
 def sha256(content: bytes) -> str:
@@ -263,7 +265,6 @@ def test_damaged_record_is_no_harm(server, tiny, table, home):
     for text in ("no json", "[]", '{"files": 3}'):
         (home / "tiny" / cache.RECORD).write_text(text)
         assert pull("tiny").new == ()
-        assert {file.verdict for file in cache.verify("tiny")} == {"as published"}
 
 
 # What programs pass
@@ -297,59 +298,6 @@ def test_unknown_references(table):
         cache.local("https://example.org/weights.hdf5")
     with pytest.raises(FileNotFoundError, match=r"or a published one \(elmo models\)"):
         formats.find("no/such/path")
-
-
-# Verifying
-
-
-def verdicts(reference: object) -> dict[str, str]:
-    return {file.path.name: file.verdict for file in cache.verify(str(reference))}
-
-
-def test_verify(server, tiny, table, home, tmp_path):
-    table(rows_of(server, tiny))
-    assert verdicts("tiny") == {OPTIONS: "missing", WEIGHTS: "missing"}
-    pull("tiny")
-    assert verdicts("tiny") == {OPTIONS: "as published", WEIGHTS: "as published"}
-    assert verdicts(home / "tiny") == {OPTIONS: "as published", WEIGHTS: "as published"}
-    renamed = tmp_path / "w.h5"
-    renamed.write_bytes(tiny[WEIGHTS])
-    (found,) = cache.verify(renamed)
-    assert (found.verdict, found.about) == ("as published", f"tiny: {WEIGHTS}")
-    with (home / "tiny" / WEIGHTS).open("r+b") as file:
-        file.write(b"X")
-    assert verdicts("tiny") == {OPTIONS: "as published", WEIGHTS: "differs"}
-    assert verdicts(home / "tiny" / WEIGHTS) == {WEIGHTS: "differs"}
-    elsewhere = tmp_path / WEIGHTS  # its name says what it claims to be
-    elsewhere.write_bytes(b"no weights")
-    assert verdicts(elsewhere) == {WEIGHTS: "differs"}
-
-
-def test_verify_without_published_hashes(server, tiny, table, home, tmp_path):
-    table(rows_of(server, tiny, hashes=False))
-    pull("tiny")
-    assert verdicts("tiny") == {OPTIONS: "as pulled", WEIGHTS: "as pulled"}
-    (home / "tiny" / OPTIONS).write_text("{}")
-    assert verdicts("tiny") == {OPTIONS: "differs", WEIGHTS: "as pulled"}
-    (home / "tiny" / cache.RECORD).unlink()
-    assert verdicts("tiny") == {OPTIONS: "unknown", WEIGHTS: "unknown"}
-
-
-def test_verify_of_a_model_whose_files_are_unknown(table, home):
-    table(row("one"))
-    (home / "one").mkdir(parents=True)
-    (home / "one" / WEIGHTS).write_bytes(b"got elsewhere")
-    assert verdicts("one") == {WEIGHTS: "unknown"}
-
-
-def test_verify_of_nothing(table, tmp_path):
-    table(row("one"))
-    with pytest.raises(FileNotFoundError, match="no such file or folder, and not a published model"):
-        cache.verify("no/such/path")
-    with pytest.raises(InputError, match="the folder has no files"):
-        cache.verify(tmp_path)
-    with pytest.raises(InputError, match="one: its files are unknown"):
-        cache.verify("one")
 
 
 # The command line
@@ -392,7 +340,6 @@ def test_command_pull_refuses_what_it_cannot_do(tmp_path, served):
     refused(run("pull", "small", variables=served | {"ELMO_OFFLINE": "1"}), "ELMO_OFFLINE is set")
     refused(run("pull", "german", variables=served), "no download address is known", "german-elmo-model")
     refused(run("info", "small", variables=served), "elmo pull small")
-    refused(run("verify", "no/such/file", variables=served), "no/such/file: no such file")
     assert not (tmp_path / "cache").exists()
 
 
@@ -404,13 +351,7 @@ def test_command_pulls_through_a_proxy_and_tells_what_came(served, tmp_path):
     assert f"217.zip: sha256 {digest}, no published hash" in done.stdout
     assert "please cite: Andrey Kutuzov" in done.stdout
     assert done.returncode == 0, done.stderr
-    done = run("verify", "nlpl-217", path, variables=served)
-    assert done.stdout.count("217.zip: as pulled") == 2
     path.write_bytes(b"changed")
-    done = run("verify", "nlpl-217", "--json", variables=served)
-    assert json.loads(done.stdout)[0]["verdict"] == "differs"
-    assert done.returncode == 2
-    assert "217.zip: missing, or not as published or pulled" in done.stderr
     done = run("pull", "nlpl-217", variables=served)
     assert "already here" in done.stdout
     assert f"cannot be opened: {path}: not a known model" in done.stderr

@@ -6,8 +6,8 @@ from typing import Any
 from elmo.cli.arguments import add_verb
 from elmo.errors import InputError
 
-PUBLISHED = {"pull", "verify"}
-"""The verbs whose arguments may be names of published models."""
+PUBLISHED = "pull"
+"""The verb whose arguments are names of published models."""
 
 
 def add_verbs(verbs: Any) -> None:
@@ -35,7 +35,7 @@ def _complete(parser: argparse.ArgumentParser, file: Any, models: list[str]) -> 
         if isinstance(action, argparse._SubParsersAction):
             for verb in action.choices.values():
                 _complete(verb, file, models)
-        elif parser.prog.rpartition(" ")[2] in PUBLISHED and not action.option_strings:
+        elif parser.prog.rpartition(" ")[2] == PUBLISHED and not action.option_strings:
             action.choices = models
         elif action.choices is None and action.type is None and action.nargs != 0:
             action.complete = file  # type: ignore[attr-defined]

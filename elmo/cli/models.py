@@ -1,4 +1,4 @@
-"""Models as files: `elmo info`, `elmo convert`, `elmo models`, `elmo pull`, `elmo verify`, `elmo push`."""
+"""Models as files: `elmo info`, `elmo convert`, `elmo models`, `elmo pull`, `elmo push`."""
 
 import argparse
 import tempfile
@@ -46,10 +46,6 @@ def add_verbs(verbs: Any) -> None:
         "names", nargs="+", metavar="NAME", help="a name from elmo models, or user/name on the Hugging Face Hub"
     )
     add_quiet(pull)
-
-    verify = add_verb(verbs, "verify", verify_verb, "compare files with the hashes of the published models")
-    verify.add_argument("models", nargs="+", metavar="NAME|PATH", help="a pulled model, a file, or a folder of files")
-    verify.add_argument("--json", action="store_true", help="print JSON")
 
     push = add_verb(verbs, "push", push_verb, "upload a model to the Hugging Face Hub, with a card from its own record")
     push.add_argument("model", help="a model's folder, file or name")
@@ -204,22 +200,6 @@ def _from_hub(repository: str) -> Path:
     except ImportError as error:
         raise InputError(str(error)) from error
     return hub.fetch(repository)
-
-
-def verify_verb(arguments: argparse.Namespace) -> None:
-    from elmo.formats import cache
-
-    found = [file for reference in arguments.models for file in cache.verify(reference)]
-    if arguments.json:
-        print_json([vars(file) | {"path": str(file.path)} for file in found], indent=2)
-    else:
-        for file in found:
-            print(f"{file.path}: {file.verdict}{f' ({file.about})' if file.about else ''}; sha256 {file.sha256 or '-'}")
-    wrong = [str(file.path) for file in found if file.verdict in ("differs", "missing")]
-    if wrong:
-        raise InputError(
-            f"{', '.join(wrong)}: missing, or not as published or pulled; remove what differs, then: elmo pull NAME"
-        )
 
 
 def push_verb(arguments: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
 """The published format of bilm-tf, AllenNLP, NLPL and SeqVec: `options.json` and one HDF5 file of weights.
 
 - a folder, a zip or a tar of the two (with any names, detected by content), either file with the other beside it, or
-  the paths of both; archives are read in place
+  the paths of both
 - character models, and models with a word table; word ids are line numbers of a vocabulary file beside them; the table
   is in the weights file or in its own HDF5 file (bilm-tf's token embeddings)
 - highway layers, projections and clips may be absent, as the options say
@@ -78,9 +78,6 @@ def load(path: Path, weights: Path | None = None) -> Model:
     """Reads a model; raises InputError if weights and options do not match. `weights` as in `describe`."""
     parts = _locate(path, weights)
     options = read_options(parts.options)
-    for source in (parts.weights, parts.table):
-        if source is not None:
-            source.check()
     with _opened(parts) as found:
         config, names = _examine(parts, options, found)
         arrays = to_weights(config, lambda name: np.asarray(found[names[name]], dtype=np.float32))

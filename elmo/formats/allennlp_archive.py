@@ -6,7 +6,7 @@
   (`fta/`); if it is missing, it may be given, else the values of all published models are assumed
   (`card["assumed"]`)
 
-Archives are read in place. Nothing is unpickled. The format is read-only.
+Nothing is unpickled. The format is read-only.
 """
 
 import re

@@ -7,17 +7,14 @@
 import errno
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from elmo.errors import InputError
 from elmo.formats import published
-from elmo.formats.download import sha256_of
 from elmo.formats.published import PublishedModel
 
 RECORD = "pulled.json"
-Verdict = Literal["as published", "as pulled", "unknown", "differs", "missing"]
 
 
 def cache_folder() -> Path:
@@ -72,6 +69,10 @@ def by_hand(model: PublishedModel) -> str:
     return f"get it at {model.page} and put it into {folder}"
 
 
+def _is_ours(file: Path) -> bool:
+    return file.name == RECORD or file.name.startswith(".") or file.name.endswith((".part", ".part.json"))
+
+
 def _put_by_hand(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir() if not _is_ours(file)) if folder.is_dir() else []
 
@@ -120,75 +121,3 @@ def read_record(folder: Path) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return files if isinstance(files, dict) else {}
-
-
-# Verifying
-
-
-@dataclass(frozen=True)
-class Verified:
-    """The result for one file."""
-
-    path: Path
-    verdict: Verdict
-    sha256: str | None
-    about: str
-    """The matching published file, or what was expected."""
-
-
-def verify(reference: str | Path) -> list[Verified]:
-    """Compares files with the table by their sha256: those of a pulled model by its name, one file, or a folder's.
-
-    "as published": the sha256 is in the table. "as pulled": the table has none for it, but it matches what `elmo pull`
-    got. "differs": from either. "unknown": nothing to compare with. "missing": a file of the model is not in the cache.
-    Raises FileNotFoundError if `reference` is neither a path nor a name.
-    """
-    path = Path(reference)
-    if path.is_file():
-        return [_verify(path)]
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.is_file() and not _is_ours(file))
-        if not files:
-            raise InputError(f"{path}: the folder has no files; name another")
-        return [_verify(file) for file in files]
-    model = published.find_model(str(reference))
-    if model is None:
-        raise FileNotFoundError(
-            f"{reference}: no such file or folder, and not a published model (elmo models lists them)"
-        )
-    folder = folder_of(model)
-    names = [file.name for file in model.files] or _put_by_hand(folder)
-    if not names:
-        raise InputError(f"{model.name}: its files are unknown, and {folder} has none; give the path of a file")
-    return [_verify(folder / name, model) for name in names]
-
-
-def _is_ours(file: Path) -> bool:
-    return file.name == RECORD or file.name.startswith(".") or file.name.endswith((".part", ".part.json"))
-
-
-def _verify(path: Path, model: PublishedModel | None = None) -> Verified:
-    if not path.is_file():
-        return Verified(path, "missing", None, f"elmo pull {model.name}" if model else "")
-    digest = sha256_of(path)
-    same = published.files_by_hash().get(digest)
-    if same is not None:
-        return Verified(path, "as published", digest, f"{same[0].name}: {same[1].name}")
-    expected = _expected(path, model)
-    if expected is not None:
-        return Verified(path, "differs", digest, f"{expected} is published")
-    pulled = read_record(path.parent).get(path.name, {}).get("sha256")
-    if pulled is not None:
-        verdict: Verdict = "as pulled" if pulled == digest else "differs"
-        return Verified(path, verdict, digest, f"{pulled} was pulled; none is published")
-    return Verified(path, "unknown", digest, "no published sha256 to compare with")
-
-
-def _expected(path: Path, model: PublishedModel | None) -> str | None:
-    """The published sha256 of the file of this name: in its model, or if the name is unique (`elmo_...`)."""
-    model = model or published.find_model(path.absolute().parent.name)
-    found = next((file for file in model.files if file.name == path.name), None) if model is not None else None
-    if found is None:
-        by_name = published.find_file(path.name)
-        found = by_name[1] if by_name is not None else None
-    return None if found is None else found.sha256

@@ -1,21 +1,24 @@
-"""The files of a model in a folder, or in a zip or tar archive, which is read in place.
+"""The files of a model in a folder, or in a zip or tar archive.
 
-Nothing is unpacked to disk. An archive with a path outside its folder is refused as a whole.
+A member that is read is copied to a temporary file without a name, which ends with its use. An archive with a path
+outside its folder is refused as a whole; so is what unpacks to far more than weights do, whatever sizes it declares.
 """
 
+import gzip
 import io
 import json
 import tarfile
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.formats.inflate import BLOCK, GZIP, RAW_DEFLATE, Inflated, Section
 
 MOST_JSON = 10_000_000
 """Most bytes of a JSON file; those of published models have less than a thousand."""
@@ -23,6 +26,11 @@ MOST_MEMBERS = 10_000
 """Most files of an archive; listing more takes long, and published models have less than a hundred."""
 MOST_MEMBER = 1 << 40
 """Bytes of a file in a tar; systems refuse to go to places far beyond, without a file's name."""
+BOMB_RATIO, BOMB_FROM = 200, 1 << 26
+"""Weights do not unpack to as many bytes for each packed one; only asked beyond this size."""
+BLOCK = 1 << 18
+IN_MEMORY = 1 << 20
+"""Bytes of a member that need no file."""
 ZIP_START, GZIP_START = (b"PK\x03\x04", b"PK\x05\x06"), b"\x1f\x8b"
 ZIP_END = 22 + (1 << 16)
 """Bytes at the end of a zip among which its record with the number of members is."""
@@ -40,50 +48,33 @@ class Source:
     size: int
     path: Path
     """The file or archive on disk."""
-    opener: Callable[[], io.BufferedReader] = field(repr=False, compare=False)
-    crc: int | None = None
-    """The checksum of a zip's member."""
+    opener: Callable[[int], Any] = field(repr=False, compare=False)
+    """Opens at least as many of its first bytes for reading with random access."""
 
     @property
     def is_on_disk(self) -> bool:
         """Whether it is a plain file, not in an archive."""
         return self.label == str(self.path)
 
-    def open(self) -> io.BufferedReader:
-        """Opens it for reading with random access. Raises OSError or InputError if that fails."""
-        return self.opener()
+    def open(self) -> Any:
+        """Opens it for reading with random access. Raises OSError or InputError if that fails, or if it is damaged."""
+        return self.opener(self.size)
 
     def begins_with(self, start: bytes) -> bool:
         """Whether these are its first bytes."""
-        with self.open() as file:
-            return file.read(len(start)) == start
+        return self.first(len(start)) == start
+
+    def first(self, count: int) -> bytes:
+        """The first bytes, up to `count` of them."""
+        with self.opener(count) as file:
+            return file.read(count)
 
     def read(self, most: int) -> bytes:
         """All bytes; raises InputError if there are more than `most`, or if they are damaged in a zip."""
-        with self.open() as file:
-            data = file.read(min(most, self.size) + 1)  # `most` may come from a damaged file
+        data = self.first(min(most, self.size) + 1)  # `most` may come from a damaged file
         if len(data) > most:
             raise InputError(f"{self.label}: has more than {most:,} bytes, too many for such a file; check it")
-        if self.crc is not None:
-            self._compare(zlib.crc32(data))
         return data
-
-    def check(self) -> None:
-        """Raises InputError if a member of a zip is not what was packed, which takes reading all of it."""
-        if self.crc is None:
-            return
-        found = 0
-        with self.open() as file:
-            while chunk := file.read(BLOCK):
-                found = zlib.crc32(chunk, found)
-        self._compare(found)
-
-    def _compare(self, found: int) -> None:
-        if found != self.crc:
-            raise InputError(
-                f"{self.label}: damaged archive (checksum {found:08x}, {self.crc:08x} is expected);"
-                " fetch or copy it again"
-            )
 
     def json(self) -> Any:
         """Its content as JSON; raises InputError if it is not valid JSON."""
@@ -99,7 +90,7 @@ def on_disk(path: Path) -> Source:
     """A file of the file system. Raises InputError for a pipe or a device, whose end may never come."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is not a regular file; copy what it gives into one")
-    return Source(path.name, str(path), path.stat().st_size, path, lambda: path.open("rb"))
+    return Source(path.name, str(path), path.stat().st_size, path, lambda _: path.open("rb"))
 
 
 KNOWN = (
@@ -120,8 +111,7 @@ def refuse_known(files: Sequence[Source]) -> None:
     JSON that is not valid is refused, too; a compressed vocabulary is in place.
     """
     for file in files:
-        with file.open() as opened:
-            start = opened.read(64).lower().lstrip()
+        start = file.first(64).lower().lstrip()
         if not file.size:
             continue
         for mark, what in KNOWN:
@@ -179,13 +169,13 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
                 f"{path}: contains {name!r}, a path outside the archive; do not use it, get the archive elsewhere"
             )
     return tuple(
-        Source(PurePosixPath(name).name, f"{path}/{name}", size, path, opener, crc)
-        for name, size, opener, crc in sorted(found, key=lambda member: member[0])
+        Source(PurePosixPath(name).name, f"{path}/{name}", size, path, opener)
+        for name, size, opener in sorted(found, key=lambda member: member[0])
         if not name.startswith("__MACOSX/") and not PurePosixPath(name).name.startswith("._")
     )
 
 
-Member = tuple[str, int, Callable[[], io.BufferedReader], int | None]
+Member = tuple[str, int, Callable[[int], Any]]
 
 
 def _refuse_many(path: Path) -> InputError:
@@ -203,43 +193,28 @@ def _zip_members(path: Path) -> list[Member]:
     with zipfile.ZipFile(path) as archive:
         infos = [info for info in archive.infolist() if not info.is_dir()]
 
-    def opener(info: zipfile.ZipInfo) -> Callable[[], io.BufferedReader]:
-        return lambda: _open_zipped(path, info)
+    def opener(info: zipfile.ZipInfo) -> Callable[[int], Any]:
+        return lambda count: _copy_of_zipped(path, info, count)
 
-    return [(info.filename, info.file_size, opener(info), info.CRC) for info in infos]
+    return [(info.filename, info.file_size, opener(info)) for info in infos]
 
 
-def _open_zipped(path: Path, info: zipfile.ZipInfo) -> io.BufferedReader:
+def _copy_of_zipped(path: Path, info: zipfile.ZipInfo, count: int) -> Any:
     label = f"{path}/{info.filename}"
     if info.flag_bits & 1:
         raise InputError(f"{label}: is encrypted; unpack the archive with its password, and give the folder")
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        kind = zipfile.compressor_names.get(info.compress_type, info.compress_type)  # type: ignore[attr-defined]
-        raise InputError(
-            f"{label}: is compressed with {kind}; only deflate can be read: unpack it, and give the folder"
-        )
-    file = path.open("rb")
-    try:
-        file.seek(info.header_offset)
-        header = file.read(30)
-        if header[:4] != ZIP_START[0] or len(header) < 30:
-            raise InputError(f"{label}: is not at its place in the archive, which is damaged; fetch or copy it again")
-        lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-        raw = Section(file, info.header_offset + 30 + lengths, info.compress_size)
-    except BaseException:
-        file.close()
-        raise
-    if info.compress_type == zipfile.ZIP_STORED:
-        return io.BufferedReader(raw, 1 << 16)
-    return io.BufferedReader(Section(Inflated(raw, RAW_DEFLATE, label), 0, info.file_size), 1 << 16)
+    packed = min(info.compress_size, path.stat().st_size)
+    if info.file_size > max(BOMB_FROM, BOMB_RATIO * packed):
+        raise _bomb(label, packed)
+    with _readable(label), zipfile.ZipFile(path) as archive, archive.open(info) as file:
+        return _copy(file, count, label)
 
 
 def _tar_members(path: Path) -> list[Member]:
-    with _unpacked_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+    with _unpacked_tar(path) as file, tarfile.open(fileobj=file, mode="r:" if file.seekable() else "r|") as archive:
         infos = []
-        for number, info in enumerate(
-            archive
-        ):  # one by one: after a negative size, tarfile would go back and read for ever
+        # One by one: after a negative size, tarfile would go back and read for ever.
+        for number, info in enumerate(archive):
             if not 0 <= info.size < MOST_MEMBER:
                 raise tarfile.ReadError(f"{info.name} has {info.size} bytes")
             if info.isreg():
@@ -250,14 +225,91 @@ def _tar_members(path: Path) -> list[Member]:
         if info.issparse():
             raise InputError(f"{path}/{info.name}: is stored with holes; pack the archive without tar's --sparse")
 
-    def opener(begin: int, size: int) -> Callable[[], io.BufferedReader]:
-        return lambda: io.BufferedReader(Section(_unpacked_tar(path), begin, size), 1 << 16)
+    def opener(name: str, begin: int, size: int) -> Callable[[int], Any]:
+        return lambda count: _copy_of_tarred(path, name, begin, min(size, count))
 
-    return [(info.name, info.size, opener(info.offset_data, info.size), None) for info in infos]
+    return [(info.name, info.size, opener(info.name, info.offset_data, info.size)) for info in infos]
+
+
+def _copy_of_tarred(path: Path, name: str, begin: int, count: int) -> Any:
+    with _unpacked_tar(path) as file:
+        if file.seekable():
+            file.seek(begin)
+        else:
+            while begin and (passed := len(file.read(min(begin, BLOCK)))):
+                begin -= passed
+        return _copy(file, count, f"{path}/{name}")
 
 
 def _unpacked_tar(path: Path) -> io.BufferedReader:
+    """The tar, or what its gzip file unpacks to, forwards only."""
     file = path.open("rb")
     compressed = file.read(len(GZIP_START)) == GZIP_START
     file.seek(0)
-    return io.BufferedReader(Inflated(file, GZIP, str(path)), 1 << 16) if compressed else file
+    return io.BufferedReader(_Unpacked(file, str(path)), BLOCK) if compressed else file
+
+
+class _Unpacked(io.RawIOBase):
+    """What the gzip streams in `file` unpack to; `label` is for errors. Closing it closes `file`."""
+
+    def __init__(self, file: io.BufferedReader, label: str) -> None:
+        self._packed, self._label = file, label
+        self._file = gzip.GzipFile(fileobj=file)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _readable(self._label):
+            count = self._file.readinto(buffer)
+        if self._file.tell() > max(BOMB_FROM, BOMB_RATIO * self._packed.tell()):
+            raise _bomb(self._label, self._packed.tell())
+        return count
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
+
+
+def _copy(file: Any, count: int, label: str) -> Any:
+    """A temporary file of the first bytes of `file`."""
+    copy = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
+    try:
+        while count and (block := file.read(min(count, BLOCK))):
+            _write(copy, block, label)
+            count -= len(block)
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
+def _write(copy: Any, block: bytes, label: str) -> None:
+    try:
+        copy.write(block)
+    except OSError as error:
+        raise InputError(
+            f"{label}: cannot be unpacked in {tempfile.gettempdir()} ({error.strerror}); free some space there, or name"
+            " another folder in the variable TMPDIR"
+        ) from error
+
+
+@contextmanager
+def _readable(label: str) -> Iterator[None]:
+    """Errors of damaged archives as InputError."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        if isinstance(error, NotImplementedError):
+            raise InputError(f"{label}: {error}; unpack the archive, and give the folder") from error
+        reason = " ".join(str(error).split())
+        raise InputError(f"{label}: the archive is damaged or cut off ({reason}); fetch or copy it again") from error
+
+
+def _bomb(label: str, packed: int) -> InputError:
+    most = max(BOMB_FROM, BOMB_RATIO * packed)
+    return InputError(
+        f"{label}: {packed:,} bytes unpack to more than {most:,}; weights do not compress so well: this is not a model,"
+        " do not use it"
+    )

@@ -35,7 +35,7 @@ def is_hdf5(source: Source) -> bool:
 @contextmanager
 def read_hdf5(source: Source) -> Iterator[h5py.File]:
     """Opens for reading. Raises InputError if the file is incomplete, also later, inside the block."""
-    opened: io.BufferedReader | None = None
+    opened: Any | None = None
     try:
         opened = None if source.is_on_disk else source.open()
         with h5py.File(opened or source.path, "r") as file:

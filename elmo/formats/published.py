@@ -104,15 +104,6 @@ def find_file(reference: str) -> tuple[PublishedModel, PublishedFile] | None:
     return next(((m, f) for m, f in _files() if wanted in map(normal_address, (*f.urls, *f.known_as))), None)
 
 
-def files_by_hash() -> dict[str, tuple[PublishedModel, PublishedFile]]:
-    """All files with a known sha256, by that; of several models with the same file, the first."""
-    found: dict[str, tuple[PublishedModel, PublishedFile]] = {}
-    for model, file in _files():
-        if file.sha256 is not None:
-            found.setdefault(file.sha256, (model, file))
-    return found
-
-
 def normal_address(url: str) -> str:
     """An address without scheme and query, with S3's two ways of naming a bucket unified; for comparison only."""
     parts = urlsplit(url)
