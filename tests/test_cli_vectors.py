@@ -36,10 +36,11 @@ def test_embed_concat_with_an_index_of_offsets(tmp_path):
     native.save(replace(tiny_model(), text=TextConfig("spacy", "line")), model)
     (tmp_path / "t.txt").write_text(text, encoding="utf-8")
     arguments = ("embed", tmp_path / "t.txt", tmp_path / "v.safetensors", "--model", model, "--layers", "concat")
-    done(*arguments, "--index", tmp_path / "rows.jsonl")
+    done(*arguments, "--rows", tmp_path / "rows.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["row"] for row in rows] == [0, 1, 2]
     assert [row["text"] for row in rows] == text.splitlines()
+    assert [(row["line"], row["start"]) for row in rows] == [(1, 0), (2, 0), (3, 0)]
     assert rows[0]["tokens"] == ["The", "cat", ",", "sat", "."]
     for row in rows:
         assert [row["text"][begin:end] for begin, end in row["offsets"]] == row["tokens"]

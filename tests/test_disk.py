@@ -151,8 +151,8 @@ TEXT = "They play chess .\nThe play opened .\n"
     "command",
     [
         ("types", "{input}", "{output}", "--pretokenized"),
-        ("embed", "{input}", "vectors.npz", "--index", "{output}", "--pretokenized"),
-        ("embed", "{input}", "vectors.npz", "--index", "{output}", "--pretokenized", "--resume"),
+        ("embed", "{input}", "vectors.npz", "--rows", "{output}", "--pretokenized"),
+        ("embed", "{input}", "vectors.npz", "--rows", "{output}", "--pretokenized", "--resume"),
         ("embed", "{input}", "{output}", "--kind", "text", "--pretokenized"),
         ("allennlp", "{input}", "{output}", "--all"),
         ("task", "sentences", "sst5", "{input}", "{output}"),

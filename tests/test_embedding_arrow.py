@@ -1,5 +1,7 @@
 """Record batches of any cut give the vectors of the bare Embedder; a row that cannot be embedded stops nothing."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,7 +19,7 @@ WORDS = st.sampled_from(["a", "play", "über", "don't", "日本", "x" * 60])
 SENTENCES = st.lists(st.lists(WORDS, max_size=12), max_size=40)
 BAD = st.sampled_from([None, b"\xff", b"\xed\xa0\x80", b"ab" * 300, b"w " * 40])
 """Null, no UTF-8, a surrogate, too many bytes, too many tokens: of the limits below."""
-LIMITS = {"row_bytes": 500, "row_tokens": 30}
+LIMITS: dict[str, Any] = {"row_bytes": 500, "row_tokens": 30}
 
 
 def batches(rows, sizes, name="text", kind=None):
@@ -155,9 +157,9 @@ def test_batches_are_bounded_where_a_long_row_becomes_one_vector(monkeypatch):
 def test_vectors_and_errors_go_into_one_table():
     made = embed_batches(EMBEDDER, batches(["a b", None, ""], []), layers="top")
     table = pa.Table.from_batches([together(*each) for each in made])
-    assert table.schema.names == ["id", "tokens", "vectors", "shape", "error"]
+    assert table.schema.names == ["id", "tokens", "vectors", "shape", "sentence_ends", "error"]
     rows = {row["id"]: row for row in table.to_pylist()}
-    assert rows[1] == {"id": 1, "tokens": None, "vectors": None, "shape": None, "error": "null"}
+    assert rows[1] == {"id": 1, "tokens": None, "vectors": None, "shape": None, "sentence_ends": None, "error": "null"}
     assert [rows[row]["error"] for row in (0, 2)] == [None, None]
     assert [rows[row]["shape"] for row in (0, 2)] == [[2, 8], [0, 8]]
 

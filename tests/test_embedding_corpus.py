@@ -528,7 +528,7 @@ def test_what_another_command_writes_to_an_address_is_not_removed():
         (["a.txt", "out.npz", "--column", "text"], "--column is for corpora; add --engine local"),
         (["a.txt", "out.npz", "--part-rows", "5"], "--part-rows is for corpora; add --engine local"),
         (["a.txt", "out.npz", "--batch-size", "5"], "--batch-size is for --state carry"),
-        (["a.txt", "out", "--engine", "local", "--index", "i"], "--index is for one file"),
+        (["a.txt", "out", "--engine", "local", "--rows", "i"], "--rows is for one file"),
         (["a.txt", "out", "--engine", "local", "--overwrite"], "--overwrite is for one file"),
         (["a.txt", "out", "--engine", "local", "--workers", "2"], "--workers is for --engine ray"),
         (["a.txt", "out", "--engine", "ray", "--device", "cpu"], "--device is for one process"),

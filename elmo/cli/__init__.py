@@ -69,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = build_parser()
     parsed, rest = parser.parse_known_args(arguments)
-    # argparse takes positionals from one place only; settings may also follow flags.
+    # argparse takes positionals from one place only; files and settings may also follow flags.
+    if isinstance(getattr(parsed, "input", None), list):
+        parsed.input += [argument for argument in rest if not argument.startswith("-")]
+        rest = [argument for argument in rest if argument.startswith("-")]
     unknown = [argument for argument in rest if argument.startswith("-") or "=" not in argument]
     if unknown or (rest and not hasattr(parsed, "overrides")):
         parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}")

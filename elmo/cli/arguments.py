@@ -51,25 +51,60 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", metavar="FILE", help="the weights, if the model is an options file")
 
 
-def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Adds the input and the flags that say how to read it."""
+def add_input(parser: argparse.ArgumentParser) -> None:
+    """Adds the inputs, of which the last may be the output, and the flags that say how to read them."""
     parser.add_argument(
         "input",
-        nargs="+" if several else None,
-        help="text, .conllu or .fasta (also .gz, .xz, .bz2), or - for standard input",
+        nargs="+",
+        metavar="FILE",
+        help="text, .conllu or .fasta (also .gz, .xz, .bz2), or - for standard input; last, the output",
     )
     parser.add_argument(
         "--kind", choices=["text", "conllu", "fasta"], help="format of the input (default: by its name)"
     )
     add_strict(parser)
-    parser.add_argument("--pretokenized", action="store_true", help="tokens are separated by whitespace")
+    add_splitting(parser)
 
 
-def tokenizer_of(text: Any, pretokenized: bool) -> Any:
-    """The tokenizer of the model's training text; of whitespace with `pretokenized`, or if that text is unknown."""
-    from elmo.text.tokenizer import Tokenizer, text_of
+def add_splitting(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say what a sentence is; without them, the model's own settings say it."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--lines", action="store_true", help="a line of text is one sentence, with the model's tokens")
+    which.add_argument(
+        "--pretokenized", action="store_true", help="a line of text is one sentence, its tokens separated by whitespace"
+    )
 
-    return Tokenizer(text_of(text, pretokenized))
+
+def add_output(parser: argparse.ArgumentParser, text: str) -> None:
+    """Adds --output, which may also be the last of the positional arguments."""
+    parser.add_argument("--output", metavar="FILE", help=f"{text} (or name it last, without --output)")
+
+
+def take_output(arguments: argparse.Namespace, most: int | None = None) -> None:
+    """Moves the last of `arguments.input` to `arguments.output`, unless --output names it.
+
+    Raises InputError if nothing is left, or more than `most` inputs.
+    """
+    if arguments.output is None:
+        if len(arguments.input) < 2:
+            raise InputError(f"where the result of {arguments.input[0]} goes is missing; name it last, or as --output")
+        arguments.output = arguments.input.pop()
+    if most is not None and len(arguments.input) > most:
+        raise InputError(f"{' '.join(arguments.input)}: {len(arguments.input)} inputs; {most} is expected")
+
+
+def text_for(text: Any, arguments: argparse.Namespace, pretokenized: bool = False) -> Any:
+    """How to split text for a model by `add_splitting`'s flags; `text` are the settings of its training text."""
+    from elmo.text.tokenizer import text_of
+
+    return text_of(text, arguments.pretokenized or pretokenized, arguments.lines)
+
+
+def tokenizer_of(text: Any, arguments: argparse.Namespace, pretokenized: bool = False) -> Any:
+    """The tokenizer of the same."""
+    from elmo.text.tokenizer import Tokenizer
+
+    return Tokenizer(text_for(text, arguments, pretokenized))
 
 
 def print_json(value: Any, indent: int | None = None) -> None:

@@ -13,9 +13,11 @@ from elmo.cli.arguments import (
     LAYERS_HELP,
     add_input,
     add_model,
+    add_output,
     add_quiet,
     add_verb,
     add_weights,
+    take_output,
     tokenizer_of,
 )
 from elmo.errors import InputError
@@ -33,14 +35,16 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_embed(verbs: Any) -> None:
-    embed = add_verb(verbs, "embed", embed_verb, "write the vectors of a text, one sentence per line, or of a corpus")
-    add_input(embed, several=True)
-    embed.add_argument("output", help="a .hdf5, .npz, .parquet or .safetensors file; with --engine, a folder")
+    embed = add_verb(verbs, "embed", embed_verb, "write the vectors of a text, sentence by sentence, or of a corpus")
+    add_input(embed)
+    add_output(embed, "a .hdf5, .npz, .parquet or .safetensors file; with --engine, a folder")
     add_model(embed)
     add_weights(embed)
     embed.add_argument("--layers", default="all", help=f"{LAYERS_HELP} (default: all)")
     embed.add_argument("--pool", choices=["mean", "max", "sum"], help="pool the tokens of a row into one vector")
-    embed.add_argument("--index", metavar="FILE", help="also write each row's text, tokens and offsets as JSON lines")
+    embed.add_argument(
+        "--rows", metavar="FILE", help="also write each row's line, text, tokens and characters as JSON lines"
+    )
     embed.add_argument("--resume", action="store_true", help="keep finished rows, and continue an interrupted run")
     embed.add_argument(
         "--dtype", choices=["float32", "float16"], default="float32", help="type of the numbers (default: float32)"
@@ -109,7 +113,7 @@ def _add_allennlp(verbs: Any) -> None:
 def _add_types(verbs: Any) -> None:
     types = add_verb(verbs, "types", types_verb, "write one vector per distinct word, the mean of its occurrences")
     add_input(types)
-    types.add_argument("output", help="a text file in word2vec's format")
+    add_output(types, "a text file in word2vec's format")
     add_model(types)
     types.add_argument("--layers", default="average", help=LAYERS_HELP.replace("all, ", "") + " (default: average)")
     types.add_argument("--min-count", type=int, default=1, metavar="N", help="omit words that occur less often")
@@ -120,6 +124,7 @@ def _add_types(verbs: Any) -> None:
 
 
 def embed_verb(arguments: argparse.Namespace) -> None:
+    take_output(arguments)
     if arguments.state != "carry":
         _refuse(arguments, ("batch_size",), "is for --state carry; use --batch-tokens or --memory")
     if arguments.engine is not None:
@@ -150,7 +155,7 @@ def _embed_file(arguments: argparse.Namespace) -> None:
     from elmo.text.records import kind_of
 
     inputs = (arguments.input, arguments.model, arguments.weights)
-    for output in filter(None, (arguments.output, arguments.index)):
+    for output in filter(None, (arguments.output, arguments.rows)):
         check_output(Path(output), arguments.overwrite, inputs=inputs)
     check_vectors_path(Path(arguments.output), arguments.overwrite)
     kind = arguments.kind or kind_of(arguments.input)
@@ -164,16 +169,17 @@ def _embed_file(arguments: argparse.Namespace) -> None:
             arguments.input,
             arguments.output,
             parse_layers(arguments.layers),
-            tokenizer_of(embedder.text, arguments.pretokenized) if kind == "text" else None,
+            tokenizer_of(embedder.text, arguments) if kind == "text" else None,
             arguments.dtype,
             arguments.overwrite,
             counter.update,
             pool=arguments.pool,
             kind=kind,
-            index=arguments.index,
+            index=arguments.rows,
             resume=arguments.resume,
         )
-    print(f"{done.path}: {done.rows:,} sentences, {done.tokens:,} tokens")
+    of = "" if done.lines is None else f" of {done.lines:,} lines (--lines: a row per line)"
+    print(f"{done.path}: {done.rows:,} sentences{of}, {done.tokens:,} tokens")
 
 
 def _embed_corpus(arguments: argparse.Namespace) -> None:
@@ -182,9 +188,9 @@ def _embed_corpus(arguments: argparse.Namespace) -> None:
     from elmo.embedding.embedder import parse_bytes
     from elmo.embedding.layers import parse_layers
 
-    of_a_file = ("index", "overwrite", "kind")
+    of_a_file = ("rows", "overwrite", "kind")
     _refuse(arguments, of_a_file, f"is for one file; omit it with --engine {arguments.engine}")
-    names = "model", "weights", "pool", "dtype", "state", "precision", "pretokenized", "batch_tokens"
+    names = "model", "weights", "pool", "dtype", "state", "precision", "pretokenized", "lines", "batch_tokens"
     settings = Settings(
         layers=parse_layers(arguments.layers),
         columns=Columns(arguments.column, arguments.id_column),
@@ -273,11 +279,12 @@ def types_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.type_vectors import average_types, write_word2vec
     from elmo.text.records import kind_of, read_records
 
-    output = Path(arguments.output)
+    take_output(arguments, most=1)
+    (arguments.input,), output = arguments.input, Path(arguments.output)
     check_output(output, arguments.overwrite, inputs=(arguments.input, arguments.model))
     embedder = Embedder.load(arguments.model, device=arguments.device)
     kind = arguments.kind or kind_of(arguments.input)
-    tokenizer = tokenizer_of(embedder.text, arguments.pretokenized) if kind == "text" else None
+    tokenizer = tokenizer_of(embedder.text, arguments) if kind == "text" else None
     records = read_records(read_lines(arguments.input), kind, tokenizer, arguments.input)
     with Counter("sentences", arguments.quiet) as counter:
         types = average_types(

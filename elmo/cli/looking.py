@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_verb, print_json, tokenizer_of
+from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_splitting, add_verb, print_json, tokenizer_of
 from elmo.cli.neighbors import print_neighbors
 from elmo.terminal import print_table
 
@@ -19,9 +19,7 @@ def add_verbs(verbs: Any) -> None:
     bench = add_verb(verbs, "bench", bench_verb, "measure a model's speed on this machine, next to the machine's limit")
     bench.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     bench.add_argument("--text", default=str(DEMO_TEXT), help="the text to embed (default: the demo's text)")
-    bench.add_argument(
-        "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
-    )
+    add_splitting(bench)
     bench.add_argument("--tokens", type=int, default=4000, metavar="N", help="tokens to read, at most (default: 4000)")
     bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
     bench.add_argument("--json", action="store_true", help="print JSON")
@@ -39,7 +37,7 @@ def bench_verb(arguments: argparse.Namespace) -> None:
     from elmo.bench import job
 
     text = formats.describe(arguments.model).text
-    tokenizer = tokenizer_of(text, arguments.pretokenized or arguments.text == str(DEMO_TEXT))
+    tokenizer = tokenizer_of(text, arguments, pretokenized=arguments.text == str(DEMO_TEXT))
     sentences = job.beginning(Path(arguments.text), tokenizer, arguments.tokens)
     measured = job.run(
         arguments.model,
@@ -83,9 +81,10 @@ def demo_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import embed_file, read_lines
     from elmo.search import nearest, senses
+    from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
     embedder = Embedder.load(arguments.model)
-    tokenizer = tokenizer_of(embedder.text, pretokenized=True)
+    tokenizer = Tokenizer(WHITESPACE)
     sentences = [tokenizer.tokens(line) for line in read_lines(DEMO_TEXT)]
     shape = f"{embedder.n_layers} layers of {embedder.dim} numbers for each of {sum(map(len, sentences)):,} tokens"
     if arguments.output is None:

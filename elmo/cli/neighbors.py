@@ -7,7 +7,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_quiet, add_verb, print_json, tokenizer_of
+from elmo.cli.arguments import (
+    DEMO_TEXT,
+    MODEL_HELP,
+    add_model,
+    add_quiet,
+    add_splitting,
+    add_verb,
+    print_json,
+    tokenizer_of,
+)
 from elmo.errors import InputError
 from elmo.terminal import Counter
 
@@ -17,9 +26,7 @@ def add_verbs(verbs: Any) -> None:
     neighbors = add_verb(verbs, "neighbors", neighbors_verb, "find similar uses of a word, at a layer")
     neighbors.add_argument("word", help="a word, or a sentence that contains --word (tokens separated by spaces)")
     neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence to look up")
-    neighbors.add_argument(
-        "--text", help="text to search, a sentence per line, or .conllu, .fasta (default: the demo's)"
-    )
+    neighbors.add_argument("--text", help="text to search, or .conllu, .fasta (default: the demo's)")
     neighbors.add_argument("--index", metavar="FOLDER", help="search this output of elmo index instead")
     neighbors.add_argument("--model", help=MODEL_HELP.replace(")", ", or the index's)"))
     neighbors.add_argument(
@@ -44,7 +51,7 @@ def add_verbs(verbs: Any) -> None:
     neighbors.add_argument(
         "--state", choices=["reset", "echo"], help="echo reads every sentence twice (default: reset, or the index's)"
     )
-    neighbors.add_argument("--pretokenized", action="store_true", help="tokens are separated by whitespace")
+    add_splitting(neighbors)
     neighbors.add_argument("--json", action="store_true", help="print JSON lines")
 
     index = add_verb(verbs, "index", index_verb, "store the vectors of a text on disk, for elmo neighbors --index")
@@ -59,9 +66,7 @@ def add_verbs(verbs: Any) -> None:
     index.add_argument("--dtype", choices=["float16", "float32"], default="float16", help="type of the stored numbers")
     index.add_argument("--state", choices=["reset", "echo"], default="reset", help="echo reads every sentence twice")
     index.add_argument("--limit", type=int, metavar="N", help="tokens to read, at most; the last sentence is finished")
-    index.add_argument(
-        "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
-    )
+    add_splitting(index)
     index.add_argument("--resume", action="store_true", help="continue an interrupted build")
     index.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     for parser in (neighbors, index):
@@ -79,7 +84,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
     card, embedder = _opened(arguments.model, arguments.state)
     paths = corpus.expand(arguments.text)
     unknown = None if "text" in set(map(kind_of, paths)) else WHITESPACE  # without text, no warning about it
-    tokenizer = tokenizer_of(embedder.text or unknown, arguments.pretokenized)
+    tokenizer = tokenizer_of(embedder.text or unknown, arguments)
     record = index.Record(
         card,
         tuple(map(str, paths)),
@@ -160,7 +165,7 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     embedder = Embedder.load(arguments.model, state=arguments.state or "reset")
     text = arguments.text or str(DEMO_TEXT)
     kind = kind_of(text)
-    tokenizer = tokenizer_of(embedder.text, arguments.pretokenized or arguments.text is None or kind != "text")
+    tokenizer = tokenizer_of(embedder.text, arguments, pretokenized=arguments.text is None or kind != "text")
     records = read_records(read_lines(text), kind, tokenizer, text)
     sentences = [record.tokens for record in records if record.tokens]
     if given is not None:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ from elmo import config
 from elmo.cli.arguments import (
     add_model,
     add_quiet,
+    add_splitting,
     add_verb,
     find_recipe,
     is_first_process,
     print_json,
     recipe_and_overrides,
     require,
+    text_for,
     tokenizer_of,
 )
 from elmo.errors import InputError
@@ -38,9 +41,7 @@ def _add_train(verbs: Any) -> None:
     train.add_argument(
         "--vocab", choices=["keep", "replace", "extend"], help="what to do with that model's vocabulary (default: keep)"
     )
-    train.add_argument(
-        "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
-    )
+    add_splitting(train)
     resume = "continue the run in FOLDER exactly; under torchrun, start it if there is none"
     train.add_argument("--resume", action="store_true", help=resume)
     train.add_argument("--dry-run", action="store_true", help="only print parameters, steps, memory and hours")
@@ -53,9 +54,7 @@ def _add_questions(verbs: Any) -> None:
     perplexity = add_verb(verbs, "perplexity", perplexity_verb, "measure full-softmax perplexity, in both directions")
     perplexity.add_argument("text", nargs="+", help="text files or patterns")
     add_model(perplexity)
-    perplexity.add_argument(
-        "--pretokenized", action="store_true", help="one sentence per line, tokens separated by whitespace"
-    )
+    add_splitting(perplexity)
     perplexity.add_argument(
         "--max-words", type=int, metavar="N", help="read only about N words, from the start of the first documents"
     )
@@ -63,9 +62,9 @@ def _add_questions(verbs: Any) -> None:
     add_quiet(perplexity)
 
     score = add_verb(verbs, "score", score_verb, "print each token's log-probability, forward and backward")
-    score.add_argument("text", help="text (.txt, .gz, .xz), one sentence per line, or - for standard input")
+    score.add_argument("text", help="text (.txt, .gz, .xz), or - for standard input")
     add_model(score)
-    score.add_argument("--pretokenized", action="store_true", help="tokens are separated by whitespace")
+    add_splitting(score)
     score.add_argument("--json", action="store_true", help="print JSON lines")
 
     substitutes = add_verb(verbs, "substitutes", substitutes_verb, "list the most probable words at a position")
@@ -111,6 +110,8 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
     flags = {name: value for name, value in flags.items() if value}
     if arguments.pretokenized:
         flags["text"] = {"tokens": "whitespace", "sentences": "line"}
+    if arguments.lines:
+        flags["text"] = {"sentences": "line"}
     given = config.merge(config.merge(given, flags), config.parse_overrides(overrides))
     values: dict[str, Any] = {}
     if resume:
@@ -140,11 +141,10 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     from elmo.pretraining import perplexity
     from elmo.text import corpus
     from elmo.text.records import check_text
-    from elmo.text.tokenizer import text_of
 
     model = formats.load(arguments.model)
     perplexity.check_softmax(model)  # before any warning
-    text = text_of(model.text, arguments.pretokenized)
+    text = text_for(model.text, arguments)
     paths = corpus.expand(arguments.text)
     for path in paths:
         check_text(path)
@@ -169,17 +169,19 @@ def score_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
     from elmo.embedding.job import read_lines
     from elmo.pretraining.scoring import Scorer
-    from elmo.text.records import check_text
+    from elmo.text.records import check_text, read_records
 
     check_text(arguments.text)
     model = formats.load(arguments.model)
     scorer = Scorer(model)
-    tokenizer = tokenizer_of(model.text, arguments.pretokenized)
-    for scores in scorer.score(tokenizer.tokens(line) for line in read_lines(arguments.text)):
+    records = read_records(read_lines(arguments.text), "text", tokenizer_of(model.text, arguments))
+    waiting: deque[Any] = deque()  # what the scorer has read ahead
+    for scores in scorer.score(waiting.append(record) or record.tokens for record in records):
+        record = waiting.popleft()
         columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
         if arguments.json:
             rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}
-            print_json({"tokens": scores.tokens, **columns, **rest})
+            print_json({"line": record.line, "start": record.start, "tokens": scores.tokens, **columns, **rest})
             continue
         for token, forward, backward, known in zip(scores.tokens, *columns.values(), scores.known, strict=True):
             print("\t".join([token, f"{forward:.4f}", f"{backward:.4f}", *([] if known else ["unknown"])]))

@@ -3,7 +3,7 @@
 Input batches have the columns `id`, of any type, and `text` (strings, or bytes in UTF-8) or `tokens` (lists of them). A
 row that cannot be embedded does not stop the others: it becomes a row of errors, with its reason.
 
-- vectors: `id`, `tokens`, `vectors` (a row's numbers, flat) and `shape`
+- vectors: `id`, `tokens`, `vectors` (a row's numbers, flat), `shape` and `sentence_ends` (after which tokens)
 - errors: `id`, `reason` and `begin`, the first bytes of the row
 """
 
@@ -19,6 +19,7 @@ from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype
 from elmo.embedding.store_safetensors import as_stored
+from elmo.embedding.texts import Split
 from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
 
@@ -27,12 +28,14 @@ RecordBatch = Any
 
 ROW_BYTES = 1_000_000
 ROW_TOKENS = 10_000
-"""A longer row is not a sentence, and a row's array must fit in memory."""
+"""A longer row is not a text, and a row's array must fit in memory."""
 BATCH_BYTES = 16_000_000
 """Vectors and tokens of a batch, about."""
 TOKEN_BYTES = 64
 """Of a short token in a list: Python's string and the place that it takes."""
 BEGIN_BYTES = 80
+Row = tuple[Any, Split, np.ndarray]
+"""Its id, its text and its vectors."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +59,17 @@ def embed_batches(
     """Vectors and errors of any number of batches, each row once, at constant memory.
 
     Vectors and errors each keep the order of the input, in batches of other sizes. `layers` and `pool` are those of
-    `Embedder.embed`. Text is split at whitespace without a `tokenizer`. A row is refused if it is null, has a null
+    `Embedder.embed`. A row of text is split into sentences, each of which is read by itself, and has the vectors of
+    all; without a `tokenizer` it is one sentence, split at whitespace. A row is refused if it is null, has a null
     token, is not UTF-8, or has too many bytes or tokens.
 
     Raises InputError if a batch lacks a column or has one of another type, or ids of another type than those before.
     """
     pa = pyarrow()
-    waiting: deque[tuple[Any, list[str] | Refused]] = deque()  # what the embedder has read ahead
+    waiting: deque[tuple[Any, Split | Refused]] = deque()  # what the embedder has read ahead
     kind: Any = None
 
-    def sentences() -> Iterator[list[str]]:
+    def texts() -> Iterator[Split]:
         nonlocal kind
         for batch in batches:
             ids, values = _columns(batch)
@@ -73,24 +77,24 @@ def embed_batches(
             if ids.type != kind:
                 raise InputError(f"a batch has ids of type {ids.type} after others of {kind}; cast them to one type")
             for name, value in zip(ids.to_pylist(), values.to_pylist(), strict=True):
-                tokens = _tokens(value, tokenizer, row_bytes, row_tokens)
-                waiting.append((name, tokens))
-                # A refused row takes its turn as an empty sentence, so errors do not accumulate in memory.
-                yield [] if isinstance(tokens, Refused) else tokens
+                text = _split(value, tokenizer, row_bytes, row_tokens)
+                waiting.append((name, text))
+                # A refused row takes its turn as an empty text, so errors do not accumulate in memory.
+                yield Split("") if isinstance(text, Refused) else text
 
-    rows: list[tuple[Any, list[str], np.ndarray]] = []
+    rows: list[Row] = []
     errors: list[tuple[Any, str, bytes | None]] = []
     size = 0
-    for vectors in embedder.embed_stream(sentences(), layers, pool):
-        name, tokens = waiting.popleft()
-        if isinstance(tokens, Refused):
-            errors.append((name, tokens.reason, tokens.begin))
+    for vectors in embedder.embed_stream(texts(), layers, pool):
+        name, text = waiting.popleft()
+        if isinstance(text, Refused):
+            errors.append((name, text.reason, text.begin))
         else:
             try:
-                rows.append((name, tokens, as_stored(vectors, np.dtype(dtype))))
+                rows.append((name, text, as_stored(np.asarray(vectors), np.dtype(dtype))))
             except InputError as error:
                 errors.append((name, str(error), None))
-            size += sum(map(len, tokens)) + TOKEN_BYTES * len(tokens)  # many more than the vectors, if pooled
+            size += sum(map(len, text.tokens)) + TOKEN_BYTES * len(text.tokens)  # many more than the vectors, if pooled
         size += vectors.size * np.dtype(dtype).itemsize + 100
         del vectors
         if size >= BATCH_BYTES:
@@ -114,8 +118,8 @@ def vector_schema(id_type: Any, dtype: Dtype) -> Any:
     """The schema of vectors, which `elmo.embedding.store.read_vectors` also reads."""
     pa = pyarrow()
     numbers = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)))
-    kinds = [id_type, pa.list_(pa.string()), numbers, pa.list_(pa.int32())]
-    return pa.schema(list(zip(("id", "tokens", "vectors", "shape"), kinds, strict=True)))
+    kinds = [id_type, pa.list_(pa.string()), numbers, pa.list_(pa.int32()), pa.list_(pa.int32())]
+    return pa.schema(list(zip(("id", "tokens", "vectors", "shape", "sentence_ends"), kinds, strict=True)))
 
 
 def error_schema(id_type: Any) -> Any:
@@ -158,10 +162,10 @@ def as_bytes(values: Any, name: str) -> Any:
         ) from error
 
 
-def _tokens(
+def _split(
     value: bytes | list[bytes | None] | None, tokenizer: Tokenizer | None, row_bytes: int, row_tokens: int
-) -> list[str] | Refused:
-    """The tokens of a row, or why it has none."""
+) -> Split | Refused:
+    """A row's tokens and sentences, or why it has none."""
     if value is None:
         return Refused("null", None)
     parts = [part or b"" for part in value] if isinstance(value, list) else [value]
@@ -174,22 +178,27 @@ def _tokens(
         strings = [part.decode("utf-8") for part in parts]
     except UnicodeDecodeError as error:
         return Refused(f"not UTF-8: {error.reason}, byte 0x{error.object[error.start]:02x}", begin)
-    if not isinstance(value, list):
-        strings = split_at_spaces(strings[0]) if tokenizer is None else tokenizer.tokens(strings[0])
-    if len(strings) > row_tokens:
-        return Refused(f"{len(strings):,} tokens; at most {row_tokens:,} are embedded", begin)
-    return strings
+    if isinstance(value, list):
+        text = Split.of_tokens(strings)
+    elif tokenizer is None:
+        text = Split.of_tokens(split_at_spaces(strings[0]))
+    else:
+        text = Split.of(strings[0], tokenizer)
+    if len(text.tokens) > row_tokens:
+        return Refused(f"{len(text.tokens):,} tokens; at most {row_tokens:,} are embedded", begin)
+    return text
 
 
-def _vectors(pa: Any, rows: list[tuple[Any, list[str], np.ndarray]], schema: Any) -> RecordBatch:
+def _vectors(pa: Any, rows: list[Row], schema: Any) -> RecordBatch:
     numbers = [vectors.reshape(-1) for _, _, vectors in rows]
     flat = np.concatenate([np.empty(0, schema.field("vectors").type.value_type.to_pandas_dtype()), *numbers])
     ends = np.cumsum([0, *map(len, numbers)])
     columns = [
         pa.array([name for name, _, _ in rows], schema.field("id").type),
-        pa.array([tokens for _, tokens, _ in rows], schema.field("tokens").type),
+        pa.array([list(text.tokens) for _, text, _ in rows], schema.field("tokens").type),
         pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(flat)),
         pa.array([list(vectors.shape) for _, _, vectors in rows], schema.field("shape").type),
+        pa.array([[end for _, end in text.sentences] for _, text, _ in rows], pa.list_(pa.int32())),
     ]
     return pa.record_batch(columns, schema=schema)
 

@@ -17,7 +17,7 @@ import platform
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,8 @@ class Settings:
     precision: ops.Precision = "float32"
     pretokenized: bool = False
     """Text has whitespace-separated tokens; otherwise the model's own tokenizer splits it."""
+    lines: bool = False
+    """A row of text is one sentence; otherwise the model's own settings say what a sentence is."""
     part_rows: int = PART_ROWS
     row_bytes: int = ROW_BYTES
     row_tokens: int = ROW_TOKENS
@@ -322,7 +324,9 @@ def _check(settings: Settings) -> None:
 
 
 def _text(settings: Settings, text: TextConfig | None) -> TextConfig:
-    return WHITESPACE if settings.pretokenized or text is None else text
+    if settings.pretokenized or text is None:
+        return WHITESPACE
+    return replace(text, sentences="line") if settings.lines else text
 
 
 def _placed(settings: Settings) -> Settings:

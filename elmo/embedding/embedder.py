@@ -24,7 +24,7 @@ from elmo.embedding.layers import Layers, Selection, keeps_layers, selection
 from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.reading import read_independent, read_sentences
 from elmo.embedding.returned import Returned, returned, similarities
-from elmo.embedding.texts import Split, TextVectors, embed_texts, texts_of, told_apart
+from elmo.embedding.texts import Split, TextVectors, embed_texts, splits, told_apart
 from elmo.embedding.words import WordVectors, encoder
 from elmo.errors import InputError, did_you_mean
 from elmo.machine import usable_device
@@ -278,7 +278,7 @@ class Embedder:
         read = {"reset": alone, "echo": alone, "carry": self._in_order, "warm": self._warmed}[self.state]
         if not are_texts:
             return map(shape, read(checked(rows), select))
-        texts = (Split.of(text, self._tokenizer()) for text in texts_of(rows, sentences))
+        texts = splits(rows, sentences, self._tokenizer)
         return embed_texts(texts, lambda tokens: read(tokens, select), shape, pool is not None)
 
     def split(self, text: str) -> list[list[str]]:

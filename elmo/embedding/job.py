@@ -1,4 +1,4 @@
-"""`elmo embed`: streams a file into a file of vectors. One line, sentence or protein is one row."""
+"""`elmo embed`: streams a file into a file of vectors. One sentence or protein is one row."""
 
 import json
 import re
@@ -32,6 +32,8 @@ class Embedded:
     path: Path
     rows: int
     tokens: int
+    lines: int | None = None
+    """Of a text whose rows are not its lines, one by one: the number of the last line with a row."""
 
 
 def embed_file(
@@ -49,15 +51,17 @@ def embed_file(
     index: str | Path | None = None,
     resume: bool = False,
 ) -> Embedded:
-    """Writes the vectors of every line of `source` to `output` (.hdf5, .npz, .parquet or .safetensors).
+    """Writes the vectors of every sentence of `source` to `output` (.hdf5, .npz, .parquet or .safetensors).
 
     `source` is a file (also .gz and .xz), "-" for standard input, or the lines. `kind` is text, CoNLL-U or FASTA; by
-    default, the file's name decides. `tokenizer` splits text; by default it is that of the model's training text, or
-    whitespace if that is unknown. `progress` is called with the rows written so far. An empty line of text is a row
-    without tokens. `layers` and `pool` are those of `Embedder.embed`.
+    default, the file's name decides. `tokenizer` splits text into sentences and tokens; by default it is that of the
+    model's training text, or, if that is unknown, whitespace with one sentence per line. Where a line is a sentence, an
+    empty line is a row without tokens. `progress` is called with the rows written so far. `layers` and `pool` are those
+    of `Embedder.embed`.
 
-    `index` names a file that describes the rows, one JSON object per line: `row`, `text` (the line, the sentence, or
-    the protein's name), `tokens`, and `offsets`, the start and end (exclusive) of every token in the text.
+    `index` names a file that describes the rows, one JSON object per line: `row`, `line` (its number from 1; null if
+    the source is no text), `start` (the character of that line where the sentence begins), `text` (the sentence, or
+    the protein's name), `tokens`, and `offsets`, the start and end (exclusive) of every token in `text`.
 
     With `resume`, finished rows are kept beside the output until it is complete, and those of an interrupted run are
     used: see `elmo.embedding.parts`.
@@ -72,14 +76,14 @@ def embed_file(
     if index is not None:
         check_output(Path(index), overwrite, inputs=[*inputs, output])
         if Path(index).absolute() == output.absolute():
-            raise InputError(f"{output}: is both the output and --index; name another file for one of them")
+            raise InputError(f"{output}: is both the output and --rows; name another file for one of them")
     check_output(output, overwrite, inputs=inputs)
     kind = kind or (kind_of(source) if named else "text")
     if kind == "text" and tokenizer is None:
         tokenizer = Tokenizer(embedder.text or WHITESPACE)
     lines = read_lines(source) if named else source
     records = read_records(lines, kind, tokenizer, source if named else "input")
-    rows = tokens_seen = 0
+    rows, tokens_seen, last, is_by_line = 0, 0, None, True
     with ExitStack() as stack:
         # The last context ends first: if the disk is full then, no index is left without its vectors.
         note = None if index is None else stack.enter_context(_open_index(Path(index), overwrite))
@@ -93,13 +97,14 @@ def embed_file(
             writer.append(record.text, record.tokens, vectors)
             if note is not None:
                 note(rows, record)
-            rows, tokens_seen = rows + 1, tokens_seen + len(record.tokens)
+            rows, tokens_seen, last = rows + 1, tokens_seen + len(record.tokens), record.line
+            is_by_line = is_by_line and last in (None, rows)
             del record, vectors  # frees a long line's vectors before the next ones
             if progress is not None:
                 progress(rows)
         if not rows:
-            raise InputError(f"{source}: has no lines; one sentence per line is expected")
-    return Embedded(named_output, rows, tokens_seen)
+            raise InputError(f"{source}: has no sentences; text is expected")
+    return Embedded(named_output, rows, tokens_seen, None if is_by_line else last)
 
 
 def _embedded(
@@ -124,7 +129,8 @@ def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, Record],
     with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
 
         def note(row: int, record: Record) -> None:
-            entry = {"row": row, "text": record.text, "tokens": record.tokens, "offsets": record.offsets}
+            entry = {"row": row, "line": record.line, "start": record.start, "text": record.text}
+            entry |= {"tokens": record.tokens, "offsets": record.offsets}
             file.write(f"{json.dumps(entry)}\n")
 
         yield note

@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -49,6 +49,11 @@ class Split:
                 spans += [(first + a, first + b) for a, b in record.offsets or ()]
             begin = 0 if end is None else end.end()
         return cls(text, tuple(tokens), tuple(spans) if known else None, tuple(sentences))
+
+    @classmethod
+    def of_tokens(cls, tokens: Sequence[str]) -> "Split":
+        """A sentence of these tokens, whose text is unknown."""
+        return cls("", tuple(tokens), None, ((0, len(tokens)),) if tokens else ())
 
 
 class TextVectors(np.ndarray):
@@ -131,8 +136,8 @@ class TextVectors(np.ndarray):
 def told_apart(given: Any) -> tuple[bool, Iterator[Any]]:
     """Whether these are texts, by the first of them, and all of them.
 
-    Strings are texts; anything else is a sentence, given as its tokens. Raises InputError for what has no order, for a
-    table, and if the first is neither.
+    Strings are texts, and so is what is split already; anything else is a sentence, given as its tokens.
+    Raises InputError for what has no order, for a table, and if the first is neither.
     """
     if hasattr(given, "iloc") and getattr(given, "ndim", 1) != 1:
         raise InputError("a table is given; name one of its columns, such as frame['text']")
@@ -142,18 +147,21 @@ def told_apart(given: Any) -> tuple[bool, Iterator[Any]]:
     _warn_of_tokens(given)
     rows = iter(given)
     for first in rows:
-        if not isinstance(first, str) and not isinstance(first, Iterable):
+        if not isinstance(first, str | Split | Iterable):
             raise _no_text(first, 0, given)
-        return isinstance(first, str), chain([first], rows)
+        return isinstance(first, str | Split), chain([first], rows)
     return False, rows
 
 
-def texts_of(rows: Iterable[Any], given: Any) -> Iterator[str]:
-    """The texts. Raises InputError, with the row of `given`, for one that is missing or of another kind."""
+def splits(rows: Iterable[Any], given: Any, tokenizer: Callable[[], Tokenizer]) -> Iterator[Split]:
+    """The texts, split. Raises InputError, with the row of `given`, for one that is missing or of another kind."""
     for number, text in enumerate(rows):
-        if not isinstance(text, str):
+        if isinstance(text, Split):
+            yield text
+        elif isinstance(text, str):
+            yield Split.of(str(text), tokenizer())  # spaCy reads no subclass, such as NumPy's
+        else:
             raise _no_text(text, number, given)
-        yield str(text)  # spaCy reads no subclass, such as NumPy's
 
 
 def row_labels(given: Any) -> Any:

@@ -53,8 +53,8 @@ def run(job: Job, parts: Sequence[Part], workers: int | None = None, threads: in
 
 
 def embed(dataset: Any, settings: Settings | None = None, workers: int | None = None, threads: int = 1) -> Any:
-    """A Ray dataset with the columns `id`, `tokens`, `vectors`, `shape` and `error` (why a row has no vectors);
-    `dataset` has `id`, and `text` or `tokens`.
+    """A Ray dataset with the columns `id`, `tokens`, `vectors`, `shape`, `sentence_ends` and `error` (why a row has no
+    vectors); `dataset` has `id`, and `text` or `tokens`.
 
     `workers` and `threads` are those of `run`. Raises the errors of `elmo.formats.load`, and InputError without room.
     """

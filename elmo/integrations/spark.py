@@ -21,8 +21,8 @@ from elmo.text.tokenizer import Tokenizer
 
 
 def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device: str = "cpu") -> Any:
-    """A DataFrame with the columns `id`, `tokens`, `vectors` (a row's numbers, flat), `shape` and `error` (why a row
-    has no vectors); `frame` has `id`, and `text` or `tokens`.
+    """A DataFrame with the columns `id`, `tokens`, `vectors` (a row's numbers, flat), `shape`, `sentence_ends` and
+    `error` (why a row has no vectors); `frame` has `id`, and `text` or `tokens`.
 
     Every Python process of an executor loads the model once and computes with `threads` threads, as set by
     `spark.task.cpus`. Spark's numbers are float32. Raises the errors of `elmo.formats.load`, and InputError.
@@ -44,6 +44,7 @@ def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device
         types.StructField("tokens", array(types.StringType())),
         types.StructField("vectors", array(types.FloatType())),
         types.StructField("shape", array(types.IntegerType())),
+        types.StructField("sentence_ends", array(types.IntegerType())),
         types.StructField("error", types.StringType()),
     ]
     run = partial(_embed, settings, examined(settings)[0], threads, device)

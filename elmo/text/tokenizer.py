@@ -7,7 +7,7 @@
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -45,18 +45,22 @@ WHITESPACE = TextConfig("whitespace", "line")
 """For tokenized text, and for models that do not say how theirs was split, as those of older programs."""
 
 
-def text_of(text: TextConfig | None, pretokenized: bool) -> TextConfig:
+def text_of(text: TextConfig | None, pretokenized: bool, lines: bool = False) -> TextConfig:
     """How to split text for a model: as its training text (`text`), or at white space with `pretokenized`.
 
+    With `lines`, a line is one sentence, whatever ends sentences in the training text.
     Warns if `text` is None without `pretokenized`: then, white space separates tokens, too.
     """
     if not pretokenized and text is None:
         warnings.warn(
-            "the model does not say how its text was split, so tokens are separated by whitespace: if they are, say so"
-            " with --pretokenized (a probe: pretokenized=true); else split the text first",
+            "the model does not say how its text was split, so tokens are separated by whitespace, and a line is a"
+            " sentence: if they are, say so with --pretokenized (a probe: pretokenized=true; Python: give lists of"
+            " tokens); else split the text first",
             stacklevel=2,
         )
-    return WHITESPACE if pretokenized or text is None else text
+    if pretokenized or text is None:
+        return WHITESPACE
+    return replace(text, sentences="line") if lines else text
 
 
 class Tokenizer:
