@@ -25,6 +25,11 @@ def card(device: str = "cpu") -> dict[str, str | int]:
     }
 
 
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def usable_device(name: str | torch.device) -> torch.device:
     """The device. Raises InputError if it cannot be used."""
     try:

@@ -169,10 +169,12 @@ def run_in(jobs: int) -> None:
 
     They hear of a signal from here alone: a terminal's Ctrl-C would reach them a second time, which ends them at once.
     """
+    from elmo.machine import usable_cores
+
     # The folder of the user may hold another elmo.py; `-m` alone would prefer it, unless the user said so.
     safe = [] if Path(sys.argv[0]).name == "__main__.py" else ["-P"]
     again = [sys.executable, *safe, "-m", "elmo", *sys.argv[1:], "--jobs", "1"]
-    environment = {"OMP_NUM_THREADS": str(max(1, _cores() // jobs))} | os.environ
+    environment = {"OMP_NUM_THREADS": str(max(1, usable_cores() // jobs))} | os.environ
     running: list[subprocess.Popen[bytes]] = []
     signals: list[int] = []
 
@@ -202,8 +204,3 @@ def run_in(jobs: int) -> None:
         )
     if any(codes):
         sys.exit(max(map(abs, codes)))
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

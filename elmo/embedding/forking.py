@@ -1,6 +1,7 @@
 """Locks of threads in a forked child: whoever held one in the parent has no thread in the child to release it."""
 
 import os
+import sys
 from threading import RLock
 from typing import Any
 from weakref import WeakSet
@@ -25,5 +26,5 @@ def _renew() -> None:
             owner.clear()
 
 
-if hasattr(os, "register_at_fork"):  # Windows does not fork
+if sys.platform != "win32":  # which does not fork
     os.register_at_fork(after_in_child=_renew)

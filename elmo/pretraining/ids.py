@@ -11,7 +11,6 @@ It is tokenized once, by several processes, and kept in a folder that later runs
 import itertools
 import json
 import multiprocessing
-import os
 import sys
 import zipfile
 from collections import deque
@@ -30,6 +29,7 @@ from jaxtyping import Bool, Int
 from elmo.disk.files import write, writing
 from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
+from elmo.machine import usable_cores
 from elmo.text import corpus, tokenizer
 from elmo.text.characters import BOS, EOS
 from elmo.text.tokenizer import TextConfig, Tokenizer
@@ -277,7 +277,7 @@ def _parts(paths: Sequence[Path]) -> Iterator[_Part]:
 
 def _tokenized(paths: Sequence[Path], text: TextConfig) -> Iterator[tuple[_Part, _Tokenized]]:
     """All parts in order, by as many processes as there are cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     if cores == 1 or sum(map(corpus.size_of, paths)) < WORTH_SHARING:
         splitter = Tokenizer(text)
         for part in _parts(paths):
