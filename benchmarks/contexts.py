@@ -19,6 +19,8 @@ from elmo_lab.probes.wsd_readers import read_labelled
 Use = tuple[tuple[str, ...], int, str]
 """The tokens of a sentence, the place of a word, its sense."""
 EACH = 6
+SAME = 1e-6
+"""Cosines that differ by less are equal: at layer 0 the uses of a form differ by rounding alone."""
 
 
 def main() -> None:
@@ -72,7 +74,7 @@ def of_form(vectors: np.ndarray, senses: np.ndarray) -> tuple[float, float, floa
     upper = np.triu(np.ones(is_same.shape, dtype=bool), 1)
     others = is_same & ~np.eye(len(senses), dtype=bool)
     nearer = [
-        (near > far) + 0.5 * (near == far)
+        0.5 if abs(near - far) < SAME else float(near > far)
         for own, same, other in zip(cosines, others, ~is_same, strict=True)
         for near in own[same]
         for far in own[other]

@@ -28,21 +28,19 @@ def main() -> None:
 
 
 def take(address: str) -> None:
-    """The first section, from its head to the chart and the sliders."""
+    """The first section, from the title of the page to the end of the picture and its numbers."""
     with sync_playwright() as driver:
         program = shutil.which(os.environ.get("ELMO_CHROMIUM", "chromium"))
         window = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = window.new_page(viewport={"width": WIDTH, "height": 900})
-        page.goto(address + "/#mix=-0.6,0.4,1.2")
+        page.goto(address)
         page.wait_for_selector("#uses .point")
-        top = page.locator("#word").bounding_box()
-        end = page.locator("#word-chart svg").bounding_box()
+        top = page.locator("h1").bounding_box()
+        end = page.locator(".stage").bounding_box()
         assert top is not None
         assert end is not None
         height = end["y"] + end["height"] - top["y"]
-        page.screenshot(
-            path=PICTURE, full_page=True, clip={"x": 0, "y": top["y"], "width": WIDTH, "height": height + 8}
-        )
+        page.screenshot(path=PICTURE, full_page=True, clip={"x": 0, "y": top["y"], "width": WIDTH, "height": height})
         window.close()
     with Image.open(PICTURE) as image:
         image.convert("RGB").quantize(128).save(PICTURE, optimize=True)

@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
+from brute_force import random_model
 from other_device import DEVICE, Elsewhere, Lists, OtherDevice
 from small_corpus import write_corpus
 from small_tasks import write_small
@@ -18,11 +19,13 @@ from tiny import CONFIG, tiny_model
 from torch import nn
 
 from elmo.embedding.embedder import Embedder
+from elmo.formats import native
 from elmo.model.lm_head import LmHead, log_expected, log_uniform
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.perplexity import HeldOut, perplexities, tally
+from elmo.server.service import ServeConfig, Service
 from elmo.text.batching import to_batch
 from elmo.text.tokenizer import WHITESPACE, TextConfig
 from elmo.text.vocabulary import Vocabulary
@@ -119,12 +122,14 @@ def test_gradients_of_training_are_the_same(text, negatives, there) -> None:
         model = language_model(device, vocabulary, negatives)
         reader = LmReader(make_ids([path], WHITESPACE), vocabulary, ReaderConfig(4, 5))
         state = model.bilm.initial_state(4)
+        loss = torch.zeros(())
         for _ in range(2):
             batch = next(reader).to(device)
             loss, state = model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, state)
             loss.backward()
             state = type(state)(*(part.detach() for part in state))
-        gradients = {name: weight.grad for name, weight in model.named_parameters()}
+        gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+        assert len(gradients) == len(list(model.parameters()))
         found.append({name: g.cpu() for name, g in gradients.items()} | {"loss": loss.detach().cpu()})
     for name in found[0]:
         torch.testing.assert_close(found[0][name], found[1][name], atol=1e-6, rtol=1e-4)
@@ -159,3 +164,23 @@ def test_tasks_are_the_same(name: str, place: str, there: torch.device, tmp_path
     for part in found[0]:
         torch.testing.assert_close(found[0][part], found[1][part], atol=1e-5, rtol=1e-4)
     assert task.score(examples, predictions[0]) == task.score(examples, predictions[1])
+
+
+def test_a_server_embeds_and_scores_the_same(
+    there: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its model runs in the thread that made it, here this one."""
+    monkeypatch.setattr("elmo.embedding.embedder.GPU_ROWS", 96)
+    native.save(random_model(), tmp_path / "model")
+    sentences = [["oak", "elm", "pine"] * 5, ["ash"]]
+    seen = []
+    for device in (CPU, there):
+        service = Service(ServeConfig(str(tmp_path / "model"), device=str(device)))
+        assert service.embedder.device.type == device.type
+        assert service.scorer is not None
+        scores = list(service.scorer.score(sentences))
+        best = service.scorer.substitutes(sentences[0], 1, 2)
+        vectors = [service.embedders[state].embed(sentences, "average", "mean") for state in ("reset", "echo")]
+        numbers = [np.stack(vectors).ravel(), *(each for own in scores for each in (own.forward, own.backward))]
+        seen.append(np.concatenate([*numbers, [each.log_probability for each in best]]))
+    np.testing.assert_allclose(seen[1], seen[0], atol=1e-5)

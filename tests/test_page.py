@@ -253,7 +253,7 @@ def test_uses_are_one_point_at_layer_0_and_part_by_the_slider(tab, embedder):
     for layer, row in enumerate(rows):
         found = [[cosine(a[layer], b[layer]) for a in vectors] for b in vectors]
         same = (found[0][1] + found[2][3]) / 2
-        other = np.mean([found[i][j] for i in (0, 1) for j in (2, 3)])
+        other = float(np.mean([found[i][j] for i in (0, 1) for j in (2, 3)]))
         np.testing.assert_allclose([float(row[1]), float(row[2])], [same, other], atol=1e-4)
         assert 0 < float(row[3]) < 0.9
     page.focus("#senses-layer")
@@ -265,6 +265,32 @@ def test_uses_are_one_point_at_layer_0_and_part_by_the_slider(tab, embedder):
     assert np.ptp(page.evaluate(places), axis=0).max() < 5 < 60 < apart
     assert page.inner_text("#senses-at") == "layer 0"
     assert page.inner_text("#senses-mean") == "Mean cosine at layer 0"
+
+
+def test_a_picture_has_the_names_of_its_own_numbers_while_another_is_on_its_way(tab):
+    page = tab.go(h="0")
+    waiting: list = []
+    page.route("**/vectors", lambda route: waiting.append(route))
+    page.click("#senses-examples button:nth-of-type(2)")
+    page.focus("#senses-layer")
+    page.keyboard.press("Home")
+    assert "play" in (page.text_content("#senses-plane .name") or "")
+    assert page.is_hidden("#senses-numbers")
+    assert page.is_hidden("#senses-note")
+    for route in waiting:
+        route.continue_()
+    page.unroute("**/vectors")
+    tab.settle()
+    assert "plant" in (page.text_content("#senses-plane .name") or "")
+    assert page.is_visible("#senses-numbers")
+
+
+def test_the_card_is_shown_where_the_key_is_known(tab):
+    page = tab.go()
+    page.click("#card summary")
+    page.wait_for_selector("#card pre")
+    assert json.loads(page.text_content("#card pre") or "") == tab.ask("/card")
+    page.click("#card summary")
 
 
 def test_back_returns_to_the_choice_before(tab):
@@ -460,6 +486,15 @@ def test_surprisals_are_those_of_the_server_and_substitutes_come_by_key(tab):
     assert page.input_value("#expects-text").split()[3] == best[1]["word"]
     page.click("[data-word='0.3']")
     page.wait_for_selector("#substitutes", state="hidden")
+
+
+def test_what_stands_in_the_examples_is_their_best_substitute(tab):
+    page = tab.go()
+    examples = page.evaluate("async () => (await import('/static/examples.js')).EXAMPLES.expects")
+    for text, word in ((examples[0].split("\n")[0], "letter"), (examples[-1], "river")):
+        (scores,) = tab.ask("/score", {"sentences": [text]})["sentences"]
+        asked = {"sentence": scores["tokens"], "position": scores["tokens"].index(word), "k": 1}
+        assert [each["word"] for each in tab.ask("/substitutes", asked)["substitutes"]] == [word]
 
 
 def test_a_substitute_leaves_the_other_tokens_and_what_was_typed_meanwhile(tab):
@@ -693,6 +728,71 @@ def test_it_fits_and_axe_finds_nothing(window, server, width, scheme, forced):
     assert (sum(map(int, re.findall(r"\d+", background))) < 200) == (scheme == "dark")
     found = json.loads(json.dumps(Axe().run(page).response))["violations"]
     assert not [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
+    assert not tab.complaints
+    tab.context.close()
+
+
+def test_by_keys_one_comes_to_every_section_and_sees_where_one_is(window, server):
+    tab = Tab(window, server, viewport={"width": 1200, "height": 800})
+    page = tab.go(s="They play .\nWe play .", place="0.3")
+    walked = []
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        seen = page.evaluate(
+            """() => {
+              const own = document.activeElement;
+              if (!own || own === document.body) return null;
+              const box = own.getBoundingClientRect();
+              const hit = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+              const section = own.closest("section, nav, footer")?.id || own.closest("section, nav, footer")?.localName;
+              const isSeen = own.contains(hit) || !!hit?.closest(".point");
+              return [section ?? "", own.id || own.outerHTML.slice(0, 60), isSeen];
+            }"""
+        )
+        if seen is None:
+            break
+        walked.append(seen)
+    sections = list(dict.fromkeys(section for section, _, _ in walked))
+    assert sections == ["", "nav", "senses", "word", "expects", "uses", "footer"]
+    assert not [name for _, name, is_seen in walked if not is_seen]
+    page.focus(".skip")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.closest('.point, footer, body') !== null")
+    tab.context.close()
+
+
+def test_on_a_phone_the_answer_to_a_tap_is_on_the_screen(window, server):
+    tab = Tab(window, server, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    page = tab.go()
+
+    def is_seen(selector: str) -> bool:
+        box = page.locator(selector).bounding_box()
+        assert box is not None
+        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        own = "([where, x, y]) => document.querySelector(where).contains(document.elementFromPoint(x, y))"
+        return page.evaluate(own, [selector, *middle])
+
+    def end_up(selector: str) -> None:
+        """What is tapped lies at the top of the screen, below what may stick there."""
+        page.evaluate(
+            "(where) => scrollBy(0, document.querySelector(where).getBoundingClientRect().top - 90)", selector
+        )
+
+    end_up("#uses-plane-right [data-use='3']")
+    page.tap("#uses-plane-right [data-use='3']")
+    assert "Ducks" in page.inner_text("#uses-sentence")
+    assert is_seen("#uses-sentence")
+    end_up("#word-heat .cell:nth-last-of-type(2)")
+    page.tap("#word-heat .cell:nth-last-of-type(2)")
+    assert "and" in page.inner_text("#word-cell")
+    assert is_seen("#word-cell")
+    end_up("[data-word='0.3']")
+    page.tap("[data-word='0.3']")
+    page.wait_for_selector("#substitutes-list li")
+    tab.settle(500)
+    assert is_seen("#substitutes-title")
+    page.evaluate("document.getElementById('word-title').scrollIntoView()")
+    assert is_seen("#word-title")
     assert not tab.complaints
     tab.context.close()
 

@@ -158,8 +158,9 @@ def test_text_embeddings_inference(server, embedder):
     assert [token["text"] for token in tokens] == ["<S>", "A", "dog", "barked", ".", "</S>"]
     assert [token["special"] for token in tokens] == [True, False, False, False, False, True]
     assert [(token["start"], token["stop"]) for token in tokens[1:-1]] == [(0, 1), (2, 5), (7, 13), (13, 14)]
-    words = formats.load("default").vocabulary.words
-    assert [words[token["id"]] for token in tokens] == ["<S>", "A", "dog", "barked", ".", "</S>"]
+    vocabulary = formats.load("default").vocabulary
+    assert vocabulary is not None
+    assert [vocabulary.words[token["id"]] for token in tokens] == ["<S>", "A", "dog", "barked", ".", "</S>"]
 
 
 def test_load_balancers_may_ask_with_head(server):
@@ -227,9 +228,10 @@ def test_a_type_that_there_is_not(server):
     assert (answer.status_code, "application/x-npz" in answer.json()["error"]) == (406, True)
 
 
-def test_the_key_is_asked_for_everywhere_but_for_health(guarded):
-    assert httpx.get(guarded.url + "/health").status_code == 200
-    for path in ("/embed", "/metrics", "/info", "/v1/models", "/openapi.json", "/nothing"):
+def test_the_key_is_asked_for_everywhere_but_for_health_and_the_routes_descriptions(guarded):
+    for path in ("/health", "/ping", "/docs", "/openapi.json"):
+        assert httpx.get(guarded.url + path).status_code == 200
+    for path in ("/embed", "/metrics", "/info", "/v1/models", "/card", "/nothing"):
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": KEY}):
             answer = httpx.get(guarded.url + path, headers=headers)
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -307,6 +309,8 @@ def test_what_cannot_be_served_is_one_line(tmp_path):
             (["--drain", "0"], "--drain is 0"),
             (["--port", "99999"], "--port is 99999; a number from 0 to 65535"),
             (["--port", "-1"], "--port is -1"),
+            (["--device", "abacus", "--port", "0"], "device is 'abacus'"),
+            (["--device", "cuda:99", "--port", "0"], "device is 'cuda:99'"),
         ):
             done = run("serve", *flags)
             assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr

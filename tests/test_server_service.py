@@ -16,6 +16,7 @@ from starlette.datastructures import URL
 from starlette.requests import Request
 from tiny import tiny_model
 
+import elmo
 from elmo.formats import native
 from elmo.search import nearest
 from elmo.search.index import Index, Query
@@ -280,3 +281,19 @@ def test_a_body_that_is_not_announced_as_json_is_told_the_header(service, header
     answer = asked(service, lambda client: client.post("/vectors", content=body, headers=headers))
     assert answer.status_code == 422
     assert answer.json()["error"].startswith("the header content-type is not application/json")
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int8-weights"])
+@pytest.mark.filterwarnings("ignore:precision")  # of processors that are faster with float32, which is used
+def test_vectors_have_the_precision_that_was_asked_for(tmp_path, precision):
+    native.save(tiny_model(), tmp_path / "model")
+    service = Service(ServeConfig(str(tmp_path / "model"), precision=precision))
+    bare = elmo.load(tmp_path / "model", device="cpu", precision=precision)
+    for state, embedder in service.embedders.items():
+        options: dict[str, Any] = {"precision": bare.precision, "state": state}
+        expected = elmo.Embedder(bare.bilm, device="cpu", **options)
+        assert embedder.precision == expected.precision
+        found = embedder.embed([["a", "b"]], "average", "mean")
+        np.testing.assert_array_equal(found, expected.embed([["a", "b"]], "average", "mean"))
+    info = asked(service, lambda client: client.get("/info")).json()
+    assert info["model_dtype"] == bare.precision

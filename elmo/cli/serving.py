@@ -33,6 +33,12 @@ def add_verbs(verbs: Any) -> None:
         help="pooling over tokens, for the same routes (default: mean)",
     )
     serve.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
+    serve.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16", "int8", "int8-weights"],
+        default="float32",
+        help="precision of matrix products, scores included (default: float32)",
+    )
     serve.add_argument("--api-key-file", metavar="FILE", help=f"file with the API key (default: the variable {KEY})")
     serve.add_argument("--no-auth", action="store_true", help="require no key, and accept any host name")
     serve.add_argument(
@@ -87,6 +93,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         parse_layers(arguments.layers),
         arguments.pool,
         device=arguments.device,
+        precision=arguments.precision,
         cors=tuple(map(_origin, arguments.cors)),
         names=LOCAL if arguments.host in LOOPBACK and key is None and not arguments.no_auth else (),
     )

@@ -25,7 +25,7 @@ IDLE_SECONDS = 0.5
 
 
 class Kind(NamedTuple):
-    """What the requests of one batch have in common."""
+    """The options that all requests of one batch share."""
 
     layers: Layers
     pool: Pool | None
@@ -95,7 +95,7 @@ class Batcher:
         return self._add(_Request(Future(), tokens, sentences, kind))
 
     def call(self, function: Callable[[], Any], tokens: int) -> "Future[Any]":
-        """What `function` returns, called between two batches; `tokens` is its size in the queue."""
+        """Calls `function` between two batches and gives its result; `tokens` is its size in the queue."""
         return self._add(_Request(Future(), tokens, call=function))
 
     def close(self) -> None:

@@ -29,6 +29,8 @@ Name = Annotated[str, Meta(max_length=1000)]
 Inputs = Annotated[str | list[str | list[int]], Meta(description="text; token ids are refused")]
 Truncate = Annotated[bool, Meta(description="cut inputs that are too long")]
 Direction = Annotated[Literal["Left", "Right", "left", "right"], Meta(description="the end that is cut")]
+TOKEN_IDS = "contains token ids; this model has its own tokenizer: send text"
+"""The end of a message that refuses a field."""
 Ids = str | list[str | int | list[int]]
 """Text, texts, or what is refused: one text's token ids, or several texts'."""
 
@@ -65,14 +67,14 @@ class EmbedAll(msgspec.Struct):
 
 
 class Pair(msgspec.Struct):
-    """What /similarity compares."""
+    """One sentence and those that /similarity compares with it."""
 
     source_sentence: str
     sentences: list[str]
 
 
 class SimilarityParameters(msgspec.Struct):
-    """As in text-embeddings-inference."""
+    """The options of /similarity, as in text-embeddings-inference."""
 
     truncate: Truncate = False
     truncation_direction: Direction = "Right"

@@ -56,7 +56,7 @@ def routes(service: Service) -> list[Route]:
         return json_response([float(source @ other) for other in others])
 
     async def root(request: Request, body: bodies.Root) -> Response:
-        """The same as /embed, or as /similarity for its inputs; where Hugging Face's clients send requests."""
+        """Answers like /embed, or like /similarity for its inputs: Hugging Face's clients send their requests here."""
         if isinstance(body.inputs, bodies.Pair):
             return await similarity(request, bodies.Similarity(body.inputs, body.parameters))
         given = bodies.Embed(body.inputs, body.normalize, body.truncate, body.truncation_direction, body.dimensions)
@@ -77,7 +77,7 @@ def routes(service: Service) -> list[Route]:
             {
                 "model_id": service.name,
                 "model_sha": service.card["sha256"],
-                "model_dtype": service.dtype,
+                "model_dtype": service.embedder.precision,
                 "model_type": {"embedding": {"pooling": config.pool}},
                 "max_concurrent_requests": config.most_requests,
                 "max_input_length": config.most_tokens,
@@ -106,5 +106,5 @@ def texts(given: str | Sequence[str | list[int]]) -> list[str]:
     listed = [given] if isinstance(given, str) else given
     found = [each for each in listed if isinstance(each, str)]
     if len(found) < len(listed):
-        raise Invalid("inputs contains token ids; this model reads letters and has its own tokenizer: send text")
+        raise Invalid(f"inputs {bodies.TOKEN_IDS}")
     return found

@@ -14,7 +14,7 @@ from elmo.server.batching import Closed, Overloaded
 
 log = logging.getLogger("elmo.server")
 MOST_CHARACTERS = 500
-"""Of a message, which may quote what was sent."""
+"""The longest message: it may quote what was sent, so its middle is cut out."""
 
 
 class Invalid(Exception):

@@ -1,4 +1,4 @@
-"""What happens before all routes: the key, the host name, the body's size and time, shutting down, the log."""
+"""Checks before all routes: the key, the host name, the body's size and time, shutting down; and the log."""
 
 import asyncio
 import hmac
@@ -19,8 +19,8 @@ from elmo.server.errors import TooLarge, failed
 from elmo.server.service import Service
 
 log = logging.getLogger("elmo.server")
-OPEN = {"/health", "/ping", "/docs", "/docs.css", *page.OPEN}
-"""Paths that need no key; they reveal nothing about this server."""
+OPEN = {"/health", "/ping", "/docs", "/docs.css", "/openapi.json", *page.OPEN}
+"""Paths that need no key; they reveal nothing about this server's model."""
 PORT = re.compile(r":\d+$")
 BEARER = re.compile(r"bearer +", re.IGNORECASE)
 QUIET = 0.25

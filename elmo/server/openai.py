@@ -23,10 +23,7 @@ def routes(service: Service) -> list[Route]:
         """One vector of length 1 per input, as in OpenAI's API."""
         inputs = [body.input] if isinstance(body.input, str) else body.input
         if any(not isinstance(each, str) for each in inputs):
-            raise InputError(
-                "input contains token ids; this model reads letters and has its own tokenizer: send text (LangChain:"
-                " check_embedding_ctx_length=False)"
-            )
+            raise InputError(f"input {bodies.TOKEN_IDS} (LangChain: check_embedding_ctx_length=False)")
         service.check_dimensions(body.dimensions, service.config.layers)
         sentences, found = await service.embedded([str(each) for each in inputs], service.pooled)
         rows = np.stack(found)

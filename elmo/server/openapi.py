@@ -15,7 +15,7 @@ from elmo.server.bodies import decoded, schemas
 from elmo.server.errors import Invalid, Problem
 
 Answer = Callable[..., Awaitable[Response]]
-"""Takes the request, and its body if the route has one."""
+"""A route's function: it takes the request, and the decoded body if the route has one."""
 JSON = "application/json"
 
 
@@ -41,7 +41,7 @@ class Route:
 
 
 def mounted(routes: Sequence[Route]) -> list[routing.Route]:
-    """The same for Starlette."""
+    """The routes as Starlette takes them."""
     return [routing.Route(route.path, _endpoint(route), methods=[route.method]) for route in routes]
 
 

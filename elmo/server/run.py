@@ -23,7 +23,7 @@ except ImportError as error:  # pragma: no cover
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 LOCAL = "127.0.0.1", "[::1]", "localhost"
-"""The same names as in a request's Host header."""
+"""The loopback names as they stand in a request's Host header."""
 
 
 class Server(uvicorn.Server):

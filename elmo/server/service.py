@@ -1,4 +1,4 @@
-"""What all routes share: the model, its queue, the limits.
+"""The parts that all routes share: the model, its queue, the limits.
 
 The model runs in the thread of `Service.batcher`; the tokenizer has a thread, and so has the writing of large answers.
 All three do long work in steps, between which they do the work of others. The rest runs in the server's event loop,
@@ -23,6 +23,7 @@ from elmo.embedding.pooling import Pool, shaping
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.formats.source import open_model
+from elmo.ops import Precision
 from elmo.pretraining.scoring import Scorer
 from elmo.search.index import Index
 from elmo.server.answers import zipped
@@ -42,7 +43,7 @@ BATCH_TOKENS = 1024
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """What a server offers, and its limits."""
+    """The model of a server, its options and its limits."""
 
     model: str = "default"
     index: str | None = None
@@ -72,7 +73,9 @@ class ServeConfig:
     queue_tokens: int = 262_144
     """Tokens of all waiting requests."""
     device: str = "cpu"
-    """As torch names it, such as cuda."""
+    """The model's device as torch names it, such as cuda."""
+    precision: Precision = "float32"
+    """The precision of matrix products, as `Embedder` takes it; with int8-weights a batch changes the rounding."""
     cors: tuple[str, ...] = ()
     """Origins that browsers may send requests from, such as https://example.org; * for all."""
     names: tuple[str, ...] = ()
@@ -89,8 +92,7 @@ class Service:
         self.config, self.card = config, source.card()
         self.name = source.name
         self.told = dict(model.card)
-        """What the model's file says of itself."""
-        self.dtype = "float32"
+        """The card that is in the model's file."""
         self.embedder = self._embedder(model)
         self.embedders = {"reset": self.embedder, "echo": self._sharing("echo")}
         has_softmax = model.lm_head and model.vocabulary
@@ -117,7 +119,7 @@ class Service:
         if keeps_layers(config.layers):  # /embed and /v1/embeddings promise one vector
             raise InputError(f"--layers is {config.layers!r}, but clients expect one vector per input: try concat")
         self.pooled = Kind(config.layers, config.pool)
-        """Of the routes whose clients cannot choose."""
+        """The layers and pooling of routes whose clients cannot choose them."""
         self.check(self.pooled)
 
     def _embedder(self, model: Model) -> Embedder:
@@ -126,7 +128,7 @@ class Service:
         given: dict[str, Any] = {"text": model.text, "vocabulary": model.inputs, "device": self.config.device}
         if self.config.device == "cpu":
             given["batch_tokens"] = min(BATCH_TOKENS, tokens_within(MEMORY, bilm.config))
-        return Embedder(bilm, **given, release=True, between=self._between)
+        return Embedder(bilm, **given, precision=self.config.precision, release=True, between=self._between)
 
     def _sharing(self, state: StatePolicy) -> Embedder:
         mine = self.embedder
@@ -135,6 +137,7 @@ class Service:
             text=mine.text,
             vocabulary=mine.vocabulary,
             device=mine.device,
+            precision=mine.precision,
             state=state,
             batch_tokens=mine.batch_tokens,
             between=self._between,

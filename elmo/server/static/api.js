@@ -1,4 +1,4 @@
-// The server's routes, and what goes wrong with them in words.
+// Requests to the server's routes; their errors are `Trouble`, in words for the reader.
 
 /** @typedef {{tokens: string[], layers: Float32Array[][]}} Read a sentence: `layers[layer][token]` is a vector */
 /** @typedef {{tokens: string[], forward: number[], backward: number[], known: boolean[]}} Scores */
@@ -57,6 +57,9 @@ async function ask(path, { body, signal, accept = "application/json" } = {}) {
 
 /** @returns {Promise<Info>} */
 export const info = async () => (await ask("info")).json();
+
+/** The model's card. @returns {Promise<Record<string, unknown>>} */
+export const card = async () => (await ask("card")).json();
 
 /** @param {string[]} sentences @param {AbortSignal} signal @returns {Promise<Read[]>} */
 export async function vectors(sentences, signal) {

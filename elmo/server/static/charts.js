@@ -1,9 +1,9 @@
-// Pictures: lines over layers, a heat map, points in the plane. As wide as what they are in, colours by style.css.
+// Pictures: lines over layers, a heat map, points in the plane. A picture fills its box; style.css has the colours.
 
 import { range } from "./api.js";
 import { s } from "./dom.js";
 
-export const SHAPES = 6;
+const SHAPES = 6;
 /** Colours, and shapes of points. The seventh has the first colour and the second shape, and so on: 36 are different. */
 const PATHS = [
   "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z",

@@ -82,7 +82,7 @@ export function latest(box, work) {
   return run;
 }
 
-/** What was typed is not answered yet: what stands there is of before. @param {HTMLElement} section */
+/** Marks a section that still shows the answer to the text before. @param {HTMLElement} section */
 export const waits = (section) => section.setAttribute("aria-busy", "true");
 
 /** Says on the page what went wrong. @param {HTMLElement} box @param {any} error @param {() => unknown} again */

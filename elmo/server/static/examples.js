@@ -1,4 +1,4 @@
-// What the page begins with: sentences of this project.
+// The sentences with which the page begins; this project wrote them.
 
 /** A word in two senses, two uses each; what the models of this project make of it was looked at. */
 const SENSES = [
@@ -54,7 +54,7 @@ const WORD = [
 const EXPECTS = [
   "She wrote a long letter to her sister.\nShe wrote a long teapot to her sister.",
   "The old man the boats.",
-  "The team scored the winning goal in the last minute.",
+  "The river flows through the city.",
 ];
 
 /** Uses of a word, with their senses. */

@@ -1,4 +1,4 @@
-// What the model expects: the surprisal of every token in both directions, and what could stand in its place.
+// What the model expects: the surprisal of every token in both directions, and substitutes for it.
 
 import { scores, substitutes } from "./api.js";
 import { calm, check, choices, examples, find, h, latest, lines, say, sentences, waits } from "./dom.js";

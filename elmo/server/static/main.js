@@ -1,7 +1,7 @@
 // The page: asks what is served, starts the sections, and keeps them and the address the same.
 
-import { hasKey, info, useKey } from "./api.js";
-import { calm, complain, find, say } from "./dom.js";
+import { card, hasKey, info, useKey } from "./api.js";
+import { calm, complain, find, h, say } from "./dom.js";
 import { expects } from "./expects.js";
 import { senses } from "./senses.js";
 import { get, link, set, watch } from "./state.js";
@@ -62,6 +62,18 @@ find("link").addEventListener("click", async () => {
     say("Copied the address of this view.");
   } catch {
     say("The browser lets no page copy; take the address from its bar.");
+  }
+});
+find("card").addEventListener("toggle", async () => {
+  const box = find("card");
+  if (!box.open || box.childElementCount > 1) return;
+  try {
+    const text = JSON.stringify(await card(), null, 2);
+    if (box.childElementCount > 1) return; // opened twice meanwhile
+    box.append(h("pre", { class: "scroll", role: "region", "aria-label": "The model’s card", tabindex: "0" }, text));
+  } catch (error) {
+    box.open = false;
+    say(/** @type {Error} */ (error).message);
   }
 });
 document.querySelector(".skip")?.addEventListener("click", (event) => {

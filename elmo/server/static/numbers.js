@@ -3,7 +3,7 @@
 /** @typedef {Float32Array | Float64Array} Vector */
 
 /** @param {Vector} a @param {Vector} b @returns {number} */
-export function dot(a, b) {
+function dot(a, b) {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
   return sum;

@@ -21,29 +21,34 @@ export function senses(info) {
   const top = info.elmo.layers - 1;
   const section = find("senses");
   const slider = find("senses-layer");
+  let shown = EXAMPLES.senses[0]; // whose vectors these are; another may be on its way
   /** @type {Point[][]} */
   let places = []; // by layer, of every use
   /** @type {Row[]} */
   let rows = []; // by layer
   let seenUse = -1;
+  let playing = 0;
 
   const chosen = () => EXAMPLES.senses[Number(get("h"))] ?? EXAMPLES.senses[0];
-  const uses = () => chosen().senses.flatMap(({ name, sentences }, kind) => sentences.map((text) => ({ name, kind, text })));
+  const uses = (/** @type {typeof shown} */ of) =>
+    of.senses.flatMap(({ sentences }, kind) => sentences.map((text) => ({ kind, text })));
   const at = () => (get("t") === "" ? top : Math.max(0, Math.min(top, Number(get("t")) || 0)));
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
-    const own = uses();
+    const asked = chosen();
+    const own = uses(asked);
     const [read, base] = await Promise.all([
       vectors(own.map(({ text }) => text), signal),
       unrelated(),
     ]);
     if (signal.aborted) return;
-    const word = chosen().word.toLowerCase();
+    const word = asked.word.toLowerCase();
     const found = read.map(({ tokens, layers }) => {
       const token = tokens.findIndex((each) => each.toLowerCase() === word);
       return layers.map((of) => toUnit(of[token]));
     });
     const planes = range(top + 1).map((layer) => plane(found.map((use) => use[layer])).points);
+    shown = asked;
     places = aligned(planes);
     rows = range(top + 1).map((layer) => {
       const pairs = own.flatMap((a, i) =>
@@ -66,13 +71,13 @@ export function senses(info) {
   function draw() {
     if (!places.length) return;
     const figure = find("senses-plane");
-    const own = uses();
+    const own = uses(shown);
     const near = Math.round(at());
     const between = Math.abs(at() - near) > 0.01;
-    const names = own.map(({ text }, i) => `${i + 1} ${context(text, chosen().word)}`);
+    const names = own.map(({ text }, i) => `${i + 1} ${context(text, shown.word)}`);
     const said = between ? `between layers ${Math.floor(at())} and ${Math.floor(at()) + 1}` : `layer ${near}`;
     const picture = drift(figure, {
-      label: `Four uses of “${chosen().word}”, ${said}; a static vector is one point`,
+      label: `Four uses of “${shown.word}”, ${said}; a static vector is one point`,
       points: now(),
       extent: places,
       kinds: own.map(({ kind }) => kind),
@@ -84,12 +89,12 @@ export function senses(info) {
     figure.replaceChildren(picture);
     takeaway(
       figure,
-      `senses-${chosen().word}`,
+      `senses-${shown.word}`,
       () => [
         ["layer", "mean cosine, same sense", "other sense", "two unrelated words"],
         ...rows.map((row, layer) => [String(layer), row.same, row.other, row.unrelated]),
       ],
-      { title: `“${chosen().word}”, ${said}`, legend: chosen().senses.map(({ name }, kind) => [kind, name]) },
+      { title: `“${shown.word}”, ${said}`, legend: shown.senses.map(({ name }, kind) => [kind, name]) },
     );
     slider.value = String(at() * STEPS);
     slider.setAttribute("aria-valuetext", said);
@@ -154,12 +159,14 @@ export function senses(info) {
 
   slider.max = String(top * STEPS);
   find("senses-dim").textContent = String(info.elmo.dim);
-  find("senses-ticks").append(...range(top + 1).map((i) => h("span", {}, i === 0 ? "0: letters" : String(i))));
+  find("senses-ticks").append(...range(top + 1).map((i) => h("span", {}, i === 0 ? "0: the word" : String(i))));
   slider.addEventListener("input", () => {
+    cancelAnimationFrame(playing);
     set({ t: String(Number(slider.value) / STEPS) });
     draw();
   });
   find("senses-play").addEventListener("click", () => {
+    cancelAnimationFrame(playing);
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
       set({ t: at() > 0 ? "0" : String(top) });
       return draw();
@@ -169,15 +176,16 @@ export function senses(info) {
       const part = Math.max(0, Math.min(1, (time - began) / (1500 * top)));
       set({ t: (part * top).toFixed(2) });
       draw();
-      if (part < 1) requestAnimationFrame(step);
+      if (part < 1) playing = requestAnimationFrame(step);
     };
-    requestAnimationFrame(step);
+    playing = requestAnimationFrame(step);
   });
   examples(
     find("senses-examples"),
     EXAMPLES.senses,
     (each) => each.title,
     (each) => {
+      cancelAnimationFrame(playing);
       set({ h: String(EXAMPLES.senses.indexOf(each)), t: "" }, true);
       show();
     },

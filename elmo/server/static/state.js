@@ -1,4 +1,4 @@
-// What is typed and chosen <-> the address behind the #, which no server sees. What is as it was at first is left out.
+// The texts and choices of the page <-> its address behind the #, which no server sees. Initial values are left out.
 
 import { EXAMPLES } from "./examples.js";
 
@@ -24,7 +24,7 @@ const FIRST = {
   use: "",
   at: "",
 };
-export const LONGEST = 8000;
+const LONGEST = 8000;
 /** Letters of an address: longer ones are cut by programs that send them. */
 
 const PAUSE = 200;

@@ -1,4 +1,4 @@
-// How alike two words are that have nothing to do with each other: cosines are never 0, and this says what they are.
+// The cosines of unrelated words, which are rarely 0: charts show them as a band.
 
 import { range, vectors } from "./api.js";
 import { EXAMPLES } from "./examples.js";

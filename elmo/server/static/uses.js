@@ -146,7 +146,7 @@ export function uses(info) {
       : word()
         ? `“${get("x").trim()}” does not stand in ${from}.`
         : "Type a word.";
-    if (!found.length && isIndexed() && word()) find("uses-note").textContent += " Words are sought exactly as they are spelled.";
+    if (isIndexed() && word()) find("uses-note").textContent += " Only this spelling is sought: one with a capital is another.";
     const legend = labels().map((label, i) => h("li", {}, badge(i), label));
     find("uses-legend").replaceChildren(...legend);
   }
