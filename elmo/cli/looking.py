@@ -101,7 +101,7 @@ def demo_verb(arguments: argparse.Namespace) -> None:
     occurrences = senses.read_occurrences(SENSES)
     print_senses(senses.run(embedder, occurrences))
     print("\nThe same with every sentence read twice, so each direction knows all of it (--state echo):")
-    twice = Embedder(embedder.bilm, vocabulary=embedder.vocabulary, state="echo")
+    twice = Embedder(embedder.bilm, text=embedder.text, vocabulary=embedder.vocabulary, state="echo")
     print_senses(senses.run(twice, occurrences))
 
 

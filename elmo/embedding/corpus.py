@@ -17,7 +17,7 @@ import platform
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
 from elmo.text.corpus import sample
-from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
+from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer, text_of, text_values
 
 MANIFEST, VECTORS, ERRORS, DONE = "manifest.json", "vectors", "errors", "done"
 CONTENTS = "inputs' contents"
@@ -222,7 +222,7 @@ def load_embedder(
     del model
     options: dict[str, Any] = {"memory": settings.memory, "batch_tokens": settings.batch_tokens}
     options |= {"state": settings.state, "precision": settings.precision, "device": device}
-    return Embedder(bilm, vocabulary=words, release=True, **options), Tokenizer(text)
+    return Embedder(bilm, text=text, vocabulary=words, release=True, **options), Tokenizer(text)
 
 
 def embed_part(worker: Worker, part: Part) -> Receipt:
@@ -324,9 +324,7 @@ def _check(settings: Settings) -> None:
 
 
 def _text(settings: Settings, text: TextConfig | None) -> TextConfig:
-    if settings.pretokenized or text is None:
-        return WHITESPACE
-    return replace(text, sentences="line") if settings.lines else text
+    return WHITESPACE if text is None else text_of(text, settings.pretokenized, settings.lines)
 
 
 def _placed(settings: Settings) -> Settings:
@@ -343,7 +341,7 @@ def _identity(settings: Settings, sha256: str, text: TextConfig, sizes: dict[str
     """What identifies a job, as JSON values."""
     kept = {name: value for name, value in to_dict(settings).items() if name not in NO_IDENTITY}
     kept["layers"] = written_layers(settings.layers)
-    identity = {"model sha256": sha256, "text": to_dict(text), **kept, "inputs": sizes}
+    identity = {"model sha256": sha256, "text": text_values(text), **kept, "inputs": sizes}
     identity[CONTENTS] = sample([Path(name) for name in sizes if not is_address(name)])
     return json.loads(json.dumps(identity))
 

@@ -75,7 +75,7 @@ class Embedder:
       until `reset_state`.
     - "warm": the state after a neutral text (`warm_text`, whitespace-separated tokens); the same for every sentence.
 
-    `text` says how texts are split into sentences and tokens: as the model's training text was.
+    `text` says how texts are split into sentences and tokens, and in what spelling tokens are read: as in training.
 
     `vocabulary` is required if the model reads words: the vocabulary of its table (other words are its `<UNK>`), or the
     lexicon of a model that reads words and code points.
@@ -138,7 +138,8 @@ class Embedder:
         has_kernels = not on_cpu and ops.has_kernels(torch.zeros(1, device=self.device))
         dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         self._reader = GraphReader(self.bilm, dtype) if has_kernels else self.bilm
-        self._words = WordVectors(self.bilm, encoder(bilm.config, vocabulary), self.device)
+        normalize = () if text is None else text.normalize
+        self._words = WordVectors(self.bilm, encoder(bilm.config, vocabulary, normalize), self.device)
         self._numbers = torch.float16 if numbers == "float16" else torch.float32
         self.text = text
         self.vocabulary = vocabulary

@@ -14,6 +14,7 @@ from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.text.characters import encode_words
 from elmo.text.lexicon import Lexicon
+from elmo.text.normalization import respelled
 from elmo.text.vocabulary import Vocabulary
 
 CACHE_BYTES = 32_000_000
@@ -21,8 +22,15 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 """Words -> their rows (W, C) in `Batch.char_ids`."""
 
 
-def encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None) -> Encode:
-    """How a model of this configuration reads words: as bytes, as vocabulary ids, or as ids of words and characters."""
+def encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None, normalize: tuple[str, ...] = ()) -> Encode:
+    """How a model of this configuration reads words: as bytes, as vocabulary ids, or as ids of words and characters.
+
+    `normalize` is the spelling it reads, as in `TextConfig`.
+    """
+    return respelled(_encoder(config, vocabulary), normalize)
+
+
+def _encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None) -> Encode:
     if config.word_cnn is not None:
         if not isinstance(vocabulary, Lexicon):
             raise InputError("the model reads words and characters as ids in a lexicon, but no lexicon is given")

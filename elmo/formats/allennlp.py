@@ -98,6 +98,11 @@ def save(model: Model, path: str | Path, overwrite: bool = False) -> None:
             f"{path}: the model reads words and code points, or has a projection that keeps the size, which this format"
             " cannot store; write it as native"
         )
+    if model.text is not None and model.text.normalize:
+        raise InputError(
+            f"{path}: the model reads words in another spelling ({', '.join(model.text.normalize)}), which this format"
+            " cannot store; write it as native"
+        )
     if torch.any(model.weights["token_encoder.embedding"][0] != 0):
         raise InputError(
             f"{path}: the model's padding has a vector, which this format cannot store; write it as native"

@@ -29,7 +29,7 @@ from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, ch
 from elmo.model.bilm import BiLMConfig
 from elmo.model.word_cnn import WordCnnConfig
 from elmo.text.lexicon import Lexicon
-from elmo.text.tokenizer import TextConfig
+from elmo.text.tokenizer import TextConfig, text_values
 from elmo.text.vocabulary import Vocabulary
 
 Store = Literal["float32", "float16", "int8"]
@@ -186,7 +186,7 @@ def config_values(model: Model) -> dict[str, Any]:
         "version": VERSION,
         "model_type": MODEL_TYPE,
         "model": _model_values(model.config),
-        "text": None if model.text is None else to_dict(model.text),
+        "text": None if model.text is None else text_values(model.text),
         "card": finite(model.card),
     } | ({"mixes": [to_dict(mix) for mix in model.mixes]} if model.mixes else {})
 

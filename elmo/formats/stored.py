@@ -195,6 +195,8 @@ def content_hash(model: Model) -> str:
     for name, weight in sorted(model.weights.items()):
         digest.update(f"{name} {tuple(weight.shape)}".encode())
         digest.update(weight.detach().contiguous().float().numpy().tobytes())
+    if model.text is not None and model.text.normalize:
+        digest.update(json.dumps(sorted(model.text.normalize)).encode())
     inputs = model.inputs if model.config.char_cnn is None else None
     if isinstance(inputs, Lexicon):
         digest.update(json.dumps([_items(inputs.words), _items(inputs.characters)]).encode())

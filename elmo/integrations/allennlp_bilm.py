@@ -218,6 +218,11 @@ def _load(options_file: PathLike | None, weight_file: PathLike | None) -> Model:
     model = formats.load(weight_file) if options_file is None else formats.load(options_file, weight_file)
     if model.config.char_cnn is None:
         raise InputError(f"{weight_file}: its model reads {model.config.reads}; AllenNLP's classes read characters")
+    if model.text is not None and model.text.normalize:
+        raise InputError(
+            f"{weight_file}: the model reads words in another spelling ({', '.join(model.text.normalize)}), but"
+            " AllenNLP's classes are given characters; open it with elmo.load"
+        )
     return model
 
 

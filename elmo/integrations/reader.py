@@ -31,7 +31,9 @@ class Reader:
         bilm, words = self.model.bilm(), self.model.inputs
         if release:
             self.model = replace(self.model, weights={}, lm_head=None)
-        return Embedder(bilm, vocabulary=words, precision=precision, device=device, release=release)
+        return Embedder(
+            bilm, text=self.model.text, vocabulary=words, precision=precision, device=device, release=release
+        )
 
     def tokens(self, text: Text) -> list[str]:
         """The tokens of a text; a list of tokens is returned as it is."""

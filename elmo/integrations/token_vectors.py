@@ -87,11 +87,12 @@ class TokenVectors(nn.Module):
 
     def _run(self, bilm: BiLM, sentences: Sequence[Sequence[str]]) -> Tensor:
         """Runs the trained biLM, and drops the boundaries."""
-        config = bilm.config.char_cnn
+        config, text = bilm.config.char_cnn, self._reader.model.text
+        normalize = () if text is None else text.normalize
         if config is None:
-            batch = to_batch(sentences, vocabulary=self._reader.model.inputs)
+            batch = to_batch(sentences, vocabulary=self._reader.model.inputs, normalize=normalize)
         else:
-            batch = to_batch(sentences, config.max_characters_per_token)
+            batch = to_batch(sentences, config.max_characters_per_token, normalize=normalize)
         batch = batch.to(self._here.device)
         output = bilm(batch)
         steps = torch.arange(1, output.mask.shape[1] - 1, device=output.mask.device)

@@ -70,6 +70,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         self._vocabulary = words if config.char_cnn is None else None
         self._size = config.ids_per_token
         self._split = Tokenizer(text or WHITESPACE).tokens
+        self._normalize = () if text is None else text.normalize
         names = [native.CONFIG] if config.char_cnn else [native.CONFIG, native.VOCABULARY, native.LEXICON]
         self._files = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
         super().__init__(**({"pad_token": PAD} | others))
@@ -181,7 +182,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
 
     def _ids(self, encodings: list[Encoding]) -> Int[Tensor, "B T C"]:
         sentences = [encoding.tokens[1:-1] for encoding in encodings]
-        return to_batch(sentences, self._max_characters, self._vocabulary).char_ids
+        return to_batch(sentences, self._max_characters, self._vocabulary, self._normalize).char_ids
 
     def _pad(self, encoded_inputs: Any, *arguments: Any, **options: Any) -> Any:
         """As in transformers, but padding is rows of ids, not numbers."""

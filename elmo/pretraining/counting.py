@@ -15,6 +15,7 @@ from elmo.pretraining.initial import initial_vocabulary, origin_of
 from elmo.pretraining.settings import FOR_WEIGHTS, TrainConfig, read_record
 from elmo.terminal import Counter
 from elmo.text import corpus
+from elmo.text.normalization import respelling
 from elmo.text.vocabulary import Counts, Vocabulary, choose_words
 from elmo.training.distributed import Fabric, gather, patient
 
@@ -140,6 +141,12 @@ def _counted(
 
 def _vocabulary(ids: Ids, config: TrainConfig) -> tuple[Vocabulary, Counts]:
     given = None if config.vocab is None else Vocabulary.load(Path(config.vocab), distinct=True)
+    respell = respelling(config.text.normalize)
+    if given is not None and (word := next((each for each in given.words if respell(each) != each), None)) is not None:
+        raise InputError(
+            f"{config.vocab}: has {word!r}, which text.normalize makes {respell(word)!r}; give the words as they are"
+            " read, each once"
+        )
     own = None if config.init_from is None else describe_model(config.init_from).vocabulary
     vocabulary, counts = choose_words(ids.ranked(), ids.totals(), config.vocab_size, config.min_count)
     if counts.tokens == 0:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -32,7 +32,8 @@ from elmo.errors import InputError
 from elmo.machine import usable_cores
 from elmo.text import corpus, tokenizer
 from elmo.text.characters import BOS, EOS
-from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo.text.normalization import respelling
+from elmo.text.tokenizer import TextConfig, Tokenizer, text_values
 from elmo.text.vocabulary import Counts, Vocabulary
 
 END, BEGIN = 0, 1
@@ -178,7 +179,7 @@ def keep_ids(folder: Path, ids: Ids, paths: Sequence[Path], text: TextConfig) ->
 
 def _identity(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
     """What kept ids are of, except versions; a file that was moved is the same."""
-    return {"format": FORMAT, "fingerprint": corpus.fingerprint(paths), "text": asdict(text)}
+    return {"format": FORMAT, "fingerprint": corpus.fingerprint(paths), "text": text_values(text)}
 
 
 def _versions(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
@@ -324,10 +325,12 @@ def _tokenize(lines: list[str], splitter: Tokenizer) -> _Tokenized:
     numbers: dict[str, int] = {}
     tokens: list[int] = []
     lengths: list[int] = []
+    respell, spelled = respelling(splitter.config.normalize), dict[str, str]()
     for line in lines:
         before = len(tokens)
         for sentence in splitter.sentences(line):
-            tokens += [numbers.setdefault(word, len(numbers) + 1) for word in sentence]
+            spelled |= {word: respell(word) for word in sentence if word not in spelled}
+            tokens += [numbers.setdefault(spelled[word], len(numbers) + 1) for word in sentence]
             tokens.append(END)
         lengths.append(len(tokens) - before)
     return _Tokenized(list(numbers), np.array(tokens, np.int32), np.array(lengths, np.int64))

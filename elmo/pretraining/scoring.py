@@ -25,6 +25,7 @@ from elmo.ops.packed_softmax import PackedSoftmax
 from elmo.pretraining.perplexity import softmax_of
 from elmo.text.batching import check_tokens
 from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.normalization import respelled, respelling
 
 Side = Literal["both", "forward", "backward"]
 """The words before the position, those after it, or both: the product of their distributions, divided by the prior."""
@@ -77,7 +78,9 @@ class Scorer:
     def __init__(self, model: Model, packed: BiLM | None = None, between: Callable[[], object] | None = None) -> None:
         self.vocabulary, self.lm_head = softmax_of(model)
         characters = partial(encode_words, max_characters=model.config.ids_per_token)
-        self._encode = self.vocabulary.encode if model.config.char_cnn is None else characters
+        normalize = () if model.text is None else model.text.normalize
+        self._respell = respelling(normalize)
+        self._encode = respelled(self.vocabulary.encode if model.config.char_cnn is None else characters, normalize)
         self._bilm: BiLM = packed or model.bilm().packed()
         self._device = self._bilm.initial_state(1).hidden.device
         self.lm_head.to(self._device)
@@ -153,12 +156,13 @@ class Scorer:
         forward, backward = self._top(sentences)  # each B T+1 P
         lengths = [len(sentence) + 1 for sentence in sentences]
         hidden = torch.cat([side[row, :length] for row, length in enumerate(lengths) for side in (forward, backward)])
-        ids = [self.vocabulary.ids([BOS, *sentence, EOS]) for sentence in sentences]
+        read = [[self._respell(word) for word in sentence] for sentence in sentences]
+        ids = [self.vocabulary.ids([BOS, *words, EOS]) for words in read]
         targets = torch.tensor([target for own in ids for target in (*own[1:], *own[:-1])], device=self._device)
         found = self._log_probabilities(hidden, targets).double().cpu().numpy()
-        for sentence in sentences:
+        for sentence, words in zip(sentences, read, strict=True):
             ahead, behind, found = np.split(found, [len(sentence) + 1, 2 * len(sentence) + 2])
-            known = np.array([word in self.vocabulary for word in sentence], dtype=bool)
+            known = np.array([word in self.vocabulary for word in words], dtype=bool)
             yield Scores(tuple(sentence), ahead[:-1], behind[1:], known, float(ahead[-1]), float(behind[0]))
 
     def _log_probabilities(self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:

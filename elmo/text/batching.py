@@ -18,6 +18,7 @@ from torch import Tensor
 from elmo.errors import InputError
 from elmo.text.characters import BOS, EOS, encode_words
 from elmo.text.lexicon import Lexicon
+from elmo.text.normalization import respelled
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import Batch
 
@@ -27,16 +28,19 @@ SPLIT = "elmo.load().split(text) has those of each sentence of a text"
 
 
 def to_batch(
-    sentences: Iterable[Iterable[str]], max_characters: int = 50, vocabulary: Vocabulary | Lexicon | None = None
+    sentences: Iterable[Iterable[str]],
+    max_characters: int = 50,
+    vocabulary: Vocabulary | Lexicon | None = None,
+    normalize: tuple[str, ...] = (),
 ) -> Batch:
     """Tokenised sentences as a batch, with `<S>` and `</S>` around each; an empty sentence has only these two.
 
     Pass a `Vocabulary` for a model that reads words (each token is one id), a `Lexicon` for one that reads words and
-    code points.
+    code points, and `model.text.normalize` for one that reads another spelling.
     """
     lists = token_lists(sentences)
     encode = partial(encode_words, max_characters=max_characters) if vocabulary is None else vocabulary.encode
-    return _pad([[BOS, *sentence, EOS] for sentence in lists], encode)
+    return _pad([[BOS, *sentence, EOS] for sentence in lists], respelled(encode, normalize))
 
 
 def batch_to_ids(sentences: Iterable[Iterable[str]]) -> Int[Tensor, "B T 50"]:

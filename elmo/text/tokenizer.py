@@ -12,7 +12,9 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
+from elmo.config import to_dict
 from elmo.errors import InputError
+from elmo.text.normalization import check_steps
 
 MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: about 0.1 GB at this number
 LONG_WORD = re.compile(r"(\S{1001,})")  # not split: spaCy takes quadratic time for a run of brackets or quotes
@@ -39,6 +41,18 @@ class TextConfig:
     """What ends a sentence: marks among the tokens, pysbd's decision on the raw text, or the line."""
     language: str = "en"
     """ISO code, for spaCy and pysbd."""
+    normalize: tuple[str, ...] = ()
+    """The spelling that the model reads, in steps such as `nfc`, `lower`, `no-macrons` and `v>u`: see
+    `elmo.text.normalization`. Tokens stay as they are."""
+
+    def __post_init__(self) -> None:
+        check_steps(self.normalize)
+
+
+def text_values(text: TextConfig) -> dict[str, Any]:
+    """As JSON values; without `normalize` if it is empty, as older versions write and read them."""
+    values = to_dict(text)
+    return values if text.normalize else {name: value for name, value in values.items() if name != "normalize"}
 
 
 WHITESPACE = TextConfig("whitespace", "line")
@@ -58,8 +72,10 @@ def text_of(text: TextConfig | None, pretokenized: bool, lines: bool = False) ->
             " tokens); else split the text first",
             stacklevel=2,
         )
-    if pretokenized or text is None:
+    if text is None:
         return WHITESPACE
+    if pretokenized:
+        return replace(WHITESPACE, normalize=text.normalize)
     return replace(text, sentences="line") if lines else text
 
 

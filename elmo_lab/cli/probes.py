@@ -125,7 +125,8 @@ def senses_verb(arguments: argparse.Namespace) -> None:
     folder, occurrences = _output(arguments), senses.read_occurrences(Path(made.data or SENSES))
 
     def run(made: senses.Config, progress: Any, *, source: Any) -> list[Any]:
-        embedder = Embedder(source.model.bilm(), vocabulary=source.model.inputs, state=made.state)
+        model = source.model
+        embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=made.state)
         return senses.run(embedder, occurrences, progress)
 
     rows = _probed(arguments, "senses", made, folder, "sentences", run)

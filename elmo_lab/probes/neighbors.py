@@ -120,7 +120,7 @@ def run(config: Config, progress: Callable[[int], object] | None = None, *, sour
     found = static_rows(config, None if config.vectors is None else find_file(config.vectors, config.data))
     source = source or open_model(config.model)
     model = source.model
-    embedder = Embedder(model.bilm(), vocabulary=model.inputs, state=config.state)
+    embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=config.state)
     return [*found, *rows(embedder, sentences(text, config, model.text), config, progress)]
 
 

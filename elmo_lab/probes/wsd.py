@@ -132,6 +132,7 @@ def run(
     model = source.model
     embedder = Embedder(
         model.bilm(),
+        text=model.text,
         vocabulary=model.inputs,
         precision=config.precision,
         state=config.state,

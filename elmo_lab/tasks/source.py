@@ -37,7 +37,7 @@ def collator(config: InputConfig, words: Sequence[str], source: Source | None, c
 def layer_cache(source: Source, config: CacheConfig) -> LayerCache:
     """The layers of a frozen biLM: from disk, and from the model for new sentences."""
     model = source.model
-    embedder = Embedder(model.bilm(), vocabulary=model.inputs)
+    embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs)
     return open_cache(config, source.sha256, embedder)
 
 
@@ -58,6 +58,8 @@ def check_same(source: Source, card: dict[str, Any], folder: Path) -> None:
 
 
 def _to_batch(model: Model) -> Callable[[Sentences], Batch]:
+    normalize = () if model.text is None else model.text.normalize
     if model.config.char_cnn is not None:
-        return partial(to_batch, max_characters=model.config.char_cnn.max_characters_per_token)
-    return partial(to_batch, vocabulary=model.inputs)
+        longest = model.config.char_cnn.max_characters_per_token
+        return partial(to_batch, max_characters=longest, normalize=normalize)
+    return partial(to_batch, vocabulary=model.inputs, normalize=normalize)

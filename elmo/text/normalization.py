@@ -1,0 +1,108 @@
+"""Normalization: the spelling in which a model reads words, stored in the model and applied wherever it reads.
+
+A text and its tokens stay as they are, and so do the places of tokens in the text: a token is respelled when it becomes
+ids. So all that reads (training, vectors, perplexity, tasks) sees one spelling, from raw text and from lists of tokens.
+
+- `nfc`, `nfkc`: Unicode's composed forms
+- `lower`: lower case
+- `no-macrons`: Latin and Greek letters without the marks of long and short vowels
+- `no-marks`: letters without any combining mark, as accents and points
+- `v>u`: one character becomes others, as often as you want, such as `v>u`, `j>i`, `œ>oe`
+
+The order of the steps does not matter.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from unicodedata import category, normalize
+
+import numpy as np
+
+from elmo.config import ConfigError
+from elmo.text.characters import BOS, EOS, UNKNOWN
+
+NAMED = ("nfc", "nfkc", "lower", "no-macrons", "no-marks")
+MACRONS = "\u0304\u0306"
+"""The combining macron and breve."""
+LONG_OR_SHORT = re.compile(f"[A-Za-zÆŒæœΑ-Ωα-ω][\u0300-\u036f]*[{MACRONS}][\u0300-\u036f]*")  # noqa: RUF001
+KEPT = frozenset((BOS, EOS, UNKNOWN))
+"""Marks, which are no words."""
+MOST_PASSES = 4
+Respell = Callable[[str], str]
+
+
+def check_steps(steps: Sequence[str], where: str = "normalize") -> None:
+    """Raises ConfigError for a step that does not exist, comes twice, or makes what another step would change."""
+    replaced: dict[str, str] = {}
+    for step in steps:
+        if step in NAMED:
+            continue
+        character, arrow, text = step[:1], step[1:2], step[2:]
+        if arrow != ">" or any(part.isspace() for part in step):
+            raise ConfigError(
+                f"{where} has {step!r}; allowed: {', '.join(NAMED)}, and replacements of one character, such as 'v>u'"
+            )
+        if character in replaced:
+            raise ConfigError(f"{where} replaces {character!r} twice; keep one of them")
+        replaced[character] = text
+    if len(set(steps)) < len(steps):
+        raise ConfigError(f"{where} has a step twice: {', '.join(steps)}; keep one of them")
+    once = _once(tuple(steps))
+    for character, text in replaced.items():
+        if once(text) != text:
+            raise ConfigError(
+                f"{where} has '{character}>{text}', but other steps change {text!r} to {once(text)!r}; write what the"
+                " word shall have in the end"
+            )
+
+
+@lru_cache(maxsize=32)
+def respelling(steps: tuple[str, ...]) -> Respell:
+    """The spelling that a model with these steps reads, of one token. Applying it twice changes nothing more.
+
+    `<S>`, `</S>` and `<UNK>` stay, and so does a token of which nothing, or white space, would be left.
+    """
+    once = _once(steps)
+
+    def respell(word: str) -> str:
+        if word in KEPT:
+            return word
+        new = once(word)
+        for _ in range(MOST_PASSES):  # what one step has made may combine with the next character
+            if new == (new := once(new)):
+                break
+        return new if new and not any(map(str.isspace, new)) else word
+
+    return respell if steps else str
+
+
+def respelled(encode: Callable[[Sequence[str]], np.ndarray], steps: tuple[str, ...]) -> Callable[..., np.ndarray]:
+    """A function from words to ids, as it is for the words' spelling in the model."""
+    if not steps:
+        return encode
+    respell = respelling(steps)
+    return lambda words: encode([respell(word) for word in words])
+
+
+def _once(steps: tuple[str, ...]) -> Respell:
+    named = [step for step in steps if step in NAMED]
+    form = "NFKC" if "nfkc" in named else "NFC"
+    table = str.maketrans({step[0]: step[2:] for step in steps if step not in NAMED})
+
+    def once(word: str) -> str:
+        if "nfc" in named or "nfkc" in named:
+            word = normalize(form, word)
+        if "lower" in named:
+            word = word.lower()
+        if "no-marks" in named:
+            word = normalize(form, "".join(part for part in normalize("NFD", word) if category(part) != "Mn"))
+        elif "no-macrons" in named and not word.isascii():
+            word = normalize("NFC", LONG_OR_SHORT.sub(_without, normalize("NFD", word)))
+        return word.translate(table)
+
+    return once
+
+
+def _without(found: re.Match[str]) -> str:
+    return "".join(part for part in found[0] if part not in MACRONS)
