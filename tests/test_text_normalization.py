@@ -122,8 +122,10 @@ def test_texts_and_tokens_are_read_alike_and_stay_as_they_are() -> None:
 
 
 def test_without_steps_nothing_changes() -> None:
-    with_config, without = (Embedder(tiny_model().bilm(), text=text) for text in (TextConfig(), None))
-    np.testing.assert_array_equal(*(embedder.embed([RAW.split()])[0] for embedder in (with_config, without)))
+    found, expected = (
+        Embedder(tiny_model().bilm(), text=text).embed([RAW.split()])[0] for text in (TextConfig(), None)
+    )
+    np.testing.assert_array_equal(found, expected)
     assert text_values(TextConfig()) == {"tokens": "spacy", "sentences": "rule", "language": "en"}
     assert content_hash(model_of()) == content_hash(replace(model_of(), text=None))
 
