@@ -10,12 +10,12 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmo.errors import InputError
+from elmo.errors import InputError, did_you_mean
 
 T = TypeVar("T")
 
@@ -62,13 +62,26 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
-            raise ConfigError(f"unknown key {where + key!r}; known keys: {', '.join(known)}")
+            names = [where + name for name in known]
+            inner = next((name for name in _names(kind, where) if name.rpartition(".")[2] == key), None)
+            meant = f"; did you mean {inner}?" if inner else did_you_mean(where + key, names, 0.75)
+            raise ConfigError(f"unknown key {where + key!r}{meant or '; known keys: ' + ', '.join(names)}")
     for name, field in known.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in values:
             raise ConfigError(f"missing key {where + name!r}; set it")
     whole = {key: _with_default(known[key], value) for key, value in values.items()}
     return kind(**{key: _convert(hints[key], value, where + key) for key, value in whole.items()})
+
+
+def _names(kind: Any, where: str) -> Iterator[str]:
+    """The full names of the settings of a dataclass and of those in its fields."""
+    for name, hint in typing.get_type_hints(kind).items():
+        inner = next((part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part)), None)
+        if inner is None:
+            yield where + name
+        else:
+            yield from _names(inner, f"{where}{name}.")
 
 
 def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
@@ -89,6 +102,26 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it to UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML ({error}); fix it") from error
+
+
+def to_toml(values: Mapping[str, Any], comments: Mapping[str, Sequence[str]], where: str = "") -> str:
+    """Plain values as TOML that `load_toml` reads; `comments` are the lines above a key, by its full name.
+
+    A key without a value, None, is "none".
+    """
+    tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
+    lines: list[str] = []
+    for key, value in values.items():
+        if key not in tables:
+            lines += [f"# {line}".rstrip() for line in comments.get(where + key, ())]
+            lines.append(f"{key} = {json.dumps('none' if value is None else value, ensure_ascii=False)}")
+    parts = ["\n".join(lines) + "\n"] if lines else []
+    for key, table in tables.items():
+        inner = to_toml(table, comments, f"{where}{key}.")
+        parts.append(
+            inner if all(isinstance(value, Mapping) for value in table.values()) else f"[{where}{key}]\n{inner}"
+        )
+    return "\n".join(parts)
 
 
 def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from elmo.cli import (
     serving,
 )
 from elmo.cli.arguments import is_first_process
+from elmo.cli.parser import Parser, meant_option
+from elmo.cli.settings import settings_of
 from elmo.errors import Failure, InputError, IrregularInput, in_one_line
 from elmo.terminal import printable
 
@@ -75,10 +77,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         rest = [argument for argument in rest if argument.startswith("-")]
     unknown = [argument for argument in rest if argument.startswith("-") or "=" not in argument]
     if unknown or (rest and not hasattr(parsed, "overrides")):
-        parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}")
+        wrong = (unknown or rest)[0]
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        following = next(iter(given[given.index(wrong) + 1 :]), None) if wrong in given else None
+        meant = meant_option(parsed.parser, wrong, following, _settings(parsed))
+        parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}{meant}")
     if rest:
         parsed.overrides = [*parsed.overrides, *rest]
     return parsed
+
+
+def _settings(parsed: argparse.Namespace) -> list[str] | None:
+    """The names of the settings that this verb takes as section.key=value; None if it takes none."""
+    if not hasattr(parsed, "overrides"):
+        return None
+    home = getattr(parsed, "settings_class", None)
+    return [] if home is None else [setting.name for setting in settings_of(*home)]
 
 
 def _end_by_exit() -> None:
@@ -136,9 +150,7 @@ def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = argparse.ArgumentParser(
-        prog="elmo", description="Deep contextualized word representations: pretrain, embed, probe."
-    )
+    parser = Parser(prog="elmo", description="Deep contextualized word representations: pretrain, embed, probe.")
     parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for part in (pretraining, embedding, models, neighbors, looking, serving, completion):

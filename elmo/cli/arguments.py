@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from elmo.cli.parser import Parser
 from elmo.config import RECIPES, finite
 from elmo.errors import InputError
 from elmo.terminal import printable
@@ -21,9 +22,16 @@ BILM_HELP = "the biLM (default: english-base)"
 LAYERS_HELP = "all, concat, average, sum, top, layers such as 1 or 0,2, or a mix such as mix=0.2,0.3,0.5"
 
 
-def add_verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str) -> argparse.ArgumentParser:
-    """Adds a verb and the function that runs it; `run` is None for a verb with subcommands."""
+def add_verb(
+    verbs: Any, name: str, run: Callable[..., None] | None, text: str, example: str = "", group: str = ""
+) -> Parser:
+    """Adds a verb and the function that runs it; `run` is None for a verb with subcommands.
+
+    `example` is a command line; `group` the verb's job in `elmo --help`.
+    """
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.set_defaults(parser=parser)
+    parser.example, parser.group = example, group
     if run is not None:
         parser.set_defaults(run=run)
     return parser

@@ -12,7 +12,14 @@ PUBLISHED = "pull"
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verb of this file."""
-    completion = add_verb(verbs, "completion", completion_verb, "print a script that completes commands in your shell")
+    completion = add_verb(
+        verbs,
+        "completion",
+        completion_verb,
+        "print a script that completes commands in your shell",
+        "elmo completion bash > ~/.elmo-completion",
+        "in the browser, and for other programs",
+    )
     completion.add_argument("shell", choices=["bash", "zsh"])
 
 

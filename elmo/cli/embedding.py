@@ -35,7 +35,14 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_embed(verbs: Any) -> None:
-    embed = add_verb(verbs, "embed", embed_verb, "write the vectors of a text, sentence by sentence, or of a corpus")
+    embed = add_verb(
+        verbs,
+        "embed",
+        embed_verb,
+        "write the vectors of a text, sentence by sentence, or of a corpus",
+        "elmo embed text.txt vectors.hdf5 --layers average",
+        "text to vectors",
+    )
     add_input(embed)
     add_output(embed, "a .hdf5, .npz, .parquet or .safetensors file; with --engine, a folder")
     add_model(embed)
@@ -88,7 +95,12 @@ def _add_embed(verbs: Any) -> None:
 
 def _add_allennlp(verbs: Any) -> None:
     allennlp = add_verb(
-        verbs, "allennlp", allennlp_verb, "embed with the flags and the output layout of `allennlp elmo`"
+        verbs,
+        "allennlp",
+        allennlp_verb,
+        "embed with the flags and the output layout of `allennlp elmo`",
+        "elmo allennlp sentences.txt vectors.hdf5 --all",
+        "text to vectors",
     )
     allennlp.add_argument("input", help="text, one sentence per line, tokens separated by whitespace")
     allennlp.add_argument("output", help="the HDF5 file to write")
@@ -111,7 +123,14 @@ def _add_allennlp(verbs: Any) -> None:
 
 
 def _add_types(verbs: Any) -> None:
-    types = add_verb(verbs, "types", types_verb, "write one vector per distinct word, the mean of its occurrences")
+    types = add_verb(
+        verbs,
+        "types",
+        types_verb,
+        "write one vector per distinct word, the mean of its occurrences",
+        "elmo types text.txt words.txt",
+        "text to vectors",
+    )
     add_input(types)
     add_output(types, "a text file in word2vec's format")
     add_model(types)

@@ -16,7 +16,14 @@ SENSES = DEMO_TEXT.with_name("senses.tsv")
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    bench = add_verb(verbs, "bench", bench_verb, "measure a model's speed on this machine, next to the machine's limit")
+    bench = add_verb(
+        verbs,
+        "bench",
+        bench_verb,
+        "measure a model's speed on this machine, next to the machine's limit",
+        "elmo bench run/model",
+        "models",
+    )
     bench.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     bench.add_argument("--text", default=str(DEMO_TEXT), help="the text to embed (default: the demo's text)")
     add_splitting(bench)
@@ -24,7 +31,7 @@ def add_verbs(verbs: Any) -> None:
     bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
     bench.add_argument("--json", action="store_true", help="print JSON")
 
-    demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text")
+    demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text", "elmo demo", "models")
     demo.add_argument("--output", metavar="FILE", help="also write the vectors (.hdf5, .npz, .parquet or .safetensors)")
     demo.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_model(demo)

@@ -19,13 +19,22 @@ from elmo.terminal import Counter, print_settings, print_table
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    info = add_verb(verbs, "info", info_verb, "describe a model from its headers alone")
+    info = add_verb(
+        verbs, "info", info_verb, "describe a model from its headers alone", "elmo info run/model", "models"
+    )
     info.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     add_weights(info)
     info.add_argument("--check", action="store_true", help="also check that all weights are finite")
     info.add_argument("--json", action="store_true", help="print JSON")
 
-    convert = add_verb(verbs, "convert", convert_verb, "write a model in another format")
+    convert = add_verb(
+        verbs,
+        "convert",
+        convert_verb,
+        "write a model in another format",
+        "elmo convert options_folder/ native_folder/",
+        "models",
+    )
     convert.add_argument("source", help="a model's folder, file or name")
     convert.add_argument("target", help="the folder to write")
     add_weights(convert)
@@ -37,17 +46,38 @@ def add_verbs(verbs: Any) -> None:
     )
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
 
-    models = add_verb(verbs, "models", models_verb, "list the packaged, installed and published models")
+    models = add_verb(
+        verbs,
+        "models",
+        models_verb,
+        "list the packaged, installed and published models",
+        "elmo models norwegian",
+        "models",
+    )
     models.add_argument("words", nargs="*", metavar="WORD", help="list only models whose row has all of these words")
     models.add_argument("--json", action="store_true", help="print JSON, with addresses, licences and their sources")
 
-    pull = add_verb(verbs, "pull", pull_verb, "download a published model to the cache, or resume the download")
+    pull = add_verb(
+        verbs,
+        "pull",
+        pull_verb,
+        "download a published model to the cache, or resume the download",
+        "elmo pull original",
+        "models",
+    )
     pull.add_argument(
         "names", nargs="+", metavar="NAME", help="a name from elmo models, or user/name on the Hugging Face Hub"
     )
     add_quiet(pull)
 
-    push = add_verb(verbs, "push", push_verb, "upload a model to the Hugging Face Hub, with a card from its own record")
+    push = add_verb(
+        verbs,
+        "push",
+        push_verb,
+        "upload a model to the Hugging Face Hub, with a card from its own record",
+        "elmo push run/ user/name --dry-run",
+        "models",
+    )
     push.add_argument("model", help="a model's folder, file or name")
     push.add_argument("repository", metavar="USER/NAME", help="created if it does not exist")
     push.add_argument("--dry-run", action="store_true", help="show what would be uploaded; needs no network")

@@ -23,7 +23,14 @@ from elmo.terminal import Counter
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    neighbors = add_verb(verbs, "neighbors", neighbors_verb, "find similar uses of a word, at a layer")
+    neighbors = add_verb(
+        verbs,
+        "neighbors",
+        neighbors_verb,
+        "find similar uses of a word, at a layer",
+        "elmo neighbors play --text text.txt",
+        "similar uses",
+    )
     neighbors.add_argument("word", help="a word, or a sentence that contains --word (tokens separated by spaces)")
     neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence to look up")
     neighbors.add_argument("--text", help="text to search, or .conllu, .fasta (default: the demo's)")
@@ -54,7 +61,14 @@ def add_verbs(verbs: Any) -> None:
     add_splitting(neighbors)
     neighbors.add_argument("--json", action="store_true", help="print JSON lines")
 
-    index = add_verb(verbs, "index", index_verb, "store the vectors of a text on disk, for elmo neighbors --index")
+    index = add_verb(
+        verbs,
+        "index",
+        index_verb,
+        "store the vectors of a text on disk, for elmo neighbors --index",
+        "elmo index 'corpus/*.txt' --output index/",
+        "similar uses",
+    )
     index.add_argument(
         "text", nargs="+", help="texts, .conllu or .fasta (also .gz, .xz), or patterns such as 'corpus/*.txt'"
     )

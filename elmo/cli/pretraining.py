@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ from elmo.cli.arguments import (
     text_for,
     tokenizer_of,
 )
+from elmo.cli.settings import comments, listed
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
+
+SETTINGS = ("elmo.pretraining.settings", "TrainConfig")
 
 
 def add_verbs(verbs: Any) -> None:
@@ -31,7 +35,16 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_train(verbs: Any) -> None:
-    train = add_verb(verbs, "train", train_verb, "pretrain a biLM on plain text, from raw files to a model")
+    train = add_verb(
+        verbs,
+        "train",
+        train_verb,
+        "pretrain a biLM on plain text, from raw files to a model",
+        "elmo train --train 'corpus/*.txt' --heldout held.txt --output run/ epochs=3",
+        "a language model",
+    )
+    train.settings = partial(listed, *SETTINGS, "elmo train")
+    train.set_defaults(settings_class=SETTINGS)
     train.add_argument("recipe", nargs="?", help="a TOML file or a packaged recipe")
     train.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings, e.g. optim.lr=1e-3")
     train.add_argument("--train", action="append", metavar="TEXT", help="text files or a pattern; may be repeated")
@@ -45,13 +58,23 @@ def _add_train(verbs: Any) -> None:
     resume = "continue the run in FOLDER exactly; under torchrun, start it if there is none"
     train.add_argument("--resume", action="store_true", help=resume)
     train.add_argument("--dry-run", action="store_true", help="only print parameters, steps, memory and hours")
+    train.add_argument(
+        "--settings", action="store_true", help="only print all settings, with their meaning, as TOML to edit"
+    )
     train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
     add_quiet(train)
 
 
 def _add_questions(verbs: Any) -> None:
     """Adds the verbs that need a model's softmax."""
-    perplexity = add_verb(verbs, "perplexity", perplexity_verb, "measure full-softmax perplexity, in both directions")
+    perplexity = add_verb(
+        verbs,
+        "perplexity",
+        perplexity_verb,
+        "measure full-softmax perplexity, in both directions",
+        "elmo perplexity text.txt --model run/model",
+        "a language model",
+    )
     perplexity.add_argument("text", nargs="+", help="text files or patterns")
     add_model(perplexity)
     add_splitting(perplexity)
@@ -61,13 +84,27 @@ def _add_questions(verbs: Any) -> None:
     perplexity.add_argument("--json", action="store_true", help="print JSON")
     add_quiet(perplexity)
 
-    score = add_verb(verbs, "score", score_verb, "print each token's log-probability, forward and backward")
+    score = add_verb(
+        verbs,
+        "score",
+        score_verb,
+        "print each token's log-probability, forward and backward",
+        "elmo score text.txt",
+        "a language model",
+    )
     score.add_argument("text", help="text (.txt, .gz, .xz), or - for standard input")
     add_model(score)
     add_splitting(score)
     score.add_argument("--json", action="store_true", help="print JSON lines")
 
-    substitutes = add_verb(verbs, "substitutes", substitutes_verb, "list the most probable words at a position")
+    substitutes = add_verb(
+        verbs,
+        "substitutes",
+        substitutes_verb,
+        "list the most probable words at a position",
+        'elmo substitutes "She wrote a play ." --word play',
+        "a language model",
+    )
     substitutes.add_argument("sentence", help="tokens separated by whitespace")
     substitutes.add_argument("--word", metavar="WORD", help="token to replace: its first occurrence")
     substitutes.add_argument("--position", type=int, metavar="N", help="or its position, from 0")
@@ -88,6 +125,10 @@ def train_verb(arguments: argparse.Namespace) -> None:
     made = config.from_dict(TrainConfig, values)
     if arguments.print_config:
         print_json(config.to_dict(made), indent=2)
+        return
+    if arguments.settings:
+        print("# elmo train SETTINGS.toml; what is removed from this file keeps its default\n")
+        print(config.to_toml(config.to_dict(made), comments(*SETTINGS)), end="")
         return
     numbers = train.main(made, resume, arguments.dry_run, arguments.quiet)
     if not is_first_process():
@@ -127,7 +168,12 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
     has_begun = bool(values)
     values = config.merge(values, given)
     placeholders = {"train": ["TRAIN"], "output": "OUTPUT"}
-    require(values, placeholders, arguments.print_config, "elmo train --train 'corpus/*.txt' --output run/")
+    require(
+        values,
+        placeholders,
+        arguments.print_config or arguments.settings,
+        "elmo train --train 'corpus/*.txt' --output run/",
+    )
     if values.get("init_from") not in (None, "none") and not has_begun:
         from elmo.pretraining import initial
 

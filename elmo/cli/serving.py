@@ -17,7 +17,14 @@ LIMITS = "wait", "timeout", "sending", "drain", "most_sentences", "most_tokens",
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    serve = add_verb(verbs, "serve", serve_verb, "serve a model's vectors over HTTP")
+    serve = add_verb(
+        verbs,
+        "serve",
+        serve_verb,
+        "serve a model's vectors over HTTP",
+        "elmo serve --port 8080",
+        "in the browser, and for other programs",
+    )
     add_served(serve)
     serve.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; all but loopback need a key (default: 127.0.0.1)"
@@ -61,7 +68,14 @@ def add_verbs(verbs: Any) -> None:
     serve.add_argument("--most-requests", type=int, metavar="N", help="requests at a time (default: 512)")
     serve.add_argument("--queue-tokens", type=int, metavar="N", help="tokens in the queue (default: 262144)")
 
-    explore = add_verb(verbs, "explore", explore_verb, "explore a model's layers in the browser")
+    explore = add_verb(
+        verbs,
+        "explore",
+        explore_verb,
+        "explore a model's layers in the browser",
+        "elmo explore",
+        "in the browser, and for other programs",
+    )
     add_served(explore)
     explore.add_argument("--no-browser", action="store_true", help="only print the address")
 

@@ -13,7 +13,14 @@ NEEDED = ("source", "target", "heldout_source", "heldout_target", "output")
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verb of this file."""
-    cove = add_verb(verbs, "cove", cove_verb, "train a translation model, and keep its encoder for its vectors (CoVe)")
+    cove = add_verb(
+        verbs,
+        "cove",
+        cove_verb,
+        "train a translation model, and keep its encoder for its vectors (CoVe)",
+        "elmo cove --source en.txt --target de.txt --output run/",
+        "the paper's tasks, and what layers know",
+    )
     cove.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings, e.g. encoder.dim=600")
     cove.add_argument("--source", metavar="TEXT", help="text (.txt, .gz, .xz) in the language that gets vectors")
     cove.add_argument("--target", metavar="TEXT", help="its translation, line by line")

@@ -34,7 +34,14 @@ LEFT_OUT = {"dev_scores", "test_scores", "differences"}
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    probe = add_verb(verbs, "probe", None, "measure what each layer knows")
+    probe = add_verb(
+        verbs,
+        "probe",
+        None,
+        "measure what each layer knows",
+        "elmo probe senses",
+        "the paper's tasks, and what layers know",
+    )
     probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
     senses = add_verb(probes, "senses", senses_verb, "measure each layer's nearest-neighbour accuracy on word senses")
     senses.add_argument(

@@ -9,7 +9,14 @@ from elmo.cli.arguments import add_verb
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verb of this file."""
-    report = add_verb(verbs, "report", report_verb, "write all results in folders as one HTML page or Markdown file")
+    report = add_verb(
+        verbs,
+        "report",
+        report_verb,
+        "write all results in folders as one HTML page or Markdown file",
+        "elmo report runs/ --output report.html",
+        "the paper's tasks, and what layers know",
+    )
     report.add_argument(
         "folders", nargs="+", metavar="RUN", help="folders that commands wrote, or files of their --json output"
     )

@@ -27,7 +27,14 @@ from elmo_lab import RECIPES
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    task = add_verb(verbs, "task", None, "train and use the task models of the paper, with and without ELMo")
+    task = add_verb(
+        verbs,
+        "task",
+        None,
+        "train and use the task models of the paper, with and without ELMo",
+        "elmo task train ner --train a.txt --dev b.txt --output run/ elmo=input",
+        "the paper's tasks, and what layers know",
+    )
     tasks = task.add_subparsers(title="actions", metavar="ACTION", required=True)
     add_verb(tasks, "list", list_verb, "list the tasks, their files and their scores")
     _add_train(tasks)

@@ -1,0 +1,68 @@
+"""The parser of the command line: argparse's, with verbs by job, an example each, and the option that was meant."""
+
+import argparse
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from elmo.errors import did_you_mean
+
+CHOICE = re.compile(r"^(.*invalid choice: '([^']*)') \(choose from (.*)\)$")
+GROUPS = ("text to vectors", "similar uses", "a language model", "models", "in the browser, and for other programs")
+"""The jobs, in the order of `elmo --help`; those of other packages follow."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Names what was probably meant. `settings` gives the lines on a verb's settings, when its help is asked for."""
+
+    group = ""
+    example = ""
+    settings: Callable[[], str] | None = None
+
+    def error(self, message: str) -> NoReturn:
+        if (found := CHOICE.match(message)) is not None:
+            choices = re.findall(r"[^\s,']+", found[3])
+            meant = did_you_mean(found[2], choices)
+            message = found[1] + (meant or f"; one of {', '.join(choices)} is expected")
+        super().error(message)
+
+    def format_help(self) -> str:
+        verbs = next((action for action in self._actions if isinstance(action, argparse._SubParsersAction)), None)
+        if verbs is not None and self.prog == "elmo":
+            return self._all_verbs(verbs)
+        shown = super().format_help()
+        if self.settings is not None:
+            shown += f"\n{self.settings()}"
+        return shown + (f"\nexample:\n  {self.example}\n" if self.example else "")
+
+    def _all_verbs(self, verbs: Any) -> str:
+        """The help of `elmo` itself: its verbs by job, each with an example."""
+        about = {action.dest: action.help for action in verbs._choices_actions}
+        parts = [self.format_usage(), f"\n{self.description}\n"]
+        found = {parser.group for parser in verbs.choices.values()}
+        for group in (*GROUPS, *sorted(found.difference(GROUPS))):
+            parts.append(f"\n{group}:\n")
+            for name, parser in verbs.choices.items():
+                if parser.group == group:
+                    parts.append(
+                        f"    {name:<13}{about[name]}\n" + (f"        $ {parser.example}\n" if parser.example else "")
+                    )
+        parts.append("\noptions:\n    -h, --help   this help; elmo VERB --help lists a verb's options\n")
+        parts.append("    --version    the version\n")
+        return "".join(parts)
+
+    def options(self) -> list[str]:
+        """The long options of this parser."""
+        return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+
+
+def meant_option(parser: Parser, unknown: str, following: str | None, settings: Iterable[str] | None) -> str:
+    """The end of the error for an unknown option: a setting that is written otherwise, or an option like it."""
+    name = unknown.lstrip("-").partition("=")[0].replace("-", "_")
+    value = unknown.partition("=")[2] or (following if following and not following.startswith("-") else "VALUE")
+    if settings is not None:
+        for setting in settings:
+            if name in (setting, setting.rpartition(".")[2]):
+                return f"; a setting is written without dashes: {setting}={value}"
+    meant = did_you_mean(unknown.partition("=")[0], parser.options())
+    return meant or f"; {parser.prog} --help lists the options"
