@@ -1,11 +1,12 @@
 """Output of the commands: tables, settings, progress. Imports `rich` when something is shown."""
 
-import math
+import os
 import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from datetime import timedelta
+from typing import Any, Self
 
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that a terminal obeys instead of showing them."""
@@ -68,34 +69,117 @@ def shown(value: Any) -> str:
     return " ".join(str(value).split())
 
 
-SECONDS = 60
-"""Between the lines of a counter that is not shown on a terminal."""
+REDRAWN, LOGGED = 0.1, 30.0
+"""Seconds between two states of the line on a terminal, and between two lines of a log."""
+BAR = 16
+drawn = 0
+"""Characters of the line of progress that is on the terminal now."""
+
+
+def say(line: str) -> None:
+    """Prints a line to stderr, above a line of progress."""
+    _wipe()
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 class Counter:
-    """Shows progress on a terminal; elsewhere, as in a log file, prints a line a minute to stderr."""
+    """Shows how far a job is, on stderr: done, total, speed and time left.
 
-    def __init__(self, what: str, quiet: bool, *columns: Any) -> None:
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    On a terminal and in a notebook it is one line that is rewritten, never wider than the terminal; elsewhere, as in a
+    log file, a line every half minute. `what` is counted; `scale` is the number of it in a shown unit (1e6 for MB).
+    """
 
-        console = Console(stderr=True, force_terminal=sys.stderr.isatty())
-        columns = columns or (SpinnerColumn(), TextColumn("{task.completed:,} " + what), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
-        self._task = self._progress.add_task(what, total=None)
-        self._what = what
-        self._next_line = math.inf if quiet or console.is_terminal else time.monotonic() + SECONDS
+    def __init__(self, what: str, quiet: bool = False, label: str = "", scale: float = 1) -> None:
+        self._what, self._label, self._scale = what, f"{label}: " if label else "", scale
+        self._quiet, self._is_live = quiet, _is_live()
+        self.begin(0)
 
-    def update(self, done: int, total: int | None = None) -> None:
-        """Shows the count; `total` is kept if it is not given again."""
-        self._progress.update(self._task, completed=done, total=total)
-        if time.monotonic() >= self._next_line:
-            sys.stderr.write(f"{self._what}: {done:,}\n")
-            self._next_line = time.monotonic() + SECONDS
+    def begin(self, done: int) -> None:
+        """What was done before, as by an interrupted run: the speed is that of what follows."""
+        self._began, self._first = time.monotonic(), done
+        self._done, self._total, self._notes = done, 0, []
+        self._due = self._began + (0 if self._is_live else LOGGED)
 
-    def __enter__(self) -> "Counter":
-        self._progress.start()
+    def update(self, done: int, total: int | None = None, notes: Sequence[str] = ()) -> None:
+        """Shows the count; `total` and `notes`, further parts of the line, are kept if they are not given again."""
+        self._done, self._total = done, total or self._total
+        self._notes = list(notes) or self._notes
+        if not self._quiet and time.monotonic() >= self._due:
+            self.show()
+
+    def show(self) -> None:
+        """Shows the count now."""
+        if self._quiet:
+            return
+        now = time.monotonic()
+        self._due = now + (REDRAWN if self._is_live else LOGGED)
+        if self._is_live:
+            _draw(_fitting(self._parts(now), _width()))
+        else:
+            say("  ".join(self._parts(now, bar=0)))
+
+    def _parts(self, now: float, bar: int = BAR) -> list[str]:
+        """The line, the most important first."""
+        of = f" of {self._shown(self._total)}" if self._total else ""
+        parts = [f"{self._label}{self._shown(self._done)}{of} {self._what}"]
+        share = min(1.0, self._done / self._total) if self._total else 0.0
+        if self._total and bar:
+            parts.append(("#" * round(bar * share)).ljust(bar, "."))
+        fresh, seconds = self._done - self._first, now - self._began
+        if fresh > 0 and seconds > 0:
+            speed = fresh / seconds
+            parts.append(f"{speed / self._scale:,.{0 if speed >= 10 * self._scale else 2}f}/s")
+            if self._total:
+                left = timedelta(seconds=round(max(0, self._total - self._done) / speed))
+                parts.append(f"{left} left")
+        return [*parts, *self._notes]
+
+    def _shown(self, number: int) -> str:
+        return f"{number:,}" if self._scale == 1 else f"{number / self._scale:,.1f}"
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
+        if self._is_live and not self._quiet:
+            _wipe()
+
+
+def _is_live() -> bool:
+    """Whether a line on stderr can be rewritten: on a terminal, or in a notebook."""
+    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+
+
+def _width() -> int:
+    """The columns of the terminal, one less: a full line would begin the next."""
+    try:
+        columns = int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):  # of a notebook
+        columns = 80
+    return max(1, columns - 1)
+
+
+def _fitting(parts: Sequence[str], width: int) -> str:
+    """As many of the parts as are within the width, in order."""
+    line = parts[0][:width]
+    for part in parts[1:]:
+        if len(line) + 2 + len(part) <= width:
+            line += f"  {part}"
+    return line
+
+
+def _draw(line: str) -> None:
+    global drawn
+    sys.stderr.write(f"\r{line.ljust(drawn)}")
+    sys.stderr.flush()
+    drawn = len(line)
+
+
+def _wipe() -> None:
+    """Removes the line of progress, if there is one."""
+    global drawn
+    if drawn:
+        sys.stderr.write(f"\r{' ' * drawn}\r")
+        sys.stderr.flush()
+        drawn = 0

@@ -547,4 +547,4 @@ def test_flags_that_do_not_go_together_are_refused(arguments, match, tmp_path, m
 def test_progress_is_a_line_where_there_is_no_terminal(model, text, tmp_path):
     done = run("embed", text, tmp_path / "out", "--engine", "local", "--model", model, "--pretokenized")
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"(\d+) of \1 rows, [\d,]+ words/s, 0:00:00 left\n", done.stderr)
+    assert re.fullmatch(r"(\d+) of \1 rows  [\d,.]+/s  0:00:00 left  [\d,]+ words/s\n", done.stderr)

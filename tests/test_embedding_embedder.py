@@ -103,6 +103,25 @@ def test_few_large_tokens_are_read_ahead(bilm):
         np.testing.assert_allclose(vectors, alone(bilm, sentence), rtol=0, atol=1e-5)
 
 
+def test_items_come_back_with_the_vectors_of_their_tokens(bilm):
+    items = [(number, ["the"] * (number % 7)) for number in range(60)]
+    embedder = Embedder(bilm, batch_tokens=32)
+    read: list[int] = []
+
+    def given():
+        for item in items:
+            read.append(item[0])
+            yield item
+
+    found = embedder.embed_items(given(), lambda item: item[1], "top")
+    first, _ = next(found)
+    assert (first, len(read) < len(items)) == (items[0], True)
+    rest = list(found)
+    assert [item for item, _ in rest] == items[1:]
+    for (_, tokens), vectors in rest:
+        np.testing.assert_allclose(vectors, alone(bilm, tokens)[-1], rtol=0, atol=1e-5)
+
+
 def test_stream_leaves_no_mode_behind_and_no_gradient(bilm):
     stream = Embedder(bilm).embed_stream([["the", "cat"], ["dog"]])
     next(stream)

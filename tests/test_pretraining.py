@@ -182,6 +182,7 @@ def test_run_leaves_a_model_that_loads_and_its_record(trained, folder):
     lines = [line.split() for line in (folder / "train.txt").read_text().splitlines() if line]
     assert counts["tokens"] == sum(map(len, lines))
     assert counts["sentences"] == len(lines)
+    assert model.vocabulary is not None
     assert model.vocabulary.words == tuple((trained / "vocab.txt").read_text().splitlines())
     assert set(model.vocabulary.words[3:]) == {word for line in lines for word in line}
     card = model.card
@@ -222,6 +223,23 @@ def test_run_that_diverges_exits_with_1_and_one_line(tmp_path):
     assert done.stderr.startswith("elmo: error: step ")
     assert "not finite in bilm." in done.stderr
     assert "optim.lr" in done.stderr
+
+
+def test_a_last_step_that_diverges_writes_no_model(tmp_path):
+    """Its own loss was finite; there is no checkpoint to continue from, and none is advised."""
+    settings = (
+        "optim.name=adagrad",
+        "optim.lr=1e38",
+        "optim.warmup_steps=0",
+        "max_words=8",
+        "loop.checkpoint_steps=9",
+    )
+    done = run("train", *texts(tmp_path), *TINY, *settings, "--quiet", "--output", tmp_path / "run")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "after step 1" in done.stderr
+    assert "optim.lr" in done.stderr
+    assert "--resume" not in done.stderr
+    assert not (tmp_path / "run" / "model").exists()
 
 
 # The plan
@@ -461,6 +479,7 @@ def test_dry_run_tells_the_plan_and_writes_nothing(tmp_path, folder, trained):
     words = counts["tokens"] + counts["sentences"]
     model = native.load(trained / "model")
     assert number(told, "parameters") == sum(weight.numel() for weight in model.weights.values())
+    assert model.lm_head is not None
     assert number(told, "softmax parameters") == sum(weight.numel() for weight in model.lm_head.values())
     assert number(told, "words per epoch") == words
     assert number(told, "words per step") == 20

@@ -5,7 +5,7 @@ import lzma
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,13 +35,18 @@ WEIGHTS = np.array([0.5, 0.5])
 class Streamed(Written):
     """Vectors from a function; three sentences are read ahead."""
 
-    n_layers, dim = 2, 2
+    n_layers: Any = 2
+    dim: Any = 2
     state = "reset"
     words: Any = SimpleNamespace(clear=lambda: None)
 
-    def chunks(self, sentences: Iterator[Any]) -> Iterator[list[Any]]:
-        while chunk := [sentence for _, sentence in zip(range(3), sentences, strict=False)]:
+    def chunks(self, items: Iterator[Any], tokens: Any = None) -> Iterator[list[Any]]:
+        while chunk := [item for _, item in zip(range(3), items, strict=False)]:
             yield chunk
+
+    def embed_items(self, items: Iterable[Any], tokens: Any, layers: Any = "all", pool: Any = None) -> Iterator[Any]:
+        items = list(items)
+        return zip(items, self.embed_stream(list(map(tokens, items)), layers, pool), strict=True)
 
 
 def labelled(text: str, *instances: tuple[str, str, str], pos: str = "NOUN") -> Labelled:

@@ -1,5 +1,6 @@
 """What a person sees: settings as a table, and models within 80 columns."""
 
+import io
 import json
 import os
 import re
@@ -86,11 +87,67 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+class Clock:
+    """A clock that only the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(terminal.time, "monotonic", lambda: self.now)
+
+
 @pytest.mark.parametrize("quiet", [False, True])
 def test_progress_in_a_log_is_a_line_now_and_then(quiet, capsys, monkeypatch):
-    now = iter([0.0, 1.0, 59.0, 61.0, 61.0, 62.0, 130.0, 130.0])
-    monkeypatch.setattr(terminal, "time", type("Clock", (), {"monotonic": lambda: next(now)}))
+    clock = Clock(monkeypatch)
     with Counter("words", quiet) as counter:
-        for done in (100, 5900, 6100, 6200, 13000):
-            counter.update(done)
-    assert capsys.readouterr().err.splitlines() == ([] if quiet else ["words: 6,100", "words: 13,000"])
+        counter.begin(1000)
+        for clock.now, done in ((1, 1100), (29, 2900), (31, 4100), (32, 4200), (62, 7200)):
+            counter.update(done, 10_000, ["loss 3.2"] if done == 2900 else ())
+    lines = [
+        "4,100 of 10,000 words  100/s  0:00:59 left  loss 3.2",
+        "7,200 of 10,000 words  100/s  0:00:28 left  loss 3.2",
+    ]
+    assert capsys.readouterr().err.splitlines() == ([] if quiet else lines)
+
+
+def test_progress_without_a_total_has_a_speed(capsys, monkeypatch):
+    clock = Clock(monkeypatch)
+    with Counter("MB", label="small", scale=1e6) as counter:
+        clock.now = 40
+        counter.update(80_000_000)
+    assert capsys.readouterr().err == "small: 80.0 MB  2.00/s\n"
+
+
+class Screen(io.StringIO):
+    """A terminal, or a notebook's stderr."""
+
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@pytest.mark.parametrize("kind", ["terminal", "notebook"])
+@pytest.mark.parametrize("columns", [20, 80])
+def test_progress_that_is_rewritten_fits_and_goes(kind, columns, monkeypatch):
+    screen = Screen(kind == "terminal")
+    monkeypatch.setattr(Screen, "__module__", "ipykernel.iostream" if kind == "notebook" else "tests")
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    clock = Clock(monkeypatch)
+    notes = ["loss 6.319", "lr 2e-05", "norm 12.3", "tokens 15,360", "carry_mean 48,912"]
+    with Counter("steps", label="a") as counter:
+        for clock.now in (1, 2, 2.01, 3):  # the third too early
+            counter.update(int(clock.now) * 1000, 5000, notes)
+        terminal.say("a warning")
+        clock.now = 4
+        counter.update(4000)
+    shown = screen.getvalue().replace("\n", "\r").split("\r")
+    assert max(map(len, shown)) < columns
+    states = [line.strip() for line in shown if line.startswith("a: ")]
+    assert [line[:11] for line in states] == [f"a: {number},000 of" for number in (1, 2, 3, 4)]
+    assert "a warning" in shown  # a line of its own
+    assert shown[-2:] == [" " * len(states[-1]), ""]
+    if columns == 80:
+        assert states[-1] == "a: 4,000 of 5,000 steps  #############...  1,000/s  0:00:01 left  loss 6.319"

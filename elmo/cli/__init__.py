@@ -31,7 +31,7 @@ from elmo.cli.arguments import is_first_process
 from elmo.cli.parser import Parser, meant_option
 from elmo.cli.settings import settings_of
 from elmo.errors import Failure, InputError, IrregularInput, in_one_line
-from elmo.terminal import printable
+from elmo.terminal import printable, say
 
 VERBS = "elmo.verbs"
 """The entry points by which other packages add verbs: each names a module with `add_verbs`."""
@@ -105,7 +105,7 @@ def _end_by_exit() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"elmo: warning: {printable(' '.join(str(message).split()))}", file=sys.stderr)
+    say(f"elmo: warning: {printable(' '.join(str(message).split()))}")
 
 
 def _make_printable(stream: Any) -> None:

@@ -1,10 +1,8 @@
 """`elmo embed`, `elmo allennlp` and `elmo types`: a text -> vectors."""
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from elmo.cli.arguments import (
 from elmo.errors import InputError
 from elmo.terminal import Counter
 
-A_LINE_EVERY = 60
 """Seconds between lines of progress without a terminal."""
 
 
@@ -217,32 +214,27 @@ def _embed_corpus(arguments: argparse.Namespace) -> None:
         part_rows=PART_ROWS if arguments.part_rows is None else arguments.part_rows,
         **{name: getattr(arguments, name) for name in names},
     )
-    follow = None if arguments.quiet else _follower()
-    done = embed_corpus(arguments.input, arguments.output, settings, _engine(arguments), follow)
+    with Counter("rows", arguments.quiet) as counter:
+        done = embed_corpus(arguments.input, arguments.output, settings, _engine(arguments), _follower(counter))
     print(
         f"{done.path}: {done.vectors:,} rows of vectors and {done.errors:,} of errors, {done.tokens:,} tokens,"
         f" {done.parts:,} parts"
     )
 
 
-def _follower() -> Callable[[Any], None]:
-    """Shows progress, speed and time left of all workers: continuously on a terminal, else one line per minute."""
-    begun = shown = time.monotonic()
+def _follower(counter: Counter) -> Callable[[Any], None]:
+    """Shows the progress and the speed of all workers."""
+    begun = 0.0
 
     def follow(done: Any) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if not sys.stderr.isatty() and now - shown < A_LINE_EVERY and done.rows < done.total:
-            return
-        shown, seconds = now, max(now - begun, 1e-9)
-        line = f"{done.rows:,} of {done.total:,} rows, {done.fresh_tokens / seconds:,.0f} words/s"
-        if done.fresh_rows:
-            left = timedelta(seconds=round((done.total - done.rows) * seconds / done.fresh_rows))
-            line += f", {left} left"
-        is_last = done.rows == done.total or not sys.stderr.isatty()
-        print(
-            f"\r{line:<70}" if sys.stderr.isatty() else line, end="\n" if is_last else "", file=sys.stderr, flush=True
-        )
+        nonlocal begun
+        if not done.fresh_rows:
+            begun = time.monotonic()
+            counter.begin(done.rows)
+        words = f"{done.fresh_tokens / max(time.monotonic() - begun, 1e-9):,.0f} words/s"
+        counter.update(done.rows, done.total, [words])
+        if done.rows == done.total:
+            counter.show()
 
     return follow
 

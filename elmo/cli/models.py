@@ -188,24 +188,15 @@ def _has(row: dict[str, Any], words: list[str]) -> bool:
 
 
 def pull_verb(arguments: argparse.Namespace) -> None:
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
     from elmo import formats
     from elmo.formats.pull import discard_pages, pull
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
     for name in arguments.names:
         if formats.REPOSITORY.fullmatch(name):
             print(f"{_from_hub(name)}: {name}, from the Hugging Face Hub")
             continue
-        with Counter(name, arguments.quiet, *columns) as counter:
-            pulled = pull(name, lambda file, done, total: counter.update(done, total))
+        with Counter("MB", arguments.quiet, name, 1e6) as counter:
+            pulled = pull(name, lambda file, done, total: counter.update(done, total, [file]))
         model = pulled.model
         print(f"{pulled.path}: {model.name}, {'downloaded' if pulled.new else 'already here'}")
         for file in pulled.new:

@@ -7,7 +7,6 @@ row that cannot be embedded does not stop the others: it becomes a row of errors
 - errors: `id`, `reason` and `begin`, the first bytes of the row
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -66,10 +65,9 @@ def embed_batches(
     Raises InputError if a batch lacks a column or has one of another type, or ids of another type than those before.
     """
     pa = pyarrow()
-    waiting: deque[tuple[Any, Split | Refused]] = deque()  # what the embedder has read ahead
     kind: Any = None
 
-    def texts() -> Iterator[Split]:
+    def named() -> Iterator[tuple[Any, Split | Refused]]:
         nonlocal kind
         for batch in batches:
             ids, values = _columns(batch)
@@ -77,16 +75,16 @@ def embed_batches(
             if ids.type != kind:
                 raise InputError(f"a batch has ids of type {ids.type} after others of {kind}; cast them to one type")
             for name, value in zip(ids.to_pylist(), values.to_pylist(), strict=True):
-                text = _split(value, tokenizer, row_bytes, row_tokens)
-                waiting.append((name, text))
-                # A refused row takes its turn as an empty text, so errors do not accumulate in memory.
-                yield Split("") if isinstance(text, Refused) else text
+                yield name, _split(value, tokenizer, row_bytes, row_tokens)
+
+    def text_of(row: tuple[Any, Split | Refused]) -> Split:
+        # A refused row takes its turn as an empty text, so errors do not accumulate in memory.
+        return Split("") if isinstance(row[1], Refused) else row[1]
 
     rows: list[Row] = []
     errors: list[tuple[Any, str, bytes | None]] = []
     size = 0
-    for vectors in embedder.embed_stream(texts(), layers, pool):
-        name, text = waiting.popleft()
+    for (name, text), vectors in embedder.embed_items(named(), text_of, layers, pool):
         if isinstance(text, Refused):
             errors.append((name, text.reason, text.begin))
         else:

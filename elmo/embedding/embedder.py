@@ -8,12 +8,13 @@
 import os
 import re
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from inspect import signature
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, overload
+from typing import Any, Literal, TypeVar, cast, get_args, overload
 
 import numpy as np
 import torch
@@ -39,6 +40,7 @@ from elmo.types import LstmState
 StatePolicy = Literal["reset", "echo", "carry", "warm"]
 Numbers = Literal["float32", "float16"]
 Sentence = Sequence[str]
+Item = TypeVar("Item")
 Progress = bool | Callable[[int, int | None], object] | None
 
 NEUTRAL_TEXT = (
@@ -59,6 +61,11 @@ MOST_TOKENS = 8192
 """Per batch: larger ones are no faster."""
 MOST_CHARACTERS = 1000
 """Per token of a chunk, on average, far above that of any text: it bounds the memory of what are not words."""
+
+
+def itself(sentence: Any) -> Any:
+    """The sentence: an item that is its tokens."""
+    return sentence
 
 
 class Embedder:
@@ -282,6 +289,18 @@ class Embedder:
         texts = splits(rows, sentences, self._tokenizer)
         return embed_texts(texts, lambda tokens: read(tokens, select), shape, pool is not None)
 
+    def embed_items(
+        self,
+        items: Iterable[Item],
+        tokens: Callable[[Item], Sentence | Split],
+        layers: Layers = "all",
+        pool: Pool | None = None,
+    ) -> Iterator[tuple[Item, np.ndarray]]:
+        """Every item with the vectors of its tokens or text, as `embed_stream` gives them, at constant memory."""
+        waiting: deque[Item] = deque()  # what is read ahead
+        stream = self.embed_stream(_remembered(items, tokens, waiting), layers, pool)
+        return _given_back(waiting, stream)
+
     def split(self, text: str) -> list[list[str]]:
         """The tokens of every sentence of a text, as `embed` reads it."""
         found = Split.of(text, self._tokenizer())
@@ -310,9 +329,12 @@ class Embedder:
             self._own.tokenizer = Tokenizer(text_of(self.text, pretokenized=False))
         return self._own.tokenizer
 
-    def chunks(self, sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
-        """Sentences that are read ahead together: a vector's last bits may depend on its chunk, and on nothing else."""
-        while chunk := _take_tokens(sentences, BATCHES_OF_A_CHUNK * self.batch_tokens):
+    def chunks(self, items: Iterator[Item], tokens: Callable[[Item], Sentence] = itself) -> Iterator[list[Item]]:
+        """Sentences that are read ahead together: a vector's last bits may depend on its chunk, and on nothing else.
+
+        They may be items that have tokens.
+        """
+        while chunk := _take_tokens(items, tokens, BATCHES_OF_A_CHUNK * self.batch_tokens):
             yield chunk
 
     def reset_state(self) -> None:
@@ -414,17 +436,30 @@ def parse_bytes(text: str) -> int:
     return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
 
 
-def _take_tokens(sentences: Iterator[Sentence], budget: int) -> list[Sentence]:
-    """The next sentences, up to about `budget` tokens."""
-    chunk: list[Sentence] = []
+def _take_tokens(items: Iterator[Item], tokens: Callable[[Item], Sentence], budget: int) -> list[Item]:
+    """The next items, up to about `budget` tokens."""
+    chunk: list[Item] = []
     characters = MOST_CHARACTERS * budget
-    for sentence in sentences:
-        chunk.append(sentence)
+    for item in items:
+        chunk.append(item)
+        sentence = tokens(item)
         budget -= len(sentence) + 2
         characters -= sum(map(len, sentence))
         if budget <= 0 or characters <= 0:
             break
     return chunk
+
+
+def _remembered(items: Iterable[Item], tokens: Callable[[Item], Any], waiting: deque[Item]) -> Iterator[Any]:
+    for item in items:
+        waiting.append(item)
+        yield tokens(item)
+
+
+def _given_back(waiting: deque[Item], stream: Iterator[np.ndarray]) -> Iterator[tuple[Item, np.ndarray]]:
+    for vectors in stream:
+        yield waiting.popleft(), vectors
+        del vectors  # of a long line, before the next ones are computed
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

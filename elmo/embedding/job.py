@@ -3,14 +3,12 @@
 import json
 import re
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from elmo.disk.files import check_output, whole
 from elmo.embedding.embedder import Embedder
@@ -91,7 +89,7 @@ def embed_file(
             target = stack.enter_context(written_in_parts(embedder, output, overwrite, layers, pool, dtype))
             embedded = embedded_in_parts(embedder, records, output, layers, pool, dtype)
         else:
-            target, embedded = output, _embedded(embedder, records, layers, pool)
+            target, embedded = output, embedder.embed_items(records, attrgetter("tokens"), layers, pool)
         writer = stack.enter_context(write_vectors(target, dtype, overwrite))
         for record, vectors in embedded:
             writer.append(record.text, record.tokens, vectors)
@@ -105,22 +103,6 @@ def embed_file(
         if not rows:
             raise InputError(f"{source}: has no sentences; text is expected")
     return Embedded(named_output, rows, tokens_seen, None if is_by_line else last)
-
-
-def _embedded(
-    embedder: Embedder, records: Iterable[Record], layers: Layers, pool: Pool | None
-) -> Iterator[tuple[Record, np.ndarray]]:
-    """Every record with its vectors."""
-    waiting: deque[Record] = deque()  # what the embedder has read ahead
-
-    def sentences() -> Iterator[list[str]]:
-        for record in records:
-            waiting.append(record)
-            yield record.tokens
-
-    for vectors in embedder.embed_stream(sentences(), layers, pool):
-        yield waiting.popleft(), vectors
-        del vectors
 
 
 @contextmanager

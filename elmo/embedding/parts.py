@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -78,25 +79,18 @@ def embedded_in_parts(
     """
     folder = folder_of(output)
     embedder.words.clear()
-    waiting: list[Record] = []
-
-    def sentences() -> Iterator[list[str]]:
-        for record in records:
-            waiting.append(record)
-            yield record.tokens
-
-    for number, chunk in enumerate(embedder.chunks(sentences())):
-        chunk_records, waiting[:] = waiting[: len(chunk)], waiting[len(chunk) :]
+    tokens_of = attrgetter("tokens")
+    for number, chunk in enumerate(embedder.chunks(iter(records), tokens_of)):
         part, words = folder / f"{number:08}.npz", folder / f"{number:08}.words.npz"
         if part.is_file():
             _read_words(embedder, words)
         else:
             before = len(embedder.words), embedder.words.times_emptied
             with write_vectors(part, dtype) as writer:
-                for record, vectors in zip(chunk_records, embedder.embed_stream(chunk, layers, pool), strict=True):
+                for record, vectors in embedder.embed_items(chunk, tokens_of, layers, pool):
                     writer.append(record.text, record.tokens, vectors)
                 _write_words(embedder, words, *before)
-        yield from _read_part(part, chunk_records)
+        yield from _read_part(part, chunk)
 
 
 def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int) -> None:

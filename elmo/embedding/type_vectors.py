@@ -3,7 +3,7 @@
 The format: a line with the numbers of words and of dimensions, then one line per word with its numbers.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo.disk.files import whole
-from elmo.embedding.embedder import Embedder
+from elmo.embedding.embedder import Embedder, itself
 from elmo.embedding.layers import Layers, keeps_layers
 from elmo.errors import InputError
 
@@ -50,16 +50,8 @@ def average_types(
     rows: dict[str, int] = {}
     counts: list[int] = []
     sums = np.zeros((FIRST_ROWS, 0))
-    waiting: list[Sequence[str]] = []
-
-    def remembered() -> Iterator[Sequence[str]]:
-        for sentence in sentences:
-            waiting.append(sentence)
-            yield sentence
-
     read = 0
-    for number, vectors in enumerate(embedder.embed_stream(remembered(), layers), 1):
-        sentence = waiting.pop(0)
+    for number, (sentence, vectors) in enumerate(embedder.embed_items(sentences, itself, layers), 1):
         names = ["_".join(token.split()) for token in sentence]
         names = [name.lower() for name in names] if lowercase else names
         places = [rows.setdefault(name, len(rows)) for name in names]

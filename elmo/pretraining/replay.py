@@ -87,10 +87,7 @@ class Replay:
         """See `Stepper`; waits for the GPU."""
         failed = int(self._failed)
         if failed >= 0:
-            raise TrainingError(
-                f"step {failed + 1}: the loss or a gradient is not finite; continue from the last checkpoint with"
-                " --resume and a lower optim.lr or a smaller optim.clip_norm"
-            )
+            raise TrainingError(f"step {failed + 1}: the loss or a gradient is not finite")
 
     def position(self) -> dict[str, Any]:
         """See `Stepper`."""

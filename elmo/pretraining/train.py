@@ -45,7 +45,7 @@ from elmo.text.records import check_text
 from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
-from elmo.training.loop import Carried, Stepper, Steps, Training, fit, seed_step
+from elmo.training.loop import Carried, Stepper, Steps, Training, check_finite, fit, seed_step, with_remedy
 from elmo.training.monitor import Monitor
 from elmo.training.optim import build_optimizer
 from elmo.training.sharding import Shard
@@ -177,6 +177,8 @@ def _train(
 
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
+        means = {f"the perplexity ({policy})": perplexity.summary()["mean"] for policy, perplexity in measured.items()}
+        check_finite(language_model, means, f"after step {step}")
         if fabric.is_global_zero and (other := _other_file(folder / "model")):  # the run goes on without
             warnings.warn(f"{folder / 'model'}: not replaced, since it also holds {other!r}; move it out", stacklevel=2)
         elif fabric.is_global_zero:
@@ -191,7 +193,8 @@ def _train(
         return numbers
 
     if begin.step == plan.steps and not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
-        numbers = {"tokens": plan.steps * plan.words_a_step, **evaluate(plan.steps)}
+        with with_remedy(folder):
+            numbers = {"tokens": plan.steps * plan.words_a_step, **evaluate(plan.steps)}
         # The run now ends at this step, or measures other text; or only its model was missing.
         with Monitor(folder if fabric.is_global_zero else None, plan.steps, plan.steps, quiet) as monitor:
             if fabric.is_global_zero and not _is_recorded(folder, numbers):

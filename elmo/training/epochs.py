@@ -206,11 +206,11 @@ def _step(
 
 
 def _check_finite(model: nn.Module, scores: dict[str, float], state: State, what: str) -> None:
-    remedy = f"try a smaller training.lr (now {state.rate:.3g}) or training.clip_norm"
-    check_finite(model, what, remedy)
-    for name, score in scores.items():
-        if not math.isfinite(score):
-            raise TrainingError(f"{what}: {name} is {score} after epoch {state.epoch + 1}; {remedy}")
+    try:
+        check_finite(model, scores, f"after epoch {state.epoch + 1}")
+    except TrainingError as error:
+        remedy = f"try a smaller training.lr (now {state.rate:.3g}) or training.clip_norm"
+        raise TrainingError(f"{what}: {error}; {remedy}") from error
 
 
 def _after_epoch(state: State, score: float, config: EpochConfig) -> State:

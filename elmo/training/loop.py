@@ -5,8 +5,10 @@
 - Random numbers are a function of seed, step and rank, so a resumed run draws the same ones.
 """
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -15,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import Failure
-from elmo.training.checkpoint import START, Progress, save_checkpoint
+from elmo.training.checkpoint import START, Progress, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import Fabric, average_rows
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, learning_rate
@@ -53,11 +55,28 @@ class TrainingError(Failure):
     """Training failed; the message names the step, the place and a remedy."""
 
 
-def check_finite(model: nn.Module, what: str, remedy: str) -> None:
-    """Raises TrainingError if a weight is not finite: the step that made it so has no loss that would say it."""
+def check_finite(model: nn.Module, numbers: Mapping[str, Any], when: str) -> None:
+    """Raises TrainingError if a weight or a number is not finite, so that no such model is written.
+
+    The step that made a weight so has no loss that would say it.
+    """
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise TrainingError(f"{what}: {name} is not finite after the last step; {remedy}")
+            raise TrainingError(f"{name} is not finite {when}")
+    for name, number in numbers.items():
+        if isinstance(number, float) and not math.isfinite(number):
+            raise TrainingError(f"{name} is {number} {when}")
+
+
+@contextmanager
+def with_remedy(folder: Path) -> Iterator[None]:
+    """Adds what to do to a TrainingError of the block: with a checkpoint in `folder` to continue, without to begin."""
+    try:
+        yield
+    except TrainingError as error:
+        begun = newest_checkpoint(folder / "checkpoints") is not None
+        remedy = "continue from the last checkpoint with --resume and" if begun else "start again with"
+        raise TrainingError(f"{error}; {remedy} a lower optim.lr or a smaller optim.clip_norm") from error
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
@@ -150,6 +169,7 @@ def fit(
     with (
         Monitor(folder if fabric.is_global_zero else None, total_steps, begin.step, quiet) as monitor,
         requests_to_stop(fabric.is_global_zero) as must_stop,
+        with_remedy(folder),
     ):
         since, since_step = time.monotonic(), begin.step
         for step in range(begin.step, total_steps):
@@ -256,7 +276,4 @@ def _explain(model: nn.Module, step: int, loss: Tensor) -> str:
         ]
         more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
         where += f"; {what} are not finite in {', '.join(bad[:3])}{more}" if bad else ""
-    return (
-        f"step {step + 1}: the loss is {float(loss)}{where}; this step was discarded; continue from the last"
-        " checkpoint with --resume and a lower optim.lr or a smaller optim.clip_norm"
-    )
+    return f"step {step + 1}: the loss is {float(loss)}{where}; this step was discarded"

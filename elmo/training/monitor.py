@@ -1,26 +1,22 @@
-"""Shows and records a run's progress: a bar on the terminal, JSON lines, TensorBoard."""
+"""Shows and records a run's progress: a line on the terminal or in a log, JSON lines, TensorBoard."""
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
 from elmo.config import finite
 from elmo.disk.files import Appended, write
-from elmo.terminal import shown
+from elmo.terminal import Counter, shown
 
 
 class Monitor:
-    """Writes `metrics.jsonl` and TensorBoard events in `folder` and shows a progress bar; a context manager.
+    """Writes `metrics.jsonl` and TensorBoard events in `folder` and shows how far it is; a context manager.
 
     When an interrupted run resumes from `first_step`, metrics of later steps (or those after `kept_step`, if given) are
-    dropped first. `label` names the progress bar. Without a folder it does nothing: only one process has it.
+    dropped first. `label` names the run on the line. Without a folder it does nothing: only one process has it.
     """
 
     def __init__(
@@ -34,36 +30,26 @@ class Monitor:
     ) -> None:
         quiet = quiet or folder is None
         kept_step = first_step if kept_step is None else kept_step
-        self._console = Console(file=sys.stderr, quiet=quiet, force_terminal=sys.stderr.isatty())
-        self._label = f"{label}: " if label else ""
-        self._quiet = quiet
         self._lines = None if folder is None else _lines_after(folder / "metrics.jsonl", kept_step)
         self._events = None if folder is None else _Events.open(folder / "tensorboard", kept_step)
-        self._bar = Progress(
-            TextColumn("{task.description}step {task.completed}/{task.total}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=quiet or not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task(self._label, total=total_steps, completed=first_step, status="")
-        self._total, self._first, self._began = total_steps, first_step, time.monotonic()
+        self._counter = Counter("steps", quiet, label)
+        self._counter.begin(first_step)
+        self._total = total_steps
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        self._counter.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._bar.stop()
+        self._counter.__exit__(*exception)
         if self._lines is not None:
             self._lines.close()
         if self._events is not None:
             self._events.close()
 
     def advance(self, step: int) -> None:
-        """Moves the bar to a finished step."""
-        self._bar.update(self._task, completed=step)
+        """Shows a finished step."""
+        self._counter.update(step, self._total)
 
     def record(self, step: int, metrics: dict[str, Any]) -> None:
         """Writes and shows the metrics of a step."""
@@ -73,14 +59,8 @@ class Monitor:
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         if self._events is not None:
             self._events.add(step, numbers)
-        status = "  ".join(f"{name} {shown(value)}" for name, value in numbers.items())
-        self._bar.update(self._task, status=status)
-        if not self._bar.disable or self._quiet:
-            return
-        done = step - self._first
-        left = (time.monotonic() - self._began) / max(1, done) * (self._total - step)
-        line = f"{self._label}step {step}/{self._total}  {status}  {left / 60:.0f} min left"
-        self._console.print(line, soft_wrap=True, markup=False)
+        self._counter.update(step, self._total, [f"{name} {shown(value)}" for name, value in numbers.items()])
+        self._counter.show()
 
 
 def _lines_after(path: Path, step: int) -> Appended:

@@ -7,6 +7,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, islice, zip_longest
+from operator import attrgetter
 
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +15,7 @@ from jaxtyping import Float
 from elmo.embedding.embedder import Embedder
 from elmo_lab.probes.wsd_readers import Instance, Labelled, Sentence
 
+tokens_of = attrgetter("sentence.tokens")
 NOTHING = Labelled(Sentence((), ()), ())
 """A placeholder once a text, or a row of the batch, has no more sentences."""
 Vectors = Iterator[tuple[Instance, tuple[str, ...], Float[np.ndarray, "N D"]]]
@@ -30,22 +32,11 @@ def chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labe
             rows += [[]] * (embedder.batch_size - len(rows))
             yield list(chain.from_iterable(zip_longest(*rows, fillvalue=NOTHING)))
         return
-    waiting: list[Labelled] = []
-
-    def sentences() -> Iterator[tuple[str, ...]]:
-        for labelled in corpus:
-            if labelled.keys:
-                waiting.append(labelled)
-                yield labelled.sentence.tokens
-
-    for chunk in embedder.chunks(sentences()):
-        yield waiting[: len(chunk)]
-        del waiting[: len(chunk)]
+    yield from embedder.chunks((labelled for labelled in corpus if labelled.keys), tokens_of)
 
 
 def instance_vectors(embedder: Embedder, chunk: list[Labelled]) -> Vectors:
     """Every instance of a chunk with its keys and the mean of its tokens' vectors at every layer."""
-    arrays = embedder.embed_stream([labelled.sentence.tokens for labelled in chunk], "all")
-    for labelled, layers in zip(chunk, arrays, strict=True):
+    for labelled, layers in embedder.embed_items(chunk, tokens_of, "all"):
         for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):
             yield instance, keys, layers[:, instance.begin : instance.end].mean(axis=1)
