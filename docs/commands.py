@@ -8,6 +8,7 @@ from pathlib import Path
 PAGE = Path(__file__).with_name("commands.md")
 COMMANDS = (
     (),
+    ("text",),
     ("train",),
     ("perplexity",),
     ("score",),

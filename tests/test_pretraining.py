@@ -393,6 +393,11 @@ def test_a_training_text_is_no_heldout_text(tmp_path, folder):
     done = run("train", *given, "--output", tmp_path / "run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"{tmp_path / 'text' / 'heldout.txt'}: is both training and held-out text; leave it out of" in done.stderr
+    (tmp_path / "copy.txt").write_bytes((folder / "heldout.txt").read_bytes())
+    given = ("--train", folder / "*.txt", "--heldout", tmp_path / "copy.txt", *TINY, "--quiet")
+    done = run("train", *given, "--output", tmp_path / "run")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{tmp_path / 'copy.txt'}: is held-out text, and the same as {folder / 'heldout.txt'}" in done.stderr
     assert not (tmp_path / "run").exists()
 
 

@@ -26,6 +26,7 @@ from elmo.cli import (
     neighbors,
     pretraining,
     serving,
+    texts,
 )
 from elmo.cli.arguments import is_first_process
 from elmo.cli.parser import Parser, meant_option
@@ -153,7 +154,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="elmo", description="Deep contextualized word representations: pretrain, embed, probe.")
     parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for part in (pretraining, embedding, models, neighbors, looking, serving, completion):
+    for part in (texts, pretraining, embedding, models, neighbors, looking, serving, completion):
         part.add_verbs(verbs)
     from importlib.metadata import entry_points
 

@@ -6,10 +6,12 @@ The folder holds `model/`, which `elmo.load` opens, and the record of how it was
 """
 
 import dataclasses
+import filecmp
 import json
 import math
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -368,10 +370,15 @@ def _check_heldout(paths: list[Path], trained: list[Path]) -> None:
 
     `lines` refuses other faults.
     """
-    known = {path.resolve() for path in trained}
+    known, sizes = {path.resolve() for path in trained}, defaultdict[int, list[Path]](list)
+    for path in trained:
+        sizes[path.stat().st_size].append(path)
     for path in paths:
         if path.resolve() in known:
             raise InputError(f"{path}: is both training and held-out text; leave it out of one of them")
+        same = next((other for other in sizes[path.stat().st_size] if filecmp.cmp(path, other, shallow=False)), None)
+        if same is not None:
+            raise InputError(f"{path}: is held-out text, and the same as {same}, which is trained on; leave out one")
     if paths and not sum(bool(line.strip()) for path in paths for line in corpus.lines(path)):  # to the last line
         raise InputError(f"{', '.join(map(str, paths))}: contains no words; give held-out text, one paragraph per line")
 

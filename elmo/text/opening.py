@@ -104,6 +104,36 @@ def not_utf8(path: Path) -> InputError:
     return InputError(f"{path}: line {line} is not UTF-8: it ends within a character; fetch the file again")
 
 
+def decoded(raw: bytes, path: Path, otherwise: str | None = None) -> tuple[str, str]:
+    """The text of a file's bytes, and its encoding: UTF-8, UTF-16 or UTF-32, which show, or else the one that is named.
+
+    Raises InputError if the text is not Unicode and `otherwise` is None, is no encoding, or is not that of the text.
+    """
+    if (wide := _wide(raw[:HEAD])) is not None:
+        try:
+            return raw.decode(wide), wide
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}: is damaged {wide} ({error.reason}, byte {error.start}); fetch it again"
+            ) from error
+    try:
+        return raw.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError as error:
+        if otherwise is None:
+            said = str(not_utf8(path)).split("; ")[0]
+            raise InputError(
+                f"{said}; name the encoding of such files, for example --encoding windows-1252 (Western Europe)"
+            ) from error
+    try:
+        return raw.decode(otherwise), otherwise
+    except LookupError as error:
+        raise InputError(f"encoding {otherwise!r} is not known; name one such as windows-1252 or latin-1") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: is neither UTF-8 nor {otherwise} ({error.reason}, byte {error.start}); name another --encoding"
+        ) from error
+
+
 def broken_byte(source: str | Path, place: tuple[int, int], rest: bytes, valid: int, reason: str) -> InputError:
     """The error for a byte that is not UTF-8, at a line and column; `rest` begins with it, after `valid` letters.
 

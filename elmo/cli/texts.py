@@ -1,0 +1,65 @@
+"""Texts to train on: `elmo text`."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from elmo.cli.arguments import add_output, add_quiet, add_strict, add_verb, print_json, take_output
+from elmo.terminal import Counter, print_table
+
+
+def add_verbs(verbs: Any) -> None:
+    """Adds the verb of this file."""
+    text = add_verb(
+        verbs,
+        "text",
+        text_verb,
+        "make a clean text to train on, and one held out, of a folder of files",
+        "elmo text texts/ clean/ --language la",
+        "a language model",
+    )
+    text.add_argument("input", nargs="+", metavar="FOLDER", help="text files (.txt, .gz, .xz, .bz2); last, the output")
+    add_output(text, "a new folder: train.txt, heldout.txt, report.json")
+    text.add_argument("--language", metavar="CODE", help="remove paragraphs in another language, e.g. la")
+    text.add_argument("--encoding", metavar="NAME", help="of files that are not Unicode, e.g. windows-1252")
+    text.add_argument(
+        "--heldout", type=float, default=0.02, metavar="SHARE", help="share held out, in whole files (default: 0.02)"
+    )
+    text.add_argument("--seed", type=int, default=1, metavar="N", help="which files are held out (default: 1)")
+    text.add_argument("--keep-lines", action="store_true", help="every line is a paragraph, as in verse")
+    text.add_argument("--json", action="store_true", help="print the report as JSON")
+    text.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_strict(text)
+    add_quiet(text)
+
+
+def text_verb(arguments: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
+    from elmo.text.clean import CleanConfig, clean_folder
+
+    take_output(arguments, most=1)
+    config = CleanConfig(
+        arguments.language, arguments.encoding, arguments.heldout, arguments.seed, arguments.keep_lines
+    )
+    with Counter("files", arguments.quiet) as counter:
+        report = clean_folder(
+            arguments.input[0], arguments.output, config, arguments.overwrite, progress=counter.update
+        )
+    if arguments.json:
+        print_json(asdict(report), indent=2)
+        return
+    _print_report(report, Path(arguments.output))
+
+
+def _print_report(report: Any, output: Path) -> None:
+    for part, words in report.words.items():
+        own = [file for file in report.files if file.part == part]
+        print(f"{output / part}: {words:,} words of {len(own):,} files")
+    encodings = [file.encoding for file in report.files]
+    counts = ", ".join(f"{encodings.count(each):,} {each}" for each in sorted(set(encodings)))
+    print(f"encodings: {counts}")
+    if report.removed:
+        rows = [[what, f"{found['count']:,}", ", ".join(found["first"])] for what, found in report.removed.items()]
+        print_table(["removed or changed", "times", "first places"], rows)
+    print(f"{output / 'report.json'} has this of every file")

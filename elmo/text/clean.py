@@ -1,0 +1,227 @@
+"""A folder of text files of mixed quality -> a text to train on, a text held out, and a report of what was removed.
+
+- every file is decoded, or refused: UTF-8, UTF-16 and UTF-32 by their bytes, any other encoding by its name
+- page numbers, running heads and lines without letters are removed, broken lines joined: `clean_lines`
+- paragraphs in another language are removed: `clean_languages`
+- a paragraph that stands twice is kept once: the held-out text comes first, so it is not trained on
+- whole files are held out, by a hash of the seed and the file's name
+"""
+
+import hashlib
+import json
+import lzma
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from elmo.config import finite
+from elmo.disk.files import check_output, whole
+from elmo.errors import InputError, IrregularInput
+from elmo.text.clean_languages import Languages
+from elmo.text.clean_lines import paragraphs_of
+from elmo.text.corpus import size_of
+from elmo.text.irregular import Irregular
+from elmo.text.opening import COMPRESSED, MARK, decoded, open_bytes
+
+TRAIN, HELDOUT, REPORT = "train.txt", "heldout.txt", "report.json"
+TEXTS = (".txt", ".text")
+LONG = 40
+"""Letters of a paragraph that is not repeated by chance."""
+
+
+@dataclass(frozen=True)
+class CleanConfig:
+    """What is done with a folder's files."""
+
+    language: str | None = None
+    """The texts' language, a code of spaCy; paragraphs in another are removed. None keeps all."""
+    encoding: str | None = None
+    """The encoding of files that are not Unicode, such as "windows-1252". None refuses them."""
+    heldout: float = 0.02
+    """The share of the text that is held out, at most, in whole files."""
+    seed: int = 1
+    keep_lines: bool = False
+    """Whether every line is a paragraph, as in verse that shall keep its lines."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A file as it was read, and where it went."""
+
+    name: str
+    encoding: str
+    part: str
+    """`train.txt`, `heldout.txt`, or why it is in neither."""
+    characters: int
+    kept: int
+    """Characters that were kept."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a folder was, and what was removed."""
+
+    source: str
+    config: CleanConfig
+    files: tuple[Cleaned, ...]
+    removed: dict[str, dict[str, int | list[str]]]
+    """For each kind: `count`, and `first`, the first places."""
+    words: dict[str, int]
+    """Of each part, between white space."""
+
+
+def clean_folder(
+    source: str | Path,
+    output: str | Path,
+    config: CleanConfig = CleanConfig(),
+    overwrite: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> Report:
+    """Writes the folder `output` from the text files (.txt, .gz, .xz, .bz2) below the folder `source`.
+
+    It has `train.txt` and `heldout.txt`, a paragraph a line and a blank line between files, and `report.json`. Files of
+    other kinds, and what killed programs left (hidden files), are left out. The folder is written whole or not at all,
+    and not within its input. `progress` is told the files done and all of them.
+
+    Warns of texts that stand twice, of which one is kept. Raises InputError for a file in an unknown encoding, for a
+    language that spaCy does not know, and if nothing is left; OSError as `check_output` does.
+    """
+    source, output = Path(source), Path(output)
+    if not source.is_dir():
+        raise InputError(f"{source}: is no folder; name the folder with the text files")
+    if output.resolve().is_relative_to(source.resolve()):
+        raise InputError(f"{output}: is in the input ({source}), and would be read as text; name a folder elsewhere")
+    check_output(output, overwrite, (TRAIN, HELDOUT, REPORT), [source])
+    if not 0 <= config.heldout < 1:
+        raise InputError(f"heldout is {config.heldout}; a share from 0 to below 1 is expected")
+    languages = None if config.language is None else Languages(config.language)
+    paths, others = _files_below(source)
+    noted = Irregular(source)
+    for path in others:
+        noted.note("files that are no text", str(path.relative_to(source)))
+    held = set(held_out(paths, source, config))
+    cleaner = _Cleaner(source, config, languages, noted)
+    words = dict[str, int]()
+    with whole(output, overwrite, (TRAIN, HELDOUT, REPORT)) as folder:
+        folder.mkdir()
+        for part, own in ((HELDOUT, [path for path in paths if path in held]), (TRAIN, paths)):
+            words[part] = 0
+            with (folder / part).open("w", encoding="utf-8", newline="\n") as file:
+                for path in own:
+                    if part == TRAIN and path in held:
+                        continue
+                    kept = list(cleaner.paragraphs(path, part))
+                    file.write("".join(f"{paragraph}\n" for paragraph in kept) + "\n" * bool(kept))
+                    words[part] += sum(len(paragraph.split()) for paragraph in kept)
+                    if progress is not None:
+                        progress(len(cleaner.files), len(paths))
+        if not words[TRAIN]:
+            raise InputError(f"{source}: nothing is left to train on of {len(paths)} text files; see what they have")
+        if not held:
+            (folder / HELDOUT).unlink()
+        removed = {what: {"count": count, "first": noted.places[what]} for what, count in noted.counts.items()}
+        files = tuple(sorted(cleaner.files, key=lambda file: file.name))
+        report = Report(str(source), config, files, removed, words)  # type: ignore[arg-type]
+        text = json.dumps(finite(asdict(report)), indent=2, ensure_ascii=False)
+        (folder / REPORT).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace", newline="\n")
+    return report
+
+
+def held_out(paths: Sequence[Path], source: Path, config: CleanConfig) -> list[Path]:
+    """The files that are held out: in the order of a hash of seed and name, those that still fit into the share.
+
+    The smallest if none fits. Raises InputError if nothing would be left to train on.
+    """
+    if not config.heldout:
+        return []
+    if len(paths) < 2:
+        raise InputError(f"{source}: has one text file, which cannot be held out; split it, or --heldout 0")
+
+    def place(path: Path) -> str:
+        named = f"{config.seed} {path.relative_to(source).as_posix()}"
+        return hashlib.sha256(named.encode(errors="surrogateescape")).hexdigest()
+
+    most, found = config.heldout * sum(map(size_of, paths)), list[Path]()
+    for path in sorted(paths, key=place):
+        if size_of(path) <= most:
+            most -= size_of(path)
+            found.append(path)
+    return found or [min(paths, key=lambda path: (size_of(path), place(path)))]
+
+
+def _files_below(source: Path) -> tuple[list[Path], list[Path]]:
+    """The text files below a folder, and the others, in order; without hidden ones."""
+    texts, others = list[Path](), list[Path]()
+    for path in sorted(source.rglob("*"), key=lambda path: path.relative_to(source).parts):
+        if not path.is_file() or any(part.startswith(".") for part in path.relative_to(source).parts):
+            continue
+        name = Path(path.stem) if path.suffix.lower() in COMPRESSED else path
+        (texts if name.suffix.lower() in TEXTS else others).append(path)
+    if not texts:
+        raise InputError(f"{source}: has no text file (.txt, .txt.gz, .txt.xz) among {len(others)} files")
+    return texts, others
+
+
+class _Cleaner:
+    """Reads one file after another, and knows what it has read."""
+
+    def __init__(self, source: Path, config: CleanConfig, languages: Languages | None, noted: Irregular) -> None:
+        self._source, self._config, self._languages, self._noted = source, config, languages, noted
+        self._texts: dict[bytes, str] = {}
+        self._paragraphs: set[bytes] = set()
+        self.files: list[Cleaned] = []
+
+    def paragraphs(self, path: Path, part: str) -> Iterator[str]:
+        """What is kept of a file."""
+        name = path.relative_to(self._source).as_posix()
+        text, encoding = read_text(path, self._config.encoding)
+        found = paragraphs_of(
+            text, self._config.keep_lines, lambda what, line: self._noted.note(what, f"{name}, line {line}")
+        )
+        key = _key("\n".join(paragraph for _, paragraph in found))
+        same = self._texts.setdefault(key, name)
+        kept = 0
+        if found and same != name:
+            self._noted.note("texts that stand twice", f"{name} is {same}")
+            warnings.warn(IrregularInput(f"{path}: is the same text as {same}, which is kept alone"), stacklevel=2)
+            part = f"the same as {same}"
+        else:
+            for line, paragraph in found:
+                if self._is_kept(paragraph, f"{name}, line {line}"):
+                    kept += len(paragraph)
+                    yield paragraph
+        self.files.append(Cleaned(name, encoding, part, len(text), kept))
+
+    def _is_kept(self, paragraph: str, place: str) -> bool:
+        other = None if self._languages is None else self._languages.foreign(paragraph)
+        if other is not None:
+            self._noted.note(f"paragraphs in another language ({other})", place)
+            return False
+        letters = "".join(filter(str.isalpha, paragraph.casefold()))
+        if len(letters) < LONG:
+            return True
+        key = _key(letters)
+        if key in self._paragraphs:
+            self._noted.note("paragraphs that stand twice", place)
+            return False
+        self._paragraphs.add(key)
+        return True
+
+
+def read_text(path: Path, encoding: str | None) -> tuple[str, str]:
+    """A file's text, and its encoding: that of its bytes if they are Unicode, else `encoding`."""
+    try:
+        with open_bytes(path) as file:
+            raw = file.read()
+    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{path}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
+    text, found = decoded(raw, path, encoding)
+    return text.removeprefix(MARK), found
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

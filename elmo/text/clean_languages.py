@@ -1,0 +1,63 @@
+"""Paragraphs in another language, by the frequent small words that spaCy lists for each language, and by the script."""
+
+import re
+from collections import Counter
+from importlib import import_module
+from unicodedata import name
+
+from elmo.errors import InputError
+from elmo.text.tokenizer import TextConfig, Tokenizer
+
+OTHERS = ("en", "de", "fr", "it", "es", "pt", "nl", "la", "ru", "el")
+"""Languages that may stand in between."""
+SHORTEST = 10
+"""Words of a paragraph whose language can be told."""
+LEAST, TIMES, DISTINCT = 0.3, 2, 5
+"""The share of the other language's small words, how many times that of one's own it is, and how many are different."""
+WORD = re.compile(r"[^\W\d_]+")
+
+
+class Languages:
+    """Tells paragraphs in another language than `own`, a code such as "la".
+
+    Raises InputError if spaCy does not know the language.
+    """
+
+    def __init__(self, own: str) -> None:
+        Tokenizer(TextConfig(language=own))
+        self._own = _small_words(own)
+        if not self._own:
+            raise InputError(
+                f"language {own!r}: spaCy has no list of its small words, to tell languages apart; leave out --language"
+            )
+        self._others = {other: _small_words(other) for other in OTHERS if other != own}
+        self._script = _script("".join(self._own))
+
+    def foreign(self, paragraph: str) -> str | None:
+        """The code of another language, or the name of another script; None if it is not told apart from one's own."""
+        words = WORD.findall(paragraph.lower())
+        if len(words) < SHORTEST:
+            return None
+        script = _script("".join(words))
+        if script != self._script:
+            return script
+        own = sum(word in self._own for word in words)
+        counts = {other: sum(word in small for word in words) for other, small in self._others.items()}
+        other = max(counts, key=lambda each: counts[each])
+        is_foreign = counts[other] >= LEAST * len(words) and counts[other] > TIMES * own
+        return other if is_foreign and len(self._others[other].intersection(words)) >= DISTINCT else None
+
+
+def _small_words(language: str) -> frozenset[str]:
+    """spaCy's stop words of two letters or more; none if it has no list."""
+    try:
+        words = import_module(f"spacy.lang.{language}.stop_words").STOP_WORDS
+    except ImportError:
+        return frozenset()
+    return frozenset(word.lower() for word in words if len(word) > 1)
+
+
+def _script(text: str) -> str:
+    """The script of most letters, by its first word in Unicode, such as "latin"."""
+    counts = Counter(name(letter, "other").split()[0].lower() for letter in text[:1000])
+    return counts.most_common(1)[0][0]

@@ -1,0 +1,121 @@
+"""The lines of one file -> its paragraphs: without page numbers and running heads, and with broken lines joined.
+
+A file is taken to be broken into lines where the layout says so: its lines are short and most do not end a sentence.
+There a blank or indented line begins a paragraph, and a word divided by a hyphen is joined. In other files a line is a
+paragraph, as in training.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from elmo.text.tokenizer import CLOSERS, TERMINATORS
+
+WIDEST = 100
+"""Characters of the longest line in a file that is broken into lines."""
+LONGEST_HEAD = 60
+"""Characters of a running head."""
+OFTEN = 3
+"""How often a running head stands in a file, at least."""
+FEWEST = 3
+"""Lines that show a layout."""
+ROMAN = r"(?=[MDCLXVI])M{0,4}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,4})"
+AROUND = r"[\s\[\](){}<>|*.·_–—-]*"  # noqa: RUF001
+PAGE = re.compile(rf"{AROUND}(?:(?:page|pag|p|pp|fol|S)\.?\s*)?(?:\d{{1,4}}|{ROMAN}){AROUND}", re.IGNORECASE)
+NUMBER = re.compile(r"^\d{1,4}\s+|\s+\d{1,4}$")
+DIVIDED = re.compile(r"[^\W\d_][-\u00ad¬‐]$")  # noqa: RUF001
+INVISIBLE = dict.fromkeys([*range(9), *range(14, 32), 0x7F, 0xFEFF, 0x200B, 0x200E, 0x200F])
+Note = Callable[[str, int], None]
+"""Told what is removed or changed, and the line's number from 1."""
+
+
+class Line(NamedTuple):
+    """A line that is not removed."""
+
+    number: int
+    text: str
+    is_indented: bool
+    after: str
+    """What is between it and the line before: nothing, "blank", or "page" (a number or a running head)."""
+
+
+def paragraphs_of(text: str, keep_lines: bool, note: Note) -> list[tuple[int, str]]:
+    """The paragraphs of a text, each with the number of its first line; `keep_lines` joins none."""
+    lines = [line.translate(INVISIBLE) for line in text.splitlines()]
+    kept = _kept(lines, note)
+    if keep_lines or not is_broken([line.text for line in kept]):
+        return [(line.number, line.text.replace("\u00ad", "")) for line in kept]
+    found: list[tuple[int, str]] = []
+    for line in kept:
+        if not found or _begins(line, found[-1][1]):
+            found.append((line.number, line.text))
+            continue
+        number, before = found[-1]
+        if DIVIDED.search(before) and line.text[0].islower():
+            note("words divided at the end of a line, joined", line.number)
+            found[-1] = number, before[:-1] + line.text
+        else:
+            found[-1] = number, f"{before} {line.text}"
+    return [(number, paragraph.replace("\u00ad", "")) for number, paragraph in found]
+
+
+def is_broken(lines: Sequence[str]) -> bool:
+    """Whether paragraphs are broken into lines here: these are short, and at most half of them end a sentence."""
+    if len(lines) < FEWEST or max(map(len, lines)) > WIDEST:
+        return False
+    return 2 * sum(map(_ends_sentence, lines)) <= len(lines)
+
+
+def _kept(lines: Sequence[str], note: Note) -> list[Line]:
+    heads = _running_heads(lines)
+    kept: list[Line] = []
+    after = ""
+    for number, line in enumerate(lines, 1):
+        text = " ".join(line.split())
+        if not text:
+            after = after or "blank"
+        elif PAGE.fullmatch(text):
+            note("page numbers and lone numerals", number)
+            after = "page"
+        elif _bare(text) in heads:
+            note("running heads", number)
+            after = "page"
+        elif not any(map(str.isalpha, text)):
+            note("lines without letters", number)
+            after = after or "blank"
+        else:
+            kept.append(Line(number, text, line[0].isspace(), after))
+            after = ""
+    return kept
+
+
+def _running_heads(lines: Sequence[str]) -> set[str]:
+    """Short lines that return at the breaks of pages: beside a page number, or with one."""
+    texts = [text for line in lines if (text := " ".join(line.split()))]
+    pages = [bool(PAGE.fullmatch(text)) for text in texts]
+    seen, at_pages = Counter[str](), Counter[str]()
+    for place, text in enumerate(texts):
+        if pages[place] or len(text) > LONGEST_HEAD or not any(map(str.isalpha, text)) or _ends_sentence(text):
+            continue
+        bare = _bare(text)
+        seen[bare] += 1
+        beside = pages[max(0, place - 1) : place + 2]
+        at_pages[bare] += any(beside) or bare != text.casefold()
+    return {bare for bare, count in seen.items() if count >= OFTEN and 2 * at_pages[bare] >= count}
+
+
+def _bare(text: str) -> str:
+    """Without a page number before or after it."""
+    return NUMBER.sub("", text).casefold()
+
+
+def _begins(line: Line, before: str) -> bool:
+    """Whether a paragraph begins with a line of a broken file."""
+    if line.after == "page":
+        return _ends_sentence(before) or not (line.text[0].islower() or DIVIDED.search(before))
+    return line.after == "blank" or (line.is_indented and _ends_sentence(before))
+
+
+def _ends_sentence(text: str) -> bool:
+    return text.rstrip("\"'" + "".join(mark for mark in CLOSERS if len(mark) == 1))[-1:] in TERMINATORS
