@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from elmo.ops import Library, Precision
     from elmo.text.batching import batch_to_ids as batch_to_ids
     from elmo.text.batching import to_batch as to_batch
+    from elmo.training.monitor import Logger
 
 # Resolved at first use: `import elmo` does not import torch.
 _HOMES = {
@@ -53,6 +54,7 @@ __all__ = [
     "load",
     "read_vectors",
     "to_batch",
+    "train",
 ]
 
 
@@ -86,6 +88,32 @@ def load(
     if warm_text is None:
         del given["warm_text"]
     return Embedder.load(path, weights=weights, **given, **unknown)
+
+
+def train(
+    train: "str | Path | Sequence[str | Path]",
+    output: "str | Path",
+    *,
+    heldout: "str | Path | Sequence[str | Path]" = (),
+    recipe: "str | Path | None" = None,
+    init_from: "str | Path | None" = None,
+    resume: bool = False,
+    quiet: bool = True,
+    loggers: "Sequence[Logger]" = (),
+    **settings: Any,
+) -> "Path":
+    """Pretrains a biLM as `elmo train` does; returns the model's folder, for `load`. Needs the extra `train`.
+
+    `train` and `heldout` are text files or patterns, `output` the folder of the run. `settings` are those of
+    `elmo.pretraining.settings.TrainConfig`: `epochs=3`, and of its sections `optim={"lr": 1e-3}`; `recipe` is a TOML
+    file with others. With `init_from`, the run starts from a model's weights; with `resume`, from the last checkpoint
+    in `output`. `loggers` are told the numbers of the run: those of Lightning and Fabric, or any object with
+    `log_metrics(metrics, step)` and `finalize(status)`. `quiet=False` shows progress.
+    Raises InputError for texts and settings that cannot be used, as for an `output` that holds another run.
+    """
+    from elmo.pretraining.call import train as run
+
+    return run(train, output, heldout, recipe, init_from, resume, quiet, loggers, settings)
 
 
 def __getattr__(name: str) -> Any:

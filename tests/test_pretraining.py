@@ -178,6 +178,7 @@ def test_run_leaves_a_model_that_loads_and_its_record(trained, folder):
     model = native.load(trained / "model")
     assert model.config.lstm.dim == 8
     assert model.text == LINES
+    assert model.vocabulary is not None
     counts = json.loads((trained / "corpus.json").read_text())["counts"]
     lines = [line.split() for line in (folder / "train.txt").read_text().splitlines() if line]
     assert counts["tokens"] == sum(map(len, lines))
@@ -483,6 +484,7 @@ def test_dry_run_tells_the_plan_and_writes_nothing(tmp_path, folder, trained):
     counts = json.loads((trained / "corpus.json").read_text())["counts"]
     words = counts["tokens"] + counts["sentences"]
     model = native.load(trained / "model")
+    assert model.lm_head is not None
     assert number(told, "parameters") == sum(weight.numel() for weight in model.weights.values())
     assert model.lm_head is not None
     assert number(told, "softmax parameters") == sum(weight.numel() for weight in model.lm_head.values())
@@ -527,7 +529,7 @@ def test_printed_configuration_makes_the_same_configuration(tmp_path):
     assert first.returncode == 0, first.stderr
     values = json.loads(first.stdout)
     assert values["train"] == ["a.txt", "b*.txt"]
-    assert values["text"] == {"tokens": "whitespace", "sentences": "line", "language": "en"}
+    assert values["text"] == {"tokens": "whitespace", "sentences": "line", "language": "en", "normalize": []}
     assert (values["optim"]["lr"], values["max_words"], values["vocab_size"]) == (0.5, 7, 50_000)
     assert configs.to_dict(configs.from_dict(TrainConfig, values)) == lists_as_tuples(values)
     recipe = tmp_path / "again.toml"

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 from collections import deque
 from functools import partial
 from pathlib import Path
@@ -135,6 +136,8 @@ def train_verb(arguments: argparse.Namespace) -> None:
         return
     for name, value in numbers.items():
         print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}")
+    if not arguments.dry_run:
+        print(f"{'next':20} elmo embed TEXT.txt vectors.hdf5 --model {shlex.quote(str(made.output))}")
 
 
 def _is_restarted() -> bool:

@@ -12,7 +12,7 @@ import math
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ from elmo.text.vocabulary import Counts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
 from elmo.training.loop import Carried, Stepper, Steps, Training, check_finite, fit, seed_step, with_remedy
-from elmo.training.monitor import Monitor
+from elmo.training.monitor import Logger, Monitor
 from elmo.training.optim import build_optimizer
 from elmo.training.sharding import Shard
 from elmo.training.stopping import Stopped
@@ -69,8 +69,14 @@ class Plan:
     steps: int
 
 
-def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet: bool = False) -> dict[str, Any]:
-    """Trains, or with `dry_run` estimates the cost; returns the numbers to print.
+def main(
+    config: TrainConfig,
+    resume: bool = False,
+    dry_run: bool = False,
+    quiet: bool = False,
+    loggers: Sequence[Logger] = (),
+) -> dict[str, Any]:
+    """Trains, or with `dry_run` estimates the cost; returns the numbers to print. `loggers` are those of `Monitor`.
 
     Raises InputError if configuration or text cannot be used, or if the output holds another run.
     """
@@ -90,7 +96,7 @@ def main(config: TrainConfig, resume: bool = False, dry_run: bool = False, quiet
         agree(fabric, config, paths, heldout, problem)
         with nullcontext() if dry_run else _alone(fabric, config, resume):
             try:
-                done = _train(fabric, config, paths, heldout, resume, dry_run, quiet)
+                done = _train(fabric, config, paths, heldout, resume, dry_run, quiet, loggers)
             except Stopped:
                 _leave_group()
                 raise
@@ -124,6 +130,7 @@ def _train(
     resume: bool,
     dry_run: bool,
     quiet: bool,
+    loggers: Sequence[Logger],
 ) -> dict[str, Any]:
     """What `main` does after all checks but those of the text itself."""
     folder = Path(config.output)
@@ -160,6 +167,8 @@ def _train(
                 " raise them, or name another --output"
             )
         state = LstmState(*tensors)
+    for remark in _remarks(plan, config) if fabric.is_global_zero else ():
+        warnings.warn(remark, stacklevel=2)
     loss = partial(_loss, compiled=config.compiled)
     training = Training(fabric, model, optimizer, loss, config.loop, config.optim, config.seed, tables, shards)
     steps: Stepper
@@ -175,7 +184,7 @@ def _train(
         steps = Steps(training, batches, state)
     if dry_run:
         with nullcontext() if batches is None else closing(batches):
-            return _estimate(training, steps, plan, begin.step) | _remark(plan, config)
+            return _estimate(training, steps, plan, begin.step)
 
     def evaluate(step: int) -> dict[str, Any]:
         measured = _measure(fabric, language_model, heldout)
@@ -204,13 +213,20 @@ def _train(
     if fabric.is_global_zero:
         record_session(config, begin.step)  # a resumed run's changed settings, now that all checks have passed
     with nullcontext() if batches is None else closing(batches), ops.sorted_sums(config.deterministic):
-        fit(training, steps, evaluate, folder, plan.steps, plan.words_a_step, begin, quiet)
+        fit(training, steps, evaluate, folder, plan.steps, plan.words_a_step, begin, quiet, loggers)
     if not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
         raise InputError(
             f"{folder / 'model'}: is not from the last step, since other files are there; move them out, then --resume"
         )
     done = {"model": str(folder / "model"), "steps": plan.steps, "words": plan.steps * plan.words_a_step}
-    return done | _remark(plan, config)
+    return done | ({"perplexity": _perplexities(folder / "model")} if fabric.is_global_zero else {})
+
+
+def _perplexities(model: Path) -> str:
+    """Those in the model's card, of each state policy."""
+    measured = native.describe(model).card["perplexity"]
+    found = ", ".join(f"{numbers['mean']:,.1f} (state {policy})" for policy, numbers in measured.items())
+    return found or "not measured: give held-out text, --heldout"
 
 
 def _usable_precision(config: TrainConfig) -> Literal["32-true", "bf16-mixed"]:
@@ -232,15 +248,19 @@ def _replays(fabric: Fabric, config: TrainConfig, model: LanguageModel) -> bool:
     return alone and config.replayed and can_replay(model, fabric.device)
 
 
-def _remark(plan: Plan, config: TrainConfig) -> dict[str, str]:
-    """A remark on a run too short for its learning rate to reach the peak."""
+def _remarks(plan: Plan, config: TrainConfig) -> Iterator[str]:
+    """What is said before a run that cannot become anything: too little text, or a rate that never reaches its peak."""
+    if plan.words < plan.words_a_step:
+        yield (
+            f"the text has {plan.words:,} words and sentence ends, fewer than the {plan.words_a_step:,} of one step; a"
+            " language model needs hundreds of thousands: name more files, or fine-tune a model (--init-from)"
+        )
     warmup = config.optim.warmup_steps
-    if plan.steps >= warmup:
-        return {}
-    return {
-        "remark": f"the learning rate rises for {warmup:,} steps, but the run has {plan.steps:,}: use fewer streams,"
-        " more epochs or a smaller optim.warmup_steps"
-    }
+    if plan.steps < warmup:
+        yield (
+            f"the learning rate rises for {warmup:,} steps, but the run has {plan.steps:,}: use fewer streams, more"
+            " epochs or a smaller optim.warmup_steps"
+        )
 
 
 @contextmanager

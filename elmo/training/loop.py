@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from elmo.errors import Failure
 from elmo.training.checkpoint import START, Progress, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import Fabric, average_rows
-from elmo.training.monitor import Monitor
+from elmo.training.monitor import Logger, Monitor
 from elmo.training.optim import OptimConfig, learning_rate
 from elmo.training.sharding import Shard
 from elmo.training.stopping import Stopped, requests_to_stop
@@ -157,17 +157,18 @@ def fit(
     tokens_a_step: int,
     begin: Progress = START,
     quiet: bool = False,
+    loggers: Sequence[Logger] = (),
 ) -> Carried:
     """Trains from `begin` to `total_steps`.
 
-    `evaluate(step)` returns numbers to log. Checkpoints go to `folder/checkpoints`, the last one when training ends.
-    Raises Stopped after a checkpoint if a signal asked any process to stop.
+    `evaluate(step)` returns numbers to log, of which `loggers` are told, too. Checkpoints go to `folder/checkpoints`,
+    the last one when training ends. Raises Stopped after a checkpoint if a signal asked any process to stop.
     """
     fabric, model, optimizer, config = training.fabric, training.model, training.optimizer, training.config
     saved_at, saved_step = time.monotonic(), begin.step
     losses = [torch.tensor(loss, device=fabric.device) for loss in begin.losses]
     with (
-        Monitor(folder if fabric.is_global_zero else None, total_steps, begin.step, quiet) as monitor,
+        Monitor(folder if fabric.is_global_zero else None, total_steps, begin.step, quiet, loggers=loggers) as monitor,
         requests_to_stop(fabric.is_global_zero) as must_stop,
         with_remedy(folder),
     ):

@@ -3,20 +3,30 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from elmo.config import finite
 from elmo.disk.files import Appended, write
 from elmo.terminal import Counter, shown
 
 
+@runtime_checkable
+class Logger(Protocol):
+    """Where numbers go besides: the loggers of Lightning and Fabric (TensorBoard, wandb, MLflow, CSV ...) are ones."""
+
+    def log_metrics(self, metrics: Any, step: int) -> None: ...
+
+    def finalize(self, status: str) -> None: ...
+
+
 class Monitor:
     """Writes `metrics.jsonl` and TensorBoard events in `folder` and shows how far it is; a context manager.
 
     When an interrupted run resumes from `first_step`, metrics of later steps (or those after `kept_step`, if given) are
-    dropped first. `label` names the run on the line. Without a folder it does nothing: only one process has it.
+    dropped first. `label` names the run on the line; `loggers` are told the numbers of every record, too. Without a
+    folder it does nothing: only one process has it.
     """
 
     def __init__(
@@ -27,6 +37,7 @@ class Monitor:
         quiet: bool = False,
         kept_step: int | None = None,
         label: str = "",
+        loggers: Sequence[Logger] = (),
     ) -> None:
         quiet = quiet or folder is None
         kept_step = first_step if kept_step is None else kept_step
@@ -35,6 +46,7 @@ class Monitor:
         self._counter = Counter("steps", quiet, label)
         self._counter.begin(first_step)
         self._total = total_steps
+        self._loggers = () if folder is None else loggers
 
     def __enter__(self) -> Self:
         self._counter.__enter__()
@@ -42,6 +54,8 @@ class Monitor:
 
     def __exit__(self, *exception: object) -> None:
         self._counter.__exit__(*exception)
+        for logger in self._loggers:
+            logger.finalize("success" if exception[0] is None else "failed")
         if self._lines is not None:
             self._lines.close()
         if self._events is not None:
@@ -59,6 +73,8 @@ class Monitor:
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         if self._events is not None:
             self._events.add(step, numbers)
+        for logger in self._loggers:
+            logger.log_metrics(numbers, step)
         self._counter.update(step, self._total, [f"{name} {shown(value)}" for name, value in numbers.items()])
         self._counter.show()
 

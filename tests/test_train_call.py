@@ -1,0 +1,87 @@
+"""`elmo.train`: the same run as by the command, told to any logger; and what is said before and after a run."""
+
+import csv
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import run
+from lightning_fabric.loggers.csv_logs import CSVLogger
+from small_run import TINY, model_bytes, texts
+
+import elmo
+from elmo.pretraining.settings import TrainConfig
+from elmo.pretraining.train import Plan, _remarks
+from elmo.text.vocabulary import Counts
+
+SETTINGS: dict[str, Any] = {
+    "text": {"tokens": "whitespace", "sentences": "line"},
+    "streams": 4,
+    "window": 5,
+    "accelerator": "cpu",
+    "model": {
+        "lstm": {"dim": 8, "projection_dim": 4},
+        "char_cnn": {"embedding_dim": 4, "filters": [[1, 4], [2, 4]]},
+    },
+    "objective": {"negatives": 8},
+    "optim": {"warmup_steps": 10},
+    "loop": {"log_steps": 10},
+    "epochs": 1,
+    "compiled": False,
+}
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory) -> tuple[str, ...]:
+    return texts(tmp_path_factory.mktemp("texts"))
+
+
+def test_a_call_trains_what_the_command_trains_and_tells_loggers(flags, tmp_path: Path) -> None:
+    _, train, _, heldout = flags
+    logger = CSVLogger(tmp_path / "logs")
+    made = elmo.train(train, tmp_path / "call", heldout=[heldout], loggers=[logger], **SETTINGS)
+    assert made == tmp_path / "call" / "model"
+    done = run("train", *flags, "--output", tmp_path / "command", "--quiet", *TINY, "epochs=1", "loop.log_steps=10")
+    assert done.returncode == 0, done.stderr
+    assert model_bytes(tmp_path / "call") == model_bytes(tmp_path / "command")
+    with Path(logger.log_dir, "metrics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {"loss", "lr", "carry_mean", "step"} <= rows[0].keys()
+    assert any(row["loss"] for row in rows)
+    assert elmo.load(made).embed([["a"]])[0].shape == (3, 1, 8)
+    with pytest.raises(elmo.InputError, match="resume"):
+        elmo.train(train, tmp_path / "call", heldout=heldout, **SETTINGS)
+    again = elmo.train(train, tmp_path / "call", heldout=heldout, resume=True, epochs=1)
+    assert model_bytes(tmp_path / "call") == model_bytes(tmp_path / "command")
+    assert again == made
+
+
+def test_unknown_settings_are_told_what_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(elmo.InputError, match=r"optim\.lr"):
+        elmo.train("a.txt", tmp_path / "run", lr=0.1)
+
+
+def test_the_end_has_the_perplexity_and_the_next_command(flags, tmp_path: Path) -> None:
+    done = run("train", *flags, "--output", tmp_path / "run", "--quiet", *TINY, "epochs=1")
+    assert "perplexity" in done.stdout
+    assert "(state carry)" in done.stdout
+    (command,) = (line for line in done.stdout.splitlines() if line.startswith("next"))
+    assert f"--model {tmp_path / 'run'}" in command
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "warmup", "said"),
+    [
+        (18, 1, 0, ["18 words"]),
+        (2000, 5, 100, ["100 steps"]),
+        (18, 1, 100, ["18 words", "100 steps"]),
+        (2000, 5, 5, []),
+    ],
+)
+def test_a_run_that_can_become_nothing_is_said_before_it(words, steps, warmup, said) -> None:
+    config = TrainConfig(train=("a",), output="b")
+    config = dataclasses.replace(config, optim=dataclasses.replace(config.optim, warmup_steps=warmup))
+    found = list(_remarks(Plan(Counts(words - 1, 1, 2, 0, 50), words, 1280, steps), config))
+    assert len(found) == len(said)
+    assert all(part in remark for part, remark in zip(said, found, strict=True))
