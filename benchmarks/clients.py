@@ -148,3 +148,9 @@ def megabytes(pid: int) -> float:
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
     assert found
     return int(found[1]) / 1000
+
+
+def cpu_seconds(pid: int) -> float:
+    """The processor time of a process until now. Linux only."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

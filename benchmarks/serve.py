@@ -33,7 +33,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import torch
-from clients import Load, load, megabytes, openai_requests, requests, served
+from clients import cpu_seconds, load, megabytes, openai_requests, requests, served
 
 import elmo
 from elmo.cli.arguments import DEMO_TEXT
@@ -180,20 +180,22 @@ def processes(sentences: list[list[str]], arguments: argparse.Namespace) -> None
     with ExitStack() as stack:
         one = stack.enter_context(served(arguments))
         several = [stack.enter_context(served(arguments, OMP_NUM_THREADS="1")) for _ in range(arguments.processes)]
-        print("| clients | processes | tokens/s | p50, ms | p99, ms | memory, MB |\n|---|---|---|---|---|---|")
+        print("| clients | processes | tokens/s | tokens/CPU s | p50, ms | p99, ms | memory, MB |")
+        print("|---|---|---|---|---|---|---|")
         for clients in arguments.clients:
-            rows: dict[int, list[Load]] = {1: [], len(several): []}
+            rows: dict[int, list[tuple[float, ...]]] = {1: [], len(several): []}
             for _ in range(ROUNDS):
                 for servers in ([one], several):
-                    rows[len(servers)].append(load([each for each, _ in servers], asked, clients, arguments.seconds))
+                    before = sum(cpu_seconds(pid) for _, pid in servers)
+                    row = load([each for each, _ in servers], asked, clients, arguments.seconds)
+                    used = sum(cpu_seconds(pid) for _, pid in servers) - before
+                    times = row.percentile(0.5), row.percentile(0.99)
+                    rows[len(servers)].append((row.tokens / row.seconds, row.tokens / used, *times))
             for servers in ([one], several):
-                own = rows[len(servers)]
-                speed = statistics.median(row.tokens / row.seconds for row in own)
-                times = [f"{statistics.median(row.percentile(part) for row in own):.0f}" for part in (0.5, 0.99)]
+                columns = zip(*rows[len(servers)], strict=True)
+                medians = " | ".join(f"{statistics.median(each):,.0f}" for each in columns)
                 memory = sum(megabytes(pid) for _, pid in servers)
-                print(
-                    f"| {clients} | {len(servers)} | {speed:,.0f} | {' | '.join(times)} | {memory:,.0f} |", flush=True
-                )
+                print(f"| {clients} | {len(servers)} | {medians} | {memory:,.0f} |", flush=True)
 
 
 def bare(embedder: elmo.Embedder, sentences: list[list[str]], layers: Any, pool: Any) -> float:
