@@ -548,3 +548,14 @@ def test_progress_is_a_line_where_there_is_no_terminal(model, text, tmp_path):
     done = run("embed", text, tmp_path / "out", "--engine", "local", "--model", model, "--pretokenized")
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"(\d+) of \1 rows  [\d,.]+/s  0:00:00 left  [\d,]+ words/s\n", done.stderr)
+
+
+def test_the_local_engine_opens_and_hashes_the_model_once(model, text, tmp_path, monkeypatch):
+    calls: list[str] = []
+    for name in ("load", "content_hash"):
+        original = getattr(formats, name)
+        monkeypatch.setattr(
+            formats, name, lambda *given, name=name, original=original: calls.append(name) or original(*given)
+        )
+    embed_corpus([str(text)], str(tmp_path / "out"), Settings(model=str(model), pretokenized=True))
+    assert sorted(calls) == ["content_hash", "load"]

@@ -3,16 +3,19 @@
 import bz2
 import gzip
 import json
+import lzma
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import run
 from tiny import write_tiny
 
+from elmo.embedding.job import read_lines as embed_lines
 from elmo.errors import InputError, IrregularInput
-from elmo.text import corpus
+from elmo.text import corpus, lines
 from elmo.text.records import read_conllu, read_conllu_columns
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 from elmo_lab.tasks import (
@@ -113,6 +116,19 @@ def test_the_remedy_for_bytes_that_are_no_utf8_destroys_nothing(
     with pytest.raises(InputError, match=f"{place}.*{remedy}") as raised:
         list(corpus.lines(file(text)))
     assert "latin1" not in str(raised.value)
+
+
+@pytest.mark.parametrize("read", [embed_lines, lines.numbered_lines])
+def test_a_line_that_no_memory_holds_is_refused(
+    file: File, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], Iterable[Any]]
+) -> None:
+    """A small compressed file can have one: 458 kB of .xz for 3 GB."""
+    for module in (corpus, lines):
+        monkeypatch.setattr(module, "MOST_CHARACTERS", 100_000)
+    path = file(lzma.compress(b"a line\n" + b"x y " * 1_000_000), "x.txt.xz")
+    with pytest.raises(InputError, match=r"x\.txt\.xz: line 2 has 100,000 characters or more"):
+        list(read(path))
+    assert len(list(read(file(b"x y " * 24_999 + b"\n", "long.txt")))) == 1
 
 
 def test_a_zip_archive_is_named_with_its_members(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from elmo.embedding.layers import Layers, selection, written_layers
 from elmo.embedding.pooling import Pool, shaping
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
+from elmo.formats import Model
 from elmo.text.corpus import sample
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer, text_of, text_values
 
@@ -156,7 +158,11 @@ def embed_corpus(
     """
     _check(settings)
     files, path = filesystem(absolute(output))
-    sha256, text = examined(settings)
+    model, sha256, text = examined(settings)
+    engine = run_here if engine is None else engine
+    if getattr(engine, "func", engine) is run_here:  # which need not open the model again
+        engine = partial(engine, opened=[model])
+    del model
     sizes = expand(inputs)
     identity = _identity(settings, sha256, text, sizes)
     manifest = _own_manifest(files, path, output, identity)
@@ -174,29 +180,38 @@ def embed_corpus(
             manifest = {"format": FORMAT, "finished": False, "model": formats.named(settings.model), "job": identity}
             manifest |= {"versions": _versions(), "parts": [dataclasses.asdict(part) for part in parts]}
             _write_json(files, f"{path}/{MANIFEST}", manifest)
-        _work(Job(absolute(output), _placed(settings), sha256, str(Path.cwd())), parts, engine or run_here, progress)
+        _work(Job(absolute(output), _placed(settings), sha256, str(Path.cwd())), parts, engine, progress)
         return _finish(files, path, output, manifest, parts)
 
 
 def run_here(
-    job: Job, parts: Sequence[Part], device: str | None = None, threads: int | None = None
+    job: Job,
+    parts: Sequence[Part],
+    device: str | None = None,
+    threads: int | None = None,
+    opened: list[Model] | None = None,
 ) -> Iterator[Receipt]:
-    """The local engine: this process, with torch's threads unless `threads` is given."""
-    worker = open_worker(job, device, threads)
+    """The local engine: this process, with torch's threads unless `threads` is given.
+
+    `opened` has the job's model, which is taken out of it.
+    """
+    worker = open_worker(job, device, threads, opened)
     for part in parts:
         yield embed_part(worker, part)
 
 
-def open_worker(job: Job, device: str | None = None, threads: int | None = None) -> Worker:
+def open_worker(
+    job: Job, device: str | None = None, threads: int | None = None, opened: list[Model] | None = None
+) -> Worker:
     """Loads the model in a worker process. Raises InputError if it is not the job's."""
     if threads is not None:
         torch.set_num_threads(threads)
-    embedder, tokenizer = load_embedder(job.settings, job.sha256, device)
+    embedder, tokenizer = load_embedder(job.settings, job.sha256, device, opened)
     return Worker(job, embedder, tokenizer)
 
 
-def examined(settings: Settings) -> tuple[str, TextConfig]:
-    """The model's content hash, and how to split text for it.
+def examined(settings: Settings) -> tuple[Model, str, TextConfig]:
+    """The model, its content hash, and how to split text for it.
 
     Raises the errors of `elmo.formats.load`, and InputError if the model lacks the layers or needs more memory.
     """
@@ -204,16 +219,18 @@ def examined(settings: Settings) -> tuple[str, TextConfig]:
     selection(settings.layers, model.config.lstm.n_layers + 1)
     if settings.memory is not None:
         tokens_within(settings.memory, model.config)
-    return formats.content_hash(model), _text(settings, model.text)
+    return model, formats.content_hash(model), _text(settings, model.text)
 
 
 def load_embedder(
-    settings: Settings, sha256: str | None = None, device: str | None = None
+    settings: Settings,
+    sha256: str | None = None,
+    device: str | None = None,
+    opened: list[Model] | None = None,
 ) -> tuple[Embedder, Tokenizer]:
-    """The model and its tokenizer. Raises InputError if its content hash is not `sha256`."""
-    model = formats.load(settings.model, settings.weights)
-    found = formats.content_hash(model) if sha256 else ""
-    if sha256 and found != sha256:
+    """The model, opened unless it is in `opened`, and its tokenizer. Raises InputError if its hash is not `sha256`."""
+    model = opened.pop() if opened else formats.load(settings.model, settings.weights)
+    if sha256 and opened is None and (found := formats.content_hash(model)) != sha256:
         raise InputError(
             f"{settings.model}: the model has sha256 {found[:12]} here, but {sha256[:12]} where the job was started;"
             " give all machines the same"

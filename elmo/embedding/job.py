@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ def read_lines(source: str | Path) -> Iterator[str]:
     if str(source) != "-":
         if Path(source).is_dir():
             raise InputError(f"{source}: is a folder; name one text file (.txt, .gz, .xz)")
-        yield from corpus.lines(Path(source), max_characters=sys.maxsize)
+        yield from corpus.lines(Path(source), corpus.MOST_CHARACTERS, whole=True)
         return
     if sys.stdin is None:
         raise InputError("the input is '-', but standard input is closed; redirect a text to it, or name a file")
@@ -137,7 +138,10 @@ def _standard_input(raw: Any) -> Iterator[str]:
     ends = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+") if opening.has_old_ends(first) else None
     irregular = Irregular(name)
     valid = 0
-    for number, line in enumerate(iter(raw.readline, b"") if ends is None else ends.findall(raw.read()), 1):
+    each = iter(partial(raw.readline, corpus.MOST_CHARACTERS), b"") if ends is None else ends.findall(raw.read())
+    for number, line in enumerate(each, 1):
+        if len(line) >= corpus.MOST_CHARACTERS:
+            raise corpus.long_line(name, number, corpus.MOST_CHARACTERS)
         try:
             text = line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:

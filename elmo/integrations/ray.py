@@ -61,7 +61,7 @@ def embed(dataset: Any, settings: Settings | None = None, workers: int | None = 
     ray = _ray()
     settings = settings or Settings()
     pool, device = _pool(ray, workers, threads)
-    options = {"settings": settings, "sha256": examined(settings)[0], "device": device, "threads": threads}
+    options = {"settings": settings, "sha256": examined(settings)[1], "device": device, "threads": threads}
     return dataset.map_batches(BatchWorker, fn_constructor_kwargs=options, **pool)
 
 

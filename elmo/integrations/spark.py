@@ -47,7 +47,7 @@ def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device
         types.StructField("sentence_ends", array(types.IntegerType())),
         types.StructField("error", types.StringType()),
     ]
-    run = partial(_embed, settings, examined(settings)[0], threads, device)
+    run = partial(_embed, settings, examined(settings)[1], threads, device)
     return frame.select("id", column).mapInArrow(run, types.StructType(fields))
 
 

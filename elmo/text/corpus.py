@@ -19,6 +19,8 @@ from elmo.text.opening import COMPRESSED, MARK, not_utf8, open_text
 from elmo.text.tokenizer import Tokenizer
 
 MAX_CHARACTERS = 65_536  # per line
+MOST_CHARACTERS = 1 << 26
+"""Of a line that must stay whole."""
 END_OF_FILE = "\x1a\0\ufeff"
 """What programs put at the end of a file, or of a line: no part of it."""
 RATIO = 4  # approximate characters per byte of a compressed file
@@ -43,8 +45,10 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
     return sorted(paths, key=attrgetter("parts"))  # Windows paths compare case-insensitively
 
 
-def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
+def lines(path: Path, max_characters: int = MAX_CHARACTERS, whole: bool = False) -> Iterator[str]:
     """The lines of a file, without line ends; one of `max_characters` or more is split, at white space if possible.
+
+    With `whole`, it is refused instead: a small compressed file can hold a line that no memory can.
 
     Carriage returns and NULs within lines are counted in a warning. Raises InputError with the file and the line if the
     text is not UTF-8 or the compressed file is damaged.
@@ -55,6 +59,8 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
             text = file.readline(max_characters)
             is_remainder, number = False, 1
             while text:
+                if whole and len(text) >= max_characters and not text.endswith("\n"):
+                    raise long_line(path, number, max_characters)
                 line, rest = _cut(text, max_characters)
                 if "\r" in line:
                     irregular.note("a carriage return within a line", number)
@@ -70,6 +76,14 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS) -> Iterator[str]:
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
     irregular.tell()
+
+
+def long_line(source: str | Path, number: int, most: int) -> InputError:
+    """The error for a line that is too long to be one row."""
+    return InputError(
+        f"{source}: line {number} has {most:,} characters or more; one sentence or record per line is expected: divide"
+        " it by line feeds"
+    )
 
 
 def paragraphs(path: Path) -> Iterator[tuple[str, bool]]:
