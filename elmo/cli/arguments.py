@@ -85,7 +85,7 @@ def add_splitting(parser: argparse.ArgumentParser) -> None:
 
 def add_output(parser: argparse.ArgumentParser, text: str) -> None:
     """Adds --output, which may also be the last of the positional arguments."""
-    parser.add_argument("--output", metavar="FILE", help=f"{text} (or name it last, without --output)")
+    parser.add_argument("--output", metavar="PATH", help=f"{text} (or name it last, without --output)")
 
 
 def take_output(arguments: argparse.Namespace, most: int | None = None) -> None:
