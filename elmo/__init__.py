@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from matplotlib.figure import Figure
+
     from elmo.embedding.embedder import Embedder as Embedder
     from elmo.embedding.embedder import Numbers, StatePolicy
     from elmo.embedding.store import read_vectors as read_vectors
@@ -52,6 +54,7 @@ __all__ = [
     "TextVectors",
     "batch_to_ids",
     "load",
+    "plot",
     "read_vectors",
     "to_batch",
     "train",
@@ -88,6 +91,23 @@ def load(
     if warm_text is None:
         del given["warm_text"]
     return Embedder.load(path, weights=weights, **given, **unknown)
+
+
+def plot(
+    word: str,
+    sentences: "str | Sequence[str] | Sequence[Sequence[str]]",
+    model: "str | Path | Embedder | None" = None,
+    layers: "Sequence[int] | None" = None,
+) -> "Figure":
+    """Draws all uses of `word` in texts, or in sentences of tokens: a matplotlib figure, which a notebook shows.
+
+    A panel per layer (None: the first, without context, and the top), each the plane in which the uses' vectors, scaled
+    to length 1, differ most. `figure.savefig("uses.pdf")` keeps it. Needs matplotlib (the extra `probes`).
+    Raises InputError if the word occurs less than twice, spelled so.
+    """
+    from elmo.search.picture import plot as draw
+
+    return draw(word, sentences, model, layers)
 
 
 def train(

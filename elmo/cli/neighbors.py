@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,10 @@ def add_verbs(verbs: Any) -> None:
     neighbors.add_argument(
         "--state", choices=["reset", "echo"], help="echo reads every sentence twice (default: reset, or the index's)"
     )
+    neighbors.add_argument(
+        "--figure", metavar="FILE", help="draw the queries in the plane of their vectors: .svg, .png or .pdf"
+    )
+    neighbors.add_argument("--overwrite", action="store_true", help="replace the figure if it exists")
     add_splitting(neighbors)
     neighbors.add_argument("--json", action="store_true", help="print JSON lines")
 
@@ -146,7 +150,11 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
         given = nearest.find_token(arguments.word, arguments.query)
         if given is None:
             raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}; give one of its tokens")
-    queries, found, count, layer = (_in_text if arguments.index is None else _in_index)(arguments, given)
+    if arguments.figure is not None:
+        _check_figure(arguments)
+    queries, found, count, layer, vectors = (_in_text if arguments.index is None else _in_index)(arguments, given)
+    if arguments.figure is not None:
+        _draw(arguments, queries, vectors(), layer)
     word = arguments.query or arguments.word
     static = []
     if arguments.vectors is not None:
@@ -169,8 +177,27 @@ Given = tuple[tuple[str, ...], int] | None
 """The tokens of the sentence, and the index of --word; None without it."""
 
 
-def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int]:
-    """Queries, their neighbours, the number of possible queries, and the layer, from a text embedded now."""
+def _check_figure(arguments: argparse.Namespace) -> None:
+    from elmo.disk.files import check_output
+    from elmo.search.picture import check_path
+
+    check_path(Path(arguments.figure))
+    check_output(Path(arguments.figure), arguments.overwrite, inputs=(arguments.text,))
+
+
+def _draw(arguments: argparse.Namespace, queries: Sequence[Any], vectors: Any, layer: int) -> None:
+    from elmo.search import picture
+
+    if len(queries) < 2:
+        raise InputError(f"a figure needs two uses of the word; {len(queries)} is found")
+    title = f"{len(queries)} uses of {arguments.query or arguments.word}"
+    panels = picture.of_uses(queries, vectors[None], [layer])
+    picture.save(picture.draw(panels, title), Path(arguments.figure), arguments.overwrite)
+
+
+def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
+    """Queries, their neighbours, the number of possible queries, the layer, and the queries' vectors on request, from a
+    text embedded now."""
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
     from elmo.search import nearest
@@ -193,7 +220,8 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     asked = ([arguments.layer], arguments.k, not arguments.any_word)
     with Counter("sentences", arguments.quiet) as counter:
         (found,) = nearest.search(embedder, sentences, shown, *asked, progress=counter.update)
-    return shown, [each.neighbors for each in found], len(queries), arguments.layer % embedder.n_layers
+    neighbors, layer = [each.neighbors for each in found], arguments.layer % embedder.n_layers
+    return shown, neighbors, len(queries), layer, lambda: nearest.targets(embedder, shown, [layer])[0]
 
 
 def _absent(word: str, where: str, which: str = "") -> InputError:
@@ -203,8 +231,10 @@ def _absent(word: str, where: str, which: str = "") -> InputError:
     return InputError(f"{where}: {word!r} does not occur in it{which}; words are matched exactly as spelled")
 
 
-def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int]:
+def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
     """The same from an index; opens a model only for a sentence, or if one is named."""
+    import numpy as np
+
     from elmo.search import nearest
     from elmo.search.index import Index, Query
 
@@ -227,7 +257,8 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
         raise _absent(arguments.word, arguments.index)
     same_word = not arguments.any_word
     found = [index.nearest(query, layer, arguments.k, same_word, arguments.exact) for query in queries]
-    return [(query.sentence, query.index) for query in queries], found, count, layer
+    uses = [(query.sentence, query.index) for query in queries]
+    return uses, found, count, layer, lambda: nearest.unit(np.stack([query.vector for query in queries]))
 
 
 def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:

@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,8 @@ from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
-from elmo.search.nearest import unit
+from elmo.search.nearest import targets, unit
+from elmo.search.picture import Panel, of_uses
 from elmo.text.lines import numbered_lines
 from elmo.text.tokenizer import split_at_spaces
 
@@ -86,6 +87,17 @@ def _occurrence(line: str, columns: tuple[str, ...], where: str) -> Occurrence:
     if index >= len(tokens) or tokens[index] != form:
         raise InputError(f"{where}: token {index} of the sentence is not {form!r}; count the tokens from 0")
     return Occurrence(word, sense, index, tokens)
+
+
+def panels(embedder: Embedder, occurrences: Sequence[Occurrence], layer: int = -1, most: int = 12) -> list[Panel]:
+    """The uses of each word in the plane, marked by their senses, of at most `most` words."""
+    found = []
+    for word in list(dict.fromkeys(each.word for each in occurrences))[:most]:
+        mine = [each for each in occurrences if each.word == word]
+        uses = [(each.sentence, each.index) for each in mine]
+        (panel,) = of_uses(uses, targets(embedder, uses, [layer]), [layer])
+        found.append(replace(panel, title=word, groups=[each.sense for each in mine]))
+    return found
 
 
 def run(

@@ -52,6 +52,9 @@ def add_verbs(verbs: Any) -> None:
     senses.add_argument(
         "--state", choices=states, default="reset", help="LSTM state before a sentence; echo reads it twice"
     )
+    senses.add_argument(
+        "--figure", metavar="FILE", help="draw the uses of the first words at the top: .svg, .png, .pdf"
+    )
     senses.add_argument("--output", metavar="FOLDER", help="folder for rows.jsonl and probe.json")
     senses.add_argument("--json", action="store_true", help="print JSON lines")
     add_quiet(senses)
@@ -125,15 +128,22 @@ def _shown(value: Any) -> str:
 
 
 def senses_verb(arguments: argparse.Namespace) -> None:
+    from elmo.disk.files import check_output
     from elmo.embedding.embedder import Embedder
-    from elmo.search import senses
+    from elmo.search import picture, senses
 
+    figure = None if arguments.figure is None else Path(arguments.figure)
+    if figure is not None:
+        picture.check_path(figure)
+        check_output(figure, arguments.overwrite)
     made = senses.Config(arguments.data, arguments.model, arguments.state)
     folder, occurrences = _output(arguments), senses.read_occurrences(Path(made.data or SENSES))
 
     def run(made: senses.Config, progress: Any, *, source: Any) -> list[Any]:
         model = source.model
         embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=made.state)
+        if figure is not None:
+            picture.save(picture.draw(senses.panels(embedder, occurrences)), figure, arguments.overwrite)
         return senses.run(embedder, occurrences, progress)
 
     rows = _probed(arguments, "senses", made, folder, "sentences", run)

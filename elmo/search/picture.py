@@ -1,0 +1,128 @@
+"""Uses of a word in the plane in which their vectors differ most, as a matplotlib figure: the picture of the page."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from elmo.disk.files import whole
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.search.nearest import evenly, in_context, targets
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".svg", ".png", ".pdf")
+MOST_USES = 200
+NAMED = 20
+"""Uses up to which each has its words beside it."""
+CONTEXT = 12
+"""Characters on either side of the word, beside a point."""
+PANEL = 4.2
+"""Inches."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plane: vectors, what stands beside each, and perhaps which sense each has."""
+
+    title: str
+    vectors: Float[np.ndarray, "uses D"]
+    names: Sequence[str]
+    groups: Sequence[str] | None = None
+
+
+def plane(vectors: Float[np.ndarray, "uses D"]) -> tuple[Float[np.ndarray, "uses 2"], list[float]]:
+    """The vectors' places on their first two principal components, and the part of the variance that each has."""
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    points = np.zeros((len(vectors), 2))
+    kept = min(2, len(sizes))
+    points[:, :kept] = (left * sizes)[:, :kept]
+    points *= np.where(points[np.abs(points).argmax(axis=0), [0, 1]] < 0, -1, 1)  # the largest is positive
+    total = float((sizes**2).sum())
+    return points, [float(size**2) / total if total else 0.0 for size in sizes[:kept]]
+
+
+def plot(
+    word: str, sentences: Any, model: "str | Path | Embedder | None" = None, layers: Sequence[int] | None = None
+) -> "Figure":
+    """Draws all uses of `word`; see `elmo.plot`."""
+    embedder = model if isinstance(model, Embedder) else Embedder.load(model)
+    layers = [0, embedder.n_layers - 1] if layers is None else list(layers)
+    given = [sentences] if isinstance(sentences, str) else list(sentences)
+    found: list[tuple[Sequence[str], int]] = []
+    for each in given:
+        for sentence in embedder.split(each) if isinstance(each, str) else [list(each)]:
+            found += [(sentence, place) for place, token in enumerate(sentence) if token == word]
+    if len(found) < 2:
+        raise InputError(f"{word!r} occurs {len(found)} times in the sentences, spelled so; a picture needs two uses")
+    found = [found[number] for number in evenly(len(found), MOST_USES)]
+    return draw(of_uses(found, targets(embedder, found, layers), layers), f"{len(found)} uses of {word}")
+
+
+def of_uses(
+    uses: Sequence[tuple[Sequence[str], int]], vectors: Float[np.ndarray, "L uses D"], layers: Sequence[int]
+) -> list[Panel]:
+    """A plane per layer; `vectors` are those of `nearest.targets`."""
+    names = [in_context(sentence, place, CONTEXT) for sentence, place in uses]
+    return [Panel(f"layer {layer}", own, names) for layer, own in zip(layers, vectors, strict=True)]
+
+
+def draw(panels: Sequence[Panel], title: str = "", columns: int = 4) -> "Figure":
+    """A figure of planes, side by side; a notebook shows it by itself."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError(f"a picture needs matplotlib ({error}): pip install 'elmo-torch[probes]'") from error
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(PANEL * columns, PANEL * rows), layout="constrained")
+    for number, panel in enumerate(panels, 1):
+        _draw(figure.add_subplot(rows, columns, number), panel)
+    figure.suptitle(title)
+    show: Any = lambda: _bytes(figure, "png")  # noqa: E731
+    figure._repr_png_ = show  # type: ignore[attr-defined]  # what a notebook asks for, without pyplot
+    return figure
+
+
+def _draw(axes: Any, panel: Panel) -> None:
+    points, parts = plane(panel.vectors)
+    groups = panel.groups or [""] * len(points)
+    for number, group in enumerate(dict.fromkeys(groups)):
+        own = points[[each == group for each in groups]]
+        axes.scatter(own[:, 0], own[:, 1], s=24, marker="os^Dv"[number % 5], label=group)
+    if panel.groups:
+        axes.legend(fontsize=7)
+    if len(points) <= NAMED:
+        for (x, y), name in zip(points, panel.names, strict=True):
+            axes.annotate(name.replace("$", r"\$"), (x, y), (3, 3), textcoords="offset points", fontsize=6)
+    axes.set_title(f"{panel.title} ({sum(parts):.0%} of the variance)", fontsize=9)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.margins(0.15)
+
+
+def check_path(path: Path) -> None:
+    """Raises InputError for a name that no picture can have."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(SUFFIXES)} is expected")
+
+
+def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
+    """Writes a picture, by its name. Raises OSError if the file exists."""
+    check_path(path)
+    with whole(path, overwrite) as temporary:
+        temporary.write_bytes(_bytes(figure, path.suffix[1:].lower()))
+
+
+def _bytes(figure: Any, kind: str) -> bytes:
+    written = io.BytesIO()
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    figure.savefig(written, format=kind, dpi=144, metadata=dated.get(kind))
+    return written.getvalue()

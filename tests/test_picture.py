@@ -1,0 +1,46 @@
+"""Pictures of a word's uses: the plane is that of the principal components, and the commands write it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import run
+
+import elmo
+from elmo.search.picture import plane
+
+TEXTS = ["They went to see the play. The play was long.", "Let us play chess. We play cards every day."]
+
+
+def test_the_plane_keeps_distances_of_flat_vectors_and_is_the_same_again() -> None:
+    draw = np.random.default_rng(0)
+    flat = draw.normal(size=(12, 2)) @ draw.normal(size=(2, 7)) + 3
+    points, parts = plane(flat)
+    distances = np.linalg.norm(flat[:, None] - flat, axis=-1)
+    np.testing.assert_allclose(np.linalg.norm(points[:, None] - points, axis=-1), distances, atol=1e-9)
+    assert sum(parts) == pytest.approx(1)
+    np.testing.assert_array_equal(points, plane(flat)[0])
+    assert plane(np.ones((3, 4)))[1] == [0, 0]
+
+
+def test_plot_draws_every_use_at_each_layer_and_a_notebook_shows_it() -> None:
+    figure = elmo.plot("play", TEXTS, layers=[0, 1, 2])
+    assert [np.shape(axes.collections[0].get_offsets())[0] for axes in figure.axes] == [4, 4, 4]
+    assert figure._repr_png_()[:4] == b"\x89PNG"  # type: ignore[attr-defined]
+    with pytest.raises(elmo.InputError, match="1 times"):
+        elmo.plot("chess", TEXTS)
+
+
+def test_commands_write_figures(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    text = ("--text", tmp_path / "text.txt", "--quiet")
+    done = run("neighbors", "play", *text, "--figure", tmp_path / "play.svg")
+    assert done.returncode == 0, done.stderr
+    assert "<svg" in (tmp_path / "play.svg").read_text(encoding="utf-8")
+    again = run("neighbors", "play", *text, "--figure", tmp_path / "play.svg")
+    assert (again.returncode, "--overwrite" in again.stderr) == (2, True)
+    wrong = run("neighbors", "play", *text, "--figure", tmp_path / "play.gif")
+    assert (wrong.returncode, ".svg" in wrong.stderr) == (2, True)
+    senses = run("probe", "senses", "--quiet", "--figure", tmp_path / "senses.png")
+    assert senses.returncode == 0, senses.stderr
+    assert (tmp_path / "senses.png").read_bytes()[:4] == b"\x89PNG"
