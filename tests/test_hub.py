@@ -1,5 +1,8 @@
 """The Hub's own mixin loads and saves our native layout, strictly; nothing here reaches for a network."""
 
+# pyright: reportAttributeAccessIssue=false
+# The data of a card have the names of its header.
+
 import base64
 import errno
 import json
@@ -74,6 +77,15 @@ def test_saved_files_are_the_native_format_and_a_card(model, saved):
     assert "| corpus | a \\| b |\n| train | x, y |\n" in card.text
     assert "perplexity" not in card.text
     assert '.from_pretrained("user/name")' in card.text
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [("pt", '"Ela", "escreveu"'), ("ja", '"彼女"'), ("de-AT", '"Sie", "schrieb"'), ("tlh", '"She", "wrote"')],
+)
+def test_the_example_of_a_card_is_in_the_language_of_the_model(model, tmp_path, language, sentence):
+    HubModel.of(replace(model, card={"language": language})).save_pretrained(tmp_path / "saved")
+    assert f".embed([[{sentence}" in ModelCard.load(tmp_path / "saved" / "README.md").text
 
 
 def test_what_the_native_format_saves_is_loaded(model, tmp_path):
@@ -155,7 +167,7 @@ def test_a_move_that_fails_removes_no_file_of_the_old_model(saved, monkeypatch):
     assert HubModel.from_pretrained(saved).beside.vocabulary is not None
 
 
-def edit(folder: Path, change: object) -> None:
+def edit(folder: Path, change: Any) -> None:
     config = json.loads((folder / "config.json").read_text())
     change(config)
     (folder / "config.json").write_text(json.dumps(config))
@@ -227,7 +239,7 @@ def remote(saved, monkeypatch, tmp_path) -> list[dict[str, object]]:
     """`user/name` holds the saved model; the calls that reach the Hub's library."""
     calls: list[dict[str, object]] = []
 
-    def snapshot_download(repo_id: str, **options: object) -> str:
+    def snapshot_download(repo_id: str, **options: Any) -> str:
         calls.append({"repo_id": repo_id, **options})
         if options["local_files_only"]:
             raise LocalEntryNotFoundError("not cached")
@@ -368,7 +380,7 @@ class FakeHub(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    def log_message(self, *arguments: object) -> None:
+    def log_message(self, format: str, *arguments: object) -> None:
         pass
 
 

@@ -174,6 +174,15 @@ def test_interrupted_pull_goes_on(server, tiny, table, home):
     assert server.resources[f"/{WEIGHTS}"].requests[-1]["Range"] == "bytes=1000-"
 
 
+def test_a_file_with_another_hash_is_not_kept_and_not_said_to_be(server, tiny, table, home):
+    table(rows_of(server, tiny))
+    server.resources[f"/{WEIGHTS}"].content = b"x" * len(tiny[WEIGHTS])
+    with pytest.raises(DownloadError, match=r"tiny: .*sha256 .* is expected") as caught:
+        pull("tiny")
+    assert "is kept" not in str(caught.value)
+    assert [path.name for path in (home / "tiny").iterdir() if WEIGHTS in path.name] == []
+
+
 def test_progress_names_the_file(server, tiny, table):
     table(rows_of(server, tiny))
     seen = []

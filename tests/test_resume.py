@@ -100,6 +100,7 @@ def test_a_run_asked_to_stop_writes_a_checkpoint_first(whole, tmp_path, prefetch
     arguments = (*flags(whole), "loop.checkpoint_steps=1000", f"prefetch={prefetch}", "--output", tmp_path / "run")
     command = begun(arguments, tmp_path / "run", 10)
     for process in (command.process.pid, *children(command)):  # as a terminal and pkill do
+        assert process is not None
         os.kill(process, how)
     stopped = command.wait()
     assert stopped.returncode == 130
@@ -227,6 +228,24 @@ def test_resumed_run_whose_text_has_changed_is_refused(whole, tmp_path):
     done = run("train", "--resume", "--output", tmp_path / "run", "max_words=400")
     assert done.returncode == 2
     assert_one_line(done.stderr, "corpus.json", "training files differ", "--output")
+
+
+def test_a_damaged_run_is_named_and_no_checkpoint_sacrificed(whole, tmp_path):
+    """A cut vocabulary was told as a checkpoint that does not fit, to be removed, one after the other."""
+    copy = tmp_path / "run"
+    shutil.copytree(whole, copy)
+    words = (copy / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    (copy / "vocab.txt").write_text("\n".join(words[:-1]) + "\n", encoding="utf-8")
+    done = run("train", "--resume", "--output", copy)
+    assert done.returncode == 2
+    assert_one_line(done.stderr, str(copy / "vocab.txt"), "restore it")
+    assert "step-" not in done.stderr
+    shutil.copy(copy / "model" / "vocab.txt", copy / "vocab.txt")
+    (newest,) = sorted((copy / "checkpoints").iterdir())[-1:]
+    (newest / "rank-0.json").unlink()
+    done = run("train", "--resume", "--output", copy)
+    assert done.returncode == 2
+    assert_one_line(done.stderr, newest.name, "rank-0.json")
 
 
 def test_output_that_holds_a_run_needs_resume(whole):

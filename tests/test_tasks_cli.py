@@ -133,6 +133,14 @@ def test_sentences_are_written_once_each_and_without_labels(trained: Path, tmp_p
     assert "exists" in again.stderr
 
 
+def test_sentences_of_an_empty_file_are_refused_and_no_file_is_made(tmp_path: Path) -> None:
+    (tmp_path / "in.conll").touch()
+    done = run("task", "sentences", "ner", tmp_path / "in.conll", tmp_path / "text.txt")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "in.conll: no examples" in done.stderr
+    assert not (tmp_path / "text.txt").exists()
+
+
 def test_white_space_in_a_token_separates_it_in_the_sentences(tmp_path: Path) -> None:
     (tmp_path / "in.conll").write_text("New  York\tB-LOC\nis\tO\n", encoding="utf-8")
     done = run("task", "sentences", "ner", tmp_path / "in.conll", tmp_path / "text.txt")

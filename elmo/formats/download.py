@@ -73,6 +73,11 @@ def download(urls: Sequence[str], target: Path, wanted: Wanted | None = None, pr
     raise DownloadError(f"{target.name} could not be downloaded ({'; '.join(reasons) or 'no address is known'})")
 
 
+def part_of(target: Path) -> Path:
+    """Where the received part of a file is."""
+    return target.with_name(target.name + ".part")
+
+
 def sha256_of(path: Path) -> str:
     """The sha256 of a file, as hexadecimal digits."""
     with path.open("rb") as file:
@@ -83,7 +88,7 @@ class _Part:
     """The received part of the file, and what the server said about it."""
 
     def __init__(self, target: Path, wanted: Wanted, progress: Progress) -> None:
-        self.path = target.with_name(target.name + ".part")
+        self.path = part_of(target)
         self.wanted = wanted
         self.progress = progress
         self._record = target.with_name(target.name + ".part.json")

@@ -5,6 +5,7 @@ A repository holds the native format's files and a card: `config.json`, `model.s
 keys and weights are errors. The package huggingface_hub is the extra `hub`.
 """
 
+import json
 import shutil
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import torch
 from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import native
+from elmo.formats.examples import example
 from elmo.formats.pull import is_offline
 from elmo.formats.stored import Model, check_finite
 from elmo.model.bilm import BiLM, BiLMConfig
@@ -47,7 +49,7 @@ know its context (ELMo, [Peters et al., 2018](https://arxiv.org/abs/1802.05365))
 from elmo import Embedder, HubModel  # pip install 'elmo-torch[hub]'
 
 model = HubModel.from_pretrained("{{ repository }}")
-vectors = Embedder(model, text=model.text, vocabulary=model.vocabulary).embed([["She", "wrote", "a", "play", "."]])
+vectors = Embedder(model, text=model.text, vocabulary=model.vocabulary).embed([{{ example }}])
 ```
 
 | | |
@@ -194,8 +196,15 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         ]
         if perplexity := _perplexity(beside.card):
             facts.append(("perplexity on the held-out text", perplexity))
-        values = {"title": beside.card.get("name", "biLM"), "repository": "user/name", "facts": facts}
-        values |= {"layers": lstm.n_layers + 1, "dim": 2 * lstm.projection_dim}
+        words = beside.vocabulary.words if beside.vocabulary is not None else ()
+        language = beside.card.get("language") or _spoken(beside.text)
+        sentence = example(language if isinstance(language, str) else None, words)
+        values: dict[str, Any] = {"title": beside.card.get("name", "biLM"), "repository": "user/name", "facts": facts}
+        values |= {
+            "example": json.dumps(sentence, ensure_ascii=False),
+            "layers": lstm.n_layers + 1,
+            "dim": 2 * lstm.projection_dim,
+        }
         made = super().generate_model_card(*args, **(values | kwargs))
         for name in ("license", "language"):
             if isinstance(value := beside.card.get(name, _spoken(beside.text) if name == "language" else None), str):

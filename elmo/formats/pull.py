@@ -16,7 +16,7 @@ from elmo.disk.files import whole
 from elmo.disk.run import alone
 from elmo.errors import InputError
 from elmo.formats import cache, published
-from elmo.formats.download import DownloadError, Wanted, download
+from elmo.formats.download import DownloadError, Wanted, download, part_of
 from elmo.formats.published import PublishedFile, PublishedModel
 from elmo.text.vocabulary import SPECIAL
 
@@ -102,9 +102,10 @@ def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progres
     try:
         digest = download(file.urls, target, Wanted(file.size, file.sha256), tell)
     except DownloadError as error:
+        kept = "the received part is kept: " if part_of(target).exists() else ""
         raise DownloadError(
-            f"{model.name}: {error}; the received part is kept: try again later, or get {file.name} elsewhere (see"
-            f" {model.page}) and put it into {folder}"
+            f"{model.name}: {error}; {kept}try again later, or get {file.name} elsewhere (see {model.page}) and put it"
+            f" into {folder}"
         ) from error
     _record(folder, file.name, {"sha256": digest, "bytes": target.stat().st_size})
 

@@ -113,6 +113,11 @@ def _counted(
         if not corpus.is_fingerprint(known, fingerprint):
             raise InputError(f"{record}: the training files differ from those counted; name another --output")
         vocabulary = Vocabulary.load(file)
+        if stored.get("vocabulary", vocabulary.sha256) != vocabulary.sha256:
+            raise InputError(
+                f"{file}: is not the vocabulary that this run began with ({len(vocabulary):,} words now); restore it,"
+                f" such as from {Path(config.output) / 'model' / 'vocab.txt'}"
+            )
     began = time.monotonic()
     ids = kept_ids(folder, paths, config.text, any_version=counts is not None)
     is_new = ids is None
@@ -135,6 +140,7 @@ def _counted(
             write_record(config)
         vocabulary.save(file)
         stored = {"fingerprint": fingerprint, "counts": vars(counts), "init_from": origin}
+        stored["vocabulary"] = vocabulary.sha256
         write(record, json.dumps(stored).encode())
     return ids, (vocabulary, counts, origin)
 

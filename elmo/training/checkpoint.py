@@ -123,6 +123,8 @@ def load_checkpoint(
         model.load_state_dict(load_file(checkpoint / "model.safetensors"))
         _load_optimizer(optimizer, _optimizer_state(checkpoint, optimizer, shards, rank, world))
         before = len(list(checkpoint.glob("rank-*.json")))
+        if not before:
+            raise FileNotFoundError("no rank-0.json")
         if divide is None or before == world:
             return _kept(checkpoint, rank, str(fabric.device))
         return divide([_kept(checkpoint, other, str(fabric.device)) for other in range(before)], rank, world)

@@ -307,6 +307,8 @@ def sentences_verb(arguments: argparse.Namespace) -> None:
     task, output = tasks.find(arguments.task), Path(arguments.output)
     check_output(output, arguments.overwrite, inputs=(arguments.input,))
     examples = tasks.read_all(task, Path(arguments.input))
+    if not examples:
+        raise InputError(f"{arguments.input}: no examples; give a file in the format of the task {task.NAME}")
     sentences = (each for example in examples for each in task.sentences(example) if each)
     lines = dict.fromkeys(" ".join(" ".join(each).split()) for each in sentences)  # tokens may contain white space
     with writing(output, arguments.overwrite) as file:
