@@ -7,6 +7,8 @@ from typing import Any
 
 from myst_nb.core import render
 
+import elmo
+
 # Commands in tutorials are those of this environment.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
@@ -29,7 +31,8 @@ project = "elmo"
 copyright = "The elmo-torch authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
 html_theme = "furo"
-html_title = "elmo"
+version = release = elmo.__version__
+html_title = f"elmo {version}"
 exclude_patterns = ["_build", "runs", "variants"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"

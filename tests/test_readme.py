@@ -13,7 +13,10 @@ import pytest
 from command import run_program
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/index.md", "docs/quickstart.md", "docs/embedding.md", "docs/corpora.md", "docs/models.md"]
+PAGES = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("index", "quickstart", "own-network", "embedding", "corpora", "models")),
+]
 ENGINES = re.compile(r"^import ray|^from pyspark", re.MULTILINE)
 """In blocks that `make test-engines` runs."""
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
