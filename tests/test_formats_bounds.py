@@ -92,7 +92,15 @@ def many_members(path: Path) -> Path:
     return path
 
 
+def many_files(path: Path) -> Path:
+    path.mkdir()
+    for number in range(10_001):
+        (path / f"{number}.json").touch()
+    return path
+
+
 ATTACKS = {
+    "files of a folder": lambda at: many_files(at / "m"),
     "config is a pipe": lambda at: replaced_by_pipe(write_native(at / "m"), "config.json"),
     "config never ends": lambda at: replaced_by_zeros(write_native(at / "m"), "config.json"),
     "weights are a pipe": lambda at: replaced_by_pipe(write_native(at / "m"), native.WEIGHTS),

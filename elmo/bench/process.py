@@ -5,6 +5,7 @@ Nothing here imports torch, so the parent process stays small and starts quickly
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -40,7 +41,9 @@ class Finished:
 
 def in_fresh_process(function: Callable[..., T], *arguments: object) -> T:
     """Runs `function(*arguments)` in a new interpreter, which ends afterwards; re-raises its exception."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    ends_silently = signal.SIGINT, signal.SIG_DFL  # Ctrl-C reaches both processes; this one says so
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, signal.signal, ends_silently) as pool:
         return pool.submit(function, *arguments).result()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -23,7 +24,7 @@ from elmo.errors import InputError
 MOST_JSON = 10_000_000
 """Most bytes of a JSON file; those of published models have less than a thousand."""
 MOST_MEMBERS = 10_000
-"""Most files of an archive; listing more takes long, and published models have less than a hundred."""
+"""Most files of an archive or folder; listing more takes long, and published models have less than a hundred."""
 MOST_MEMBER = 1 << 40
 """Bytes of a file in a tar; systems refuse to go to places far beyond, without a file's name."""
 BOMB_RATIO, BOMB_FROM = 200, 1 << 26
@@ -138,7 +139,10 @@ def listed(path: Path) -> list[Source]:
     Raises InputError if an archive is damaged, or contains a path outside it.
     """
     if path.is_dir():
-        return [on_disk(file) for file in sorted(path.iterdir()) if file.is_file()]
+        files = list(islice((file for file in path.iterdir() if file.is_file()), MOST_MEMBERS + 1))
+        if len(files) > MOST_MEMBERS:
+            raise _refuse_many(path, "name")
+        return [on_disk(file) for file in sorted(files)]
     stat = path.stat()
     return list(_members(path, stat.st_mtime_ns, stat.st_size))
 
@@ -178,9 +182,9 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
 Member = tuple[str, int, Callable[[int], Any]]
 
 
-def _refuse_many(path: Path) -> InputError:
+def _refuse_many(path: Path, remedy: str = "unpack it, and give") -> InputError:
     return InputError(
-        f"{path}: has more than {MOST_MEMBERS:,} files, too many for a model; unpack it, and give the model's folder"
+        f"{path}: has more than {MOST_MEMBERS:,} files, too many for a model; {remedy} the model's folder"
     )
 
 
