@@ -15,7 +15,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot
 
-from elmo_lab.report.collect import measured
+from elmo_lab.report.pretraining import measured
 
 STYLES = {"carry_mean": "-", "reset_mean": "--"}
 

@@ -72,7 +72,7 @@ def losses_of(examples: Sequence[Sequence[list[str]]], name: str) -> Float[np.nd
 def correct(task: tasks.Task, test: Sequence[Any], folder: Path) -> Float[np.ndarray, " M"]:
     """1 for every right prediction of a network."""
     predictions = TrainedTask.load(folder)(test)
-    return np.array([task.score([e], [p])[task.METRIC] / 100 for e, p in zip(test, predictions, strict=True)])
+    return np.array([task.score([e], [p])[task.metric] / 100 for e, p in zip(test, predictions, strict=True)])
 
 
 def cell(right: Float[np.ndarray, " M"], base: Float[np.ndarray, " M"]) -> str:

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from elmo.disk.files import whole
 from elmo.errors import InputError
-from elmo_lab.probes.weights import PLACES, MeanRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,6 +104,24 @@ class Gain:
         return [score for score in (self.before, self.after, self.tuned) if score is not None]
 
 
+@runtime_checkable
+class LayerShare(Protocol):
+    """The share of a layer in the mix of a task's networks."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def run(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def layer(self) -> int: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def gamma(self) -> float: ...
+
+
 def svg(figure: "Figure", transparent: bool = True) -> bytes:
     """The figure as SVG, with text as shapes, so it looks the same everywhere."""
     return _saved(figure, "svg", transparent)
@@ -186,7 +203,7 @@ def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
     return figure
 
 
-def layer_weights(rows: Sequence[MeanRow], dark: bool = False) -> "Figure":
+def layer_weights(rows: Sequence[LayerShare], dark: bool = False) -> "Figure":
     """Which layers the task models read: one row per run, one column per layer, one panel per place (Figure 2 of the
     paper).
 
@@ -195,7 +212,7 @@ def layer_weights(rows: Sequence[MeanRow], dark: bool = False) -> "Figure":
     if not rows:
         raise InputError("no weights to draw; give runs with ELMo")
     style = style_of(dark)
-    places = [place for place in PLACES if any(row.place == place for row in rows)]
+    places = sorted({row.place for row in rows})  # input, output
     runs = list(dict.fromkeys((row.task, row.run) for row in rows))
     layers = 1 + max(row.layer for row in rows)
     with _drawing():
@@ -214,7 +231,7 @@ def layer_weights(rows: Sequence[MeanRow], dark: bool = False) -> "Figure":
 
 
 def _heat_map(
-    rows: Sequence[MeanRow], runs: Sequence[tuple[str, str]], layers: int, axes: Any, colours: Any, style: Style
+    rows: Sequence[LayerShare], runs: Sequence[tuple[str, str]], layers: int, axes: Any, colours: Any, style: Style
 ) -> None:
     """The cells of one place."""
     from matplotlib.patches import Rectangle

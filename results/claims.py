@@ -7,10 +7,11 @@ from typing import Any
 
 from elmo import config as configs
 from elmo_lab import RECIPES
+from elmo_lab.probes.blocks import part_of
 from elmo_lab.probes.weights import MeanRow
 from elmo_lab.probes.wsd import BASELINE
 from elmo_lab.tasks import task as tasks
-from results.runs import Arm, Comparison, Score, part_of
+from results.runs import Arm, Comparison, Score
 from results.tables import Run
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
@@ -142,7 +143,7 @@ def of_ablations(rows: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
     found: dict[tuple[str, str, str], dict[str, Score]] = {}
     for row in rows:
         place = row.get("place") or "input"
-        if row["analysis"] == "places" or place in ("none", tasks.PLACES.get(row["task"])):
+        if row["analysis"] == "places" or place in ("none", tasks.find(row["task"]).place):
             score = Score(row["dev"], row["dev_std"], len(row["seeds"]))
             found.setdefault((row["recipe"], row["task"], row["analysis"]), {})[row["arm"]] = score
     for (recipe, task, analysis), scores in found.items():

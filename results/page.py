@@ -3,18 +3,19 @@
 Each part shows the first model of MODELS that has this result; the first table shows all of them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from elmo.disk.files import whole
 from elmo.disk.files import write as write_file
 from elmo_lab import figures
+from elmo_lab.document import ABSENT, Block, Document, Figure, Figures, Section, Text, table
+from elmo_lab.probes import efficiency
 from elmo_lab.report import markdown
-from elmo_lab.report.document import ABSENT, Block, Document, Figure, Figures, Section, Text, table
 from elmo_lab.tasks.table import error_reduction, percent
 from results import claims, paper, tables
-from results.runs import Arm, Comparison, comparisons, layer_weights, part_of, score_of
+from results.runs import Arm, Comparison, comparisons, layer_weights, score_of
 from results.tables import Run
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
@@ -215,10 +216,7 @@ def _efficiency() -> Iterator[Block]:
     rows = found["efficiency"]["rows"]
     scores = [row for row in rows if row["kind"] == "score"]
     recipes = list(dict.fromkeys(row["recipe"] for row in scores))
-    drawings = [_by_data(recipe, [row for row in scores if row["recipe"] == recipe]) for recipe in recipes]
-    points = [row for row in rows if row["kind"] == "point"]
-    drawings += [_by_updates(recipe, [row for row in points if row["recipe"] == recipe]) for recipe in recipes]
-    yield Figures(tuple(drawings), "Figure 1: the score against the part of the data, and against the updates.")
+    yield efficiency.figure(rows)
     said = {"updates": "updates", "baseline": "data"}
     answers = [
         (row["recipe"], row["text"], paper.cell(said.get(row["question"], ""), row["task"], form="{:.0f} %"))
@@ -231,37 +229,6 @@ def _efficiency() -> Iterator[Block]:
         for row in sorted(scores, key=lambda row: (recipes.index(row["recipe"]), row["fraction"]))
     ]
     yield table(("task", "data", "arm", "dev", "test"), cells, groups=True)
-
-
-def _by_data(recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
-    part = part_of(rows)
-    series = []
-    for arm in dict.fromkeys(row["arm"] for row in rows):
-        mine = sorted((row for row in rows if row["arm"] == arm), key=lambda row: row["fraction"])
-        series.append(figures.Series(arm, [row["fraction"] for row in mine], [row[part] for row in mine]))
-    ticks = {row["fraction"]: f"{100 * row['fraction']:g} %" for row in rows}
-    metric = f"{part} {rows[0]['metric']}"
-    alt = "; ".join(f"{one.name} " + ", ".join(f"{y:.1f}" for y in one.y) for one in series)
-    return Figure(
-        f"efficiency-{recipe}-data",
-        f"{recipe}, {metric} with {', '.join(ticks.values())} of the data: {alt}",
-        lambda dark: figures.lines(series, f"{recipe}: part of the data", metric, dark, ticks, "log"),
-    )
-
-
-def _by_updates(recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
-    series = []
-    for arm, seed in dict.fromkeys((row["arm"], row["seed"]) for row in rows):
-        mine = [row for row in rows if (row["arm"], row["seed"]) == (arm, seed)]
-        steps, scores = [float(row["step"]) for row in mine], [row["dev"] for row in mine]
-        series.append(figures.Series(f"{arm}, seed {seed}", steps, scores, dashed=arm == "none"))
-    metric = f"dev {rows[0]['metric']}"
-    alt = "; ".join(f"{one.name} best {max(one.y):.1f} of {len(one.y)} epochs" for one in series)
-    return Figure(
-        f"efficiency-{recipe}-updates",
-        f"{recipe}, {metric} after every epoch: {alt}",
-        lambda dark: figures.lines(series, f"{recipe}: updates", metric, dark),
-    )
 
 
 def _senses() -> Iterator[Block]:

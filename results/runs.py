@@ -2,7 +2,7 @@
 
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class Arm:
     @property
     def metric(self) -> str:
         """The name of the score that is compared."""
-        return tasks.find(self.run["name"]).METRIC
+        return tasks.find(self.run["name"]).metric
 
     @property
     def place(self) -> str:
@@ -132,7 +132,7 @@ def comparisons(table: str, below: str = "") -> dict[str, Comparison]:
 
 def _first(run: Run) -> float:
     """The score on dev of a run's first seed."""
-    return run["rows"][0]["dev"][tasks.find(run["name"]).METRIC]
+    return run["rows"][0]["dev"][tasks.find(run["name"]).metric]
 
 
 def layer_weights(compared: Iterable[Comparison]) -> list[weights.MeanRow]:
@@ -148,8 +148,3 @@ def layer_weights(compared: Iterable[Comparison]) -> list[weights.MeanRow]:
         if len(mix["weights"]) > 1
     ]
     return weights.means(rows)
-
-
-def part_of(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The part of the data by which to compare rows of a probe: test if all have it, else dev."""
-    return "test" if all(row.get("test") is not None for row in rows) else "dev"

@@ -5,13 +5,16 @@ A table is named by its path below this folder without the suffix, such as `engl
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from elmo.disk.files import write as write_file
 from elmo.disk.run import read_json
 from elmo.errors import InputError
+from elmo_lab import record
+from elmo_lab.record import shown
 
 FOLDER = Path(__file__).parent
 PARTS = {"text", "vocabulary", "perplexity"}
@@ -47,12 +50,12 @@ def add(name: str, folder: Path, given: str | None = None) -> list[str]:
 
 
 def _runs_in(folder: Path, given: str | None) -> Iterator[Run]:
-    for here, inside, files in os.walk(folder):
+    for here, inside, _ in os.walk(folder):
         inside.sort()
         path = Path(here)
         name = path.relative_to(folder).as_posix()
         name = given or path.name if name == "." else name
-        if (run := _probe(path) if "probe.json" in files else _task(path)) is not None:
+        if (run := _run(path)) is not None:
             yield {"id": name} | run
         for file in sorted(path.glob("*.json")):
             values = json.loads(file.read_text(encoding="utf-8"))
@@ -61,33 +64,47 @@ def _runs_in(folder: Path, given: str | None) -> Iterator[Run]:
         inside[:] = [each for each in inside if not each.startswith("seed-")]
 
 
-def _probe(folder: Path) -> Run:
-    """The line of a folder of `elmo probe`."""
-    record = read_json(folder / "probe.json")
-    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
-    settings = {key: value for key, value in record["config"].items() if key not in ("output", "data")}
-    run = {"kind": "probe", "name": record["probe"], "version": record["version"], "settings": settings}
-    return shown(run | {key: record[key] for key in ("bilm", "machine", "seconds")}) | {"rows": rows}
-
-
-def _task(folder: Path) -> Run | None:
-    """The line of a folder of `elmo task train`; None if it is none, or no seed is finished."""
-    files = sorted(folder.glob("seed-*/result.json"), key=lambda file: int(file.parent.name[5:]))
-    if not (folder / "config.json").is_file() or not files:
+def _run(folder: Path) -> Run | None:
+    """The line of a folder; None if it is no run, or no seed is finished."""
+    if (folder / record.RECORD).is_file():
+        run = asdict(record.read(folder))
+    elif (folder / "probe.json").is_file():
+        run = _former_probe(folder)
+    elif (folder / "config.json").is_file() and any(folder.glob("seed-*/result.json")):
+        run = _former_task(folder)
+    else:
         return None
-    config, origin = read_json(folder / "config.json"), read_json(folder / "origin.json")
-    rows = [read_json(file) | _elsewhere(file.parent) for file in files]
-    common = {}
-    for key in ("bilm", "machine"):  # once, if they are the same for all seeds
-        if all(row.get(key) == rows[0].get(key) for row in rows):
-            common[key] = rows[0].get(key)
-            rows = [{name: value for name, value in row.items() if name != key} for row in rows]
-    settings = {key: value for key, value in config.items() if key not in ("task", "output", "data")}
-    settings["cache"] = {"dtype": config["cache"]["dtype"]}
-    run = {"kind": "task", "name": config["task"], "version": origin["version"], "settings": settings}
-    if (folder / "ensemble.json").is_file():
-        common["ensemble"] = read_json(folder / "ensemble.json")
-    return shown(run | {"data": origin["data"]} | common) | {"rows": rows}
+    rows, settings = run.pop("rows"), run.pop("settings")
+    if run["kind"] == "task":
+        rows = [row | _elsewhere(folder / f"seed-{row['seed']}") for row in rows]
+        settings |= {"cache": {"dtype": settings["cache"]["dtype"]}}
+        for key in ("bilm", "machine"):  # once, if they are the same for all seeds
+            run.pop(key, None)
+            if all(row.get(key) == rows[0].get(key) for row in rows):
+                run[key] = rows[0].get(key)
+                rows = [{name: value for name, value in row.items() if name != key} for row in rows]
+        if (folder / "ensemble.json").is_file():
+            run["ensemble"] = read_json(folder / "ensemble.json")
+    left_out = ("task", "output", "data")
+    settings = {key: value for key, value in settings.items() if key not in left_out}
+    head = {key: run.pop(key) for key in ("kind", "name", "version")}
+    return shown(head | {"settings": settings} | run) | {"rows": rows}
+
+
+def _former_probe(folder: Path) -> Run:
+    """The same of a folder written before 2026-11-28, with `probe.json` and `rows.jsonl`."""
+    found = read_json(folder / "probe.json")
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    run = {"kind": "probe", "name": found["probe"], "version": found["version"], "settings": found["config"]}
+    return run | {key: found[key] for key in ("bilm", "machine", "seconds")} | {"rows": rows}
+
+
+def _former_task(folder: Path) -> Run:
+    """The same of a run without `record.json`, such as one that is not finished."""
+    files = sorted(folder.glob("seed-*/result.json"), key=lambda file: int(file.parent.name[5:]))
+    settings, origin = read_json(folder / "config.json"), read_json(folder / "origin.json")
+    run = {"kind": "task", "name": settings["task"], "version": origin["version"], "settings": settings}
+    return run | {"data": origin["data"], "rows": [read_json(file) for file in files]}
 
 
 def _elsewhere(seed: Path) -> dict[str, Any]:
@@ -95,16 +112,3 @@ def _elsewhere(seed: Path) -> dict[str, Any]:
     found = {file.stem: read_json(file) for file in sorted(seed.glob("*.json"))}
     scores = {name: values for name, values in found.items() if {"task", "examples", "members"} <= set(values)}
     return {"elsewhere": scores} if scores else {}
-
-
-def shown(value: Any) -> Any:
-    """A value without folders of the machine: absolute paths become their last part."""
-    if isinstance(value, Mapping):
-        return {key: shown(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [shown(each) for each in value]
-    if isinstance(value, str):
-        for kind in (PurePosixPath, PureWindowsPath):
-            if kind(value).is_absolute():
-                return kind(value).name
-    return value

@@ -8,9 +8,10 @@ from typing import Any
 
 from elmo import config as configs
 from elmo.cli.arguments import find_recipe
-from elmo_lab import RECIPES
-from elmo_lab.probes import ablate, efficiency, record
+from elmo_lab import RECIPES, record
+from elmo_lab.probes import ablate, efficiency
 from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks import train
 
 MACHINE = {"date": "2026-11-20", "processor": "Abacus 8", "cores": 2, "threads": 1, "torch": "2.9.0", "elmo": "0.1.0"}
 BILM = {"model": "/home/somebody/models/small", "sha256": "0123456789abcdef", "date": "2026-11-19", "words_read": 1000}
@@ -31,10 +32,14 @@ def plant(
     **more: Any,
 ) -> None:
     """A run that is done, in `folder`: its configuration, a seed's result, and the scores after its epochs."""
-    values = configs.merge(configs.load_toml(recipe_of(recipe)), configs.parse_overrides(settings))
-    seeds = [*range(1, seed + 1)]
-    write(folder / "config.json", values | {"output": str(folder), "seeds": seeds, "data": "/home/somebody/data"})
-    metric = tasks.find(values["task"]).METRIC
+    recipes = configs.load_toml(recipe_of(recipe)), configs.parse_overrides(settings)
+    values: dict[str, Any] = {"train": "train.txt", "dev": "dev.txt"} | configs.merge(*recipes)
+    values |= {"output": str(folder), "seeds": [*range(1, seed + 1)], "data": "/home/somebody/data"}
+    config = train.completed(configs.from_dict(train.TaskConfig, values))
+    (folder / f"seed-{seed}").mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(configs.to_json(config), encoding="utf-8")
+    write(folder / "origin.json", {"version": "1", "bilm": None, "data": {}})
+    metric = tasks.find(values["task"]).metric
     curve = curve or ((100, dev),)
     result = {
         "seed": seed, "dev": {metric: dev}, **({} if test is None else {"test": {metric: test}}),
@@ -43,8 +48,21 @@ def plant(
         "bilm": None if values["inputs"].get("elmo", "none") == "none" else BILM,
     }  # fmt: skip
     write(folder / f"seed-{seed}" / "result.json", result | more)
+    write_record(folder)
     lines = [json.dumps({"step": step, "epoch": n, metric: score}) for n, (step, score) in enumerate(curve, 1)]
     (folder / f"seed-{seed}" / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_record(folder: Path, **more: Any) -> None:
+    """The record of a run's finished seeds, as `elmo task train` writes it; `more` are other values."""
+    settings, origin = (json.loads((folder / name).read_text()) for name in ("config.json", "origin.json"))
+    rows = [json.loads(file.read_text()) for file in sorted(folder.glob("seed-*/result.json"))]
+    found = {
+        "kind": "task", "name": settings["task"], "version": origin["version"], "settings": settings, "rows": rows,
+        "bilm": rows[0].get("bilm"), "data": origin["data"], "seconds": 90.0, "machine": MACHINE,
+        "argv": ["elmo", "task", "train", settings["task"], "--output", str(folder)], "versions": {"elmo": "0.1.0"},
+    }  # fmt: skip
+    write(folder / "record.json", found | more)
 
 
 def write(path: Path, values: Any) -> None:
@@ -81,11 +99,7 @@ def plant_comparisons(folder: Path) -> None:
         plant(folder / "snli" / arm, "snli", test, test, 1, [f"inputs.elmo={arm}"])
     config = folder / "snli" / "both" / "config.json"
     write(config, json.loads(config.read_text(encoding="utf-8")) | {"seeds": [1, 2]})
-    rows = [("ner-wnut17", "NER, WNUT-17", "none"), ("ner-wnut17", "NER, WNUT-17", "input")]
-    rows += [("snli", "SNLI", arm) for arm in ("none", "input", "both")]
-    table = [{"row": row, "title": title, "arm": arm} for row, title, arm in rows]
-    table[2]["seeds_wanted"] = 3
-    write(folder / "table.json", table)
+    write_record(folder / "snli" / "both")
 
 
 def plant_ablations(folder: Path) -> None:
@@ -93,7 +107,7 @@ def plant_ablations(folder: Path) -> None:
         "input": 82.0, "output": 80.0, "both": 83.0, "none": 78.0, "top": 81.0, "lambda-1": 81.5, "gamma-1": 81.75,
         "top-gamma-1": 60.0, "layer-0": 79.0, "elmo": 81.25,
     }  # fmt: skip
-    config = ablate.Config(str(folder), ("snli",))
+    config = ablate.AblateConfig(str(folder), ("snli",))
     for arm, dev in scores.items():
         stopped = "minutes" if arm == "both" else "patience"
         plant(folder / "snli" / arm, "snli", dev, dev - 1, stopped=stopped)
@@ -102,7 +116,7 @@ def plant_ablations(folder: Path) -> None:
 
 def plant_efficiency(folder: Path) -> None:
     """With ELMo 1 % of the data is worth what 10 % are without."""
-    config = efficiency.Config(str(folder), ("srl", "snli"))
+    config = efficiency.EfficiencyConfig(str(folder), ("srl", "snli"))
     scores = {"none": (20.0, 40.0, 60.0), "elmo": (40.0, 55.0, 65.0)}
     for recipe in config.recipes:
         for arm, found in scores.items():
@@ -122,6 +136,9 @@ class LayerRow:
     f1: dict[str, float]
     chosen: bool = False
     others: float = 0.0
+    instances: int = 7253
+    backed_off: int = 670
+    unanswered: int = 13
     differences: dict[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
 
 
@@ -130,6 +147,8 @@ class TagRow:
     layer: str
     dev: float
     test: float
+    epoch: int = 1
+    chosen: bool = False
     differences: dict[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
 
 
@@ -162,43 +181,35 @@ def plant_layers(folder: Path) -> None:
         for name, score in names
     ]
     rows = [dataclasses.replace(row, differences=within_half_a_point(dict(names), row.layer)) for row in rows]
-    record.write(folder / "wsd", "wsd", "1", NoConfig(), rows, BILM, 12.5)
+    record.write(folder / "wsd", record.probed("wsd", "1", NoConfig(), rows, BILM, 12.5))
     of_tags = {"0": 91.0, "1": 95.5, "2": 94.5}
-    tags = [TagRow(name, test - 0.5, test, within_half_a_point(of_tags, name)) for name, test in of_tags.items()]
-    record.write(folder / "pos", "pos", "1", NoConfig(), tags, BILM, 12.5)
+    tags = [
+        TagRow(name, test - 0.5, test, 1, name == "1", within_half_a_point(of_tags, name))
+        for name, test in of_tags.items()
+    ]
+    record.write(folder / "pos", record.probed("pos", "1", NoConfig(), tags, BILM, 12.5))
     weights = [
         WeightRow(task, f"{task}/input", 1, "input", layer, weight, 1.1)
         for task, mix in (("snli", (0.2, 0.5, 0.3)), ("srl", (0.3, 0.6, 0.1)))
         for layer, weight in enumerate(mix)
     ]
-    record.write(folder / "weights", "weights", "1", NoConfig(), weights, BILM, 1.0)
+    record.write(folder / "weights", record.probed("weights", "1", NoConfig(), weights, BILM, 1.0))
 
 
 def plant_probe(
     folder: Path, probe: str, rows: Sequence[dict[str, Any]], config: Any = None, bilm: dict[str, Any] | None = None
 ) -> None:
     """A probe's folder with any rows."""
-    values = {"probe": probe, "version": "1", "config": config or {}, "bilm": bilm, "seconds": 1.0, "machine": MACHINE}
-    write(folder / "probe.json", values)
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def plant_senses(
-    folder: Path, words: int | None, layers: dict[str, float], chosen: str = "", instances: int = 7253,
-    tests: Sequence[str] = ("x/one.xml", "x/two.xml"), limit: int | None = None, state: str | None = None,
-    **card: Any,
-) -> None:  # fmt: skip
-    """As `elmo probe wsd` leaves it, beside 65 of the most frequent sense; `card` is more of the model's."""
-    scores = layers | {"mfs": 65.0}
-    rows = [
-        {"layer": name, "all": score, "others": score, "instances": instances, "chosen": name == chosen}
-        | {"differences": within_half_a_point(scores, name)}
-        for name, score in scores.items()
-    ]
-    config = {"train": "x/train.xml", "tests": list(tests), "model": folder.name, "limit": limit, "data": str(folder)}
-    config |= {} if state is None else {"state": state}
-    known = {} if words is None else {"words_read": words}
-    plant_probe(folder, "wsd", rows, config, {"model": folder.name, "sha256": folder.name} | known | card)
+    values = {
+        "kind": "probe",
+        "name": probe,
+        "version": "1",
+        "settings": config or {},
+        "rows": list(rows),
+        "bilm": bilm,
+    }
+    argv = ["elmo", "probe", probe, "--output", str(folder)]
+    write(folder / "record.json", values | {"seconds": 1.0, "machine": MACHINE, "argv": argv, "versions": {}})
 
 
 def plant_pretraining(folder: Path) -> None:

@@ -311,12 +311,13 @@ def test_senses(models, tmp_path):
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["layer"] for row in rows] == [0, 1, 2]
-    kept = (tmp_path / "out" / "rows.jsonl").read_text(encoding="utf-8")
-    assert [json.loads(line) for line in kept.splitlines()] == rows
+    kept = json.loads((tmp_path / "out" / "record.json").read_text(encoding="utf-8"))
+    assert kept["rows"] == rows
+    assert kept["argv"] == ["elmo", *map(str, asked)]
     refused(run(*asked), tmp_path / "out", "--overwrite")
     twice = run(*asked[:-2], "--state", "echo", "--output", tmp_path / "echo")
     assert twice.returncode == 0, twice.stderr
-    assert json.loads((tmp_path / "echo" / "probe.json").read_text())["config"]["state"] == "echo"
+    assert json.loads((tmp_path / "echo" / "record.json").read_text())["settings"]["state"] == "echo"
     data.write_text(head + "oak\ttree\tan oak grows\n", encoding="utf-8")
     refused(run("probe", "senses", "--data", data, "--model", models / "native"), data, "2")
     refused(run("probe", "senses", "--data", tmp_path / "none", "--model", models / "native"), tmp_path / "none")

@@ -1,4 +1,5 @@
 """Coreference: spans, pruning and likelihood by brute force, a document learned by heart, and what must not matter."""
+# pyright: reportOptionalSubscript=false, reportIndexIssue=false
 
 import itertools
 import math
@@ -13,7 +14,7 @@ from toy_inputs import toy_inputs
 from elmo.errors import InputError
 from elmo_lab.tasks import coref
 from elmo_lab.tasks import coref_spans as spans
-from elmo_lab.tasks.coref import Config, Example, Model, Prediction
+from elmo_lab.tasks.coref import CorefConfig, CorefModel, Example, Prediction
 from elmo_lab.tasks.coref_spans import Span
 from elmo_lab.tasks.inputs import Tokens
 
@@ -28,19 +29,19 @@ SPEAKERS = tuple(tuple("-" if number % 2 else "narrator" for _ in tokens) for nu
 FABLE = Example("fable", TEXT, CLUSTERS, SPEAKERS, "story")
 NEWS_TEXT = (("Rain", "stopped", "the", "fair", "."), ("It", "will", "reopen", "."))
 NEWS = Example("news", NEWS_TEXT, (((2, 3), (5, 5)),), tuple(("",) * len(tokens) for tokens in NEWS_TEXT), "news")
-SMALL = Config(hidden_size=20, feed_forward=(30,), feature_dim=4, max_width=2, spans_per_token=2.0, dropout=0.0)
+SMALL = CorefConfig(hidden_size=20, feed_forward=(30,), feature_dim=4, max_width=2, spans_per_token=2.0, dropout=0.0)
 WORDS = [token for sentence in (*TEXT, *NEWS_TEXT) for token in sentence]
 
 
 def toy(
-    elmo: str = "none", config: Config = SMALL, tuned: bool = False
-) -> tuple[Model, Callable[[list[Example]], Tokens]]:
+    elmo: str = "none", config: CorefConfig = SMALL, tuned: bool = False
+) -> tuple[CorefModel, Callable[[list[Example]], Tokens]]:
     collate, inputs = toy_inputs(WORDS, elmo, tuned)
-    model = Model(config, inputs, coref.labels_of([FABLE, NEWS]))
+    model = CorefModel(config, inputs, coref.labels_of([FABLE, NEWS]))
     return model, lambda examples: collate([tokens for example in examples for tokens in coref.sentences(example)])
 
 
-def fit(model: Model, tokens: Tokens, examples: list[Example], steps: int) -> None:
+def fit(model: CorefModel, tokens: Tokens, examples: list[Example], steps: int) -> None:
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -179,7 +180,7 @@ def heads(example: Example) -> tuple[tuple[Span, ...], ...]:
 
 def test_pairs_are_scored_as_if_joined() -> None:
     """The first layer, taken part by part, is that of the paper's one long vector."""
-    scorer = Model(SMALL, toy()[0].inputs, coref.labels_of([FABLE])).pair.eval()
+    scorer = CorefModel(SMALL, toy()[0].inputs, coref.labels_of([FABLE])).pair.eval()
     vectors = torch.randn(5, scorer.sizes[0])
     span, before = torch.tensor([1, 2, 4, 4]), torch.tensor([0, 0, 3, 1])
     features = [torch.tensor([0, 1, 0, 2]), torch.tensor([0, 1, 2, 0]), torch.tensor([1, 1, 1, 1])]

@@ -31,7 +31,7 @@ from elmo.formats import native
 from elmo.formats.published import models
 from elmo.text import corpus
 from elmo.training import memory
-from elmo_lab.report.commands import shown
+from elmo_lab.record import shown
 
 TESTS = Path(__file__).parent
 

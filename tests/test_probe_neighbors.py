@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from command import run
-from small_results import plant_probe
 from test_probes import Written
 from tiny import tiny_model, write_tiny
 
@@ -16,12 +15,9 @@ from elmo.config import ConfigError, from_dict, load_toml
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.text.tokenizer import TextConfig
-from elmo_lab import RECIPES
-from elmo_lab.probes import neighbors, record, wsd_readers
-from elmo_lab.probes.neighbors import Asked, Config
-from elmo_lab.report import claims
-from elmo_lab.report.collect import collect
-from elmo_lab.report.document import Table
+from elmo_lab import RECIPES, record
+from elmo_lab.probes import neighbors, wsd_readers
+from elmo_lab.probes.neighbors import NeighborsConfig, Query
 
 TEXT = [
     "a play on the stage",
@@ -31,8 +27,8 @@ TEXT = [
     "they talk of the stage",
     "the play",
 ]
-ON_STAGE = Asked("her play for the stage", "play", "a play on the stage")
-OF_SPORT = Asked("the striker 's play", "play", "a play on the stage")
+ON_STAGE = Query("her play for the stage", "play", "a play on the stage")
+OF_SPORT = Query("the striker 's play", "play", "a play on the stage")
 
 
 def use(token: str, sentence: Sequence[str]) -> list[float]:
@@ -44,7 +40,7 @@ def use(token: str, sentence: Sequence[str]) -> list[float]:
 
 
 def rows(**settings: Any) -> list[neighbors.Row]:
-    config = Config("text", **{"queries": (ON_STAGE, OF_SPORT), "k": 2} | settings)
+    config = NeighborsConfig("text", **{"queries": (ON_STAGE, OF_SPORT), "k": 2} | settings)
     return neighbors.rows(Written(use), [sentence.split() for sentence in TEXT], config)
 
 
@@ -82,7 +78,7 @@ def test_all_words_are_candidates_where_it_is_asked_for() -> None:
 def test_static_neighbors_stand_once_a_word(tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("play 1 0\ngame 1 0.1\nplays 1 -0.2\noak 0 1\n", encoding="utf-8")
-    config = Config("text", (ON_STAGE, OF_SPORT), k=2)
+    config = NeighborsConfig("text", (ON_STAGE, OF_SPORT), k=2)
     found = neighbors.static_rows(config, vectors)
     assert [(row.query, row.layer, row.rank, row.neighbor) for row in found] == [
         ("play", "static", 1, "game"),
@@ -96,17 +92,17 @@ def test_static_neighbors_stand_once_a_word(tmp_path: Path) -> None:
 
 def test_a_text_without_the_word_is_refused() -> None:
     with pytest.raises(InputError, match="no other occurrence of 'oak'"):
-        rows(queries=(Asked("an oak", "oak"),))
+        rows(queries=(Query("an oak", "oak"),))
 
 
 def test_a_word_of_a_query_may_contain_spaces() -> None:
-    assert Asked("il a  10 000 amis", "10 000").place == (("il", "a", "10 000", "amis"), 2)
-    assert Asked("il a 10\u00a0000 amis", "10\u00a0000").place == (("il", "a", "10\u00a0000", "amis"), 2)
-    assert Asked("il a 10\u00a0000 \n amis", "amis").place == (("il", "a", "10\u00a0000", "amis"), 3)
-    assert Asked("10\u00a0000 amis", "000").place == (("10", "000", "amis"), 1)
+    assert Query("il a  10 000 amis", "10 000").place == (("il", "a", "10 000", "amis"), 2)
+    assert Query("il a 10\u00a0000 amis", "10\u00a0000").place == (("il", "a", "10\u00a0000", "amis"), 2)
+    assert Query("il a 10\u00a0000 \n amis", "amis").place == (("il", "a", "10\u00a0000", "amis"), 3)
+    assert Query("10\u00a0000 amis", "000").place == (("10", "000", "amis"), 1)
     for word in ("10 amis", " a", ""):
         with pytest.raises(ConfigError, match="is not a token"):
-            Asked("il a 10 000 amis", word)
+            Query("il a 10 000 amis", word)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +117,7 @@ def test_a_word_of_a_query_may_contain_spaces() -> None:
 )
 def test_settings_that_cannot_be_used(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        from_dict(Config, load_toml(RECIPES / "probes" / "neighbors.toml") | values)
+        from_dict(NeighborsConfig, load_toml(RECIPES / "probes" / "neighbors.toml") | values)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +149,10 @@ def test_texts_of_all_kinds(tmp_path: Path, name: str, text: str, more: tuple[st
 
 def test_a_record_keeps_tokens_with_what_else_could_end_a_line(tmp_path: Path) -> None:
     text = [["the", "play", "now\x85"], ["a\u2028b", "play"]]
-    config = Config("text", (Asked("play on", "play"),))
+    config = NeighborsConfig("text", (Query("play on", "play"),))
     rows = neighbors.rows(Written(use), text, config)
-    record.write(tmp_path, "neighbors", "1", config, rows)
-    assert record.read(tmp_path)[1] == [vars(row) for row in rows]
+    record.write(tmp_path, record.probed("neighbors", "1", config, rows))
+    assert record.read(tmp_path).rows == [vars(row) for row in rows]
 
 
 def test_command(tmp_path: Path) -> None:
@@ -171,11 +167,14 @@ def test_command(tmp_path: Path) -> None:
     done = run(*arguments, "--output", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[:4] == ["play", "  static vectors", "      1  0.995  game", "her [play] for the stage"]
-    assert [line for line in lines if "layer" in line] == ["  layer 1, of 5", "  layer 2, of 5"]
-    assert sum(line.startswith("  * ") and line.endswith("  the [play]") for line in lines) == 2
-    assert lines[-1] == "* the published neighbour"
-    made = [json.loads(line) for line in (tmp_path / "run" / "rows.jsonl").read_text().splitlines()]
+    assert [line for line in lines if "Nearest to" in line] == [
+        "Nearest to: play",
+        "Nearest to: her [play] for the stage",
+    ]
+    assert ["static", "1", "0.995", "game"] in [line.split() for line in lines]
+    assert sum("the [play]" in line and line.split()[-1] == "yes" for line in lines) == 2
+    assert "5 candidates" in lines[-1]
+    made = json.loads((tmp_path / "run" / "record.json").read_text())["rows"]
     again = run(*arguments, "--json")
     assert [json.loads(line) for line in again.stdout.splitlines()] == made
     refused = run(*arguments, "--output", tmp_path / "run")
@@ -186,25 +185,8 @@ def test_command(tmp_path: Path) -> None:
     assert (refused.returncode, "layers 0 to 2" in refused.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(("ranks", "said"), [((1, 1), "holds"), ((1, 3), "does not hold")])
-def test_a_report_decides_by_the_papers_own_queries(tmp_path: Path, ranks: tuple[int, int], said: str) -> None:
-    config = load_toml(RECIPES / "probes" / "neighbors.toml")
-    row = {"layer": "2", "similarity": 0.5, "neighbor": "a [play]", "published": True, "candidates": 147}
-    planted = [
-        row | {"query": asked["sentence"], "rank": rank} for asked, rank in zip(config["queries"], ranks, strict=True)
-    ]
-    planted.append(planted[0] | {"layer": "1", "rank": 9})
-    plant_probe(tmp_path / "here" / "paper", "neighbors", planted, config)
-    plant_probe(tmp_path / "here" / "other", "neighbors", planted, config | {"queries": config["queries"][:1]})
-    (section,) = claims.section(collect([tmp_path / "here"]))
-    table = section.blocks[0]
-    assert isinstance(table, Table)
-    numbers = f"{ranks[0]} and {ranks[1]} of 147 at layer 2"
-    assert [row[1:] for row in table.rows] == [(said, numbers, "Table 4", "here/paper")]
-
-
 def test_the_papers_sentences_are_semcors(shared: Path) -> None:
-    config = from_dict(Config, load_toml(RECIPES / "probes" / "neighbors.toml"))
+    config = from_dict(NeighborsConfig, load_toml(RECIPES / "probes" / "neighbors.toml"))
     wanted = {sentence for asked in config.queries for sentence in (asked.sentence, asked.published)}
     read = wsd_readers.read_sentences(shared / config.text)
     assert wanted == {text for sentence in read if (text := " ".join(sentence.tokens)) in wanted}

@@ -1,4 +1,5 @@
 """`elmo probe pos` on tags that are planted, and beside scikit-learn's classifier."""
+# pyright: reportOperatorIssue=false, reportOptionalOperand=false
 
 import json
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from elmo.errors import InputError
 from elmo.text.records import read_conllu, read_conllu_columns
 from elmo_lab import RECIPES
 from elmo_lab.probes import pos
-from elmo_lab.probes.pos import Config, Tagged
+from elmo_lab.probes.pos import PosConfig, Tagged
 
 WORDS = {"NOUN": ["oak", "elm", "light"], "VERB": ["grows", "light"], "DET": ["the", "an"]}
 
@@ -32,8 +33,8 @@ def sentences(count: int, seed: int) -> list[Tagged]:
     return made
 
 
-def config(**values: Any) -> Config:
-    return Config("train", "dev", **{"epochs": 12, "lr": 0.05} | values)
+def config(**values: Any) -> PosConfig:
+    return PosConfig("train", "dev", **{"epochs": 12, "lr": 0.05} | values)
 
 
 class Planted:
@@ -228,7 +229,7 @@ def test_settings_that_cannot_be_used(values: dict[str, Any]) -> None:
 
 
 def test_recipe_is_a_configuration() -> None:
-    assert from_dict(Config, load_toml(RECIPES / "probes" / "pos.toml")).tags == "xpos"
+    assert from_dict(PosConfig, load_toml(RECIPES / "probes" / "pos.toml")).tags == "xpos"
 
 
 def test_data_of_ones_own_are_not_scored_on_the_recipes(tmp_path: Path) -> None:
@@ -269,8 +270,8 @@ def test_command(tmp_path: Path) -> None:
     )  # fmt: skip
     done = run(*arguments, "--output", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["layer", "0", "1", "2", "mix", "word"]
-    rows = [json.loads(line) for line in (tmp_path / "run" / "rows.jsonl").read_text().splitlines()]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["layer", "0", "1", "2", "mix", "word", "Layer"]
+    rows = json.loads((tmp_path / "run" / "record.json").read_text())["rows"]
     assert all(20 < row["test"] <= 100 for row in rows)
     again = run(*arguments, "--json")
     assert [json.loads(line) for line in again.stdout.splitlines()] == rows

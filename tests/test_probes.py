@@ -1,6 +1,5 @@
 """Probes on an embedder whose vectors are written by hand, so that every answer is known."""
 
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command import run
 from tiny import CONFIG, tiny_model, write_tiny
 
 from elmo.embedding.embedder import Embedder
@@ -17,7 +17,6 @@ from elmo.errors import InputError
 from elmo.formats.source import Source
 from elmo.search import nearest, senses
 from elmo.search.senses import Occurrence
-from elmo_lab.cli.probes import _probed
 
 LATIN = Path(__file__).parents[1] / "models" / "latin" / "senses.tsv"
 SHIPPED = Path(str(resources.files("elmo") / "assets" / "senses.tsv"))
@@ -101,13 +100,9 @@ def test_senses_need_occurrences() -> None:
 def test_an_output_that_cannot_be_made_is_refused_before_the_model_reads(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     write_tiny(tmp_path / "bilm")
-    made = senses.Config(model=str(tmp_path / "bilm"))
-
-    def run(*_: object, **__: object) -> list[Any]:
-        pytest.fail("the model reads")
-
-    with pytest.raises(OSError, match="name another --output"):
-        _probed(Namespace(quiet=True), "senses", made, tmp_path / "file" / "out", "sentences", run)
+    done = run("probe", "senses", "--model", tmp_path / "bilm", "--output", tmp_path / "file" / "out")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "name another --output" in done.stderr
 
 
 def test_shipped_senses_are_enough_and_fair() -> None:

@@ -14,10 +14,11 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo_lab import RECIPES
-from elmo_lab.cli.probes import print_rows
-from elmo_lab.probes import ablate, efficiency, queues, record
+from elmo_lab import RECIPES, record
+from elmo_lab.document import Table
+from elmo_lab.probes import ablate, efficiency, queues
 from elmo_lab.probes.efficiency import Point, Score
+from elmo_lab.probes.probe import Context
 from elmo_lab.tasks import compare
 from elmo_lab.tasks.trained import RESULT
 
@@ -26,7 +27,7 @@ from elmo_lab.tasks.trained import RESULT
 
 def test_equal_settings_are_one_run() -> None:
     """SNLI's recipe has Table 2's lambda of 0.001, NER's has another; names do not depend on what is asked for."""
-    config = ablate.Config("out", ("snli", "ner-wnut17"))
+    config = ablate.AblateConfig("out", ("snli", "ner-wnut17"))
     queue, runs = ablate.plan(config, recipe_of, {})
     snli, ner = (set(row.arms) for row in queue.rows)
     assert ner - snli == {"lambda-0.001"}
@@ -39,16 +40,16 @@ def test_equal_settings_are_one_run() -> None:
     assert runs["snli", "types", "static"] == runs["ner-wnut17", "types", "static"] == "none"
     assert runs["snli", "gamma", "top-gamma-learned"] == "top"
     for analysis, arms in ablate.ARMS.items():
-        alone, named = ablate.plan(ablate.Config("out", ("snli",), (analysis,)), recipe_of, {})
+        alone, named = ablate.plan(ablate.AblateConfig("out", ("snli",), (analysis,)), recipe_of, {})
         assert named == {key: name for key, name in runs.items() if key[:2] == ("snli", analysis)}
         assert len(alone.rows[0].arms) == len(arms)
-    other = ablate.plan(ablate.Config("out", ("snli",), place="input"), recipe_of, {})[1]
+    other = ablate.plan(ablate.AblateConfig("out", ("snli",), place="input"), recipe_of, {})[1]
     assert other["snli", "layers", "lambda-0.001"] == other["snli", "types", "static-elmo"] == "input"
 
 
 def test_a_recipe_may_have_settings_of_its_own_over_those_of_all() -> None:
-    own = (ablate.Own("srl", ("training.lr=0.5", "inputs.dropout=0.25")),)
-    config = ablate.Config("out", ("snli", "srl"), ("types",), settings=("training.lr=0.125",), own_settings=own)
+    own = (ablate.OwnSettings("srl", ("training.lr=0.5", "inputs.dropout=0.25")),)
+    config = ablate.AblateConfig("out", ("snli", "srl"), ("types",), settings=("training.lr=0.125",), own_settings=own)
     given = queues.given(config.settings, None, None, None)
     queue, _ = ablate.plan(config, recipe_of, given)
     for row, lr in zip(queue.rows, (0.125, 0.5), strict=True):
@@ -61,11 +62,11 @@ def test_a_recipe_may_have_settings_of_its_own_over_those_of_all() -> None:
 def test_settings_of_a_recipe_that_is_not_in_the_queue_are_refused(tmp_path: Path) -> None:
     """Not those of the package, which names a recipe that the user may leave out."""
     packaged = configs.load_toml(RECIPES / "probes" / "ablate.toml") | {"output": "out", "recipes": ["srl"]}
-    ablate.plan(configs.from_dict(ablate.Config, packaged), recipe_of, {})
+    ablate.plan(configs.from_dict(ablate.AblateConfig, packaged), recipe_of, {})
     (tmp_path / "my-ner.toml").write_text('task = "ner"\ntrain = "a"\ndev = "b"\n', encoding="utf-8")
     for name, lr in ((str(tmp_path / "my-ner.toml"), 0.5), ("my-ner", 0.5), ("my-nr.toml", None), ("ner-wnut17", None)):
-        own = (ablate.Own(name, ("training.lr=0.5",)),)
-        config = ablate.Config("out", (str(tmp_path / "my-ner.toml"),), ("places",), own_settings=own)
+        own = (ablate.OwnSettings(name, ("training.lr=0.5",)),)
+        config = ablate.AblateConfig("out", (str(tmp_path / "my-ner.toml"),), ("places",), own_settings=own)
         if lr is None:
             with pytest.raises(InputError, match=rf"own_settings has settings for '{name}', which is not in recipes"):
                 ablate.plan(config, recipe_of, {})
@@ -78,7 +79,7 @@ def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:
     for arm, (dev, test) in scores.items():
         plant(tmp_path / "snli" / arm, "snli", dev, test)
         plant(tmp_path / "snli" / arm, "snli", dev + 2, test, seed=2)
-    config = ablate.Config(str(tmp_path), ("snli",), seeds=(1, 2))
+    config = ablate.AblateConfig(str(tmp_path), ("snli",), seeds=(1, 2))
     rows = ablate.write(config, *ablate.plan(config, recipe_of, {}))
     found = {(row.analysis, row.arm): row for row in rows}
     assert list(found) == [
@@ -94,14 +95,14 @@ def test_ablations_are_compared_with_their_first_arm(tmp_path: Path) -> None:
     assert (found["places", "both"].dev_difference, found["places", "both"].test_difference) == (2.0, -1.0)
     assert found["layers", "none"].dev_difference is None
     assert found["layers", "lambda-0.001"].run == found["types", "static-elmo"].run == "snli/both"
-    kept, lines = record.read(tmp_path)
-    assert (kept["probe"], kept["seconds"], len(lines)) == ("ablate", 8 * 90.0, 9)
-    assert lines[3] == json.loads(json.dumps(vars(top)))
+    kept = record.read(tmp_path)
+    assert (kept.name, kept.seconds, len(kept.rows)) == ("ablate", 8 * 90.0, 9)
+    assert kept.rows[3] == json.loads(json.dumps(vars(top)))
 
 
 def test_an_arm_whose_first_is_missing_has_no_difference(tmp_path: Path) -> None:
     plant(tmp_path / "snli" / "both", "snli", 82.0, 77.0)
-    config = ablate.Config(str(tmp_path), ("snli",), ("places",))
+    config = ablate.AblateConfig(str(tmp_path), ("snli",), ("places",))
     (row,) = ablate.write(config, *ablate.plan(config, recipe_of, {}))
     assert (row.arm, row.dev_difference, row.test_difference) == ("both", None, None)
 
@@ -183,7 +184,7 @@ def test_updates_are_the_mean_of_the_seeds_that_reached_the_score() -> None:
 
 def test_nothing_is_said_of_updates_before_the_largest_part_is_done(tmp_path: Path) -> None:
     """Nor while one of the arms has none of the other's seeds there."""
-    config = efficiency.Config(str(tmp_path), ("srl",), (0.01, 0.1, 1.0))
+    config = efficiency.EfficiencyConfig(str(tmp_path), ("srl",), (0.01, 0.1, 1.0))
     for arm, fraction, dev in (("none", 0.01, 30.0), ("elmo", 0.01, 45.0), ("none", 0.1, 40.0), ("elmo", 0.1, 50.0)):
         plant(tmp_path / "srl" / f"{arm}-{fraction:g}", "srl", dev, dev, curve=((10, dev),))
     plan = efficiency.plan(config, recipe_of)
@@ -199,7 +200,7 @@ def test_nothing_is_said_of_updates_before_the_largest_part_is_done(tmp_path: Pa
 
 
 def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
-    config = efficiency.Config(str(tmp_path), ("srl",), (1.0, 0.1))
+    config = efficiency.EfficiencyConfig(str(tmp_path), ("srl",), (1.0, 0.1))
     for arm, fraction, dev, test in (("none", 0.1, 30.0, 20.0), ("none", 1, 60.0, 50.0), ("elmo", 0.1, 40.0, 50.0)):
         plant(tmp_path / "srl" / f"{arm}-{fraction:g}", "srl", dev, test, curve=((10, dev - 5), (20, dev)))
     plant(tmp_path / "srl" / "elmo-1", "srl", 70.0, 60.0, curve=((10, 50.0), (20, 70.0)))
@@ -210,35 +211,24 @@ def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
     assert answers["updates"].value == pytest.approx(15 / 20)
     assert (answers["data"].value, answers["data"].at_most) == (pytest.approx(0.1), True)
     assert answers["baseline"].value == pytest.approx(1.0)
-    assert len(record.read(tmp_path)[1]) == len(rows)
+    assert len(record.read(tmp_path).rows) == len(rows)
     scores = [row for row in rows if isinstance(row, Score)]
     assert [row.test_scores for row in scores] == [(20.0,), (50.0,), (50.0,), (60.0,)]
 
 
-def test_of_runs_kept_for_their_numbers_the_recorded_points_stay(tmp_path: Path) -> None:
-    """A seed without a file of metrics and without recorded points has a score only."""
-    config = efficiency.Config(str(tmp_path), ("srl",), (1.0,))
-    for arm, dev in (("none", 60.0), ("elmo", 70.0)):
-        plant(tmp_path / "srl" / f"{arm}-1", "srl", dev, dev, curve=((10, dev - 5), (20, dev)))
-    rows = efficiency.write(config, efficiency.plan(config, recipe_of))
-    for file in tmp_path.rglob("metrics.jsonl"):
-        file.unlink()
-    assert efficiency.write(config, efficiency.plan(config, recipe_of)) == rows
-    (tmp_path / "rows.jsonl").write_text("", encoding="utf-8")
-    assert [row.kind for row in efficiency.write(config, efficiency.plan(config, recipe_of))] == ["score", "score"]
-
-
-def test_tables_say_what_one_seed_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_say_what_one_seed_does_not_show() -> None:
     rows = [score("none", 0.0001, 20.0), replace(score("elmo", 1.0, None), seeds=(1, 2), dev_std=0.25)]
-    print_rows(rows, as_json=False)
-    head, *lines = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert "scores" not in head
-    assert [line[3] for line in lines] == ["0.0001", "1"]
-    assert [line[6:8] for line in lines] == [["50.00", "-"], ["50.00", "0.25"]]
+    *_, table = efficiency.PROBE.blocks(record.probed("efficiency", "1", efficiency.EfficiencyConfig("out"), rows))
+    assert isinstance(table, Table)
+    assert [row[1] for row in table.rows] == ["0.01 %", "100 %"]
+    place = table.head.index("std")
+    assert [row[place - 1 : place + 1] for row in table.rows] == [("50.00", ""), ("50.00", "0.250")]
 
 
 def test_efficiency_plans_the_smallest_part_first() -> None:
-    config = efficiency.Config("out", ("snli",), (1.0, 0.01), place="both", small_settings=("training.epochs=9",))
+    config = efficiency.EfficiencyConfig(
+        "out", ("snli",), (1.0, 0.01), place="both", small_settings=("training.epochs=9",)
+    )
     (row,) = efficiency.plan(config, recipe_of).rows
     assert row.arms == {
         "none-0.01": ["inputs.elmo=none", "training.epochs=9", "train_fraction=0.01"],
@@ -290,7 +280,7 @@ def test_ablate_trains_once_and_goes_on(small: list[Any], tmp_path: Path) -> Non
     assert [row["run"] for row in rows[4:]] == ["small/none", "small/layer-0", "small/elmo", "small/input"]
     assert {path: path.stat().st_mtime_ns for path in times} == times  # nothing was trained again
     assert len(list(tmp_path.rglob(RESULT))) == 7
-    assert json.loads((tmp_path / "probe.json").read_text())["bilm"]["model"].endswith("bilm")
+    assert str((record.read(tmp_path).bilm or {})["model"]).endswith("bilm")
     other = run("probe", "ablate", 'analyses=["gamma"]', "inputs.gamma=fixed", "--output", tmp_path, *given)
     assert other.returncode == 2
     assert "unknown key 'inputs'" in other.stderr
@@ -315,7 +305,7 @@ def test_efficiency_trains_on_parts(small: list[Any], tmp_path: Path) -> None:
     assert SMALL["ner"].file in json.loads((tmp_path / "small" / "none-1" / "config.json").read_text())["train"]
     shown = run("probe", "efficiency", "fractions=[0.25, 1]", "--output", tmp_path, *small[:-1])
     assert shown.returncode == 0, shown.stderr
-    assert "small: " in shown.stdout
+    assert "what ELMo saves" in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -340,29 +330,32 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, probe: str, argument: str, 
 
 
 def test_recipes_are_those_of_tasks() -> None:
-    for name, kind in (("ablate", ablate.Config), ("efficiency", efficiency.Config)):
+    for name, kind in (("ablate", ablate.AblateConfig), ("efficiency", efficiency.EfficiencyConfig)):
         values = configs.load_toml(RECIPES / "probes" / f"{name}.toml")
         config = configs.from_dict(kind, values | {"output": "out"})
         assert all(recipe_of(recipe).is_file() for recipe in config.recipes)
-    config = configs.from_dict(ablate.Config, configs.load_toml(RECIPES / "probes" / "ablate.toml") | {"output": "o"})
+    config = configs.from_dict(
+        ablate.AblateConfig, configs.load_toml(RECIPES / "probes" / "ablate.toml") | {"output": "o"}
+    )
     queue, _ = ablate.plan(config, recipe_of, queues.given(config.settings, None, None, None))
     assert sum(len(row.arms) for row in queue.rows) == 31  # as the recipe says
 
 
-@pytest.mark.parametrize(("probe", "kind"), [(ablate, ablate.Config), (efficiency, efficiency.Config)])
+@pytest.mark.parametrize(("probe", "kind"), [(ablate, ablate.AblateConfig), (efficiency, efficiency.EfficiencyConfig)])
 def test_a_queue_without_its_rows_goes_on(tmp_path: Path, probe: Any, kind: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(compare, "work_off", lambda *_: iter(()))
     plant(tmp_path / "snli" / "none", "snli", 70.0, 71.0)
     plant(tmp_path / "snli" / "none-1", "snli", 70.0, 71.0)
     config = kind(str(tmp_path), ("snli",))
-    first = probe.run(config, recipe_of)
+    context = Context(find_recipe=recipe_of)
+    first = probe.PROBE.run(config, context)
     assert first
-    (tmp_path / record.ROWS).unlink()
-    assert probe.run(config, recipe_of) == first
-    assert record.read(tmp_path)[1] == json.loads(json.dumps([vars(row) for row in first]))
+    (tmp_path / record.RECORD).unlink()
+    assert probe.PROBE.run(config, context) == first
+    assert record.read(tmp_path).rows == json.loads(json.dumps([vars(row) for row in first]))
 
 
 def test_another_probes_folder_is_refused(tmp_path: Path) -> None:
-    record.write(tmp_path, "senses", "1", ablate.Config("out"), [])
+    record.write(tmp_path, record.probed("senses", "1", ablate.AblateConfig("out"), []))
     with pytest.raises(InputError, match=r"holds results of the probe 'senses', not '\w+'; name another --output"):
-        ablate.run(ablate.Config(str(tmp_path)), recipe_of)
+        ablate.train_arms(ablate.AblateConfig(str(tmp_path)), Context(find_recipe=recipe_of))

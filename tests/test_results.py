@@ -23,14 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
-def run_of(folder: Path, *arguments: Any, **more: Any) -> None:
-    """A run with what `elmo task train` writes beside the configuration and the seeds."""
-    plant(folder, *arguments, **more)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    write(folder / "config.json", config | {"cache": {"folder": "/home/somebody/cache", "dtype": "float16"}})
-    write(folder / "origin.json", {"version": "1", "bilm": None, "data": {"train": "feed"}})
-
-
 def test_the_page_is_that_of_the_tables() -> None:
     text, drawn = markdown.render(page.document(), "results-figures")
     assert text == page.PAGE.read_text(encoding="utf-8"), "make results writes docs/results.md"
@@ -51,12 +43,12 @@ def test_every_table_is_sorted_and_named_in_the_readme() -> None:
 
 def test_a_folder_of_runs_becomes_lines_without_this_machines_paths(folder: Path) -> None:
     for seed, test in ((1, 40.0), (2, 42.0)):
-        run_of(folder / "ner" / "none", "ner", 50.0, test, seed)
-        run_of(folder / "ner" / "input", "ner", 55.0, test + 6, seed, ["inputs.elmo=input"])
+        plant(folder / "ner" / "none", "ner", 50.0, test, seed)
+        plant(folder / "ner" / "input", "ner", 55.0, test + 6, seed, ["inputs.elmo=input"])
     write(folder / "ner" / "input" / "seed-1" / "web.json", {"task": "ner", "examples": 9, "members": 1, "f1": 12.0})
     assert tables.add("small/tasks", folder) == ["ner/input", "ner/none"]
     found = tables.read("small/tasks")["ner/input"]
-    assert (found["kind"], found["name"], found["version"], found["data"]) == ("task", "ner", "1", {"train": "feed"})
+    assert (found["kind"], found["name"], found["version"], found["data"]) == ("task", "ner", "1", {})
     assert [row["test"] for row in found["rows"]] == [{"f1": 46.0}, {"f1": 48.0}]
     assert found["rows"][0]["elsewhere"]["web"]["f1"] == 12.0
     assert (found["bilm"]["model"], found["machine"]) == ("small", MACHINE)
@@ -82,21 +74,38 @@ def test_a_line_is_replaced_by_that_of_its_id(folder: Path) -> None:
         tables.add("small/senses", folder.parent / "tables")
 
 
+def test_folders_of_before_the_records_give_the_same_lines(folder: Path) -> None:
+    """As the queues write them that run on an older commit."""
+    plant(folder / "snli" / "both", "snli", 70.0, 60.0, settings=["inputs.elmo=both"])
+    tables.add("new/tasks", folder)
+    (folder / "snli" / "both" / "record.json").unlink()
+    tables.add("old/tasks", folder)
+    (new,), (old,) = (tables.read(f"{age}/tasks").values() for age in ("new", "old"))
+    assert old == {key: value for key, value in new.items() if key not in ("argv", "versions", "seconds")}
+    rows = [{"layer": 1, "accuracy": 0.5}]
+    about = {"probe": "senses", "version": "1", "config": {"state": "echo"}, "bilm": BILM, "machine": MACHINE}
+    write(folder / "senses" / "probe.json", about | {"seconds": 2.0})
+    (folder / "senses" / "rows.jsonl").write_text(json.dumps(rows[0]) + "\n", encoding="utf-8")
+    tables.add("old/senses", folder / "senses")
+    (run,) = tables.read("old/senses").values()
+    assert (run["id"], run["name"], run["settings"], run["rows"]) == ("senses", "senses", {"state": "echo"}, rows)
+
+
 def test_of_an_arms_trials_the_best_on_dev_counts(folder: Path) -> None:
-    run_of(folder / "snli" / "none", "snli", 70.0, 60.0)
+    plant(folder / "snli" / "none", "snli", 70.0, 60.0)
     for trial, dev, test in ((1, 71.0, 69.0), (2, 72.0, 62.0)):
-        run_of(folder / "snli" / "both" / f"trial-{trial}", "snli", dev, test, settings=["inputs.elmo=both"])
+        plant(folder / "snli" / "both" / f"trial-{trial}", "snli", dev, test, settings=["inputs.elmo=both"])
     tables.add("small/tasks", folder)
     (compared,) = comparisons("small/tasks").values()
     assert [compared.score(arm).value for arm in compared.arms] == [60.0, 62.0]
 
 
 def test_a_fine_tuned_bilm_is_compared_with_what_it_began_from_at_the_same_place(folder: Path) -> None:
-    run_of(folder / "snli" / "none", "snli", 70.0, 60.0)
+    plant(folder / "snli" / "none", "snli", 70.0, 60.0)
     for arm, place, score in (("input", "input", 63.0), ("both", "both", 62.0), ("fine-tuned", "both", 64.0)):
         tuned = {"init_from": {"model": "small", "words_read": 1000, "continues": False}} if arm == "fine-tuned" else {}
         settings = [f"inputs.elmo={place}"]
-        run_of(folder / "snli" / arm, "snli", score + 10, score, settings=settings, bilm=BILM | tuned)
+        plant(folder / "snli" / arm, "snli", score + 10, score, settings=settings, bilm=BILM | tuned)
     tables.add("small/tasks", folder)
     (compared,) = comparisons("small/tasks").values()
     improved, tuned = claims.of_task("SNLI", compared)
@@ -105,11 +114,11 @@ def test_a_fine_tuned_bilm_is_compared_with_what_it_began_from_at_the_same_place
 
 
 def test_a_translation_model_is_not_elmo(folder: Path) -> None:
-    mixes = {"mixes": {"input": {"weights": [0.25, 0.75], "gamma": 1.0}}}
-    run_of(folder / "sst5" / "none", "sst5", 40.0, 41.0)
-    run_of(folder / "sst5" / "input", "sst5", 42.0, 43.0, settings=["inputs.elmo=input"], **mixes)
+    mixes = {"input": {"weights": [0.25, 0.75], "gamma": 1.0}}
+    plant(folder / "sst5" / "none", "sst5", 40.0, 41.0)
+    plant(folder / "sst5" / "input", "sst5", 42.0, 43.0, settings=["inputs.elmo=input"], mixes=mixes)
     translator = BILM | {"translation": {"pairs": 29000}}
-    run_of(folder / "sst5" / "cove", "sst5", 44.0, 45.0, settings=["inputs.elmo=input"], bilm=translator, **mixes)
+    plant(folder / "sst5" / "cove", "sst5", 44.0, 45.0, settings=["inputs.elmo=input"], bilm=translator, mixes=mixes)
     tables.add("small/tasks", folder)
     (compared,) = comparisons("small/tasks").values()
     (claim,) = claims.of_task("SST-5", compared)

@@ -1,4 +1,5 @@
 """Entailment: ESIM against its equations one pair at a time, empty sentences, files."""
+# pyright: reportArgumentType=false
 
 import json
 import math
@@ -36,7 +37,7 @@ def network(examples: list[snli.Example], elmo: str = "none", **settings: float)
     config = InputConfig(vectors_dim=5, elmo=elmo)
     inputs = Inputs(config, torch.randn(len(words) + 2, 5), BILM)
     layers = [torch.randn(3, len(row), 8).numpy() for row in rows]
-    model = snli.Model(snli.Config(hidden_dim=3, **settings), inputs, snli.labels_of(examples))
+    model = snli.SnliModel(snli.SnliConfig(hidden_dim=3, **settings), inputs, snli.labels_of(examples))
     return model.eval(), Collator(config, words, lambda _: layers)(rows)
 
 
@@ -62,7 +63,9 @@ def test_a_pair_without_label_is_read_but_neither_trained_on_nor_scored(path) ->
         snli.check(examples, snli.labels_of(examples), path)
 
 
-def by_equations(model: snli.Model, vectors: list[torch.Tensor], outputs: list[torch.Tensor] | None) -> torch.Tensor:
+def by_equations(
+    model: snli.SnliModel, vectors: list[torch.Tensor], outputs: list[torch.Tensor] | None
+) -> torch.Tensor:
     """Chen et al. 2017, sec. 3.1-3.3, for one pair (T, I), (S, I) without padding, and so without masks."""
 
     def read(network, sequence):

@@ -1,4 +1,5 @@
 """Questions: the network against its equations one passage at a time, the search of spans, files; that it learns."""
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false
 
 import itertools
 import json
@@ -37,7 +38,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def network(examples: list[squad.Example], elmo: str = "none", **sizes: float) -> tuple[squad.Model, Collator]:
+def network(examples: list[squad.Example], elmo: str = "none", **sizes: float) -> tuple[squad.SquadModel, Collator]:
     """A model, and what makes its batches; ELMo's layers are random numbers that depend on the sentence."""
     from tiny import CONFIG as BILM
 
@@ -49,7 +50,7 @@ def network(examples: list[squad.Example], elmo: str = "none", **sizes: float) -
         return [torch.randn(3, len(r), 8, generator=g).numpy() for r, g in zip(rows, generators, strict=True)]
 
     inputs = Inputs(config, torch.randn(len(words) + 2, 8), BILM)
-    model = squad.Model(squad.Config(**{"hidden_dim": 3, **sizes}), inputs, squad.labels_of(examples))
+    model = squad.SquadModel(squad.SquadConfig(**{"hidden_dim": 3, **sizes}), inputs, squad.labels_of(examples))
     return model.eval(), Collator(config, words, layers_of)
 
 
@@ -79,7 +80,7 @@ def test_questions_are_read_with_their_passages(path) -> None:
 
 
 def bounds_by_equations(
-    model: squad.Model, question: torch.Tensor, passage: torch.Tensor, outputs: list[torch.Tensor] | None
+    model: squad.SquadModel, question: torch.Tensor, passage: torch.Tensor, outputs: list[torch.Tensor] | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Clark and Gardner 2017, sec. 3.1, for a question (S, I) and a passage (T, I), a token at a time, unmasked."""
 
@@ -191,7 +192,9 @@ def test_a_tuned_bilm_is_cut_with_its_sentences(path) -> None:
 
     examples = squad.read(path)
     config = InputConfig(vectors_dim=4, elmo="both", tuned=True)
-    model = squad.Model(squad.Config(hidden_dim=3), Inputs(config, torch.randn(2, 4), BILM), squad.Labels()).eval()
+    model = squad.SquadModel(
+        squad.SquadConfig(hidden_dim=3), Inputs(config, torch.randn(2, 4), BILM), squad.SquadLabels()
+    ).eval()
     characters = BILM.char_cnn.max_characters_per_token
     collate = Collator(config, (), to_batch=lambda rows: to_batch(rows, characters))
     together = model(batch(collate, examples))
@@ -210,9 +213,9 @@ def test_tokens_alone_can_be_asked() -> None:
 
 def test_questions_without_answers_are_refused_where_answers_are_needed(path) -> None:
     examples = squad.read(path)
-    squad.check(examples, squad.Labels(), path)
+    squad.check(examples, squad.SquadLabels(), path)
     with pytest.raises(InputError, match="question 'x' has no answers"):
-        squad.check([*examples, squad.Example((), examples[0].passage, (), "x")], squad.Labels(), path)
+        squad.check([*examples, squad.Example((), examples[0].passage, (), "x")], squad.SquadLabels(), path)
     with pytest.raises(InputError, match=r"^question '' has no answers"):
         squad.score([squad.unlabelled([["Who"], ["Ann"]])], [squad.Prediction("Ann", ())])
 

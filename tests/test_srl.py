@@ -1,4 +1,5 @@
 """Semantic roles: the rules of BIO, a sentence learned by heart, and what must not matter."""
+# pyright: reportCallIssue=false
 
 import itertools
 import json
@@ -11,7 +12,8 @@ from toy_inputs import toy_inputs
 
 from elmo.errors import IrregularInput
 from elmo_lab.tasks import srl
-from elmo_lab.tasks.srl import Config, Example, Labels, Model, Prediction
+from elmo_lab.tasks.srl import Example, SrlConfig, SrlModel
+from elmo_lab.tasks.tagging import TagLabels, TagPrediction
 
 GARDEN = ("The", "gardener", "gave", "her", "a", "pear", "and", "smiled")
 EXAMPLES = [
@@ -20,12 +22,12 @@ EXAMPLES = [
     Example(("Sleep", "now"), 0, ("B-V", "B-ARGM-TMP"), "s", "sleep", "sleep.01", 2),
     Example(("Rain",), 0, ("B-V",), "r", "rain", "rain.01", 3),
 ]
-SMALL = Config(n_layers=2, hidden_size=16, predicate_dim=4)
+SMALL = SrlConfig(n_layers=2, hidden_size=16, predicate_dim=4)
 
 
-def toy(elmo: str = "none", config: Config = SMALL) -> tuple[Model, object]:
+def toy(elmo: str = "none", config: SrlConfig = SMALL) -> tuple[SrlModel, object]:
     collate, inputs = toy_inputs([*GARDEN, "Sleep", "now", "Rain"], elmo)
-    return Model(config, inputs, srl.labels_of(EXAMPLES)), lambda examples: collate(
+    return SrlModel(config, inputs, srl.labels_of(EXAMPLES)), lambda examples: collate(
         [sentence for example in examples for sentence in srl.sentences(example)]
     )
 
@@ -105,7 +107,7 @@ def test_decode_is_the_best_sequence_that_keeps_the_rules() -> None:
         return sum(float(logits[place, tags.index(tag)]) for place, tag in enumerate(sequence))
 
     best = max(filter(keeps_rules, itertools.product(tags, repeat=3)), key=value)
-    assert model.decode(collate([example]), [example]) == [Prediction(best)]
+    assert model.decode(collate([example]), [example]) == [TagPrediction(best)]
     assert not keeps_rules(tuple(tags[best] for best in logits.argmax(-1)))
 
 
@@ -115,7 +117,7 @@ def test_nothing_and_one_token() -> None:
     model.loss(collate(examples), examples).backward()
     assert [len(prediction.tags) for prediction in model.eval().decode(collate(examples), examples)] == [0, 1, 1]
     empty = examples[:1]
-    assert model.decode(collate(empty), empty) == [Prediction(())]
+    assert model.decode(collate(empty), empty) == [TagPrediction(())]
     assert not model.loss(collate(empty), empty)
 
 
@@ -129,21 +131,21 @@ def test_tags_that_training_never_had(tmp_path: Path) -> None:
 
 def test_score_knows_continued_arguments_and_leaves_the_predicate_out() -> None:
     gold = Example(("a",) * 5, 0, ("B-V", "B-ARG1", "O", "B-C-ARG1", "B-ARG2"))
-    found = Prediction(("O", "B-ARG1", "O", "B-ARG1", "B-ARG2"))
+    found = TagPrediction(("O", "B-ARG1", "O", "B-ARG1", "B-ARG2"))
     scores = srl.score([gold], [found])
     assert scores["recall"] == 50
     assert scores["precision"] == pytest.approx(100 / 3)
 
 
 def test_labels_are_both_tags_of_every_role() -> None:
-    assert srl.labels_of(EXAMPLES[2:]) == Labels(("O", "B-ARGM-TMP", "I-ARGM-TMP", "B-V", "I-V"))
+    assert srl.labels_of(EXAMPLES[2:]) == TagLabels(("O", "B-ARGM-TMP", "I-ARGM-TMP", "B-V", "I-V"))
 
 
 def test_combine() -> None:
     votes = [("B-A", "I-A", "O"), ("B-B", "I-B", "O"), ("B-B", "I-A", "O")]
-    members = [[Prediction(vote), Prediction(())] for vote in votes]
+    members = [[TagPrediction(vote), TagPrediction(())] for vote in votes]
     combined = srl.combine(members)
-    assert combined[1] == Prediction(())
+    assert combined[1] == TagPrediction(())
     assert combined[0].tags in [("B-A", "I-A", "O"), ("B-B", "I-B", "O")]  # token by token it were B-B I-A
     assert srl.combine(members[:2])[0].tags == votes[0]
     assert srl.combine(members[1::-1])[0].tags == votes[1]  # of a tie the first member's, not the first in the alphabet
@@ -156,7 +158,7 @@ def test_sentences_without_a_predicate_are_read_for_prediction_alone(tmp_path: P
     path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"id": "x", **lines[0]}]), encoding="utf-8")
     assert [example.tokens for example in srl.read(path)] == [("Run",)]
     everything = srl.read_all(path)
-    srl.write(out, everything, [Prediction(("B-V",))] * 3)
+    srl.write(out, everything, [TagPrediction(("B-V",))] * 3)
     assert srl.read_all(out) == everything
     assert json.loads(out.read_text(encoding="utf-8").splitlines()[2]) == {"id": "x", "tokens": ["Rain"], "props": []}
 
@@ -164,7 +166,7 @@ def test_sentences_without_a_predicate_are_read_for_prediction_alone(tmp_path: P
 def test_files(tmp_path: Path) -> None:
     """What is written is what is read, sentence by sentence, with the predicted tags."""
     path = tmp_path / "roles.jsonl"
-    gold = [Prediction(example.tags or ()) for example in EXAMPLES]
+    gold = [TagPrediction(example.tags or ()) for example in EXAMPLES]
     srl.write(path, EXAMPLES, gold)
     assert len(path.read_text(encoding="utf-8").splitlines()) == 3
     assert srl.read(path) == EXAMPLES

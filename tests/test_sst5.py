@@ -1,4 +1,5 @@
 """Sentiment: the biattentive network against its equations one sentence at a time, phrases, files."""
+# pyright: reportArgumentType=false, reportOperatorIssue=false
 
 import math
 from pathlib import Path
@@ -15,7 +16,7 @@ TREES = """\
 (1 (2 Cold) (1 (1 stale) (2 bread)))
 (4 Yes)
 """
-CONFIG = sst5.Config(hidden_dim=3)
+CONFIG = sst5.Sst5Config(hidden_dim=3)
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def examples(tmp_path: Path) -> list[sst5.Example]:
     return sst5.read(path)
 
 
-def network(examples: list[sst5.Example], config: sst5.Config = CONFIG, elmo: str = "none") -> tuple:
+def network(examples: list[sst5.Example], config: sst5.Sst5Config = CONFIG, elmo: str = "none") -> tuple:
     """A model without dropout of inputs, and the batch of its examples; ELMo's layers are random and of 8 numbers."""
     from tiny import CONFIG as BILM
 
@@ -34,7 +35,7 @@ def network(examples: list[sst5.Example], config: sst5.Config = CONFIG, elmo: st
     inputs = Inputs(inputs_config, torch.randn(len(words) + 2, 5), BILM)
     layers = [torch.randn(3, len(example.tokens), 8).numpy() for example in examples]
     tokens = Collator(inputs_config, words, lambda _: layers)([list(example.tokens) for example in examples])
-    return sst5.Model(config, inputs, sst5.labels_of(examples)), tokens
+    return sst5.Sst5Model(config, inputs, sst5.labels_of(examples)), tokens
 
 
 def test_a_tree_is_a_sentence_with_phrases(examples) -> None:
@@ -44,7 +45,7 @@ def test_a_tree_is_a_sentence_with_phrases(examples) -> None:
     assert Node(1, 3, 1) in examples[1].phrases
 
 
-def by_equations(model: sst5.Model, vectors: torch.Tensor, output: torch.Tensor | None) -> torch.Tensor:
+def by_equations(model: sst5.Sst5Model, vectors: torch.Tensor, output: torch.Tensor | None) -> torch.Tensor:
     """McCann et al. 2017, sec. 5, for one sentence (T, I) without padding, and so without masks."""
 
     def read(network, sequence):
@@ -67,7 +68,7 @@ def by_equations(model: sst5.Model, vectors: torch.Tensor, output: torch.Tensor 
 @pytest.mark.parametrize(("elmo", "second"), [("none", True), ("both", True), ("both", False)])
 def test_scores_are_those_of_the_equations(examples, elmo, second) -> None:
     """With a second biLSTM for ELMo at the output, as in the paper, and without."""
-    model, tokens = network(examples, sst5.Config(hidden_dim=3, output_encoder=second), elmo)
+    model, tokens = network(examples, sst5.Sst5Config(hidden_dim=3, output_encoder=second), elmo)
     model.eval()
     vectors, output = model.inputs(tokens)
     seen = model(vectors, output, tokens.lengths)
@@ -78,7 +79,7 @@ def test_scores_are_those_of_the_equations(examples, elmo, second) -> None:
 
 
 def test_phrases_are_examples_of_their_own_in_training(examples) -> None:
-    made = sst5.training(examples, sst5.Config(phrase_tokens=2))
+    made = sst5.training(examples, sst5.Sst5Config(phrase_tokens=2))
     assert [(" ".join(each.tokens), each.label) for each in made] == [
         ("The warm soup was quite good", 3),
         ("warm soup was quite good", 3),
@@ -89,13 +90,13 @@ def test_phrases_are_examples_of_their_own_in_training(examples) -> None:
         ("stale bread", 1),
         ("Yes", 4),
     ]
-    assert sst5.training(examples, sst5.Config(phrase_tokens=7)) == examples
-    assert sst5.training(examples, sst5.Config(phrase_tokens=0)) == examples
-    assert [len(each.tokens) for each in sst5.training(examples, sst5.Config())] == [6, 5, 3, 1], "of four or more"
+    assert sst5.training(examples, sst5.Sst5Config(phrase_tokens=7)) == examples
+    assert sst5.training(examples, sst5.Sst5Config(phrase_tokens=0)) == examples
+    assert [len(each.tokens) for each in sst5.training(examples, sst5.Sst5Config())] == [6, 5, 3, 1], "of four or more"
 
 
 def test_loss_is_the_mean_over_the_examples(examples) -> None:
-    model, tokens = network(examples, sst5.Config(3, True, 0.0, 0.0, (0.0, 0.0)), "both")
+    model, tokens = network(examples, sst5.Sst5Config(3, True, 0.0, 0.0, (0.0, 0.0)), "both")
     vectors, output = model.inputs(tokens)
     losses = []
     for row, each in enumerate(examples):

@@ -23,6 +23,7 @@ from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.batches import BatchConfig
 from elmo_lab.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
 from elmo_lab.tasks.layers import VariationalDropout
+from elmo_lab.tasks.tagging import TagPrediction
 from elmo_lab.tasks.task import Task, TaskModel
 from elmo_lab.tasks.trained import TrainedTask, predict, tokens_of
 
@@ -44,8 +45,8 @@ def network(name: str, examples: Sequence[Any], **inputs: Any) -> tuple[Task, Ta
     bilm = tiny_model().bilm()
     if read.bilm is not None:
         read.bilm.load_state_dict(tiny_model().weights)
-    config = configs.from_dict(task.Config, SMALL[name].model)
-    model = task.Model(config, read, task.labels_of(examples))
+    config = configs.from_dict(task.config, SMALL[name].model)
+    model = task.network(config, read, task.labels_of(examples))
     layers_of = None if settings.elmo == "none" else Embedder(bilm, device="cpu").embed
     return task, cast(TaskModel, model), Collator(settings, words.words, layers_of, to_batch)
 
@@ -64,7 +65,7 @@ def test_tags_of_entities_keep_the_rules_of_bio(tmp_path: Path) -> None:
 
 
 def test_of_a_tie_between_two_members_the_first_ones_entities_stay() -> None:
-    one, other = ner.Prediction(("B-place", "O")), ner.Prediction(("O", "B-person"))
+    one, other = TagPrediction(("B-place", "O")), TagPrediction(("O", "B-person"))
     assert ner.combine([[one], [other]]) == [one]
     assert ner.combine([[other], [one]]) == [other]
 
@@ -122,11 +123,11 @@ def test_elmo_at_the_input_has_one_dropout(recipe: str, tmp_path: Path) -> None:
     """
     values = configs.load_toml(RECIPES / "tasks" / f"{recipe}.toml")
     task = tasks.find(values["task"])
-    examples = task.read(write_small(tmp_path, task.NAME)) * 30
+    examples = task.read(write_small(tmp_path, task.name)) * 30
     read = configs.from_dict(InputConfig, values["inputs"] | {"characters": None, "elmo": "input", "min_count": 1})
     words = vectors.make(read, [sentence for example in examples for sentence in task.sentences(example)], [])
-    settings = configs.from_dict(task.Config, values["model"])
-    model = task.Model(settings, Inputs(read, words.table, CONFIG), task.labels_of(examples)).train()
+    settings = configs.from_dict(task.config, values["model"])
+    model = task.network(settings, Inputs(read, words.table, CONFIG), task.labels_of(examples)).train()
     seen: list[torch.Tensor] = []
     parts = [cast(TaskModel, model).inputs, *(part for part in model.modules() if isinstance(part, VariationalDropout))]
     for part in parts[:2]:
@@ -143,10 +144,10 @@ def test_reads_its_file(name: str, path: Path) -> None:
     task = tasks.find(name)
     examples = task.read(path)
     assert len(examples) == 8
-    assert name == task.NAME
+    assert name == task.name
     assert all(sentence for example in examples for sentence in task.sentences(example))
     values = json.loads(json.dumps(configs.to_dict(task.labels_of(examples))))
-    assert configs.from_dict(task.Labels, values) == task.labels_of(examples)
+    assert configs.from_dict(task.labels, values) == task.labels_of(examples)
 
 
 @every_task
@@ -171,9 +172,9 @@ def test_learns_eight_examples_by_heart(taught: Taught) -> None:
     task, examples, losses, before, predictions = taught
     assert losses[-1] < 0.2 * losses[0]
     scores = task.score(examples, predictions)
-    assert scores[task.METRIC] == pytest.approx(100.0)
+    assert scores[task.metric] == pytest.approx(100.0)
     assert all(0 <= score <= 100 for score in scores.values())
-    assert task.score(examples, before)[task.METRIC] < 90
+    assert task.score(examples, before)[task.metric] < 90
 
 
 @every_task
@@ -232,13 +233,13 @@ def test_text_with_another_number_of_sentences_is_refused(name: str) -> None:
 def test_predictions_are_written_in_the_format_that_is_read(taught: Taught, tmp_path: Path) -> None:
     """What is written of predictions that are all right scores 100 against them when it is read back."""
     task, examples, _, _, predictions = taught
-    written = tmp_path / SMALL[task.NAME].file
+    written = tmp_path / SMALL[task.name].file
     task.write(written, examples, predictions)
-    if task.NAME == "squad":  # whose predictions have a format of their own: an answer by the question's id
+    if task.name == "squad":  # whose predictions have a format of their own: an answer by the question's id
         answers = [answer for _, _, answer in SQUAD]
         assert list(json.loads(written.read_text(encoding="utf-8")).values()) == answers
         return
-    assert task.score(task.read(written), predictions)[task.METRIC] == pytest.approx(100.0)
+    assert task.score(task.read(written), predictions)[task.metric] == pytest.approx(100.0)
 
 
 @every_taught
@@ -249,7 +250,7 @@ def test_ensembles(taught: Taught) -> None:
         combined = task.combine(members)
         assert len(combined) == len(examples)
         if before not in members or not hasattr(before[0], "probabilities"):
-            assert task.score(examples, combined)[task.METRIC] == pytest.approx(100.0)
+            assert task.score(examples, combined)[task.metric] == pytest.approx(100.0)
 
 
 @every_task
@@ -262,9 +263,9 @@ def test_trained_saved_loaded_predict_alike(name: str, path: Path, tmp_path: Pat
     examples = task.read(path)
     trained = TrainedTask.load(tmp_path / "run")
     scores = trained.score(examples)
-    assert scores == pytest.approx(report["seeds"][0]["dev"])
-    assert report["version"] == task.VERSION
-    assert (report["bilm"] is None) == (elmo == "none")
+    assert scores == pytest.approx(report.rows[0]["dev"])
+    assert report.version == task.version
+    assert (report.bilm is None) == (elmo == "none")
     assert len(trained([task.unlabelled(SMALL[name].unlabelled)])) == 1
 
 

@@ -18,7 +18,7 @@ from tiny import write_tiny
 from elmo import config as configs
 from elmo.cli.arguments import run_in
 from elmo.errors import InputError
-from elmo_lab import RECIPES
+from elmo_lab import RECIPES, record
 from elmo_lab.cli import tasks as task_verbs
 from elmo_lab.tasks import ner
 from elmo_lab.tasks import task as tasks
@@ -58,11 +58,12 @@ def test_list_has_every_task() -> None:
     assert all(name in done.stdout for name in tasks.available())
 
 
-def test_train_writes_results(trained: Path) -> None:
-    report = json.loads((trained / "run" / "results.json").read_text(encoding="utf-8"))
-    assert [seed["seed"] for seed in report["seeds"]] == [1, 2]
-    assert report["config"]["inputs"]["elmo"] == "both"
-    assert report["bilm"]["model"] == str(trained / "bilm")
+def test_train_writes_its_record(trained: Path) -> None:
+    found = record.read(trained / "run")
+    assert [row["seed"] for row in found.rows] == [1, 2]
+    assert found.settings["inputs"]["elmo"] == "both"
+    assert (found.bilm or {})["model"] == str(trained / "bilm")
+    assert found.argv[:3] == ["elmo", "task", "train"]
 
 
 def test_seeds_are_added_to_those_of_a_run_done_or_not(trained: Path) -> None:
@@ -280,7 +281,7 @@ def test_own_files_take_the_place_of_all_of_a_recipes(tmp_path: Path, name: str)
     [
         (
             ["train", "parsing", "--train", "a", "--dev", "b", "--output", "c"],
-            "parsing: no such file, and not a packaged recipe",
+            "unknown task 'parsing'",
         ),
         (["train", "ner", "--train", "a", "--dev", "b"], "--output is missing"),
         (["train", "ner", "--train", "a", "--dev", "b", "--output", "c"], "a: no such file"),
@@ -325,7 +326,7 @@ def test_recipes_are_read(path: Path) -> None:
                 configs.from_dict(TaskConfig, BASE | {"task": "ner"} | configs.parse_overrides(settings))
         return
     config = configs.from_dict(TaskConfig, BASE | configs.load_toml(path))
-    configs.from_dict(tasks.find(config.task).Config, config.model)
+    configs.from_dict(tasks.find(config.task).config, config.model)
     assert not any(Path(part).is_absolute() for part in (config.train, config.dev, config.test or ""))
 
 

@@ -1,5 +1,6 @@
 """The queue that compares: goes on where it stopped, and its table."""
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ def compared(tmp_path: Path, recipe: Path, text: str, show: Any = lambda line: N
     """Runs the queue, and reads its table."""
     path = tmp_path / "queue.toml"
     path.write_text(text, encoding="utf-8")
-    compare.run(read_queue(path), tmp_path / "out", lambda name: recipe, {}, True, show)
+    compare.train_queue(read_queue(path), tmp_path / "out", lambda name: recipe, {}, True, show)
     return json.loads((tmp_path / "out" / "table.json").read_text(encoding="utf-8"))
 
 
@@ -185,15 +186,6 @@ def test_a_title_is_one_cell(tmp_path: Path) -> None:
     assert r"| NER \| all kinds | ner 1 | test f1 | none | 40.00 |" in write_tables(Queue((row,)), tmp_path)
 
 
-def test_a_run_kept_for_its_numbers_has_the_version_of_its_results(tmp_path: Path) -> None:
-    row = Row("x", "ner-wnut17", {"none": [], "input": []})
-    plant(tmp_path / "x" / "none", "ner-wnut17", 50.0, 40.0)
-    with pytest.raises(InputError, match=r"none: no origin\.json or results\.json names the task's version; remove"):
-        write_tables(Queue((row,)), tmp_path)
-    write(tmp_path / "x" / "none" / "results.json", {"version": "7"})
-    assert "| ner 7 | test f1 | none |" in write_tables(Queue((row,)), tmp_path)
-
-
 def test_every_arm_is_tried_with_all_settings_and_goes_on_with_the_best(tmp_path: Path, recipe: Path) -> None:
     """A rate of nearly nothing learns nothing; a high one does."""
     better = ["training.lr=0.05", "training.epochs=15", "training.patience=0"]
@@ -279,7 +271,9 @@ def test_a_row_says_what_is_open_and_of_which_version_it_is(tmp_path: Path, reci
 
     with pytest.raises(Enough):
         compared(tmp_path, recipe, QUEUE, stopping)
-    monkeypatch.setattr("elmo_lab.tasks.ner.VERSION", "99")  # the program is younger than the runs
+    monkeypatch.setattr(
+        ner, "TASK", dataclasses.replace(ner.TASK, version="99")
+    )  # the program is younger than the runs
     (tmp_path / "out" / "table.json").write_text("[{", encoding="utf-8")
     text = write_tables(read_queue(tmp_path / "queue.toml"), tmp_path / "out")
     assert text.count("| 1 of 2 |") == 2

@@ -14,8 +14,9 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo_lab.tasks import coref, ner, readers, snli, squad, srl, sst5, train
+from elmo_lab.tasks import coref, ner, readers, snli, squad, sst5, train
 from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.tagging import TagPrediction
 from elmo_lab.tasks.trained import TrainedTask, read_text
 
 NEW = "Zoe\tB-person\ncrossed\tO\nLima\tB-place\n\nLima\tB-place\nglows\tO\nqqq\tO\n"
@@ -213,12 +214,12 @@ def test_examples_of_text_are_told_apart(tmp_path: Path) -> None:
     """By their lines, where what is written has a name for every example."""
     text = tmp_path / "text.txt"
     text.write_text("Who slept\tMia slept\n\nWho ran\tTom ran\n", encoding="utf-8")
-    first, blank, second = read_text(squad, str(text))
+    first, blank, second = read_text(squad.TASK, str(text))
     assert blank is None
     asked = [first, second]
     squad.write(tmp_path / "out.json", asked, [squad.Prediction(each.passage.tokens[0], ()) for each in asked])
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) == {"1": "Mia", "3": "Tom"}
-    documents = [each for each in read_text(coref, str(text)) if each is not None]
+    documents = [each for each in read_text(coref.TASK, str(text)) if each is not None]
     for name in ("out.conll", "out.jsonl"):
         coref.write(tmp_path / name, documents, [coref.Prediction(())] * 2)
         assert [each.name for each in coref.read(tmp_path / name)] == ["line-1", "line-3"]
@@ -280,10 +281,10 @@ def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: st
     task = tasks.find(name)
     examples = task.read(write_small(tmp_path, name))
     gold = {
-        "ner": lambda each: ner.Prediction(each.tags),
+        "ner": lambda each: TagPrediction(each.tags),
         "sst5": lambda each: sst5.Prediction(each.label, ()),
         "snli": lambda each: snli.Prediction(each.label, ()),
-        "srl": lambda each: srl.Prediction(each.tags),
+        "srl": lambda each: TagPrediction(each.tags),
         "coref": lambda each: coref.Prediction(each.clusters),
         "squad": lambda each: squad.Prediction(each.answers[0].text, ()),
     }[name]

@@ -21,6 +21,7 @@ from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
 from elmo.training.epochs import EpochConfig, State, _after_epoch
 from elmo.training.stopping import Stopped
+from elmo_lab import record
 from elmo_lab.tasks import batches, files, ner, train
 from elmo_lab.tasks.batches import BatchConfig
 from elmo_lab.tasks.trained import TrainedTask
@@ -144,12 +145,13 @@ def test_a_run_that_another_process_is_at_is_left_alone(tmp_path: Path) -> None:
 
 def test_seeds_differ_and_are_summed_up(tmp_path: Path) -> None:
     report = train.main(run_config(tmp_path, seeds=[1, 2]), quiet=True)
+    summary = train.summarize(report.rows)
     assert weights(tmp_path / "run" / "seed-1") != weights(tmp_path / "run" / "seed-2")
-    ours = [seed["test"]["f1"] for seed in report["seeds"]]
-    assert report["summary"]["test"]["f1"]["mean"] == pytest.approx(sum(ours) / 2)
-    assert report["summary"]["test"]["f1"]["std"] == pytest.approx(abs(ours[0] - ours[1]) / 2**0.5)
+    ours = [seed["test"]["f1"] for seed in report.rows]
+    assert summary["test"]["f1"]["mean"] == pytest.approx(sum(ours) / 2)
+    assert summary["test"]["f1"]["std"] == pytest.approx(abs(ours[0] - ours[1]) / 2**0.5)
     again = train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
-    assert again == report == json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
+    assert again == report == record.read(tmp_path / "run")
     with pytest.raises(InputError, match=r"inputs was .*'elmo': 'input'.* now it is .*'none'"):
         train.main(run_config(tmp_path, seeds=[1, 2], inputs={"elmo": "none"}), resume=True, quiet=True)
 
@@ -158,12 +160,12 @@ def test_seeds_that_are_added_are_summed_up_with_those_that_are_done(tmp_path: P
     alone = train.main(run_config(tmp_path, seeds=[2, 1]), quiet=True)
     shutil.rmtree(tmp_path / "run" / "seed-1")  # as if it had not been reached
     more = train.main(run_config(tmp_path, seeds=[3]), resume=True, quiet=True)
-    assert [seed["seed"] for seed in more["seeds"]] == [2, 3]
-    assert more["seeds"][0] == alone["seeds"][0]
+    assert [seed["seed"] for seed in more.rows] == [2, 3]
+    assert more.rows[0] == alone.rows[0]
     assert train.read_config(tmp_path / "run" / "config.json").seeds == (2, 3)
 
 
-def split_config(folder: Path, **values: object) -> train.TaskConfig:
+def split_config(folder: Path, **values: Any) -> train.TaskConfig:
     """A run whose dev and test data are others than those that it learns from."""
     config = run_config(folder, **values)
     lines = Path(config.train).read_text(encoding="utf-8").split("\n\n")
@@ -187,8 +189,9 @@ def test_dev_chooses_the_epoch_whose_weights_are_scored(tmp_path: Path, monkeypa
         return real(task, model, collate, examples, *rest)
 
     monkeypatch.setattr(train, "predict", watching)
-    monkeypatch.setattr(ner, "score", lambda examples, found: {"f1": next(script[sizes[len(examples)]])})
-    (result,) = train.main(config, quiet=True)["seeds"]
+    scripted = dataclasses.replace(ner.TASK, score=lambda examples, found: {"f1": next(script[sizes[len(examples)]])})
+    monkeypatch.setattr(ner, "TASK", scripted)
+    (result,) = train.main(config, quiet=True).rows
     assert (result["best_epoch"], result["dev"]["f1"], result["test"]["f1"]) == (2, 30.0, 77.0)
     assert [part for part, _ in seen] == ["dev", "dev", "dev", "dev", "test"]
     assert seen[3][1] == seen[4][1] == seen[1][1] != seen[2][1]
@@ -197,7 +200,7 @@ def test_dev_chooses_the_epoch_whose_weights_are_scored(tmp_path: Path, monkeypa
 def test_the_scores_of_a_run_are_those_of_its_network_on_its_files(tmp_path: Path) -> None:
     rest = {"inputs": {"dropout": 0.0, "elmo_dropout": 0.0}, "model": {"hidden_dims": [12], "dropout": 0.0}}
     config = split_config(tmp_path, training={"epochs": 40, "patience": 0, "lr": 0.03}, **rest)
-    (result,) = train.main(config, quiet=True)["seeds"]
+    (result,) = train.main(config, quiet=True).rows
     network = TrainedTask.load(tmp_path / "run")
     assert result["dev"] == network.score(ner.read(tmp_path / "dev.conll"))
     assert result["test"] == network.score(ner.read(tmp_path / "test.conll"))
@@ -260,7 +263,7 @@ def test_a_rate_that_falls_evenly_reaches_zero_with_the_last_step(tmp_path: Path
 
 def test_a_limit_of_time_cuts_the_epoch(tmp_path: Path) -> None:
     report = train.main(run_config(tmp_path, training={"minutes": 0.0}), quiet=True)
-    assert (report["seeds"][0]["stopped"], report["seeds"][0]["steps"]) == ("minutes", 1)
+    assert (report.rows[0]["stopped"], report.rows[0]["steps"]) == ("minutes", 1)
 
 
 def test_batches_hold_every_example_once() -> None:
@@ -295,19 +298,19 @@ def test_parts_of_the_data_are_in_one_another_and_all_labels_are_known(tmp_path:
     assert len(train._subset(examples, run_config(tmp_path, max_train=700, train_fraction=0.5))) == 500
     assert len(train._subset(examples[:100], run_config(tmp_path, train_fraction=0.29))) == 29  # 28.999999999999996
     report = train.main(run_config(tmp_path, train_fraction=0.125), quiet=True)
-    assert report["seeds"][0]["examples"] == {"train": 1, "dev": 8, "test": 8}
+    assert report.rows[0]["examples"] == {"train": 1, "dev": 8, "test": 8}
     with pytest.raises(InputError, match="train_fraction is 0"):
         run_config(tmp_path, train_fraction=0.0)
 
 
 def test_settings_that_are_younger_than_a_run_had_their_defaults(tmp_path: Path) -> None:
     train.main(run_config(tmp_path), quiet=True)
-    record = tmp_path / "run" / "config.json"
-    old = json.loads(record.read_text(encoding="utf-8"))
+    file = tmp_path / "run" / "config.json"
+    old = json.loads(file.read_text(encoding="utf-8"))
     del old["train_fraction"], old["inputs"]["static"]
-    record.write_text(json.dumps(old), encoding="utf-8")
+    file.write_text(json.dumps(old), encoding="utf-8")
     train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
-    record.write_text(json.dumps(old | {"depth": 3}), encoding="utf-8")
+    file.write_text(json.dumps(old | {"depth": 3}), encoding="utf-8")
     with pytest.raises(InputError, match=r"config\.json: not the configuration of a run \(unknown key 'depth'"):
         train.main(run_config(tmp_path), resume=True, quiet=True)
 
@@ -332,17 +335,14 @@ def test_a_run_that_goes_on_with_something_else_of_the_same_name_is_refused(tmp_
         refused(f"sha256 of the file of {said}")
         file.write_text(text, encoding="utf-8")
     with monkeypatch.context() as patch:
-        patch.setattr("elmo_lab.tasks.ner.VERSION", "99")
+        patch.setattr(ner, "TASK", dataclasses.replace(ner.TASK, version="99"))
         refused("version of the task")
     (tmp_path / "bilm").rename(tmp_path / "first")
     write_tiny(tmp_path / "bilm", seed=5)
     refused("sha256 of the biLM")
-    (tmp_path / "run" / "origin.json").unlink()  # as in a run of an older version: its seeds name the biLM
-    refused("sha256 of the biLM")
-    assert train.main(run_config(tmp_path, **given), resume=True, quiet=True)["version"] == "1", "and the version"
     (tmp_path / "bilm").rename(tmp_path / "second")
     (tmp_path / "first").rename(tmp_path / "bilm")
-    assert len(train.main(more, resume=True, quiet=True)["seeds"]) == 2
+    assert len(train.main(more, resume=True, quiet=True).rows) == 2
 
 
 def test_of_the_cache_its_precision_is_kept(tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_of_the_cache_its_precision_is_kept(tmp_path: Path) -> None:
 )
 def test_networks_that_cannot_be(task: str, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(configs.ConfigError) as raised:
-        configs.from_dict(train.tasks.find(task).Config, changed, "model.")
+        configs.from_dict(train.tasks.find(task).config, changed, "model.")
     assert said in str(raised.value)
 
 
@@ -435,7 +435,7 @@ def test_the_penalty_of_the_mix_is_part_of_what_training_makes_small(tmp_path: P
     weights = {}
     for penalty in (0.0, 10.0):
         config = run_config(tmp_path, f"run-{penalty:g}", inputs={"penalty": penalty, "elmo": "input"})
-        mix = train.main(config, quiet=True)["seeds"][0]["mixes"]["input"]["weights"]
+        mix = train.main(config, quiet=True).rows[0]["mixes"]["input"]["weights"]
         weights[penalty] = max(mix) - min(mix)
     assert 2 * weights[10.0] < weights[0.0]
 
@@ -463,4 +463,4 @@ def test_seeds_that_no_generator_takes_are_refused(tmp_path: Path) -> None:
 def test_vectors_that_are_not_read_need_not_be_there(tmp_path: Path) -> None:
     inputs = {"vectors": "nowhere.txt", "static": False, "elmo": "input"}
     report = train.main(run_config(tmp_path, inputs=inputs, seeds=[1]), quiet=True)
-    assert len(report["seeds"]) == 1
+    assert len(report.rows) == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.search.nearest import targets, unit
 from elmo.search.picture import Panel, of_uses
@@ -26,17 +26,6 @@ WITH_FORM = (*COLUMNS, "form")
 """The columns of a file whose words stand in the sentences in other forms."""
 TIE = 1e-6
 """Cosines closer than this are equal: the same vector from two batches differs in its last bits."""
-
-
-@dataclass(frozen=True)
-class Config:
-    """The data and the model: for the record of a run."""
-
-    data: str | None = None
-    """A file of labelled occurrences; by default the packaged one."""
-    model: str = "default"
-    state: StatePolicy = "reset"
-    """The LSTM state at the start of a sentence."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +60,14 @@ def _add_train(tasks: Any) -> None:
     )
     for part, text in (("train", "training data"), ("dev", "data to choose the epoch"), ("test", "test data")):
         train.add_argument(f"--{part}", metavar="FILE", help=f"{text}, in the task's format")
-    train.add_argument("--output", metavar="FOLDER", help="folder of the run: one folder per seed, and results.json")
+    train.add_argument("--output", metavar="FOLDER", help="folder of the run: one folder per seed, and record.json")
     train.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
     train.add_argument("--vectors", metavar="FILE", help="static word vectors in GloVe's text format")
     train.add_argument("--model", metavar="MODEL", help=BILM_HELP)
     train.add_argument("--seeds", metavar="N,N", help="seeds to train, such as 1,2,3")
     train.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
     train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
-    train.add_argument("--json", action="store_true", help="print results.json")
+    train.add_argument("--json", action="store_true", help="print record.json")
     add_strict(train)
     add_quiet(train)
 
@@ -130,11 +130,12 @@ def list_verb(arguments: argparse.Namespace) -> None:
     rows = []
     for name in tasks.available():
         task = tasks.find(name)
-        rows.append([name, task.VERSION, task.METRIC, (task.__doc__ or "").partition("\n")[0]])
+        rows.append([name, task.version, task.metric, task.title])
     print_table(["task", "version", "chosen by", "what"], rows)
 
 
 def train_verb(arguments: argparse.Namespace) -> None:
+    from elmo_lab.record import RECORD
     from elmo_lab.tasks import train
 
     made = train.completed(config.from_dict(train.TaskConfig, _train_values(arguments)))
@@ -144,16 +145,16 @@ def train_verb(arguments: argparse.Namespace) -> None:
     with Counter("tokens of the biLM", arguments.quiet) as counter:
         report = train.main(made, arguments.resume, arguments.quiet, counter.update)
     if arguments.json:
-        print_json(report, indent=2)
+        print_json(asdict(report), indent=2)
         return
-    print(f"task {report['task']}, version {report['version']}: {Path(made.output) / train.RESULTS}")
+    print(f"task {report.name}, version {report.version}: {Path(made.output) / RECORD}")
     rows = [
-        [part, name, f"{numbers['mean']:.2f}", f"{numbers['std']:.2f}", str(len(report["seeds"]))]
-        for part, scores in report["summary"].items()
+        [part, name, f"{numbers['mean']:.2f}", f"{numbers['std']:.2f}", str(len(report.rows))]
+        for part, scores in train.summarize(report.rows).items()
         for name, numbers in scores.items()
     ]
     print_table(["data", "score", "mean", "std", "seeds"], rows)
-    for result in report["seeds"]:
+    for result in report.rows:
         if result["stopped"] == "minutes":
             where = f"in epoch {result['epochs']} of at most {made.training.epochs}"
             print(f"seed {result['seed']} reached its time limit {where}; training.minutes=none removes the limit")
@@ -173,7 +174,7 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
             raise InputError(f"{arguments.output}: holds no run yet; omit --resume to start one")
         values = train.read_json(record)
     found = None if recipe is None else find_recipe(recipe, RECIPES / "tasks")
-    if found is None and not arguments.resume:
+    if found is None and not arguments.resume and (RECIPES / "tasks" / f"{arguments.task}.toml").is_file():
         found = packaged_recipe(arguments.task, RECIPES / "tasks")
     if found is not None:
         of_recipe = config.load_toml(found) if arguments.resume else train.read_recipe(found, arguments.task)
@@ -238,7 +239,7 @@ def eval_verb(arguments: argparse.Namespace) -> None:
     tasks.check(task, examples, members[0].labels, path)
     found = _predictions(members, examples, arguments.quiet)
     scores, labels = task.score(examples, found), task.by_label(examples, found)
-    report = {"task": task.NAME, "version": task.VERSION, "examples": len(examples), "members": len(members), **scores}
+    report = {"task": task.name, "version": task.version, "examples": len(examples), "members": len(members), **scores}
     if arguments.json:
         print_json(report | {"labels": labels}, indent=2)
         return
@@ -265,7 +266,7 @@ def predict_verb(arguments: argparse.Namespace) -> None:
     asked = [example for example in examples if example is not None]
     found = iter(_predictions(members, asked, arguments.quiet))
     task.write(output, examples, [None if example is None else next(found) for example in examples])
-    print(f"{output}: {len(asked):,} predictions of the task {task.NAME}, version {task.VERSION}")
+    print(f"{output}: {len(asked):,} predictions of the task {task.name}, version {task.version}")
 
 
 def _unlabelled(arguments: argparse.Namespace, member: Any) -> list[Any]:
@@ -285,12 +286,12 @@ def _unlabelled(arguments: argparse.Namespace, member: Any) -> list[Any]:
         examples = trained.read_text(task, arguments.input, tokenizer)
     else:
         examples = tasks.read_all(task, Path(arguments.input))
-    if (with_predicates := getattr(task, "with_predicates", None)) is None:
+    if task.with_predicates is None:
         if arguments.tagger is not None:
-            raise InputError(f"--tagger finds predicates, but the task {task.NAME} has none; omit it")
+            raise InputError(f"--tagger finds predicates, but the task {task.name} has none; omit it")
         return examples
     if arguments.tagger is not None:
-        return with_predicates(examples, trained.verbs_of(arguments.tagger))
+        return task.with_predicates(examples, trained.verbs_of(arguments.tagger))
     if is_text and not any(example is not None and example.predicate is not None for example in examples):
         raise InputError(
             "no line has a predicate; let a spaCy pipeline find the verbs (--tagger en_core_web_sm), write a tab and"
@@ -308,7 +309,7 @@ def sentences_verb(arguments: argparse.Namespace) -> None:
     check_output(output, arguments.overwrite, inputs=(arguments.input,))
     examples = tasks.read_all(task, Path(arguments.input))
     if not examples:
-        raise InputError(f"{arguments.input}: no examples; give a file in the format of the task {task.NAME}")
+        raise InputError(f"{arguments.input}: no examples; give a file in the format of the task {task.name}")
     sentences = (each for example in examples for each in task.sentences(example) if each)
     lines = dict.fromkeys(" ".join(" ".join(each).split()) for each in sentences)  # tokens may contain white space
     with writing(output, arguments.overwrite) as file:
@@ -342,6 +343,6 @@ def compare_verb(arguments: argparse.Namespace) -> None:
     if arguments.table and not output.is_dir():
         raise InputError(f"{output}: no such folder; name the --output of a queue that has run")
     if not arguments.table:
-        compare.run(queue, output, recipe_of, given, arguments.quiet, show)
+        compare.train_queue(queue, output, recipe_of, given, arguments.quiet, show)
     with compare.writing(output):
         print(write_tables(queue, output), end="")

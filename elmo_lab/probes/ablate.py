@@ -16,8 +16,11 @@ from typing import Any, Literal
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo_lab import RECIPES
-from elmo_lab.probes import queues, record
+from elmo_lab import RECIPES, record
+from elmo_lab.document import Block, Heading, Text, table
+from elmo_lab.probes import blocks, queues
+from elmo_lab.probes.probe import Context, Probe
+from elmo_lab.record import Record
 from elmo_lab.tasks import compare, train
 from elmo_lab.tasks.queue import Queue
 from elmo_lab.tasks.queue import Row as TaskRow
@@ -51,23 +54,23 @@ ARMS: dict[Analysis, dict[str, tuple[str, ...]]] = {
         "static-elmo": ("inputs.elmo=PLACE", "inputs.layers=mix"),
     },
 }
-"""The arms of every analysis; the others are compared with the first. PLACE is that of `Config.place`."""
+"""The arms of every analysis; the others are compared with the first. PLACE is that of `AblateConfig.place`."""
 
 Runs = Mapping[tuple[str, Analysis, str], str]
 """The run for a recipe's folder, an analysis and an arm."""
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnSettings:
     """Settings for the runs of one recipe; they override those for all."""
 
     recipe: str
-    """As in `Config.recipes`, or as in the rows."""
+    """As in `AblateConfig.recipes`, or as in the rows."""
     settings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Config:
+class AblateConfig:
     """The analyses, the tasks, and what all runs have in common."""
 
     output: str
@@ -80,7 +83,7 @@ class Config:
     """Where `layers`, `gamma` and `types` use ELMo."""
     settings: tuple[str, ...] = ()
     """For all runs (`section.key=value`); they override the recipes."""
-    own_settings: tuple[Own, ...] = ()
+    own_settings: tuple[OwnSettings, ...] = ()
     data: str | None = None
     """The folder of the recipes' data files."""
     vectors: str | None = None
@@ -112,40 +115,30 @@ class Row:
     """Why the training of each seed ended: patience, epochs or minutes."""
     run: str
     """The folder of the arm's runs, inside the output folder; arms with the same settings share it."""
-    place: str | None = None
-    """Where the arm has ELMo: `none`, `input`, `output` or `both`; None in rows from before 2026-11-28."""
+    place: str
+    """Where the arm has ELMo: `none`, `input`, `output` or `both`."""
     dev_difference: float | None = None
     """To the analysis' first arm; None for the first arm itself."""
     test_difference: float | None = None
     dev_scores: tuple[float, ...] | None = None
-    """By seed, in the order of `seeds`; None in rows from before 2026-11-22."""
+    """By seed, in the order of `seeds`."""
     test_scores: tuple[float, ...] | None = None
 
 
-def run(
-    config: Config,
-    find_recipe: Callable[[str], Path],
-    quiet: bool = False,
-    progress: Callable[[str], object] = lambda line: None,
-) -> list[Row]:
-    """Trains what is missing, and writes the record and the rows to `config.output` after every run.
+def train_arms(config: AblateConfig, context: Context) -> list[Row]:
+    """Trains what is missing, and writes the record to `config.output` after every run.
 
-    `find_recipe` maps a recipe's name to its file; `progress` is told what is being trained. Raises InputError if
-    settings or data cannot be used.
+    Raises InputError if settings or data cannot be used.
     """
     output = Path(config.output)
     queues.check_output(output, NAME)
     given = queues.given(config.settings, config.data, config.vectors, config.model)
-    queue, runs = plan(config, find_recipe, given)
-    for _ in compare.work_off(queue, output, find_recipe, given, quiet, progress):
-        with compare.writing(output):
-            write(config, queue, runs)
-    with compare.writing(output):
-        return write(config, queue, runs)
+    queue, runs = plan(config, context.find_recipe, given)
+    return queues.train_all(queue, output, given, context, lambda: write(config, queue, runs))
 
 
 def plan(
-    config: Config, find_recipe: Callable[[str], Path], given: Mapping[str, Any]
+    config: AblateConfig, find_recipe: Callable[[str], Path], given: Mapping[str, Any]
 ) -> tuple[Queue, dict[tuple[str, Analysis, str], str]]:
     """What to train, each combination of settings once; and `Runs`.
 
@@ -171,11 +164,11 @@ def plan(
     return Queue(tuple(rows)), runs
 
 
-def _check_own(config: Config) -> None:
+def _check_own(config: AblateConfig) -> None:
     """Those of the packaged recipe may name a recipe that the user has left out."""
     names = {name for recipe in config.recipes for name in _names(recipe)}
     recipe = configs.load_toml(RECIPES / "probes" / f"{NAME}.toml")
-    packaged = configs.from_dict(Config, recipe | {"output": config.output}).own_settings
+    packaged = configs.from_dict(AblateConfig, recipe | {"output": config.output}).own_settings
     for own in config.own_settings:
         if own.recipe not in names and own not in packaged:
             raise InputError(
@@ -185,11 +178,11 @@ def _check_own(config: Config) -> None:
 
 
 def _names(recipe: str) -> tuple[str, str]:
-    """A recipe's name in `Config.recipes`, and in the rows."""
+    """A recipe's name in `AblateConfig.recipes`, and in the rows."""
     return recipe, queues.folder_of(recipe)
 
 
-def write(config: Config, queue: Queue, runs: Runs) -> list[Row]:
+def write(config: AblateConfig, queue: Queue, runs: Runs) -> list[Row]:
     """Writes the record of finished runs, and returns their rows, by analysis and task."""
     output = Path(config.output)
     found = {
@@ -204,7 +197,8 @@ def write(config: Config, queue: Queue, runs: Runs) -> list[Row]:
             rows += _rows(analysis, row.name, runs, found)
     results = [result for done in found.values() for result in done.results]
     bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
-    record.write(output, NAME, VERSION, config, rows, bilm, sum(result["seconds"] for result in results))
+    seconds = sum(result["seconds"] for result in results)
+    record.write(output, record.probed(NAME, VERSION, config, rows, bilm, seconds))
     return rows
 
 
@@ -230,3 +224,43 @@ def _arms(place: str) -> Iterator[tuple[Analysis, str, list[str]]]:
     for analysis, arms in ARMS.items():
         for arm, settings in arms.items():
             yield analysis, arm, [setting.replace("PLACE", place) for setting in settings]
+
+
+TITLES = {
+    "places": "Where ELMo is added",
+    "layers": "Which layers are used",
+    "gamma": "The scale of the mix",
+    "types": "Static vectors and ELMo",
+}
+
+
+def _show(record: Record) -> Iterator[Block]:
+    """One table per analysis."""
+    head = ("task", "arm", "place", "dev", "std", "difference", "test", "std", "difference", "seeds", "ended by")
+    for analysis in dict.fromkeys(row["analysis"] for row in record.rows):
+        yield Heading(TITLES[analysis])
+        rows = [row for row in record.rows if row["analysis"] == analysis]
+        yield table(head, [_cells(row) for row in rows], groups=True)
+    yield Text("Percent; differences are to the first arm of each table.")
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    """An arm as a row of its analysis' table."""
+    parts = [
+        (blocks.cell(row[part]), blocks.spread(row, part), blocks.signed(row[f"{part}_difference"]))
+        for part in ("dev", "test")
+    ]
+    numbers = [number for part in parts for number in part]
+    return [row["recipe"], row["arm"], row["place"], *numbers, str(len(row["seeds"])), blocks.ends(row["stopped"])]
+
+
+PROBE = Probe(
+    name=NAME,
+    version=VERSION,
+    title="Ablations",
+    config=AblateConfig,
+    run=train_arms,
+    show=_show,
+    recipe=RECIPES / "probes" / f"{NAME}.toml",
+    trains=True,
+)

@@ -8,14 +8,17 @@ largest part; `Answer`, for the paper's questions about both.
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from elmo import config as configs
-from elmo_lab.probes import queues, record
-from elmo_lab.tasks import compare
+from elmo_lab import RECIPES, figures, record
+from elmo_lab.document import Block, Figure, Figures, slug, table
+from elmo_lab.probes import blocks, queues
+from elmo_lab.probes.probe import Context, Probe
+from elmo_lab.record import Record
 from elmo_lab.tasks.queue import Queue
 from elmo_lab.tasks.queue import Row as TaskRow
 from elmo_lab.tasks.task import Place
@@ -25,7 +28,7 @@ BASELINE, ELMO = "none", "elmo"
 
 
 @dataclass(frozen=True)
-class Config:
+class EfficiencyConfig:
     """The tasks, the parts of their data, and what all runs have in common."""
 
     output: str
@@ -75,7 +78,7 @@ class Score:
     stopped: tuple[str, ...]
     """Why the training of each seed ended: patience, epochs or minutes."""
     dev_scores: tuple[float, ...] | None = None
-    """By seed, in the order of `seeds`; None in rows from before 2026-11-22."""
+    """By seed, in the order of `seeds`."""
     test_scores: tuple[float, ...] | None = None
     kind: Literal["score"] = "score"
 
@@ -130,29 +133,19 @@ class Answer:
 Row = Score | Point | Answer
 
 
-def run(
-    config: Config,
-    find_recipe: Callable[[str], Path],
-    quiet: bool = False,
-    progress: Callable[[str], object] = lambda line: None,
-) -> list[Row]:
-    """Trains what is missing, and writes the record and the rows to `config.output` after every run.
+def train_parts(config: EfficiencyConfig, context: Context) -> list[Row]:
+    """Trains what is missing, and writes the record to `config.output` after every run.
 
-    `find_recipe` maps a recipe's name to its file; `progress` is told what is being trained. Raises InputError if
-    settings or data cannot be used.
+    Raises InputError if settings or data cannot be used.
     """
     output = Path(config.output)
     queues.check_output(output, NAME)
-    queue = plan(config, find_recipe)
+    queue = plan(config, context.find_recipe)
     given = queues.given(config.settings, config.data, config.vectors, config.model)
-    for _ in compare.work_off(queue, output, find_recipe, given, quiet, progress):
-        with compare.writing(output):
-            write(config, queue)
-    with compare.writing(output):
-        return write(config, queue)
+    return queues.train_all(queue, output, given, context, lambda: write(config, queue))
 
 
-def plan(config: Config, find_recipe: Callable[[str], Path]) -> Queue:
+def plan(config: EfficiencyConfig, find_recipe: Callable[[str], Path]) -> Queue:
     """What to train, the smallest part of the data first."""
     rows = []
     for recipe in config.recipes:
@@ -161,7 +154,7 @@ def plan(config: Config, find_recipe: Callable[[str], Path]) -> Queue:
     return Queue(tuple(rows))
 
 
-def _arms(config: Config, place: str) -> dict[str, list[str]]:
+def _arms(config: EfficiencyConfig, place: str) -> dict[str, list[str]]:
     """The settings of every arm and part of the data, by the folder of their runs."""
     places = {BASELINE: "inputs.elmo=none", ELMO: f"inputs.elmo={place}"}
     return {
@@ -175,10 +168,9 @@ def _arms(config: Config, place: str) -> dict[str, list[str]]:
     }
 
 
-def write(config: Config, queue: Queue) -> list[Row]:
+def write(config: EfficiencyConfig, queue: Queue) -> list[Row]:
     """Writes the record of finished runs, and returns the scores, points and answers of each task."""
     output = Path(config.output)
-    kept = _kept_points(output)
     rows: list[Row] = []
     results: list[dict[str, Any]] = []
     for row in queue.rows:
@@ -192,11 +184,12 @@ def write(config: Config, queue: Queue) -> list[Row]:
                 examples = done.results[0]["examples"]["train"]
                 scores.append(Score(row.name, arm=arm, fraction=fraction, examples=examples, **done.numbers()))
                 if fraction == max(config.fractions):
-                    points += _points(row.name, arm, fraction, folder, done, kept)
+                    points += _points(row.name, arm, fraction, folder, done)
                 results += done.results
         rows += [*scores, *points, *answers(scores, points)]
     bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
-    record.write(output, NAME, VERSION, config, rows, bilm, sum(result["seconds"] for result in results))
+    seconds = sum(result["seconds"] for result in results)
+    record.write(output, record.probed(NAME, VERSION, config, rows, bilm, seconds))
     return rows
 
 
@@ -276,28 +269,98 @@ def _percent(fraction: float, at_most: bool) -> str:
     return f"{'at most ' if at_most else ''}{100 * fraction:.3g} %"
 
 
-def _points(
-    recipe: str, arm: str, fraction: float, folder: Path, done: queues.Done, kept: Sequence[Point]
-) -> Iterator[Point]:
-    """The scores that the runs recorded after each epoch; of runs kept for their numbers alone, the `kept` points."""
+def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.Done) -> Iterator[Point]:
+    """The scores that the runs recorded after each epoch."""
     task = done.task
     for result in done.results:
         file = folder / f"seed-{result['seed']}" / "metrics.jsonl"
-        if not file.is_file():
-            run = (recipe, arm, fraction, result["seed"])
-            yield from (point for point in kept if (point.recipe, point.arm, point.fraction, point.seed) == run)
-            continue
         for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-            yield Point(recipe, task.NAME, arm, fraction, task.METRIC, result["seed"], line["step"], line[task.METRIC])
-
-
-def _kept_points(output: Path) -> list[Point]:
-    """The points in the rows of the folder's record, if it has both."""
-    has_both = all((output / name).is_file() for name in (record.RECORD, record.ROWS))
-    rows = record.read(output)[1] if has_both else []
-    return [Point(**row) for row in rows if row.get("kind") == "point"]
+            yield Point(recipe, task.name, arm, fraction, task.metric, result["seed"], line["step"], line[task.metric])
 
 
 def _folder(arm: str, fraction: float) -> str:
     """The folder name of an arm's runs: none-0.01, elmo-1."""
     return f"{arm}-{fraction:.12g}"
+
+
+def _show(record: Record) -> Iterator[Block]:
+    """Figure 1, the scores and the answers."""
+    scores, answers = ([row for row in record.rows if row["kind"] == kind] for kind in ("score", "answer"))
+    recipes = list(dict.fromkeys(row["recipe"] for row in scores))
+    if (drawn := figure(record.rows)).figures:
+        yield drawn
+    cells = [
+        (
+            row["recipe"], f"{100 * row['fraction']:g} %", f"{row['examples']:,}", row["arm"],
+            blocks.cell(row["dev"]), blocks.spread(row, "dev"), blocks.cell(row["test"]), blocks.spread(row, "test"),
+            str(len(row["seeds"])), f"{row['steps']:,}", blocks.ends(row["stopped"]),
+        )
+        for row in sorted(scores, key=lambda row: (recipes.index(row["recipe"]), row["fraction"]))
+    ]  # fmt: skip
+    head = ("task", "data", "examples", "arm", "dev", "std", "test", "std", "seeds", "updates", "ended by")
+    yield table(head, cells, groups=True)
+    if answers:
+        yield table(("task", "what ELMo saves"), [(row["recipe"], row["text"]) for row in answers], groups=True)
+
+
+def figure(rows: Sequence[Mapping[str, Any]]) -> Figures:
+    """Figure 1 of the paper: the scores of the probe's rows against the data, and against the updates."""
+    recipes = list(dict.fromkeys(row["recipe"] for row in rows))
+    drawn = [
+        draw(recipe, found)
+        for kind, draw in (("score", _by_data), ("point", _by_updates))
+        for recipe in recipes
+        if (found := [row for row in rows if (row["recipe"], row["kind"]) == (recipe, kind)])
+    ]
+    kept = tuple(each for each in drawn if each is not None)
+    return Figures(kept, "Figure 1: the score against the part of the data, and against the updates.")
+
+
+def _by_data(recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Scores by fraction of the data, with the spread over seeds; None for a single fraction."""
+    part = blocks.part_of(rows)
+    fractions = sorted({row["fraction"] for row in rows})
+    if len(fractions) < 2:
+        return None
+    series = []
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        mine = sorted((row for row in rows if row["arm"] == arm), key=lambda row: row["fraction"])
+        deviations = [row[f"{part}_std"] for row in mine] if any(len(row["seeds"]) > 1 for row in mine) else None
+        scores = [row[part] for row in mine]
+        series.append(figures.Series(arm, [row["fraction"] for row in mine], scores, deviations))
+    ticks = {float(fraction): f"{100 * fraction:g} %" for fraction in fractions}
+    metric = f"{part} {rows[0]['metric']}"
+    alt = "; ".join(f"{one.name} " + ", ".join(f"{y:.1f}" for y in one.y) for one in series)
+    return Figure(
+        slug(f"efficiency {recipe} data"),
+        f"{recipe}, {metric} with {', '.join(ticks.values())} of the data: {alt}",
+        lambda dark: figures.lines(series, f"{recipe}: part of the data", metric, dark, ticks, "log"),
+    )
+
+
+def _by_updates(recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Scores after every epoch, one line per seed."""
+    series = []
+    for arm, seed in dict.fromkeys((row["arm"], row["seed"]) for row in rows):
+        mine = [row for row in rows if (row["arm"], row["seed"]) == (arm, seed)]
+        steps, scores = [float(row["step"]) for row in mine], [row["dev"] for row in mine]
+        series.append(figures.Series(f"{arm}, seed {seed}", steps, scores, dashed=arm == BASELINE))
+    metric = f"dev {rows[0]['metric']}"
+    alt = "; ".join(f"{one.name} best {max(one.y):.1f} of {len(one.y)} epochs" for one in series)
+    return Figure(
+        slug(f"efficiency {recipe} updates"),
+        f"{recipe}, {metric} after every epoch: {alt}",
+        lambda dark: figures.lines(series, f"{recipe}: updates", metric, dark),
+    )
+
+
+PROBE = Probe(
+    name=NAME,
+    version=VERSION,
+    title="Sample efficiency",
+    config=EfficiencyConfig,
+    run=train_parts,
+    show=_show,
+    recipe=RECIPES / "probes" / f"{NAME}.toml",
+    trains=True,
+)

@@ -13,23 +13,27 @@ from typing import Literal
 from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.formats.source import Source, open_model
+from elmo.formats.source import open_model
 from elmo.search.nearest import Found, find_token, marked, search, static_neighbors
 from elmo.text import corpus
 from elmo.text.lines import numbered_lines
 from elmo.text.records import kind_of, read_records
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
+from elmo_lab import RECIPES
+from elmo_lab.document import Block, Text, table
 from elmo_lab.probes import wsd_readers
+from elmo_lab.probes.blocks import cell
+from elmo_lab.probes.probe import Context, Probe
+from elmo_lab.record import Record
 from elmo_lab.tasks.files import find_file
 
-VERSION = "1"
 STATIC = "static"
 DEPTH = 1000
 """A published neighbour is searched for among this many of the nearest."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """A word in its sentence."""
 
     sentence: str
@@ -54,12 +58,12 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Config:
+class NeighborsConfig:
     """The queries, and where to search."""
 
     text: str
     """A text (.gz, .xz), CoNLL-U (`.conllu`), FASTA (`.fasta`), or the sentences of a `NAME.data.xml`."""
-    queries: tuple[Asked, ...]
+    queries: tuple[Query, ...]
     k: int = 3
     any_word: bool = False
     """Candidates are all tokens, not only the same word."""
@@ -110,21 +114,21 @@ class Row:
     """The number of tokens compared; None for static vectors."""
 
 
-def run(config: Config, progress: Callable[[int], object] | None = None, *, source: Source | None = None) -> list[Row]:
+def find_neighbors(config: NeighborsConfig, context: Context) -> list[Row]:
     """The `k` nearest of every query at every layer, nearest first, and the published one if it is among `DEPTH`.
 
-    Static neighbours come first, once per word. Pass `source` if the biLM is already open. `progress` is told the
-    sentences so far. Raises InputError if text, vectors or settings cannot be used, or if there is nothing to compare.
+    Static neighbours come first, once per word. Progress is the sentences so far. Raises InputError if text, vectors or
+    settings cannot be used, or if there is nothing to compare.
     """
     text = find_file(config.text, config.data)
     found = static_rows(config, None if config.vectors is None else find_file(config.vectors, config.data))
-    source = source or open_model(config.model)
+    source = context.source or open_model(config.model)
     model = source.model
     embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=config.state)
-    return [*found, *rows(embedder, sentences(text, config, model.text), config, progress)]
+    return [*found, *rows(embedder, sentences(text, config, model.text), config, context.progress)]
 
 
-def static_rows(config: Config, path: Path | None) -> list[Row]:
+def static_rows(config: NeighborsConfig, path: Path | None) -> list[Row]:
     """The `k` nearest words to each word of the queries. Raises InputError if a word has no vector."""
     if path is None:
         return []
@@ -140,7 +144,7 @@ def static_rows(config: Config, path: Path | None) -> list[Row]:
     return rows
 
 
-def sentences(path: Path, config: Config, text: TextConfig | None) -> Iterator[Sequence[str]]:
+def sentences(path: Path, config: NeighborsConfig, text: TextConfig | None) -> Iterator[Sequence[str]]:
     """The tokens of the text's sentences, one at a time; `text` is how the model reads raw text."""
     if wsd_readers.DATA in path.name:
         return (sentence.tokens for sentence in wsd_readers.read_sentences(path))
@@ -154,7 +158,7 @@ def sentences(path: Path, config: Config, text: TextConfig | None) -> Iterator[S
 def rows(
     embedder: Embedder,
     text: Iterable[Sequence[str]],
-    config: Config,
+    config: NeighborsConfig,
     progress: Callable[[int], object] | None = None,
 ) -> list[Row]:
     """The rows of the layers, computed from the text's sentences."""
@@ -174,7 +178,7 @@ def rows(
     ]
 
 
-def _rows(asked: Asked, layer: str, found: Found, k: int) -> Iterator[Row]:
+def _rows(asked: Query, layer: str, found: Found, k: int) -> Iterator[Row]:
     """The first k neighbours, and the published one."""
     for rank, each in enumerate(found.neighbors, 1):
         published = asked.published is not None and " ".join(each.sentence).split() == asked.published.split()
@@ -182,3 +186,29 @@ def _rows(asked: Asked, layer: str, found: Found, k: int) -> Iterator[Row]:
             neighbor = marked(each.sentence, each.token_index)
             place = each.sentence_index, each.token_index
             yield Row(marked(*asked.place), layer, rank, each.similarity, neighbor, *place, published, found.candidates)
+
+
+def _show(record: Record) -> Iterator[Block]:
+    """Every query, with its neighbours below."""
+    for query in dict.fromkeys(row["query"] for row in record.rows):
+        mine = [row for row in record.rows if row["query"] == query]
+        cells = [
+            (row["layer"], cell(row["rank"]), f"{row['similarity']:.3f}", row["neighbor"], cell(row["published"]))
+            for row in mine
+        ]
+        yield Text(f"Nearest to: {query}")
+        yield table(("layer", "rank", "cosine", "nearest", "published"), cells, groups=True)
+    counts = [f"{count:,}" for count in dict.fromkeys(row["candidates"] for row in record.rows) if count is not None]
+    if counts:
+        yield Text(f"Of {' and '.join(counts)} candidates for every query; the published neighbour with its rank.")
+
+
+PROBE = Probe(
+    name="neighbors",
+    version="1",
+    title="Nearest uses of a word, by layer",
+    config=NeighborsConfig,
+    run=find_neighbors,
+    show=_show,
+    recipe=RECIPES / "probes" / "neighbors.toml",
+)

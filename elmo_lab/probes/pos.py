@@ -7,7 +7,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import eq
 from pathlib import Path
@@ -20,17 +20,21 @@ from torch import Tensor
 
 from elmo.config import ConfigError
 from elmo.errors import InputError
-from elmo.formats.source import Source, open_model
+from elmo.formats.source import open_model
 from elmo.text.lines import numbered_lines
 from elmo.text.records import read_conllu_columns, suffix_of
+from elmo_lab import RECIPES
+from elmo_lab.document import Block, Text
+from elmo_lab.probes import blocks
 from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
+from elmo_lab.probes.probe import Context, Probe
 from elmo_lab.probes.resampling import Difference, differences
+from elmo_lab.record import Record
 from elmo_lab.tasks.cache import CacheConfig, limit_of
 from elmo_lab.tasks.files import find_file
 from elmo_lab.tasks.readers_columns import check_words, read_conll
 from elmo_lab.tasks.source import layer_cache
 
-VERSION = "1"
 BASELINE = "word"
 FORM, TAGS = 1, {"upos": 3, "xpos": 4}
 """Columns of CoNLL-U."""
@@ -41,12 +45,10 @@ BATCH = 32
 
 Layers = Callable[[Sequence[Sequence[str]]], Sequence[Float[np.ndarray, "N T D"]]]
 Progress = Callable[[int, int], object]
-GOES_WITH = {"test": {"train", "dev"}}
-"""Settings tied to the recipe's data, dropped if all of these are given."""
 
 
 @dataclass(frozen=True)
-class Config:
+class PosConfig:
     """The data, and how the classifiers are trained."""
 
     train: str
@@ -103,11 +105,11 @@ class Tagged:
     tags: tuple[str, ...]
 
 
-def run(config: Config, progress: Progress | None = None, *, source: Source | None = None) -> list[Row]:
+def classify(config: PosConfig, context: Context) -> list[Row]:
     """One row per layer, layer 0 first, then the mix and the baseline.
 
-    Pass `source` if the biLM is already open. `progress` is told the tokens done and the total, first for the biLM,
-    then for training the classifiers. Raises InputError if data or settings cannot be used.
+    Progress is the tokens done and their total, first for the biLM, then for training the classifiers. Raises
+    InputError if data or settings cannot be used.
     """
     parts = {
         part: read_tagged(find_file(path, config.data), config)
@@ -115,16 +117,16 @@ def run(config: Config, progress: Progress | None = None, *, source: Source | No
         if path is not None
     }
     parts["train"] = parts["train"][: config.limit]
-    source = source or open_model(config.model)
+    source = context.source or open_model(config.model)
     mix_weights(config.mix, source.model.config.lstm.n_layers + 1)  # fails before the model reads
     cache = layer_cache(source, config.cache)
     if config.cache.enabled:
         sentences = [sentence.tokens for part in parts.values() for sentence in part]
-        cache.add(sentences, limit_of(config.cache), progress)
-    return rows(cache, parts, config, progress)
+        cache.add(sentences, limit_of(config.cache), context.progress)
+    return rows(cache, parts, config, context.progress)
 
 
-def read_tagged(path: Path, config: Config) -> list[Tagged]:
+def read_tagged(path: Path, config: PosConfig) -> list[Tagged]:
     """The sentences of a CoNLL-U file (.conllu), or of a file of columns."""
     if suffix_of(path) == ".conllu":
         lines = (line for _, line in numbered_lines(path))
@@ -150,7 +152,7 @@ def read_tagged(path: Path, config: Config) -> list[Tagged]:
 
 
 def rows(
-    layers_of: Layers, parts: dict[str, list[Tagged]], config: Config, progress: Progress | None = None
+    layers_of: Layers, parts: dict[str, list[Tagged]], config: PosConfig, progress: Progress | None = None
 ) -> list[Row]:
     """The rows, given a source of sentences' layers; `parts` has train, dev and, if there is one, test."""
     tags = list(dict.fromkeys(tag for sentence in parts["train"] for tag in sentence.tags))
@@ -253,7 +255,7 @@ class _Classifiers(torch.nn.Module):
 
 
 def _fit(
-    classifiers: _Classifiers, data: _Data, parts: dict[str, list[Tagged]], config: Config, progress: Progress | None
+    classifiers: _Classifiers, data: _Data, parts: dict[str, list[Tagged]], config: PosConfig, progress: Progress | None
 ) -> tuple[list[float], list[int]]:
     """Trains; returns each row's best accuracy on dev and its epoch, and leaves the classifiers with its weights."""
     train, parameters = parts["train"], list(classifiers.parameters())
@@ -285,3 +287,25 @@ def _fit(
         for old, new in zip(kept, parameters, strict=True):
             new.copy_(old)
     return best, epochs
+
+
+def _show(record: Record) -> Iterator[Block]:
+    """The scores by layer, and the differences of the chosen layer."""
+    yield from blocks.by_layer("pos", record.rows, blocks.part_of(record.rows), "accuracy")
+    yield from blocks.plain(record.rows, ("layer", "dev", "test", "epoch", "chosen"))
+    for row in record.rows:
+        if row["chosen"]:
+            yield Text(f"Layer {row['layer']} is the best on dev; points against {blocks.intervals(row)}.")
+
+
+PROBE = Probe(
+    name="pos",
+    version="1",
+    title="Parts of speech, layer by layer",
+    config=PosConfig,
+    run=classify,
+    show=_show,
+    units="tokens",
+    recipe=RECIPES / "probes" / "pos.toml",
+    goes_with={"test": {"train", "dev"}},
+)

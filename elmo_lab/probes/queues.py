@@ -1,16 +1,17 @@
 """What probes that train tasks share: the settings of all runs, and the results of finished ones."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo_lab.probes import record
+from elmo_lab import record
+from elmo_lab.probes.probe import Context
+from elmo_lab.tasks import compare, train
 from elmo_lab.tasks import task as tasks
-from elmo_lab.tasks import train
-from elmo_lab.tasks.queue import Row, results_of
+from elmo_lab.tasks.queue import Queue, Row, results_of
 from elmo_lab.tasks.task import Place, Task
 
 
@@ -27,20 +28,20 @@ class Done:
     def score(self, part: str) -> tuple[float, float] | tuple[None, None]:
         """Mean and standard deviation over the seeds, for `dev` or `test`; None without such data."""
         found = train.summarize(self.results).get(part)
-        return (None, None) if found is None else (found[self.task.METRIC]["mean"], found[self.task.METRIC]["std"])
+        return (None, None) if found is None else (found[self.task.metric]["mean"], found[self.task.metric]["std"])
 
     def by_seed(self, part: str) -> tuple[float, ...] | None:
         """The scores averaged by `score`, in the order of the seeds."""
         if any(part not in result for result in self.results):
             return None
-        return tuple(result[part][self.task.METRIC] for result in self.results)
+        return tuple(result[part][self.task.metric] for result in self.results)
 
     def numbers(self) -> dict[str, Any]:
         """The scores and how training went: the fields shared by the rows of these probes."""
         (dev, dev_std), (test, test_std) = self.score("dev"), self.score("test")
         return {
-            "task": self.task.NAME,
-            "metric": self.task.METRIC,
+            "task": self.task.name,
+            "metric": self.task.metric,
             "dev": dev,
             "dev_std": dev_std,
             "test": test,
@@ -71,13 +72,27 @@ def given(settings: Sequence[str], data: str | None, vectors: str | None, model:
 
 def place_for(recipe: Path, place: Place) -> str:
     """Where a recipe's network is to have ELMo. A recipe that names no task is refused later."""
-    return tasks.PLACES.get(train.read_recipe(recipe).get("task", ""), "input") if place == "paper" else place
+    name = train.read_recipe(recipe).get("task")
+    if place != "paper":
+        return place
+    return tasks.find(name).place if name in tasks.available() else "input"
 
 
 def check_output(folder: Path, probe: str) -> None:
-    """Raises InputError if the folder has the record of another probe."""
-    if (folder / record.RECORD).is_file() and (found := record.read_record(folder).get("probe")) != probe:
+    """Raises InputError if the folder has the record of something else."""
+    if (folder / record.RECORD).is_file() and (found := record.read(folder).name) != probe:
         raise InputError(f"{folder}: holds results of the probe {found!r}, not {probe!r}; name another --output")
+
+
+def train_all(
+    queue: Queue, output: Path, given: Mapping[str, Any], context: Context, write: Callable[[], list[Any]]
+) -> list[Any]:
+    """Trains what is missing of a queue; `write` writes the record after every run, and returns its rows."""
+    for _ in compare.work_off(queue, output, context.find_recipe, given, context.quiet, context.show):
+        with compare.writing(output):
+            write()
+    with compare.writing(output):
+        return write()
 
 
 def folder_of(recipe: str) -> str:

@@ -11,26 +11,30 @@ import os
 import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from elmo.disk.run import read_json
 from elmo.errors import InputError
 from elmo.formats.source import is_bilm
+from elmo_lab import figures
+from elmo_lab.document import Block, Figure, Figures
+from elmo_lab.probes import blocks
+from elmo_lab.probes.probe import Context, Probe
+from elmo_lab.record import Record
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.queue import TRIAL
 from elmo_lab.tasks.train import CONFIG
 from elmo_lab.tasks.trained import RECORD, RESULT, SEED
 
-VERSION = "1"
 PLACES = ("input", "output")
 """Where a task model uses the mix, in the order of the rows."""
 BILM, TRANSLATION = "biLM", "translation"
 
 
 @dataclass(frozen=True)
-class Config:
+class WeightsConfig:
     """What to read."""
 
     runs: tuple[str, ...]
@@ -71,7 +75,7 @@ class MeanRow:
     """Sample standard deviation; 0 for one seed."""
 
 
-def run(config: Config, left_out: Callable[[str], object] = lambda mix: None) -> list[Row]:
+def collect(config: WeightsConfig, left_out: Callable[[str], object] = lambda mix: None) -> list[Row]:
     """The rows of all runs, sorted by run, place and layer, then by seed.
 
     `left_out` is told of every mix that is not learned: run, seed and place. Raises InputError if a folder holds no
@@ -174,7 +178,7 @@ def _on_dev(files: Sequence[Path]) -> float:
     first = next((file for seed in seeds[:1] for file in files if file.parent.name == f"seed-{seed}"), files[0])
     result, task = read_json(first), tasks.find(_said(first.parent)["task"])
     try:
-        return float(result["dev"][task.METRIC])
+        return float(result["dev"][task.metric])
     except (KeyError, TypeError, ValueError) as error:
         raise _no_result(first, error) from error
 
@@ -226,3 +230,26 @@ def _said(folder: Path) -> dict[str, Any]:
             if isinstance(said.get("task"), str):
                 return said
     raise InputError(f"{folder}: neither {CONFIG} nor {RECORD} names the task; give a complete run")
+
+
+def _collect(config: WeightsConfig, context: Context) -> list[Row]:
+    """The rows; says how many mixes have none."""
+    left_out: set[str] = set()
+    rows = collect(config, left_out.add)
+    if left_out:
+        mixes = len({(row.run, row.seed, row.place) for row in rows}) + len(left_out)
+        context.show(f"omitted, since they learn no layer weights: {len(left_out)} of {mixes} mixes")
+    return rows
+
+
+def _show(record: Record) -> Iterator[Block]:
+    """Figure 2 and the means over the seeds."""
+    found = means([Row(**row) for row in record.rows])
+    names = ", ".join(dict.fromkeys(f"{row.task} at the {row.place}" for row in found))
+    alt = f"Weights of the biLM's layers in the mixes of {names}"
+    figure = Figure("layer-weights", alt, lambda dark: figures.layer_weights(found, dark))
+    yield Figures((figure,), "The weight of every layer in the mixes that the tasks learned, mean over the seeds.")
+    yield from blocks.plain([asdict(row) | {"weight_std": row.weight_std if row.seeds > 1 else None} for row in found])
+
+
+PROBE = Probe("weights", "1", "The layer weights that the tasks learned", WeightsConfig, _collect, show=_show)

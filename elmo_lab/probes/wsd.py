@@ -10,7 +10,7 @@ The vectors are plain means: neither the instances nor the layers are normalised
 sets without SemEval-2007, on which a layer may be chosen.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -21,29 +21,31 @@ from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.formats.download import sha256_of
-from elmo.formats.source import Source, open_model
+from elmo.formats.source import open_model
 from elmo.ops import Precision
 from elmo.search.nearest import unit
+from elmo_lab import RECIPES
+from elmo_lab.document import Block, Text, table
+from elmo_lab.probes import blocks
 from elmo_lab.probes import wsd_readers as readers
 from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
+from elmo_lab.probes.probe import Context, Probe
 from elmo_lab.probes.resampling import Difference, differences
 from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sums
 from elmo_lab.probes.wsd_readers import Instance, Labelled
 from elmo_lab.probes.wsd_vectors import chunks, instance_vectors
+from elmo_lab.record import Record
 from elmo_lab.tasks.files import find_file
 
-VERSION = "1"
 BASELINE = "mfs"
 TIE = 1e-6
 """Cosines closer than this are equal: the means of equal vectors differ only in their last bits."""
 MAY_CHANGE = {"data", "checkpoint_minutes"}
 """What a resumed run may change: no result depends on it."""
-GOES_WITH = {"inventory": {"train", "tests"}, "choose": {"tests"}}
-"""Settings tied to the recipe's data, dropped if all of these are given."""
 
 
 @dataclass(frozen=True)
-class Config:
+class WsdConfig:
     """The data, and how to read it."""
 
     train: str
@@ -107,19 +109,11 @@ class Row:
     does not depend on the model."""
 
 
-def run(
-    config: Config,
-    progress: Callable[[int, int], object] | None = None,
-    *,
-    source: Source | None = None,
-    folder: Path | None = None,
-    resume: bool = False,
-) -> list[Row]:
+def disambiguate(config: WsdConfig, context: Context) -> list[Row]:
     """One row per layer, layer 0 first, then the mix and the baseline.
 
-    Pass `source` if the biLM is already open. With `folder`, the sums are saved there in `sums.npz`, and `resume`
-    continues from them, exactly. `progress` is told the training sentences done and the total. Raises InputError if
-    data or settings cannot be used.
+    In an output folder, the sums are saved in `sums.npz`, from which a resumed run goes on, exactly. Progress is the
+    training sentences done and their total. Raises InputError if data or settings cannot be used.
     """
     train = find_file(config.train, config.data)
     tests = read_tests(config)
@@ -128,7 +122,7 @@ def run(
             _check_texts(file)
     inventory = {} if config.inventory is None else readers.read_inventory(find_file(config.inventory, config.data))
     senses = count_senses(train, config.limit)
-    source = source or open_model(config.model)
+    source = context.source or open_model(config.model)
     model = source.model
     embedder = Embedder(
         model.bilm(),
@@ -139,18 +133,18 @@ def run(
         batch_tokens=config.batch_tokens,
     )
     weights = mix_weights(config.mix, embedder.n_layers)
-    checkpoint = None if folder is None else folder / CHECKPOINT
-    if checkpoint is not None and not resume:
+    checkpoint = None if context.folder is None else context.folder / CHECKPOINT
+    if checkpoint is not None and not context.resume:
         checkpoint.unlink(missing_ok=True)
     settings = {key: value for key, value in asdict(config).items() if key not in MAY_CHANGE}
     settings |= {"bilm": source.sha256, "batch_tokens": embedder.batch_tokens}
     settings |= {"train's content": sha256_of(train), "its keys' content": sha256_of(readers.keys_of(train))}
     corpus = readers.read_labelled(train, config.limit)
-    totals = sums(embedder, corpus, senses, checkpoint, settings, config.checkpoint_minutes, progress)
+    totals = sums(embedder, corpus, senses, checkpoint, settings, config.checkpoint_minutes, context.progress)
     return score(embedder, tests, senses, totals, inventory, weights, config.choose)
 
 
-def read_tests(config: Config) -> dict[str, list[Labelled]]:
+def read_tests(config: WsdConfig) -> dict[str, list[Labelled]]:
     """The test sets by name."""
     files = [find_file(test, config.data) for test in config.tests]
     tests = {readers.name_of(file): list(readers.read_labelled(file)) for file in files}
@@ -288,3 +282,41 @@ def _rows(
         )
         for place, layer in enumerate(names)
     ]
+
+
+def _show(record: Record) -> Iterator[Block]:
+    """F1 by layer and test set, the counts of instances, and the differences of the chosen layer."""
+    rows, choose = record.rows, record.settings.get("choose")
+    names = list(rows[0]["f1"])
+    rest = f"ALL{len(names) - 1}"  # all test sets but the one that chooses
+    yield from blocks.by_layer("wsd", rows, "all", "F1")
+    cells = [
+        (
+            row["layer"], *(f"{row['f1'][name]:.1f}" for name in names), f"{row['all']:.1f}",
+            "" if choose is None else f"{row['others']:.1f}", "*" if row["chosen"] else "",
+        )
+        for row in rows
+    ]  # fmt: skip
+    yield table(["layer", *names, "ALL", rest, "chosen"], cells)
+    first = rows[0]
+    yield Text(
+        f"F1 of {first['instances']:,} instances; {first['backed_off']:,} of lemmas unseen in training,"
+        f" {first['unanswered']:,} of these without an answer (counted as wrong)."
+    )
+    for row in rows:
+        if row["chosen"]:
+            said = f"layer {row['layer']} is the best on {choose}: {row['others']:.1f} on {rest}"
+            yield Text(f"{said}; points against {blocks.intervals(row)}.")
+
+
+PROBE = Probe(
+    name="wsd",
+    version="1",
+    title="Word senses, layer by layer",
+    config=WsdConfig,
+    run=disambiguate,
+    show=_show,
+    recipe=RECIPES / "probes" / "wsd.toml",
+    goes_with={"inventory": {"train", "tests"}, "choose": {"tests"}},
+    checkpoint=CHECKPOINT,
+)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from elmo.disk.files import check_output, whole
 from elmo.errors import InputError
+from elmo_lab.document import Document
 from elmo_lab.report import markdown, page, sections
 from elmo_lab.report.collect import collect
-from elmo_lab.report.document import Document
 
 INDEX = "index.html"
 FIGURES = ("*.svg",)

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from elmo_lab import figures
-from elmo_lab.report.document import Block, Code, Details, Document, Figure, Figures, Heading, Table, Text
+from elmo_lab.document import Block, Code, Details, Document, Figure, Figures, Heading, Table, Text
 
 SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
 """Characters with a meaning anywhere in Markdown, or in HTML inside it."""

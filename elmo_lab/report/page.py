@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from html import escape
 
 from elmo_lab import figures
-from elmo_lab.report.document import Block, Code, Details, Document, Figure, Figures, Heading, Section, Table, Text
+from elmo_lab.document import Block, Code, Details, Document, Figure, Figures, Heading, Section, Table, Text
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #212126; --soft: #5d5b66; --line: #dedde3; --faint: #f5f5f8;

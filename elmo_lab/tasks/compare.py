@@ -35,7 +35,7 @@ WAIT = 5.0
 """Seconds between checks for work that other processes have left."""
 
 
-def run(
+def train_queue(
     queue: Queue,
     output: Path,
     find_recipe: Callable[[str], Path],
@@ -118,7 +118,7 @@ def _train(
 ) -> dict[str, float]:
     """Trains the last seed, or continues it, and returns its scores."""
     begun = (Path(config.output) / train.CONFIG).is_file()
-    return scores_of(train.main(config, begun, quiet, progress, beside)["seeds"][-1])
+    return scores_of(train.main(config, begun, quiet, progress, beside).rows[-1])
 
 
 def _tell(show: Callable[[str], object], work: str, done: int, total: int) -> None:

@@ -35,10 +35,9 @@ from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
 from elmo_lab.tasks.readers import write_json_lines
 from elmo_lab.tasks.scores import label_scores
+from elmo_lab.tasks.task import Task
 
 NAME = "coref"
-VERSION = "2"
-METRIC = "f1"
 
 UNNAMED = ("", "-")
 """The names of an unknown speaker."""
@@ -48,7 +47,7 @@ Example = readers.Document
 
 
 @dataclass(frozen=True)
-class Config:
+class CorefConfig:
     """The network; the defaults are those of Lee et al. (2017, sec. 6), which the ELMo paper took over (A.6)."""
 
     hidden_size: int = 200
@@ -78,7 +77,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Labels:
+class CorefLabels:
     """What the network needs from the training data."""
 
     genres: tuple[str, ...]
@@ -147,12 +146,12 @@ def sentences(example: Example) -> list[list[str]]:
     return [list(sentence) for sentence in example.sentences]
 
 
-def labels_of(examples: Sequence[Example]) -> Labels:
+def labels_of(examples: Sequence[Example]) -> CorefLabels:
     """The genres of the training documents."""
-    return Labels(tuple(sorted({example.genre for example in examples})))
+    return CorefLabels(tuple(sorted({example.genre for example in examples})))
 
 
-def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+def check(examples: Sequence[Example], labels: CorefLabels, path: Path) -> None:
     """Raises InputError if a document for training or scoring has no clusters, or if no document has a mention.
 
     CoNLL-2012 has no other sign of a file without labels.
@@ -167,10 +166,10 @@ def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
         raise InputError(f"{path}: no document has a mention; give a file with coreference")
 
 
-class Model(nn.Module):
+class CorefModel(nn.Module):
     """Documents -> clusters."""
 
-    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+    def __init__(self, config: CorefConfig, inputs: Inputs, labels: CorefLabels) -> None:
         super().__init__()
         self.config, self.inputs, self.labels = config, inputs, labels
         sizes, dropout, feature = config.feed_forward, config.dropout, config.feature_dim
@@ -188,7 +187,7 @@ class Model(nn.Module):
     def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
         """The negative marginal log-likelihood of a document's gold antecedents, averaged over the documents.
 
-        In training mode, a document longer than `Config.window` is cut to a random window.
+        In training mode, a document longer than `CorefConfig.window` is cut to a random window.
         """
         parts = [self._window(example) if self.training else _all_of(example) for example in examples]
         total = 0.0 * self.widths.weight.sum()  # keeps the loss in the graph if all documents are empty
@@ -292,7 +291,7 @@ class PairScorer(nn.Module):
     The first layer is linear in the concatenated parts, so each span's own part is computed once, not once per pair.
     """
 
-    def __init__(self, config: Config, span_dim: int, n_genres: int) -> None:
+    def __init__(self, config: CorefConfig, span_dim: int, n_genres: int) -> None:
         super().__init__()
         first, *others = config.feed_forward
         tables = (
@@ -400,3 +399,27 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
         return
     documents = [replace(example, clusters=found.clusters) for example, found in pairs if example is not None]
     readers.write_conll2012(path, documents, overwrite=True)
+
+
+TASK = Task(
+    name=NAME,
+    version="2",
+    title="Coreference: which mentions in a document mean the same",
+    metric="f1",
+    columns=("f1", "muc_f1", "b3_f1", "ceaf_f1"),
+    place="input",
+    config=CorefConfig,
+    labels=CorefLabels,
+    network=CorefModel,
+    read=read,
+    sentences=sentences,
+    labels_of=labels_of,
+    score=score,
+    by_label=by_label,
+    combine=combine,
+    write=write,
+    record=record,
+    unlabelled=unlabelled,
+    of_text=of_text,
+    check=check,
+)

@@ -25,13 +25,14 @@ from elmo_lab.tasks.crf import Crf, bio_transitions, span_probabilities
 from elmo_lab.tasks.ensemble import mean_of_spans
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm
-from elmo_lab.tasks.tagging import bio_tags, spans, tags_of
+from elmo_lab.tasks.tagging import TagLabels, TagPrediction, bio_tags, spans, tags_of
+from elmo_lab.tasks.task import Task
 
-NAME, VERSION, METRIC = "ner", "1", "f1"
+NAME = "ner"
 
 
 @dataclass(frozen=True)
-class Config:
+class NerConfig:
     """The network."""
 
     hidden_dims: tuple[int, ...] = (200, 100)
@@ -55,22 +56,6 @@ class Example:
     """BIO; None if unknown."""
     lines: tuple[int, ...] = ()
     """The line in the file, for each token."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """The possible predictions."""
-
-    tags: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The tags of a sentence."""
-
-    tags: tuple[str, ...]
-    probabilities: tuple[float, ...] = ()
-    """One for each span in the tags, in order; none if they were not asked for."""
 
 
 def read(path: Path) -> list[Example]:
@@ -101,13 +86,13 @@ def sentences(example: Example) -> list[list[str]]:
     return [list(example.tokens)]
 
 
-def labels_of(examples: Sequence[Example]) -> Labels:
+def labels_of(examples: Sequence[Example]) -> TagLabels:
     """The tags of the examples, with both tags of every type."""
     types = {kind for example in examples for _, _, kind in spans(example.tags or ())}
-    return Labels(bio_tags(types))
+    return TagLabels(bio_tags(types))
 
 
-def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+def check(examples: Sequence[Example], labels: TagLabels, path: Path) -> None:
     """Warns of types that are not in the training data. Raises InputError if a sentence has no tags."""
     for example in examples:
         if example.tags is None:
@@ -122,10 +107,10 @@ def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
     readers.tell_unknown(begins, kinds, path, "type")
 
 
-class Model(nn.Module):
+class NerModel(nn.Module):
     """Inputs -> biLSTMs -> a score per tag -> CRF."""
 
-    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+    def __init__(self, config: NerConfig, inputs: Inputs, labels: TagLabels) -> None:
         super().__init__()
         self.inputs = inputs
         self.tags = labels.tags
@@ -149,17 +134,17 @@ class Model(nn.Module):
         gold = self._gold(tokens, examples)
         return -self.crf.log_likelihood(self(tokens), gold, tokens.mask).mean()
 
-    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[TagPrediction]:
         """The best tags that BIO allows."""
         best = self.crf.viterbi(self(tokens), tokens.mask)
-        return [Prediction(tuple(self.tags[tag] for tag in tags)) for tags in best]
+        return [TagPrediction(tuple(self.tags[tag] for tag in tags)) for tags in best]
 
-    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[TagPrediction]:
         """Like `decode`, with the probability of every span."""
         emissions = self(tokens)
         best = [[self.tags[tag] for tag in tags] for tags in self.crf.viterbi(emissions, tokens.mask)]
         known = span_probabilities(emissions, tokens.mask, self.crf.transitions(), self.tags, best)
-        return [Prediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
+        return [TagPrediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
 
     def _gold(self, tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
         ids = {tag: number for number, tag in enumerate(self.tags)}
@@ -170,19 +155,19 @@ class Model(nn.Module):
         return gold.to(tokens.word_ids.device)
 
 
-def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+def score(examples: Sequence[Example], predictions: Sequence[TagPrediction]) -> dict[str, float]:
     """Precision, recall and F1 of spans with their types, over all sentences, in percent."""
     return scores.span_scores([each.tags or () for each in examples], [each.tags for each in predictions])
 
 
-def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[Example], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
     """Precision, recall, F1 and support of each type."""
     pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
     gold, found = ([[((begin, end), kind) for begin, end, kind in spans(tags)] for tags in side] for side in pairs)
     return scores.label_scores(gold, found)
 
 
-def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+def combine(members: Sequence[Sequence[TagPrediction]]) -> list[TagPrediction]:
     """The spans that more than half of the members predict; of those that exactly half predict, the first member's.
 
     A span's probability is the mean of the members', 0 for those that do not predict it.
@@ -190,16 +175,16 @@ def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
     return [_majority(together) for together in zip(*members, strict=True)]
 
 
-def _majority(members: Sequence[Prediction]) -> Prediction:
+def _majority(members: Sequence[TagPrediction]) -> TagPrediction:
     votes = Counter(span for member in members for span in spans(member.tags))
     first = set(spans(members[0].tags))
     # No two of these overlap: a member predicts at most one of two overlapping spans.
     chosen = [span for span, count in votes.items() if 2 * count + (span in first) > len(members)]
     tags = tags_of(sorted(chosen), len(members[0].tags))
-    return Prediction(tags, mean_of_spans(tags, [(member.tags, member.probabilities) for member in members]))
+    return TagPrediction(tags, mean_of_spans(tags, [(member.tags, member.probabilities) for member in members]))
 
 
-def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+def record(example: Example, prediction: TagPrediction) -> dict[str, Any]:
     """A prediction as a JSON object: tokens, tags, and spans with their first and last token."""
     chunks = readers.spans_record(example.tokens, prediction.tags, prediction.probabilities, "label")
     return {"tokens": example.tokens, "tags": prediction.tags, "spans": chunks}
@@ -217,3 +202,29 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
         return
     rows = [() if example is None else (example.tokens, prediction.tags) for example, prediction in pairs]
     readers_columns.write_conll(path, rows, overwrite=True)
+
+
+TASK = Task(
+    name=NAME,
+    version="1",
+    title="Named entities: spans of tokens with a type",
+    metric="f1",
+    columns=("precision", "recall", "f1"),
+    place="input",
+    config=NerConfig,
+    labels=TagLabels,
+    network=NerModel,
+    read=read,
+    sentences=sentences,
+    labels_of=labels_of,
+    score=score,
+    by_label=by_label,
+    combine=combine,
+    write=write,
+    record=record,
+    unlabelled=unlabelled,
+    of_text=of_text,
+    read_all=read_all,
+    check=check,
+    is_of_sentences=True,
+)

@@ -155,7 +155,7 @@ def _chosen_works(row: Row, arm: str, output: Path, count: int) -> Iterator[Work
 
 def metric_of(folder: Path) -> str:
     """The name of the score by which a folder's task chooses."""
-    return tasks.find(read_json(folder / train.CONFIG)["task"]).METRIC
+    return tasks.find(read_json(folder / train.CONFIG)["task"]).metric
 
 
 def on_dev(work: Work) -> float:

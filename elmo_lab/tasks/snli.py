@@ -28,14 +28,13 @@ from elmo_lab.tasks.layers import BiLstm, FeedForward, attend, masked_max, maske
 from elmo_lab.tasks.readers import write_json_lines
 from elmo_lab.tasks.readers_pairs import SNLI_LABELS, Pair, as_record, read_snli
 from elmo_lab.tasks.scores import accuracy, label_scores
+from elmo_lab.tasks.task import Task
 
 NAME = "snli"
-VERSION = "1"
-METRIC = "accuracy"
 
 
 @dataclass(frozen=True)
-class Config:
+class SnliConfig:
     """Sizes and dropouts; the defaults are the paper's (A.3)."""
 
     hidden_dim: int = 300
@@ -66,7 +65,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Labels:
+class SnliLabels:
     """The names of the classes."""
 
     names: tuple[str, ...] = SNLI_LABELS
@@ -126,12 +125,12 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     return Example(tuple(premise), tuple(hypothesis), line=line)
 
 
-def labels_of(examples: Sequence[Example]) -> Labels:
+def labels_of(examples: Sequence[Example]) -> SnliLabels:
     """The three classes, whichever the examples have."""
-    return Labels()
+    return SnliLabels()
 
 
-def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+def check(examples: Sequence[Example], labels: SnliLabels, path: Path) -> None:
     """Raises InputError if a pair for training or scoring has no label."""
     for example in examples:
         if example.label is None:
@@ -141,10 +140,10 @@ def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
             )
 
 
-class Model(nn.Module):
+class SnliModel(nn.Module):
     """ESIM in its sequential form (without trees)."""
 
-    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+    def __init__(self, config: SnliConfig, inputs: Inputs, labels: SnliLabels) -> None:
         super().__init__()
         self.inputs = inputs
         size = config.hidden_dim
@@ -234,3 +233,28 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
     pairs = zip(examples, predictions, strict=True)
     records = (None if example is None else record(example, found) for example, found in pairs)
     write_json_lines(path, records, overwrite=True)
+
+
+TASK = Task(
+    name=NAME,
+    version="1",
+    title="Entailment: what a premise says of a hypothesis",
+    metric="accuracy",
+    columns=("accuracy",),
+    place="both",
+    config=SnliConfig,
+    labels=SnliLabels,
+    network=SnliModel,
+    read=read,
+    sentences=sentences,
+    labels_of=labels_of,
+    score=score,
+    by_label=by_label,
+    combine=combine,
+    write=write,
+    record=record,
+    unlabelled=unlabelled,
+    of_text=of_text,
+    read_all=read_all,
+    check=check,
+)

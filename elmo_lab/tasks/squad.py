@@ -35,13 +35,14 @@ from elmo_lab.tasks.layers import BiGru, VariationalDropout, attend, masked_soft
 from elmo_lab.tasks.readers import write_json_lines
 from elmo_lab.tasks.readers_squad import Answer, Passage, passage_of, read_squad, write_squad
 from elmo_lab.tasks.scores import squad_scores
+from elmo_lab.tasks.task import Task
 
-NAME, VERSION, METRIC = "squad", "1", "f1"
+NAME = "squad"
 QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "when", "where", "why", "how")
 
 
 @dataclass(frozen=True)
-class Config:
+class SquadConfig:
     """The network; the defaults are the paper's (A.4)."""
 
     hidden_dim: int = 90
@@ -73,7 +74,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Labels:
+class SquadLabels:
     """Empty: every span of a passage can be an answer."""
 
 
@@ -147,26 +148,26 @@ def sentences(example: Example) -> list[list[str]]:
     return [list(example.question), list(example.passage.tokens)]
 
 
-def labels_of(examples: Sequence[Example]) -> Labels:
+def labels_of(examples: Sequence[Example]) -> SquadLabels:
     """Empty."""
-    return Labels()
+    return SquadLabels()
 
 
-def training(examples: Sequence[Example], config: Config) -> list[Example]:
+def training(examples: Sequence[Example], config: SquadConfig) -> list[Example]:
     """The questions of which the passage has an answer."""
     return [each for each in examples if any(answer.first is not None for answer in each.answers)]
 
 
-def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+def check(examples: Sequence[Example], labels: SquadLabels, path: Path) -> None:
     """Raises InputError if a question for training or scoring has no answer."""
     if (problem := _unanswered(examples)) is not None:
         raise InputError(f"{path}: {problem}")
 
 
-class Model(nn.Module):
+class SquadModel(nn.Module):
     """Inputs -> encoder -> attention to the question -> attention to itself -> first and last token."""
 
-    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+    def __init__(self, config: SquadConfig, inputs: Inputs, labels: SquadLabels) -> None:
         super().__init__()
         self.config = config
         self.inputs = inputs
@@ -351,7 +352,7 @@ def _log_softmax(scores: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Flo
     return functional.log_softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=1)
 
 
-def _prediction(first: Tensor, last: Tensor, passage: Passage, config: Config) -> Prediction:
+def _prediction(first: Tensor, last: Tensor, passage: Passage, config: SquadConfig) -> Prediction:
     """The best spans, from the bounds of one passage with its padding."""
     length = len(passage.tokens)
     if not length:
@@ -377,3 +378,29 @@ def _mean(members: Sequence[Prediction]) -> Prediction:
     order = sorted(listed, key=lambda span: -sums[span])
     candidates = tuple(replace(listed[span], probability=sums[span] / len(members)) for span in order)
     return Prediction(candidates[0].text if candidates else "", candidates)
+
+
+TASK = Task(
+    name=NAME,
+    version="1",
+    title="Question answering: the span of a passage that answers",
+    metric="f1",
+    columns=("em", "f1"),
+    place="both",
+    config=SquadConfig,
+    labels=SquadLabels,
+    network=SquadModel,
+    read=read,
+    sentences=sentences,
+    labels_of=labels_of,
+    score=score,
+    by_label=by_label,
+    combine=combine,
+    write=write,
+    record=record,
+    unlabelled=unlabelled,
+    of_text=of_text,
+    read_all=read_all,
+    check=check,
+    training=training,
+)

@@ -28,11 +28,10 @@ from elmo_lab.tasks.crf import bio_transitions, span_probabilities, viterbi
 from elmo_lab.tasks.ensemble import mean_of_spans
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.interleaved import InterleavedLstm
-from elmo_lab.tasks.tagging import bio_tags
+from elmo_lab.tasks.tagging import TagLabels, TagPrediction, bio_tags
+from elmo_lab.tasks.task import Task
 
 NAME = "srl"
-VERSION = "1"
-METRIC = "f1"
 
 Verbs = Callable[[Sequence[str]], list[int]]
 """Finds the tokens of a sentence that are predicates."""
@@ -41,7 +40,7 @@ IGNORED = -100
 
 
 @dataclass(frozen=True)
-class Config:
+class SrlConfig:
     """The network; the defaults are the paper's (A.5)."""
 
     n_layers: int = 8
@@ -70,22 +69,6 @@ class Example:
     roleset: str = ""
     line: int = 0
     """The sentence's line, from 1; examples of one sentence share it, and are written as one line."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """What the network needs from the training data."""
-
-    tags: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The best tags of an example that BIO allows."""
-
-    tags: tuple[str, ...]
-    probabilities: tuple[float, ...] = ()
-    """One for each chunk of the tags, in order; none if they were not asked for."""
 
 
 def read(path: Path) -> list[Example]:
@@ -155,13 +138,13 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     return Example(tokens, int(rest[0][0]))
 
 
-def labels_of(examples: Sequence[Example]) -> Labels:
+def labels_of(examples: Sequence[Example]) -> TagLabels:
     """O, and both tags of every role in the examples."""
     roles = {tag[2:] for example in examples for tag in example.tags or () if tag != "O"}
-    return Labels(bio_tags(roles))
+    return TagLabels(bio_tags(roles))
 
 
-def check(examples: Sequence[Example], labels: Labels, path: Path) -> None:
+def check(examples: Sequence[Example], labels: TagLabels, path: Path) -> None:
     """Raises InputError if a predicate has no tags; warns of roles that are not in the training data.
 
     A new reference to a known role, or a new continuation of it (R-, C-), is allowed, though it cannot be predicted:
@@ -181,10 +164,10 @@ def _plain(tag: str) -> str:
     return tag[2:].removeprefix("C-").removeprefix("R-")
 
 
-class Model(nn.Module):
+class SrlModel(nn.Module):
     """Words and the mark of the predicate -> scores of tags."""
 
-    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+    def __init__(self, config: SrlConfig, inputs: Inputs, labels: TagLabels) -> None:
         super().__init__()
         self.inputs = inputs
         self.labels = labels
@@ -214,17 +197,17 @@ class Model(nn.Module):
         )
         return total / max(1, len(examples))
 
-    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[TagPrediction]:
         """The best tags of every example."""
         rows = viterbi(self(tokens, examples), tokens.mask, self._rules)
-        return [Prediction(tuple(self.labels.tags[tag] for tag in row)) for row in rows]
+        return [TagPrediction(tuple(self.labels.tags[tag] for tag in row)) for row in rows]
 
-    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[TagPrediction]:
         """Like `decode`, with the probability of every chunk among the tags that BIO allows."""
         logits, names = self(tokens, examples), self.labels.tags
         best = [[names[tag] for tag in row] for row in viterbi(logits, tokens.mask, self._rules)]
         known = span_probabilities(logits, tokens.mask, self._rules, names, best)
-        return [Prediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
+        return [TagPrediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
 
     def _gold(self, example: Example) -> list[int]:
         assert example.tags is not None, "an example without tags cannot be learned from"
@@ -239,27 +222,27 @@ def _marks(tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
     return marks
 
 
-def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+def score(examples: Sequence[Example], predictions: Sequence[TagPrediction]) -> dict[str, float]:
     """Precision, recall and F1 of arguments, in percent; the predicates (V) are not scored."""
     gold = [example.tags or () for example in examples]
     return scores.role_scores(gold, [prediction.tags for prediction in predictions])
 
 
-def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[Example], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
     """Precision, recall, F1 and support of each role."""
     pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
     gold, found = ([[(pieces, role) for role, pieces in scores.scored(tags)] for tags in side] for side in pairs)
     return scores.label_scores(gold, found)
 
 
-def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+def combine(members: Sequence[Sequence[TagPrediction]]) -> list[TagPrediction]:
     """The tags that most members chose, among sequences that BIO allows; ties go to the first member."""
     return [_voted(votes) for votes in zip(*members, strict=True)]
 
 
-def _voted(votes: Sequence[Prediction]) -> Prediction:
+def _voted(votes: Sequence[TagPrediction]) -> TagPrediction:
     tags = _vote([prediction.tags for prediction in votes])
-    return Prediction(tags, mean_of_spans(tags, [(each.tags, each.probabilities) for each in votes]))
+    return TagPrediction(tags, mean_of_spans(tags, [(each.tags, each.probabilities) for each in votes]))
 
 
 def _vote(votes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -284,14 +267,14 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
     readers.write_json_lines(path, (_record(key, list(pairs)) for key, pairs in groups), overwrite=True)
 
 
-def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+def record(example: Example, prediction: TagPrediction) -> dict[str, Any]:
     """A prediction as a JSON object: the sentence and its predicate, with the arguments."""
     found = _record((example.line, example.id, example.tokens), [(example, prediction)])
     assert found is not None
     return found
 
 
-def _record(key: Any, pairs: Sequence[tuple[Any, Prediction]]) -> dict[str, Any] | None:
+def _record(key: Any, pairs: Sequence[tuple[Any, TagPrediction]]) -> dict[str, Any] | None:
     """The sentence of these predicates; None for an empty line."""
     if key is None:
         return None
@@ -304,8 +287,35 @@ def _record(key: Any, pairs: Sequence[tuple[Any, Prediction]]) -> dict[str, Any]
     return found
 
 
-def _roles(example: Example, prediction: Prediction) -> list[roles.Predicate]:
+def _roles(example: Example, prediction: TagPrediction) -> list[roles.Predicate]:
     """One predicate, or none for a sentence without."""
     if example.predicate is None:
         return []
     return [roles.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)]
+
+
+TASK = Task(
+    name=NAME,
+    version="1",
+    title="Semantic roles: who did what to whom",
+    metric="f1",
+    columns=("precision", "recall", "f1"),
+    place="input",
+    config=SrlConfig,
+    labels=TagLabels,
+    network=SrlModel,
+    read=read,
+    sentences=sentences,
+    labels_of=labels_of,
+    score=score,
+    by_label=by_label,
+    combine=combine,
+    write=write,
+    record=record,
+    unlabelled=unlabelled,
+    of_text=of_text,
+    read_all=read_all,
+    check=check,
+    with_predicates=with_predicates,
+    is_of_sentences=True,
+)

@@ -38,17 +38,16 @@ from elmo_lab.tasks.layers import (
 from elmo_lab.tasks.readers import write_json_lines
 from elmo_lab.tasks.readers_trees import Node, Tree, read_trees, write_trees
 from elmo_lab.tasks.scores import accuracy, label_scores
+from elmo_lab.tasks.task import Task
 
 NAME = "sst5"
-VERSION = "2"
-METRIC = "accuracy"
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
 """The meaning of the labels in trees."""
 NEUTRAL = 2
 
 
 @dataclass(frozen=True)
-class Config:
+class Sst5Config:
     """Sizes and dropouts. `hidden_dim`, `output_encoder` and `phrase_tokens` are the paper's (A.8), which names no
     dropouts."""
 
@@ -83,7 +82,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Labels:
+class Sst5Labels:
     """The names of the classes."""
 
     names: tuple[str, ...] = CLASSES
@@ -121,7 +120,7 @@ def sentences(example: Example) -> list[list[str]]:
     return [list(example.tokens)]
 
 
-def training(examples: Sequence[Example], config: Config) -> list[Example]:
+def training(examples: Sequence[Example], config: Sst5Config) -> list[Example]:
     """The sentences and, if configured, their phrases."""
     return [each for example in examples for each in (example, *_phrases(example, config.phrase_tokens))]
 
@@ -139,15 +138,15 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     return Example(tuple(sentences[0]))
 
 
-def labels_of(examples: Sequence[Example]) -> Labels:
+def labels_of(examples: Sequence[Example]) -> Sst5Labels:
     """The five classes, whichever the examples have."""
-    return Labels()
+    return Sst5Labels()
 
 
-class Model(nn.Module):
+class Sst5Model(nn.Module):
     """The biattentive classification network."""
 
-    def __init__(self, config: Config, inputs: Inputs, labels: Labels) -> None:
+    def __init__(self, config: Sst5Config, inputs: Inputs, labels: Sst5Labels) -> None:
         super().__init__()
         self.inputs = inputs
         size = config.hidden_dim
@@ -192,7 +191,7 @@ class Model(nn.Module):
         return [_prediction(row) for row in rows]
 
 
-def _head(config: Config, n_classes: int) -> nn.Sequential:
+def _head(config: Sst5Config, n_classes: int) -> nn.Sequential:
     pooled, first, second = (times * config.hidden_dim for times in (8, 4, 2))
     early, late = config.head_dropout
     return nn.Sequential(
@@ -254,3 +253,28 @@ def _below(example: Example) -> tuple[Node, ...]:
     if example.phrases or len(example.tokens) == 1:
         return example.phrases[1:]
     return tuple(Node(place, place + 1, NEUTRAL) for place in range(len(example.tokens)))
+
+
+TASK = Task(
+    name=NAME,
+    version="2",
+    title="Sentiment of a sentence, in five classes",
+    metric="accuracy",
+    columns=("accuracy",),
+    place="both",
+    config=Sst5Config,
+    labels=Sst5Labels,
+    network=Sst5Model,
+    read=read,
+    sentences=sentences,
+    labels_of=labels_of,
+    score=score,
+    by_label=by_label,
+    combine=combine,
+    write=write,
+    record=record,
+    unlabelled=unlabelled,
+    of_text=of_text,
+    read_all=read_all,
+    training=training,
+)

@@ -79,7 +79,7 @@ def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
     results = results_of(best.folder, row.seeds)
     settings = read_json(best.folder / train.CONFIG)
     task = tasks.find(settings["task"])
-    scores = [scores_of(result)[task.METRIC] for result in results]
+    scores = [scores_of(result)[task.metric] for result in results]
     ensemble = best.folder / ENSEMBLE
     joined = read_json(ensemble) if ensemble.is_file() else None
     members = [] if joined is None else results_of(best.folder, joined.get("seeds", ()))
@@ -88,18 +88,18 @@ def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
         "title": row.title or row.name,
         "arm": arm,
         "baseline": next(iter(row.arms)),
-        "task": task.NAME,
+        "task": task.name,
         "version": train.version_of(best.folder),
-        "metric": task.METRIC,
+        "metric": task.metric,
         "data": "test" if "test" in results[0] else "dev",
         "seeds": [result["seed"] for result in results],
         "seeds_wanted": len(row.seeds),
         "scores": scores,
         "mean": statistics.fmean(scores),
         "std": statistics.stdev(scores) if len(scores) > 1 else 0.0,
-        "ensemble": None if joined is None else scores_of(joined)[task.METRIC],
+        "ensemble": None if joined is None else scores_of(joined)[task.metric],
         "members": None if joined is None else joined["members"],
-        "members_mean": statistics.fmean(scores_of(each)[task.METRIC] for each in members) if members else None,
+        "members_mean": statistics.fmean(scores_of(each)[task.metric] for each in members) if members else None,
         "trials": [{"settings": list(work.settings), "dev": on_dev(work)} for work in tried],
         "minutes": statistics.fmean(result["seconds"] for result in results) / 60,
         "bilm": results[0]["bilm"],

@@ -30,6 +30,23 @@ class Bio:
     broken: list[tuple[int, int, str]]
 
 
+@dataclass(frozen=True)
+class TagLabels:
+    """What a network that tags tokens needs from the training data."""
+
+    tags: tuple[str, ...]
+    """All BIO tags that it may predict."""
+
+
+@dataclass(frozen=True)
+class TagPrediction:
+    """The best BIO tags of a sentence."""
+
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...] = ()
+    """The probability of each span in the tags, in order; none if they were not asked for."""
+
+
 BROKEN = {
     "BIO": "a tag I- where no entity of its type is open, so it begins one",
     "IOBES": "a tag that IOBES does not allow after the one before it",

@@ -1,25 +1,21 @@
-"""A task is a module of this package with these names. Nothing is registered; a task is found by its file name."""
+"""What a task is. Tasks are found by their names among the entry points of the group `elmo.tasks`."""
 
-from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, NoReturn, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo.text.tokenizer import Tokenizer
+from elmo_lab.plugins import points
 from elmo_lab.tasks.inputs import Inputs, Tokens
 
-NAMES = ("ner", "sst5", "snli", "srl", "coref", "squad")
-"""The tasks of the paper's Table 1; `elmo_lab.tasks.NAME` is the module."""
-
-PLACES = {"ner": "input", "sst5": "both", "snli": "both", "srl": "input", "coref": "input", "squad": "both"}
-"""Where the paper's networks have ELMo: Table 3 and the supplement, A.3 to A.8."""
+GROUP = "elmo.tasks"
+"""The entry points by which a package brings tasks: each names a `Task`."""
 Place = Literal["paper", "input", "output", "both"]
-"""A place for ELMo; `paper` is that of `PLACES` for each task."""
+"""A place for ELMo in a task's network; `paper` is `Task.place`."""
 
 
 @runtime_checkable
@@ -37,110 +33,115 @@ class TaskModel(Protocol):
         ...
 
 
-@runtime_checkable
-class Task(Protocol):
-    """The names in a task's module.
+def _lacks(*_: Any) -> NoReturn:
+    """Stands for a part that a task does not have."""
+    raise InputError("this task cannot do that; its `Task` has no function for it")
 
-    A task whose labels come from the training data, or may be missing, also has `check(examples, labels, path)`, which
-    raises InputError, naming the line of the file, for an example with a label unknown in training, or with none. One
-    whose `read` drops examples that can be neither learned from nor scored also has `read_all(path)`, which keeps them.
-    One that learns from more than what is scored has `training(examples, config)`, which returns the training examples.
+
+@dataclass(frozen=True)
+class Task:
+    """A task: how its examples are read, what learns it, how predictions are scored and written.
+
+    The fields up to `score` are what `elmo task train` needs. Predictions and examples are of any kind, as the task's
+    functions and its network use them; example files are named by paths.
     """
 
-    NAME: str
-    VERSION: str
+    name: str
+    version: str
     """Changes when scoring or reading changes for the same predictions or files."""
-    METRIC: str
+    title: str
+    """One line for tables."""
+    metric: str
     """The score, of those that `score` returns, that chooses the best epoch; higher is better."""
-    Config: type[Any]
-    """Sizes and dropouts of the network: a frozen dataclass that notes differences from the paper."""
-    Labels: type[Any]
+    config: type[Any]
+    """Sizes and dropouts of the network: a frozen dataclass with defaults."""
+    labels: type[Any]
     """What the network needs from the training data: a frozen dataclass of plain JSON values (tuples, no dicts)."""
+    network: Callable[[Any, Inputs, Any], nn.Module]
+    """The network of a config, inputs and labels; its instances are `TaskModel`s."""
+    read: Callable[[Path], list[Any]]
+    """The examples of a file; InputError names file and line."""
+    sentences: Callable[[Any], list[list[str]]]
+    """The token lists of an example to embed; the same number for all examples of the task, or any number."""
+    labels_of: Callable[[Sequence[Any]], Any]
+    """The `labels` of training examples."""
+    score: Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
+    """Numbers in percent of examples and their predictions, `metric` among them."""
+    columns: tuple[str, ...] = ()
+    """The scores that a report shows; by default only `metric`."""
+    place: str = "input"
+    """Where the paper's network has ELMo: Table 3 and the supplement, A.3 to A.8."""
+    by_label: Callable[[Sequence[Any], Sequence[Any]], dict[str, dict[str, float | int]]] = lambda *_: {}
+    """Scores in percent of each label, and `support`, how many examples or parts of them have it."""
+    combine: Callable[[Sequence[Sequence[Any]]], list[Any]] = _lacks
+    """The predictions of an ensemble from those of its members."""
+    write: Callable[[Path, Sequence[Any], Sequence[Any]], None] = _lacks
+    """Writes the standard format, with predictions instead of gold labels, in place of a file.
 
-    def Model(self, config: Any, inputs: Inputs, labels: Any) -> nn.Module:
-        """The class of the network; its instances are `TaskModel`s."""
-        ...
+    To `.jsonl`, it writes JSON lines with probabilities. An example that is None stands for a blank line.
+    """
+    record: Callable[[Any, Any], dict[str, Any]] = _lacks
+    """A prediction for an example as a JSON object, with probabilities."""
+    unlabelled: Callable[..., Any] = _lacks
+    """An example without gold labels of a line's sentences, given the line's number (from 1, or 0 if it has none).
 
-    def read(self, path: Path) -> list[Any]:
-        """The examples of a file; InputError names file and line."""
-        ...
+    Formats with names for examples make one of the number. InputError for sentences that are no example.
+    """
+    of_text: Callable[..., list[Any]] = _lacks
+    """Examples without labels, given the parts of a line between tabs, a `Tokenizer` and the line's number.
 
-    def sentences(self, example: Any) -> list[list[str]]:
-        """The token lists of an example to embed; the same number for all examples of the task, or any number."""
-        ...
-
-    def labels_of(self, examples: Sequence[Any]) -> Any:
-        """The `Labels` of training examples."""
-        ...
-
-    def unlabelled(self, sentences: Sequence[Sequence[str]], line: int = 0) -> Any:
-        """An example to predict for, without gold labels, of a line of text; InputError where it is none of the task.
-
-        By its line, from 1, it is told from others where the format that is written has names for examples.
-        """
-        ...
-
-    def of_text(self, parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Any]:
-        """Examples without labels of a line of text, given its parts between tabs; InputError for other parts."""
-        ...
-
-    def record(self, example: Any, prediction: Any) -> dict[str, Any]:
-        """A prediction as a JSON object, with probabilities."""
-        ...
-
-    def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
-        """Numbers in percent, `METRIC` among them."""
-        ...
-
-    def by_label(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, dict[str, float | int]]:
-        """Scores in percent of each label, and `support`, how many examples or parts of them have it."""
-        ...
-
-    def combine(self, members: Sequence[Sequence[Any]]) -> list[Any]:
-        """The predictions of an ensemble from those of its members."""
-        ...
-
-    def write(self, path: Path, examples: Sequence[Any], predictions: Sequence[Any]) -> None:
-        """Writes the standard format, with predictions instead of gold labels; replaces the file.
-
-        To `.jsonl`, writes JSON lines with probabilities. An example that is None stands for a blank line.
-        """
-        ...
+    InputError for parts that are no example.
+    """
+    is_of_sentences: bool = False
+    """Whether a line of text that `Tagger` is given is one example, even if a tokenizer finds several sentences."""
+    read_all: Callable[[Path], list[Any]] | None = None
+    """Like `read`, with the examples that can be neither learned from nor scored; by default `read`."""
+    training: Callable[[list[Any], Any], list[Any]] | None = None
+    """The examples to learn from, given those of the training file and the config; by default the same."""
+    check: Callable[[Sequence[Any], Any, Path], None] | None = None
+    """Raises InputError, naming the line, for an example whose label is missing or unknown to `labels`."""
+    with_predicates: Callable[[Sequence[Any], Callable[[Sequence[str]], list[int]]], list[Any]] | None = None
+    """Examples for the predicates that a function finds in sentences, for a task that is about predicates."""
 
 
 def find(name: str) -> Task:
-    """The task of that name. Raises InputError for an unknown one."""
-    if name not in available():
-        raise InputError(f"unknown task {name!r}; the tasks are {', '.join(available())}")
-    return cast(Task, import_module(f"elmo_lab.tasks.{name}"))
+    """The task of that name. Raises InputError for an unknown one, or one whose package cannot be imported."""
+    found = points(GROUP)
+    if name not in found:
+        raise InputError(f"unknown task {name!r}; the tasks are {', '.join(found)}")
+    try:
+        task = found[name].load()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"the task {name!r}: {found[name].value} cannot be imported ({error})") from error
+    if not isinstance(task, Task) or task.name != name:
+        raise InputError(f"the task {name!r}: {found[name].value} is {task!r:.60}, not a Task of this name")
+    return task
+
+
+def available() -> list[str]:
+    """The names of the tasks."""
+    return list(points(GROUP))
 
 
 def read_examples(task: Task, path: Path) -> list[Any]:
     """The examples of a file to learn from or to score. Raises InputError without any."""
     examples = task.read(path)
     if not examples:
-        raise InputError(f"{path}: no examples; give a file in the format of the task {task.NAME}")
+        raise InputError(f"{path}: no examples; give a file in the format of the task {task.name}")
     return examples
 
 
 def read_all(task: Task, path: Path) -> list[Any]:
     """The examples of a file for prediction, or for their text."""
-    read = getattr(task, "read_all", task.read)
-    return read(path)
+    return (task.read_all or task.read)(path)
 
 
 def training(task: Task, examples: list[Any], config: Any) -> list[Any]:
-    """The training examples, from those of a training file and the task's `Config`."""
-    make = getattr(task, "training", None)
-    return examples if make is None else make(examples, config)
+    """The training examples, from those of a training file and the network's settings."""
+    return examples if task.training is None else task.training(examples, config)
 
 
 def check(task: Task, examples: Sequence[Any], labels: Any, path: Path) -> None:
     """Raises InputError if examples of a file cannot be learned from, or scored, with these labels."""
-    if (of_task := getattr(task, "check", None)) is not None:
-        of_task(examples, labels, path)
-
-
-def available() -> list[str]:
-    """The names of the available tasks."""
-    return [name for name in NAMES if find_spec(f"elmo_lab.tasks.{name}") is not None]
+    if task.check is not None:
+        task.check(examples, labels, path)

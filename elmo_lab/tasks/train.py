@@ -2,7 +2,7 @@
 
 - the biLM's layers are computed before the first step, once for all runs of that biLM
 - each seed has a folder, `seed-N`, and resumes with the same result; finished seeds are not repeated
-- `results.json`: each seed's numbers, their mean and standard deviation, and all that they depend on
+- `record.json`: each seed's numbers and all that they depend on, written after every seed
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from typing import Any, cast
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from elmo import __version__, formats, machine
 from elmo import config as configs
+from elmo import formats, machine
 from elmo.disk.files import write
 from elmo.disk.run import alone, check_same, holds_run, read_json
 from elmo.errors import InputError
@@ -29,7 +29,8 @@ from elmo.training.distributed import Fabric, launch
 from elmo.training.epochs import EpochConfig, State, fit_epochs
 from elmo.training.loop import seed_step
 from elmo.training.memory import keep_few_programs
-from elmo_lab import RECIPES
+from elmo_lab import RECIPES, record
+from elmo_lab.record import Record
 from elmo_lab.tasks import batches, source, vectors
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.batches import BatchConfig
@@ -40,7 +41,7 @@ from elmo_lab.tasks.task import Task, TaskModel
 from elmo_lab.tasks.trained import RESULT, WEIGHTS, build, predict, records_of, sizes, tokens_of, write_record
 from elmo_lab.tasks.vectors import StaticVectors
 
-CONFIG, RESULTS = "config.json", "results.json"
+CONFIG = "config.json"
 ORIGIN = "origin.json"
 """What a run is made from and its settings only name: the task's version, the biLM, and hashes of the files."""
 TASK, BILM, FILE = "version of the task", "sha256 of the biLM", "sha256 of the file of {}"
@@ -108,8 +109,8 @@ def main(
     quiet: bool = False,
     progress: Callable[[int, int], object] | None = None,
     beside: Sequence[Path] = (),
-) -> dict[str, Any]:
-    """Trains all unfinished seeds; returns the content of `results.json`.
+) -> Record:
+    """Trains all unfinished seeds; returns the record of the run, with one row a seed.
 
     Calls `progress` with the tokens that the biLM has read, and their total; `beside` are the folders of the runs that
     this one is compared with. Raises InputError if data or settings are invalid, if the output holds another run, or if
@@ -128,9 +129,10 @@ def main(
             job = _prepare(task, config, progress, beside)
             for seed in left:
                 _run_seed(fabric, job, seed, quiet)
-        report = _as_json(_report(task, config))
-        write(folder / RESULTS, (json.dumps(report, indent=2) + "\n").encode())
-    return report
+                record.write(folder, _record(task, config))
+        found = _record(task, config)
+        record.write(folder, found)
+    return found
 
 
 def _done(config: TaskConfig) -> list[int]:
@@ -146,12 +148,8 @@ def seed_folder(config: TaskConfig, seed: int) -> Path:
 
 
 def version_of(folder: Path) -> str:
-    """The version of the task that trained and scored a run's networks. Raises InputError if no file of it says so."""
-    found = (read_json(file) for file in (*_records(folder), folder / RESULTS) if file.is_file())
-    version = next(found, {}).get("version")
-    if version is None:
-        raise InputError(f"{folder}: no {ORIGIN} or {RESULTS} names the task's version; remove the folder, train again")
-    return version
+    """The version of the task that trained and scored a run's networks."""
+    return read_json(folder / ORIGIN)["version"]
 
 
 def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
@@ -178,7 +176,7 @@ def read_recipe(path: Path, task: str | None = None) -> dict[str, Any]:
     values = configs.load_toml(path)
     name = values.get("task", task)
     packaged = RECIPES / "tasks"
-    if path.parent.resolve() == packaged.resolve() or name not in tasks.available():
+    if path.parent.resolve() == packaged.resolve() or not (packaged / f"{name}.toml").is_file():
         return values
     defaults = configs.load_toml(packaged / f"{name}.toml")
     return configs.merge({key: value for key, value in defaults.items() if key not in OF_DATA}, values)
@@ -186,7 +184,7 @@ def read_recipe(path: Path, task: str | None = None) -> dict[str, Any]:
 
 def completed(config: TaskConfig) -> TaskConfig:
     """Adds default settings of the network. Raises ConfigError for an unknown one."""
-    model = configs.from_dict(tasks.find(config.task).Config, config.model, "model.")
+    model = configs.from_dict(tasks.find(config.task).config, config.model, "model.")
     return dataclasses.replace(config, model=configs.to_dict(model))
 
 
@@ -209,7 +207,7 @@ def _prepare(
     task: Task, config: TaskConfig, progress: Callable[[int, int], object] | None, beside: Sequence[Path]
 ) -> _Job:
     """Reads everything, and computes the missing layers of the biLM."""
-    model_config = configs.from_dict(task.Config, config.model, "model.")
+    model_config = configs.from_dict(task.config, config.model, "model.")
     files = check_files(config)
     examples = {part: tasks.read_examples(task, path) for part, path in files.items()}
     labels = task.labels_of(examples["train"])  # of all, so labels do not depend on the subset
@@ -237,13 +235,13 @@ def _prepare(
 def _origin(task: Task, found: Source | None, files: dict[str, Path]) -> dict[str, Any]:
     """What the seeds of a run share, with hashes: plain JSON values."""
     hashes = {part: sha256_of(path) for part, path in files.items()}
-    return {"version": task.VERSION, "bilm": None if found is None else found.card(), "data": hashes}
+    return {"version": task.version, "bilm": None if found is None else found.card(), "data": hashes}
 
 
 def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[Path]) -> None:
     """Refuses to continue a run, or to compare it with others, if they used something else of the same name.
 
-    Records of older versions have fewer entries; only common entries are compared.
+    Only entries that both have are compared.
     """
     new, names = _comparable(origin), _names(config)
     own = Path(config.output)
@@ -260,10 +258,7 @@ def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[P
 
 
 def _records(folder: Path) -> Iterator[Path]:
-    """The records of a run's origin: `origin.json`, which the oldest runs lack, and those of its seeds.
-
-    An unfinished seed has a record, too; a run kept for its numbers alone has none of seeds.
-    """
+    """The records of a run's origin: `origin.json`, and those of its seeds, of which unfinished ones have one, too."""
     return (file for file in (folder / ORIGIN, *records_of(folder)) if file.is_file())
 
 
@@ -317,7 +312,7 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
 
     model.train()
     state = fit_epochs(
-        fabric, model, batches_of, loss_of, lambda: scores("dev"), task.METRIC, folder, config.training, seed, quiet,
+        fabric, model, batches_of, loss_of, lambda: scores("dev"), task.metric, folder, config.training, seed, quiet,
         f"{config.output}, seed {seed}", _undecayed(model, network.inputs),
     )  # fmt: skip
     model.load_state_dict(load_file(folder / WEIGHTS))
@@ -360,19 +355,15 @@ def _numbers(state: State, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def _report(task: Task, config: TaskConfig) -> dict[str, Any]:
-    """All results, and what they depend on."""
-    results = [read_json(seed_folder(config, seed) / RESULT) for seed in config.seeds]
-    return {
-        "task": task.NAME,
-        "version": version_of(Path(config.output)),
-        "metric": task.METRIC,
-        "elmo": __version__,
-        "bilm": results[0]["bilm"],
-        "config": configs.to_dict(config),
-        "summary": summarize(results),
-        "seeds": results,
-    }
+def _record(task: Task, config: TaskConfig) -> Record:
+    """The finished seeds, and what they depend on."""
+    folder = Path(config.output)
+    files = [seed_folder(config, seed) / RESULT for seed in config.seeds]
+    rows = [read_json(file) for file in files if file.is_file()]
+    settings = _as_json(configs.to_dict(config))
+    data = read_json(folder / ORIGIN)["data"]
+    seconds = sum(row["seconds"] for row in rows)
+    return Record("task", task.name, version_of(folder), settings, rows, rows[0]["bilm"], data, seconds)
 
 
 def check_output(config: TaskConfig, resume: bool) -> None:
@@ -394,7 +385,7 @@ def _kept(config: TaskConfig) -> dict[str, Any]:
 
 
 def read_config(path: Path) -> TaskConfig:
-    """The configuration of a run, from its `config.json`; newer settings have their defaults."""
+    """The configuration of a run, from its `config.json`. Raises InputError if it is none."""
     try:
         return configs.from_dict(TaskConfig, read_json(path))
     except configs.ConfigError as error:

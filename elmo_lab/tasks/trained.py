@@ -52,7 +52,7 @@ class TrainedTask:
     collate: Collator
     device: torch.device
     labels: Any
-    """The labels of training (`task.Labels`)."""
+    """The labels of training (`Task.labels`)."""
     batch: BatchConfig = field(default_factory=BatchConfig)
     origin: Origin | None = None
     """The source of more static vectors."""
@@ -79,10 +79,10 @@ class TrainedTask:
         folder = _folder(Path(folder))
         record = _read_record(folder)
         task = tasks.find(record["task"])
-        if record["version"] != task.VERSION:
+        if record["version"] != task.version:
             raise InputError(
-                f"{folder / RECORD}: version {record['version']} of the task {task.NAME}; this program has"
-                f" {task.VERSION}; train it again, or use elmo-torch {record['elmo']}"
+                f"{folder / RECORD}: version {record['version']} of the task {task.name}; this program has"
+                f" {task.version}; train it again, or use elmo-torch {record['elmo']}"
             )
         values = record["inputs"] | ({"model": bilm} if bilm is not None else {})
         inputs = configs.from_dict(InputConfig, values, "inputs.")
@@ -90,8 +90,8 @@ class TrainedTask:
         try:
             weights = load_file(folder / WEIGHTS)
             words = StaticVectors(tuple(record["words"]), weights["inputs.vectors.weight"])
-            made = configs.from_dict(task.Config, record["model"], "model.")
-            labels = configs.from_dict(task.Labels, record["labels"], "labels.")
+            made = configs.from_dict(task.config, record["model"], "model.")
+            labels = configs.from_dict(task.labels, record["labels"], "labels.")
             model = build(task, inputs, made, labels, words, source, load_bilm=False)
             model.load_state_dict(weights)
         except FileNotFoundError as error:
@@ -241,7 +241,7 @@ class Tagger:
         if not isinstance(given, str):
             return _example(task, given)
         parts = given.split("\t")
-        whole = replace(self.tokenizer.config, sentences="line") if task.NAME in ("ner", "srl") else None
+        whole = replace(self.tokenizer.config, sentences="line") if task.is_of_sentences else None
         (example,) = task.of_text(parts, self.tokenizer if whole is None else Tokenizer(whole), 0)
         return example
 
@@ -263,7 +263,7 @@ def load(*runs: str | Path, model: str | None = None, vectors: str | None = None
 
 def check_one_task(members: Sequence[TrainedTask]) -> None:
     """Raises InputError if the networks have different tasks."""
-    if len({member.task.NAME for member in members}) != 1:
+    if len({member.task.name for member in members}) != 1:
         raise InputError(f"the {len(members)} networks have different tasks; give networks of one task")
 
 
@@ -337,7 +337,7 @@ def build(
     if read.bilm is not None and load_bilm:
         assert source is not None
         read.bilm.load_state_dict(source.model.weights)
-    return task.Model(config, read, labels)
+    return task.network(config, read, labels)
 
 
 def write_record(
@@ -352,8 +352,8 @@ def write_record(
 ) -> None:
     """Writes `task.json`: with the weights, everything that `TrainedTask.load` needs."""
     record = {
-        "task": task.NAME,
-        "version": task.VERSION,
+        "task": task.name,
+        "version": task.version,
         "elmo": __version__,
         "inputs": configs.to_dict(inputs) | {"model": _whole_name(inputs.model)},
         "model": configs.to_dict(config),

@@ -1,4 +1,4 @@
-"""The parts of a report, in any format: sections of texts, tables, figures and folded parts.
+"""What is shown of results, in any format: texts, tables, figures and folded parts, in sections of a document.
 
 Everything is plain text; the writers of HTML and Markdown escape it.
 """

@@ -1,0 +1,96 @@
+"""What is shown of a probe's rows: cells, plain tables, and the line of a score by layer."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from elmo_lab import figures
+from elmo_lab.document import ABSENT, Block, Figure, Figures, Text, slug, table
+
+MOST_ROWS = 100
+"""The most rows of a plain table; the record has all."""
+
+Row = Mapping[str, Any]
+
+
+def cell(value: Any) -> str:
+    """A number or a word of a row."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def plain(rows: Sequence[Row], columns: Sequence[str] = ()) -> Iterator[Block]:
+    """The rows as a table of these columns, or of all; numbers by name, such as those of test sets, become columns."""
+    flat = [_flat({key: row[key] for key in columns or row if key in row}) for row in rows]
+    head = list(dict.fromkeys(name for row in flat for name in row))
+    cells = [[cell(row[name]) if name in row else "" for name in head] for row in flat[:MOST_ROWS]]
+    yield table([name.replace("_", " ") for name in head], cells)
+    if len(flat) > MOST_ROWS:
+        yield Text(f"{len(flat) - MOST_ROWS:,} more rows are in the record.")
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name} {key}": each for key, each in value.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def by_layer(name: str, rows: Sequence[Row], column: str, what: str) -> Iterator[Figures]:
+    """A line of the layers' scores in `column`, with mixes and baselines dashed; nothing for a single layer."""
+    scores = {str(row["layer"]): float(row[column]) for row in rows if row.get(column) is not None}
+    layers = {layer: score for layer, score in scores.items() if layer.isdecimal()}
+    if len(layers) < 2:
+        return
+    places = [float(layer) for layer in layers]
+    series = [figures.Series("a layer", places, list(layers.values()))]
+    ends = [min(places), max(places)]
+    series += [
+        figures.Series(layer, ends, [score, score], dashed=True, marked=False)
+        for layer, score in scores.items()
+        if layer not in layers
+    ]
+    figure = Figure(
+        slug(f"{name} layers"),
+        f"{what} by layer: " + ", ".join(f"{layer} {score:.2f}" for layer, score in scores.items()),
+        lambda dark: figures.lines(series, "layer", what, dark, {place: f"{place:g}" for place in places}),
+    )
+    yield Figures((figure,), f"{what.capitalize()} of every layer.")
+
+
+def part_of(rows: Sequence[Row]) -> str:
+    """The part of the data by which rows are compared: test if all were scored on it, else dev."""
+    return "test" if all(row.get("test") is not None for row in rows) else "dev"
+
+
+def signed(value: float | None) -> str:
+    """A difference; empty without a comparison."""
+    return "" if value is None else f"{value:+.2f}"
+
+
+def spread(row: Row, part: str) -> str:
+    """The deviation over the seeds of a row with `seeds`; one seed has none."""
+    return cell(row[f"{part}_std"]) if len(row["seeds"]) > 1 and row[part] is not None else ""
+
+
+def ends(stopped: Sequence[str]) -> str:
+    """Why trainings ended, each reason once."""
+    return ", ".join("time limit" if why == "minutes" else why for why in dict.fromkeys(stopped))
+
+
+def intervals(row: Row) -> str:
+    """The differences of a row to others, with their intervals."""
+    return ", ".join(
+        f"{other} {points:+.2f} ({low:+.2f} to {high:+.2f})"
+        for other, (points, low, high) in row["differences"].items()
+    )

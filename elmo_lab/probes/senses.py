@@ -1,0 +1,53 @@
+"""Senses: how often the nearest other use of a word has the same sense, layer by layer (`elmo.search.senses`)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.formats.packages import ASSETS
+from elmo.search import picture, senses
+from elmo.search.senses import SenseRow
+from elmo_lab.document import Block, Text
+from elmo_lab.probes import blocks
+from elmo_lab.probes.probe import Context, Probe
+from elmo_lab.record import Record
+
+
+@dataclass(frozen=True)
+class SensesConfig:
+    """The data and the model."""
+
+    data: str | None = None
+    """A file of labelled occurrences; by default the packaged one."""
+    model: str = "default"
+    state: StatePolicy = "reset"
+    """The LSTM state at the start of a sentence."""
+
+
+def measure(config: SensesConfig, context: Context) -> list[SenseRow]:
+    """One row per layer. Raises InputError if the data cannot be used."""
+    occurrences = senses.read_occurrences(Path(config.data or ASSETS / "senses.tsv"))
+    assert context.source is not None, "the command opens the biLM"
+    model = context.source.model
+    embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=config.state)
+    if context.figure is not None:
+        picture.save(picture.draw(senses.panels(embedder, occurrences)), context.figure, overwrite=True)
+    return senses.run(embedder, occurrences, context.progress)
+
+
+def _show(record: Record) -> Iterator[Block]:
+    """The accuracies in percent."""
+    occurrences = record.rows[0]["occurrences"]
+    yield Text(f"How often the nearest other occurrence of a word has its sense ({occurrences} labelled occurrences):")
+    words = record.rows[0]["by_word"]
+    rows = [
+        {"layer": str(row["layer"]), "all": 100 * row["accuracy"]}
+        | {word: 100 * row["by_word"][word] for word in words}
+        for row in record.rows
+    ]
+    yield from blocks.by_layer("senses", rows, "all", "accuracy")
+    yield from blocks.plain(rows)
+
+
+PROBE = Probe("senses", senses.VERSION, "Nearest neighbours' senses", SensesConfig, measure, show=_show)

@@ -1,0 +1,158 @@
+"""The record of a run: `record.json` in its folder, which is all that reports and tables of results read of it."""
+
+import json
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from elmo import __version__, machine
+from elmo import config as configs
+from elmo.disk import files
+from elmo.disk.run import is_used, read_json
+from elmo.errors import InputError
+
+RECORD = "record.json"
+KINDS = {
+    "name": str, "version": str, "settings": dict, "rows": list, "argv": list, "versions": dict, "machine": dict
+}  # fmt: skip
+REMEDY = "produce the result again, or remove it"
+
+
+def command() -> list[str]:
+    """The words of the running command; of `python -m elmo`, those of `elmo`."""
+    program = Path(sys.argv[0])
+    return ["elmo" if program.stem in ("elmo", "__main__") else program.name, *sys.argv[1:]]
+
+
+def versions() -> dict[str, str]:
+    """The versions of what computes."""
+    return {
+        "elmo": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run was, and its numbers."""
+
+    kind: Literal["task", "probe"]
+    name: str
+    """Of the task or probe."""
+    version: str
+    """The task's or probe's; numbers of different versions are not comparable."""
+    settings: dict[str, Any]
+    rows: list[dict[str, Any]]
+    """The numbers: of a task one row a seed, of a probe as it defines them."""
+    bilm: Mapping[str, Any] | None = None
+    """The card of the biLM, with its hash; None without one."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """The sha256 of a task's files, by part of the data."""
+    seconds: float | None = None
+    argv: list[str] = field(default_factory=command)
+    """The words of the command."""
+    versions: Mapping[str, str] = field(default_factory=versions)
+    machine: Mapping[str, Any] = field(default_factory=machine.card)
+
+
+def probed(
+    name: str,
+    version: str,
+    config: Any,
+    rows: list[Any],
+    bilm: Mapping[str, Any] | None = None,
+    seconds: float | None = None,
+) -> Record:
+    """The record of a probe; `config` and `rows` are dataclasses."""
+    plain = json.loads(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
+    return Record("probe", name, version, configs.to_dict(config), plain, bilm, seconds=seconds)
+
+
+def write(folder: Path, record: Record) -> None:
+    """Writes the record of a run to its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write(folder / RECORD, configs.as_json(asdict(record)).encode(errors="backslashreplace"))
+
+
+def read(folder: Path) -> Record:
+    """The record in a folder. Raises InputError if there is none, or it is damaged."""
+    file = folder / RECORD
+    try:
+        values = read_json(file, REMEDY)
+    except OSError as error:
+        raise InputError(f"{file}: no record of a run ({error.strerror}); {REMEDY}") from error
+    kinds = {
+        "name": str,
+        "version": str,
+        "settings": dict,
+        "rows": list,
+        "argv": list,
+        "versions": dict,
+        "machine": dict,
+    }
+    for key, kind in kinds.items():
+        if not isinstance(values.get(key), kind):
+            raise InputError(f"{file}: {key} is {values.get(key)!r:.40} where a {kind.__name__} is expected; {REMEDY}")
+    if values.get("kind") not in ("task", "probe") or not all(isinstance(row, dict) for row in values["rows"]):
+        raise InputError(f"{file}: not the record of a task or probe, with rows that are objects; {REMEDY}")
+    try:
+        return Record(**values)
+    except TypeError as error:
+        raise InputError(f"{file}: not the record of a run ({error}); {REMEDY}") from error
+
+
+def shown(value: Any) -> Any:
+    """A value without folders of this machine: absolute paths become their last part."""
+    if isinstance(value, Mapping):
+        return {key: shown(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(each) for each in value]
+    if isinstance(value, str):
+        for kind in (PurePosixPath, PureWindowsPath):  # the result may come from another system
+            if kind(value).is_absolute():
+                return kind(value).name
+    return value
+
+
+def setting_lines(values: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Settings as `section.key = value`, with JSON values, without folders of this machine."""
+    found = []
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            found += setting_lines(value, f"{prefix}{key}.")
+        else:
+            found.append(f"{prefix}{key} = {json.dumps(shown(value), ensure_ascii=False)}")
+    return found
+
+
+def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint: str | None = None) -> None:
+    """Raises InputError if `folder` is a file, or holds something that can be neither replaced nor resumed.
+
+    `checkpoint` names the file that an interrupted run of this probe resumes from, if it has one.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name a folder as --output")
+    if overwrite or not is_used(folder):
+        return
+    is_broken = checkpoint is not None and (folder / checkpoint).is_file()
+    if resume and not is_broken and (folder / RECORD).is_file():
+        raise InputError(f"{folder}: the probe is finished; read its {RECORD}, or add --overwrite to start over")
+    if not resume:
+        remedy = "add --resume to continue it, --overwrite to start over" if is_broken else "add --overwrite"
+        raise InputError(f"{folder}: the output exists; {remedy}, or name another --output")
+
+
+def make_output(folder: Path) -> None:
+    """Creates the folder, before a probe reads for hours. Raises OSError with the remedy if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; name another --output", str(folder)) from error

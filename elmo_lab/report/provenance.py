@@ -1,0 +1,19 @@
+"""What a record's numbers depend on: the command, the settings, the versions."""
+
+import shlex
+from collections.abc import Iterator
+
+from elmo_lab.document import Block, Code, Text
+from elmo_lab.record import Record, setting_lines, shown
+
+
+def provenance(record: Record) -> Iterator[Block]:
+    """The command that made a record, and everything else that it says but its rows."""
+    yield Text("Made by:")
+    yield Code(shlex.join(shown(record.argv)))
+    settings = {key: value for key, value in record.settings.items() if key != "output"}
+    parts = {"settings": settings, "bilm": record.bilm, "data": record.data, "versions": record.versions}
+    lines = [f"{record.kind} = {record.name}, version {record.version}"]
+    for name, values in parts.items():
+        lines += setting_lines(values or {}, f"{name}.")
+    yield Code("\n".join(lines))
