@@ -57,3 +57,21 @@ def test_tables_show_every_character_and_as_wide_as_they_are(capsys, monkeypatch
 def test_help_names_the_default_model() -> None:
     for text in (arguments.MODEL_HELP, arguments.BILM_HELP):
         assert f"(default: {formats.DEFAULT_MODEL})" in text
+
+
+def test_help_of_every_verb_comes_without_torch() -> None:
+    """The settings of train are read from their source."""
+    program = """
+import argparse, sys
+sys.modules.update(dict.fromkeys(("torch", "numpy", "h5py", "spacy", "matplotlib")))
+from elmo.cli import build_parser
+def helps(parser):
+    parser.format_help()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in action.choices.values():
+                helps(verb)
+helps(build_parser())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
