@@ -1,7 +1,6 @@
 """`elmo probe`: what each layer knows. Every probe has the same verb; the built-in ones may have flags of their own."""
 
 import argparse
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from elmo.cli.arguments import (
     run_in,
 )
 from elmo.errors import InputError
-from elmo.terminal import Counter, print_table
+from elmo.terminal import Counter, print_table, say
 from elmo_lab import RECIPES
 from elmo_lab.plugins import points
 
@@ -164,7 +163,7 @@ def _run(probe: Any, made: Any, folder: Path | None, resume: bool, quiet: bool, 
 
     def show(line: str) -> None:
         if not quiet:
-            print(line, file=sys.stderr)
+            say(line)
 
     began, source = time.monotonic(), None
     if hasattr(made, "model") and not probe.trains:

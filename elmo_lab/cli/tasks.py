@@ -21,7 +21,7 @@ from elmo.cli.arguments import (
     run_in,
 )
 from elmo.errors import InputError
-from elmo.terminal import Counter, print_table
+from elmo.terminal import Counter, print_table, say
 from elmo_lab import RECIPES
 
 
@@ -333,7 +333,7 @@ def compare_verb(arguments: argparse.Namespace) -> None:
 
     def show(line: str) -> None:
         if not arguments.quiet:
-            print(line, file=sys.stderr)
+            say(line)
 
     def recipe_of(name: str) -> Path:
         beside = path.parent / name
