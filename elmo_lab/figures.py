@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".svg", ".png")
 DOTS = 144
-"""Of a PNG, an inch."""
+"""Pixels per inch of a PNG."""
 WIDTH, HEIGHT = 4.6, 3.0
 """Inches; narrow, so that text stays readable when a phone shrinks the figure."""
 LETTER = 0.07
@@ -42,11 +42,11 @@ class Style:
     paper: str
     ink: str
     note: str
-    """For secondary text."""
+    """The colour of secondary text."""
     faint: str
-    """Of axes and grids."""
+    """The colour of axes and grids."""
     low: str
-    """For small and for large numbers in a heat map."""
+    """The colours of small and of large numbers in a heat map."""
     high: str
     lines: tuple[str, ...]
 
@@ -81,7 +81,7 @@ class Series:
     error: Sequence[float] | None = None
     """Error bars, up and down from `y`."""
     dashed: bool = False
-    """For a baseline."""
+    """Whether the line is dashed, as a baseline's is."""
     marked: bool = True
     """Whether to show points, not only the line."""
 
@@ -92,15 +92,15 @@ class Gain:
 
     name: str
     before: float
-    """Without ELMo."""
+    """The score without ELMo."""
     after: float | None
-    """With ELMo."""
+    """The score with ELMo."""
     tuned: float | None = None
-    """With a biLM fine-tuned on the task's text."""
+    """The score with a biLM fine-tuned on the task's text."""
 
     @property
     def scores(self) -> list[float]:
-        """Those that there are."""
+        """The scores that are known."""
         return [score for score in (self.before, self.after, self.tuned) if score is not None]
 
 
@@ -261,7 +261,7 @@ def _label(task: str, run: str) -> str:
 
 
 def _length(names: Iterable[str]) -> float:
-    """Of the longest name, in inches, about."""
+    """About how many inches the longest name takes."""
     return LETTER * max(map(len, names), default=0)
 
 
@@ -301,7 +301,7 @@ def _axes(width: float, height: float, style: Style, columns: int = 1) -> "tuple
 
 
 def _canvas(style: Style, width: float = WIDTH, height: float = HEIGHT) -> "tuple[Figure, Axes]":
-    """A figure with one pair of drawn axes and a grid."""
+    """Makes a figure with one pair of axes and a grid."""
     figure, (axes,) = _axes(width, height, style)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(True)

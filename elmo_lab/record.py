@@ -46,7 +46,7 @@ class Record:
 
     kind: Literal["task", "probe"]
     name: str
-    """Of the task or probe."""
+    """The name of the task or probe."""
     version: str
     """The task's or probe's; numbers of different versions are not comparable."""
     settings: dict[str, Any]

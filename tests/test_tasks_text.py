@@ -20,8 +20,9 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks import ner, scores, srl, train
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.crf import bio_transitions, span_probabilities
+from elmo_lab.tasks.tagger import verbs_of
 from elmo_lab.tasks.tagging import bio_tags, spans
-from elmo_lab.tasks.trained import TrainedTask, verbs_of
+from elmo_lab.tasks.trained import TrainedTask
 
 TEXT = {
     "ner": ("Nora lives in Porto. Ivo sings.\n\nRain.\n", 3),

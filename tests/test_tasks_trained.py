@@ -16,8 +16,9 @@ from elmo import config as configs
 from elmo.errors import InputError
 from elmo_lab.tasks import coref, ner, readers, snli, squad, sst5, train
 from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.tagger import read_text
 from elmo_lab.tasks.tagging import TagPrediction
-from elmo_lab.tasks.trained import TrainedTask, read_text
+from elmo_lab.tasks.trained import TrainedTask
 
 NEW = "Zoe\tB-person\ncrossed\tO\nLima\tB-place\n\nLima\tB-place\nglows\tO\nqqq\tO\n"
 

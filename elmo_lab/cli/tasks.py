@@ -272,8 +272,8 @@ def predict_verb(arguments: argparse.Namespace) -> None:
 def _unlabelled(arguments: argparse.Namespace, member: Any) -> list[Any]:
     """The examples to predict for, None for each blank line of text."""
     from elmo.text.tokenizer import Tokenizer
+    from elmo_lab.tasks import tagger
     from elmo_lab.tasks import task as tasks
-    from elmo_lab.tasks import trained
 
     task = member.task
     is_text = arguments.text or arguments.input == "-"
@@ -283,7 +283,7 @@ def _unlabelled(arguments: argparse.Namespace, member: Any) -> list[Any]:
     if is_text:
         text = member.text if arguments.language is None else replace(member.text, language=arguments.language)
         tokenizer = None if arguments.pretokenized else Tokenizer(text)
-        examples = trained.read_text(task, arguments.input, tokenizer)
+        examples = tagger.read_text(task, arguments.input, tokenizer)
     else:
         examples = tasks.read_all(task, Path(arguments.input))
     if task.with_predicates is None:
@@ -291,7 +291,7 @@ def _unlabelled(arguments: argparse.Namespace, member: Any) -> list[Any]:
             raise InputError(f"--tagger finds predicates, but the task {task.name} has none; omit it")
         return examples
     if arguments.tagger is not None:
-        return task.with_predicates(examples, trained.verbs_of(arguments.tagger))
+        return task.with_predicates(examples, tagger.verbs_of(arguments.tagger))
     if is_text and not any(example is not None and example.predicate is not None for example in examples):
         raise InputError(
             "no line has a predicate; let a spaCy pipeline find the verbs (--tagger en_core_web_sm), write a tab and"

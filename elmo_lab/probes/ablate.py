@@ -118,10 +118,10 @@ class Row:
     place: str
     """Where the arm has ELMo: `none`, `input`, `output` or `both`."""
     dev_difference: float | None = None
-    """To the analysis' first arm; None for the first arm itself."""
+    """The difference to the analysis' first arm; None for that arm itself."""
     test_difference: float | None = None
     dev_scores: tuple[float, ...] | None = None
-    """By seed, in the order of `seeds`."""
+    """The scores on dev, in the order of `seeds`."""
     test_scores: tuple[float, ...] | None = None
 
 

@@ -78,7 +78,7 @@ class Score:
     stopped: tuple[str, ...]
     """Why the training of each seed ended: patience, epochs or minutes."""
     dev_scores: tuple[float, ...] | None = None
-    """By seed, in the order of `seeds`."""
+    """The scores on dev, in the order of `seeds`."""
     test_scores: tuple[float, ...] | None = None
     kind: Literal["score"] = "score"
 

@@ -68,7 +68,7 @@ class NeighborsConfig:
     any_word: bool = False
     """Candidates are all tokens, not only the same word."""
     layers: tuple[int, ...] | None = None
-    """By default those above layer 0, where a word is always the same."""
+    """The layers to search in; by default those above layer 0, where a word is always the same."""
     vectors: str | None = None
     """Static vectors in GloVe's text format."""
     pretokenized: bool = False
@@ -100,13 +100,13 @@ class Row:
     layer: str
     """Its number, or `static`."""
     rank: int
-    """From 1 (the nearest)."""
+    """The place among the neighbours, from 1 (the nearest)."""
     similarity: float
     """Cosine."""
     neighbor: str
     """The sentence, with its word in brackets; for static vectors, a word."""
     sentence_index: int | None
-    """In the text, from 0; None for a static vector."""
+    """The number of the sentence in the text, from 0; None for a static vector."""
     token_index: int | None
     published: bool
     """Whether the neighbour is the published one."""

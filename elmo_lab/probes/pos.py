@@ -93,7 +93,7 @@ class Row:
     chosen: bool = False
     """Whether this is the best single layer on dev."""
     differences: dict[str, Difference] = field(default_factory=dict)
-    """By the name of another row: this one's score on test, or on dev without test, less that one's, with its interval.
+    """This row's score on test (or on dev without test) less another's, with its interval, by the name of the other.
     None for the baseline, which does not depend on the model."""
 
 

@@ -51,7 +51,7 @@ class Row:
     seed: int
     place: str
     layer: int
-    """From 0 (the word without context)."""
+    """The layer's number, from 0 (the word without context)."""
     weight: float
     """The layer's weight, 0 to 1; the weights of a mix sum to 1."""
     gamma: float

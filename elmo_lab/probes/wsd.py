@@ -91,13 +91,13 @@ class Row:
 
     layer: str
     f1: dict[str, float]
-    """By test set."""
+    """F1 by the name of the test set."""
     all: float
     """Over the instances of all test sets combined."""
     others: float
     """Over those of all test sets but `choose`: with the recipe's, the paper's suite of four."""
     instances: int
-    """In all test sets."""
+    """The number of instances in all test sets."""
     backed_off: int
     """Instances whose lemma is not in the training corpus."""
     unanswered: int
@@ -105,7 +105,7 @@ class Row:
     chosen: bool = False
     """Whether this is the best single layer on the test set `choose`."""
     differences: dict[str, Difference] = field(default_factory=dict)
-    """By the name of another row: this one's `others` less that one's, with its interval. None for the baseline, which
+    """This row's `others` less another's, with its interval, by the name of the other. None for the baseline, which
     does not depend on the model."""
 
 

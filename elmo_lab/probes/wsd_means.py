@@ -23,7 +23,7 @@ from elmo_lab.probes.wsd_readers import Instance, Labelled
 from elmo_lab.probes.wsd_vectors import chunks, instance_vectors
 
 CHECKPOINT = "sums.npz"
-ANEW = "to start over, give --overwrite instead of --resume"
+START_OVER = "to start over, give --overwrite instead of --resume"
 Progress = Callable[[int, int], object]
 
 
@@ -34,7 +34,7 @@ class Senses:
     numbers: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     """For every (lemma, part of speech), its sense keys in corpus order, with the number of each."""
     counts: list[int] = field(default_factory=list)
-    """By number: if an instance has several keys, each counts."""
+    """The number of instances of each sense; an instance with several keys counts for each."""
     sentences: int = 0
     """Sentences with an instance."""
 
@@ -132,12 +132,14 @@ def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S 
             known, words = kept["sums"], kept["words"]
             done, names, old = run["done"], run["words"], run["settings"]
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: damaged ({error}); {ANEW}") from error
+        raise InputError(f"{path}: damaged ({error}); {START_OVER}") from error
     for name, value in json.loads(json.dumps(settings)).items():
         if old.get(name) != value:
-            raise InputError(f"{path}: {name} was {old.get(name)!r}, now it is {value!r}; use the same, or {ANEW}")
+            raise InputError(
+                f"{path}: {name} was {old.get(name)!r}, now it is {value!r}; use the same, or {START_OVER}"
+            )
     if known.shape != totals.shape:
-        raise InputError(f"{path}: does not match the corpus and the model; {ANEW}")
+        raise InputError(f"{path}: does not match the corpus and the model; {START_OVER}")
     totals[:] = known
     embedder.words.keep(names, words)
     return done

@@ -163,7 +163,7 @@ class _Reader:
     parser: expat.XMLParserType
     done: list[Sentence] = field(default_factory=list)
     tokens: list[str] | None = None
-    """Of the open sentence."""
+    """The instances of the sentence that is being read."""
     instances: list[Instance] = field(default_factory=list)
     word: tuple[str, dict[str, str]] | None = None
     """The open element: its name and attributes."""

@@ -50,7 +50,7 @@ class SpanVectors(NamedTuple):
     places: Int[Tensor, "M L"]
     """The tokens of each span, and others after them."""
     weights: Float[Tensor, "M L"]
-    """Of each token in the sum of words; 0 for a token that is not in the span."""
+    """The weight of each token in the sum of words; 0 for a token that is not in the span."""
     widths: Float[Tensor, "M F"]
 
     def at(self, rows: Tensor) -> "SpanVectors":

@@ -47,12 +47,12 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """In percent; 0 if nothing was predicted."""
+        """The share of predictions that are right, in percent; 0 if nothing was predicted."""
         return 100 * self.right_of_predicted / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """In percent; 0 if there was nothing to find."""
+        """The share of what is to be found that was found, in percent; 0 if there was nothing to find."""
         return 100 * self.right_of_gold / self.gold if self.gold else 0.0
 
     @property

@@ -77,7 +77,7 @@ class Prediction:
 
     label: str
     probabilities: tuple[float, ...]
-    """In the order of `SNLI_LABELS`."""
+    """One probability for each of `SNLI_LABELS`, in their order."""
 
 
 def read(path: Path) -> list[Example]:

@@ -76,7 +76,7 @@ class Example:
 
     tokens: tuple[str, ...]
     label: int | None = None
-    """From 0 (very negative) to 4; None if unknown."""
+    """The class, from 0 (very negative) to 4; None if unknown."""
     phrases: tuple[Node, ...] = ()
     """The labelled nodes of its tree, the sentence first; none for text without a tree."""
 

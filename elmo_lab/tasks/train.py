@@ -94,7 +94,7 @@ class _Job:
     config: TaskConfig
     model_config: Any
     examples: dict[str, list[Any]]
-    """By the name of the part: train, dev and, if given, test."""
+    """The examples by the name of the part: train, dev and, if given, test."""
     labels: Any
     words: StaticVectors
     source: Source | None
