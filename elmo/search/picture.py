@@ -101,7 +101,9 @@ def _draw(axes: Any, panel: Panel) -> None:
         axes.legend(fontsize=7)
     if len(points) <= NAMED:
         for (x, y), name in zip(points, panel.names, strict=True):
-            axes.annotate(name.replace("$", r"\$"), (x, y), (3, 3), textcoords="offset points", fontsize=6)
+            side, shift = ("right", -4) if x > points[:, 0].mean() else ("left", 4)  # inwards
+            text = name.replace("$", r"\$")
+            axes.annotate(text, (x, y), (shift, 3), textcoords="offset points", fontsize=6, ha=side)
     axes.set_title(f"{panel.title} ({sum(parts):.0%} of the variance)", fontsize=9)
     axes.set_xticks([])
     axes.set_yticks([])
