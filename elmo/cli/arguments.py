@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -172,16 +172,17 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs in parallel; they share the cores")
 
 
-def run_in(jobs: int) -> None:
-    """Runs this command in `jobs` processes, which share the work; returns when all is done.
+def run_in(jobs: int, arguments: Sequence[str] = ("--jobs", "1"), first_prints: bool = False) -> None:
+    """Runs this command with these further arguments in `jobs` processes; returns when all have ended.
 
-    They hear of a signal from here alone: a terminal's Ctrl-C would reach them a second time, which ends them at once.
+    They print nothing, but for the first one with `first_prints`. They hear of a signal from here alone: a terminal's
+    Ctrl-C would reach them a second time, which ends them at once.
     """
     from elmo.machine import usable_cores
 
     # The folder of the user may hold another elmo.py; `-m` alone would prefer it, unless the user said so.
     safe = [] if Path(sys.argv[0]).name == "__main__.py" else ["-P"]
-    again = [sys.executable, *safe, "-m", "elmo", *sys.argv[1:], "--jobs", "1"]
+    again = [sys.executable, *safe, "-m", "elmo", *sys.argv[1:], *arguments]
     environment = {"OMP_NUM_THREADS": str(max(1, usable_cores() // jobs))} | os.environ
     running: list[subprocess.Popen[bytes]] = []
     signals: list[int] = []
@@ -197,7 +198,8 @@ def run_in(jobs: int) -> None:
                 signal.signal(number, pass_on)
     try:
         while len(running) < jobs and not signals:
-            running.append(subprocess.Popen(again, env=environment, stdout=subprocess.DEVNULL, start_new_session=True))
+            stdout = None if first_prints and not running else subprocess.DEVNULL
+            running.append(subprocess.Popen(again, env=environment, stdout=stdout, start_new_session=True))
             if signals:  # it came while the process was being started
                 running[-1].send_signal(signals[-1])
         codes = [process.wait() for process in running]

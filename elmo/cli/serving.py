@@ -8,7 +8,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb
+from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb, run_in
 from elmo.errors import InputError
 
 KEY = "ELMO_API_KEY"
@@ -39,6 +39,14 @@ def add_verbs(verbs: Any) -> None:
         default="mean",
         help="pooling over tokens, for the same routes (default: mean)",
     )
+    serve.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes behind the port, each with the model; they share the cores (default: 1)",
+    )
+    serve.add_argument("--shares-port", action="store_true", help=argparse.SUPPRESS)  # of the workers
     serve.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
     serve.add_argument(
         "--precision",
@@ -87,8 +95,9 @@ def add_served(parser: argparse.ArgumentParser) -> None:
 
 
 def serve_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
     from elmo.embedding.layers import parse_layers
-    from elmo.server.run import LOCAL, LOOPBACK, serve
+    from elmo.server.run import LOCAL, LOOPBACK, reserved, serve
     from elmo.server.service import ServeConfig, with_limits
 
     if not 0 <= arguments.port <= 65535:
@@ -100,6 +109,8 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"--host {arguments.host} is reachable from other machines; set {KEY}, or give --api-key-file or --no-auth"
         )
+    if arguments.workers < 1:
+        raise InputError(f"--workers is {arguments.workers}; at least 1 is expected")
     limits = {name: getattr(arguments, name) for name in LIMITS}
     config = ServeConfig(
         arguments.model,
@@ -111,12 +122,20 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         cors=tuple(map(_origin, arguments.cors)),
         names=LOCAL if arguments.host in LOOPBACK and key is None and not arguments.no_auth else (),
     )
+    config = with_limits(config, **limits)
+    if arguments.workers > 1:
+        formats.describe(arguments.model)  # what cannot be opened is said once, not by every worker
+        with reserved(arguments.host, arguments.port) as port:
+            again = "--workers", "1", "--port", str(port), "--shares-port"
+            run_in(arguments.workers, again, first_prints=True)
+        return
     serve(
-        with_limits(config, **limits),
+        config,
         arguments.host,
         arguments.port,
         key,
         lambda address: print(f"elmo serves at {address} (Ctrl-C stops it)", flush=True),
+        arguments.shares_port,
     )
 
 

@@ -4,9 +4,11 @@ import gc
 import logging
 import signal
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from elmo.errors import InputError
@@ -50,15 +52,43 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def serve(config: ServeConfig, host: str, port: int, key: str | None, started: Callable[[str], object] = print) -> None:
+@contextmanager
+def reserved(host: str, port: int) -> Iterator[int]:
+    """Keeps a port for processes that serve with `shares_port`; yields its number, a free one for 0.
+
+    Raises InputError where ports cannot be shared, and OSError if the port is taken.
+    """
+    if sys.platform != "linux":  # elsewhere one process would get all connections
+        raise InputError("--workers needs ports that processes share, which this system lacks; start several servers")
+    with socket.create_server((host, port), family=_family(host)) as alone:  # nobody else listens
+        port = alone.getsockname()[1]
+    with socket.socket(_family(host)) as keeper:  # it does not listen, so no connection comes here
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind((host, port))
+        yield port
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def serve(
+    config: ServeConfig,
+    host: str,
+    port: int,
+    key: str | None,
+    started: Callable[[str], object] = print,
+    shares_port: bool = False,
+) -> None:
     """Serves until SIGTERM or SIGINT; then finishes accepted requests, for `drain` seconds at most.
 
-    Calls `started` with the address.
+    Calls `started` with the address. With `shares_port`, other processes may serve at the same port, and the system
+    gives each of them a part of the connections.
 
     Raises InputError or OSError before serving, for example without a model or if the port is taken.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=1024) as listening:
+    with socket.create_server((host, port), family=_family(host), backlog=1024, reuse_port=shares_port) as listening:
         service = Service(config)
         traffic = Traffic(config.most_requests)
         app = create_app(service, key, traffic)
