@@ -64,7 +64,7 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
         if key not in known:
             names = [where + name for name in known]
             inner = next((name for name in _names(kind, where) if name.rpartition(".")[2] == key), None)
-            meant = f"; did you mean {inner}?" if inner else did_you_mean(where + key, names, 0.75)
+            meant = f"; did you mean {inner}?" if inner else did_you_mean(key, known, 0.75, where)
             raise ConfigError(f"unknown key {where + key!r}{meant or '; known keys: ' + ', '.join(names)}")
     for name, field in known.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

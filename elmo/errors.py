@@ -24,10 +24,13 @@ class IrregularInput(InputError, UserWarning):
     """A file breaks its format in places that can still be read: a warning, or an error where warnings are errors."""
 
 
-def did_you_mean(name: str, known: Iterable[str], least: float = 0.6) -> str:
-    """A question for the end of an error: the known name that is most like `name`; empty if none is like it."""
+def did_you_mean(name: str, known: Iterable[str], least: float = 0.6, where: str = "") -> str:
+    """A question for the end of an error: the known name that is most like `name`; empty if none is like it.
+
+    `where` is shown before it, such as the section of a key.
+    """
     close = get_close_matches(name.lower(), list(known), 1, least)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"; did you mean {where}{close[0]}?" if close else ""
 
 
 def in_one_line(error: BaseException) -> str:

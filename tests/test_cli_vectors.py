@@ -104,6 +104,7 @@ def test_what_is_ended_leaves_no_unfinished_file(tmp_path):
     out.mkdir()
     command = Command("embed", tmp_path / "text.txt", out / "v.npz", "--model", tmp_path / "model", "--pretokenized")
     text = os.open(tmp_path / "text.txt", os.O_RDWR)  # the command reads from it, and waits
+    os.write(text, b"a b c\n" * 5000)
     begun = time.monotonic()
     while not list(out.iterdir()) and time.monotonic() < begun + 120:
         time.sleep(0.05)

@@ -93,6 +93,7 @@ def test_the_sample_step_is_right_where_new_tensors_are_float64() -> None:
     assert compiled._is_right(compiled._library())
 
 
+@pytest.mark.filterwarnings("ignore:the learning rate rises")
 @pytest.mark.usefixtures("without_compiler")
 def test_without_a_compiler_training_runs_by_torch_and_says_so_in_its_record(tmp_path) -> None:
     assert not ops.can_compile()
@@ -105,6 +106,7 @@ def test_without_a_compiler_training_runs_by_torch_and_says_so_in_its_record(tmp
 
 
 @needs_compiler
+@pytest.mark.filterwarnings("ignore:the learning rate rises")
 def test_a_run_goes_on_with_what_it_began_with(tmp_path, monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(ops, "compiled_steps", lambda wanted: asked.append(wanted) or compiled.compiled_steps(wanted))

@@ -145,9 +145,9 @@ NO_TOKENS = {
     by_sklearn: "is a string; a list of texts is expected",
     by_sentence_transformers: "a string or a list of tokens is expected",
     by_transformers: "expected are strings with False, lists of words with True",
-    by_allennlp: r"\.split\(\)",
-    by_simple_elmo: r"\.split\(\)",
-    by_elmoformanylangs: r"\.split\(\)",
+    by_allennlp: "is the string",
+    by_simple_elmo: "is the string",
+    by_elmoformanylangs: "is the string",
 }
 """By those that are given tokens; Flair and spaCy are given objects of their own."""
 

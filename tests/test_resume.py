@@ -338,7 +338,7 @@ def test_a_run_that_never_leaves_its_warmup_says_so(whole, tmp_path):
     for more in (("--dry-run",), ("--output", tmp_path / "run")):
         done = run("train", *few, *more, *(("--output", tmp_path / "none") if "--dry-run" in more else ()))
         assert done.returncode == 0, done.stderr
-        assert "the learning rate rises for 100 steps, but the run has 5" in done.stdout
+        assert "the learning rate rises for 100 steps, but the run has 5" in done.stdout + done.stderr
 
 
 def test_resume_of_a_damaged_record(tmp_path):

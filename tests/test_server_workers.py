@@ -74,6 +74,15 @@ def test_the_other_worker_goes_on_where_one_is_killed(served):
     assert served.process.wait(15) != 0  # the end says that not all went well
 
 
+def test_workers_end_with_the_command_that_started_them(served):
+    pids = workers(served)
+    served.process.kill()
+    end = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize(("flags", "named"), [(["--workers", "0"], "--workers"), (["--model", "nowhere"], "nowhere")])
 def test_what_cannot_be_served_is_said_once(flags, named):
     done = run("serve", "--port", "0", "--workers", "2", *flags)

@@ -67,10 +67,9 @@ class Embedder:
         `output_layer` is a layer's number (0 is the word encoder): (T, D); -1, the average of all layers: (T, D); or
         -2, all layers: (N, T, D). An empty sentence has T = 0.
         """
-        layers = self._layers(output_layer)
+        layers, lists = self._layers(output_layer), token_lists(sents)
         if self._embedder.state != "carry":
-            return self._embedder.embed(sents, layers)
-        lists = token_lists(sents)
+            return self._embedder.embed(lists, layers)
         by_length = sorted(range(len(lists)), key=lambda row: -len(lists[row]))
         starts = range(0, len(by_length), self.batch_size)
         batches = [by_length[start : start + self.batch_size] for start in starts]

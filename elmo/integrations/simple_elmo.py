@@ -129,9 +129,8 @@ class ElmoModel:
     def _embed(self, texts: Sequence[Sequence[str]], layers: str, warmup: bool, session: Any) -> Iterator[np.ndarray]:
         if layers not in CHOICES:
             raise InputError(f"layers is {layers!r}; one of {', '.join(CHOICES)} is expected")
-        embedder = self._loaded
+        embedder, texts = self._loaded, token_lists(texts)  # a string would be read as a text, not by its characters
         if self.state == "carry":
-            texts = token_lists(texts)
             if session is None:
                 embedder.reset_state()
             if warmup:

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -108,6 +109,8 @@ def serve(
             server.stop()
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        if shares_port:
+            threading.Thread(target=_stop_with_parent, args=(os.getppid(), server.stop), daemon=True).start()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         gc.collect()
@@ -122,6 +125,13 @@ def serve(
             http.join()
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _stop_with_parent(parent: int, stop: Callable[[], None]) -> None:
+    """Stops a worker when the command that started it was killed, and can no longer pass on a signal."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    stop()
 
 
 def _http(server: uvicorn.Server, listening: socket.socket, service: Service) -> None:

@@ -45,7 +45,7 @@ def paragraphs_of(text: str, keep_lines: bool, note: Note) -> list[tuple[int, st
     lines = [line.translate(INVISIBLE) for line in text.splitlines()]
     kept = _kept(lines, note)
     if keep_lines or not is_broken([line.text for line in kept]):
-        return [(line.number, line.text.replace("\u00ad", "")) for line in kept]
+        return [(line.number, _joined(line.text)) for line in kept]
     found: list[tuple[int, str]] = []
     for line in kept:
         if not found or _begins(line, found[-1][1]):
@@ -57,7 +57,12 @@ def paragraphs_of(text: str, keep_lines: bool, note: Note) -> list[tuple[int, st
             found[-1] = number, before[:-1] + line.text
         else:
             found[-1] = number, f"{before} {line.text}"
-    return [(number, paragraph.replace("\u00ad", "")) for number, paragraph in found]
+    return [(number, _joined(paragraph)) for number, paragraph in found]
+
+
+def _joined(text: str) -> str:
+    """The text without soft hyphens."""
+    return " ".join(text.replace("\u00ad", "").split())
 
 
 def is_broken(lines: Sequence[str]) -> bool:
