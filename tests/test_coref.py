@@ -1,5 +1,4 @@
 """Coreference: spans, pruning and likelihood by brute force, a document learned by heart, and what must not matter."""
-# pyright: reportOptionalSubscript=false, reportIndexIssue=false
 
 import itertools
 import math

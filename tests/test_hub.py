@@ -1,6 +1,5 @@
 """The Hub's own mixin loads and saves our native layout, strictly; nothing here reaches for a network."""
 
-# pyright: reportAttributeAccessIssue=false
 # The data of a card have the names of its header.
 
 import base64

@@ -1,5 +1,4 @@
 """`elmo probe pos` on tags that are planted, and beside scikit-learn's classifier."""
-# pyright: reportOperatorIssue=false, reportOptionalOperand=false
 
 import json
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
 """`elmo probe wsd` on senses that are planted, against a brute force, and killed in the middle."""
-# pyright: reportIncompatibleMethodOverride=false
-# pyright: reportIncompatibleVariableOverride=false
-# pyright: reportAssignmentType=false
 
 import json
 import lzma

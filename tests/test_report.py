@@ -1,5 +1,4 @@
 """Reports of results that nobody measured: the right tables, nothing that runs or is loaded, a page for a browser."""
-# pyright: reportAttributeAccessIssue=false
 
 import html.parser
 import json

@@ -3,7 +3,6 @@
 Every test imports by the old names, as a program does.
 """
 
-# pyright: reportMissingImports=false
 # The modules of the old names are made when a test runs.
 
 import json

@@ -1,5 +1,4 @@
 """Entailment: ESIM against its equations one pair at a time, empty sentences, files."""
-# pyright: reportArgumentType=false
 
 import json
 import math

@@ -1,5 +1,4 @@
 """Questions: the network against its equations one passage at a time, the search of spans, files; that it learns."""
-# pyright: reportArgumentType=false, reportOptionalMemberAccess=false
 
 import itertools
 import json

@@ -1,5 +1,4 @@
 """Semantic roles: the rules of BIO, a sentence learned by heart, and what must not matter."""
-# pyright: reportCallIssue=false
 
 import itertools
 import json

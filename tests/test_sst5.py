@@ -1,5 +1,4 @@
 """Sentiment: the biattentive network against its equations one sentence at a time, phrases, files."""
-# pyright: reportArgumentType=false, reportOperatorIssue=false
 
 import math
 from pathlib import Path
