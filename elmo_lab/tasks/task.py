@@ -58,7 +58,7 @@ class Task:
     labels: type[Any]
     """What the network needs from the training data: a frozen dataclass of plain JSON values (tuples, no dicts)."""
     network: Callable[[Any, Inputs, Any], nn.Module]
-    """The network of a config, inputs and labels; its instances are `TaskModel`s."""
+    """The network of a config, inputs and labels; an instance is a `TaskModel`."""
     read: Callable[[Path], list[Any]]
     """The examples of a file; InputError names file and line."""
     sentences: Callable[[Any], list[list[str]]]
