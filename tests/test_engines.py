@@ -126,7 +126,7 @@ def test_ray_loses_a_worker_a_raylet_and_its_driver(folder, cluster):
     printed, errors = driver.communicate(timeout=300)
     assert driver.returncode == 0, errors
     assert re.search(rf": {ROWS - 2:,} rows of vectors and 2 of errors, [\d,]+ tokens, 30 parts\n", printed)
-    assert re.search(rf"{ROWS:,} of {ROWS:,} rows, [\d,]+ words/s, 0:00:00 left", errors)
+    assert f"{ROWS:,} of {ROWS:,} rows" in errors
     assert all(path.stat().st_mtime_ns == at for path, at in before.items())
     assert contents(folder / "ray") == contents(folder / "local")
 
