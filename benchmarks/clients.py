@@ -152,5 +152,7 @@ def megabytes(pid: int) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """The processor time of a process until now. Linux only."""
+    if sys.platform == "win32":
+        raise OSError("there is no /proc")
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
