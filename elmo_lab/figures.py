@@ -6,14 +6,13 @@
 - the same rows give the same bytes: no date is written, and the ids in an SVG are a hash of its content
 """
 
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from elmo.disk.files import whole
+from elmo.disk import figure as figure_file
+from elmo.disk.figure import drawing
 from elmo.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".svg", ".png")
-DOTS = 144
-"""Pixels per inch of a PNG."""
 WIDTH, HEIGHT = 4.6, 3.0
 """Inches; narrow, so that text stays readable when a phone shrinks the figure."""
 LETTER = 0.07
@@ -124,20 +121,17 @@ class LayerShare(Protocol):
 
 def svg(figure: "Figure", transparent: bool = True) -> bytes:
     """The figure as SVG, with text as shapes, so it looks the same everywhere."""
-    return _saved(figure, "svg", transparent)
+    return figure_file.as_bytes(figure, "svg", transparent)
 
 
 def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
     """Writes a figure as SVG or PNG, by its name. Raises InputError for other names, OSError if the file exists."""
-    check_path(path)
-    with whole(path, overwrite) as temporary:
-        temporary.write_bytes(_saved(figure, path.suffix[1:].lower(), transparent=False))
+    figure_file.save(figure, path, SUFFIXES, overwrite)
 
 
 def check_path(path: Path) -> None:
     """Raises InputError for a name that no figure can have."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(SUFFIXES)} is expected")
+    figure_file.check_path(path, SUFFIXES)
 
 
 def lines(
@@ -151,7 +145,7 @@ def lines(
 ) -> "Figure":
     """Lines over one x, with a legend below if there are several. `x_ticks`, if given, are the only ticks."""
     style = style_of(dark)
-    with _drawing():
+    with drawing():
         figure, axes = _canvas(style)
         axes.set_xscale(x_scale)
         axes.set_yscale(y_scale)
@@ -183,7 +177,7 @@ def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
         "with ELMo": (style.lines[0], "o", [row.after for row in rows]),
         "fine-tuned biLM": (style.lines[1], "D", [row.tuned for row in rows]),
     }
-    with _drawing():
+    with drawing():
         width = max(WIDTH, 1.9 + _length(row.name for row in rows))
         figure, axes = _canvas(style, width, 0.9 + 0.42 * len(rows))
         for place, row in enumerate(rows):
@@ -215,7 +209,7 @@ def layer_weights(rows: Sequence[LayerShare], dark: bool = False) -> "Figure":
     places = sorted({row.place for row in rows})  # input, output
     runs = list(dict.fromkeys((row.task, row.run) for row in rows))
     layers = 1 + max(row.layer for row in rows)
-    with _drawing():
+    with drawing():
         from matplotlib.colors import LinearSegmentedColormap
 
         colours = LinearSegmentedColormap.from_list("shares", [style.low, style.high])
@@ -270,23 +264,6 @@ def style_of(dark: bool) -> Style:
     return DARK if dark else LIGHT
 
 
-@contextmanager
-def _drawing() -> Iterator[None]:
-    """Sets matplotlib's defaults and ours for the block, whatever the user's settings."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise InputError(f"a figure needs matplotlib ({error}): pip install 'elmo-torch[probes]'") from error
-    settings: dict[Any, Any] = {
-        name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith("backend")
-    }
-    settings |= {"font.family": ["DejaVu Sans"], "font.size": 9.5, "hatch.linewidth": 0.6}
-    settings |= {"svg.hashsalt": "elmo", "svg.fonttype": "path"}
-    settings["text.parse_math"] = False  # a name may hold dollar signs
-    with matplotlib.rc_context(settings):
-        yield
-
-
 def _axes(width: float, height: float, style: Style, columns: int = 1) -> "tuple[Figure, list[Axes]]":
     """A figure of this size in inches, and axes side by side without frames."""
     from matplotlib.figure import Figure
@@ -338,11 +315,3 @@ def _short(value: float, place: Any) -> str:
         if abs(value) >= size:
             return f"{value / size:g}{letter}"
     return f"{value:g}"
-
-
-def _saved(figure: "Figure", kind: str, transparent: bool) -> bytes:
-    buffer = io.BytesIO()
-    metadata: dict[str, Any] = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-    with _drawing():
-        figure.savefig(buffer, format=kind, dpi=DOTS, transparent=transparent, metadata=metadata)
-    return buffer.getvalue()

@@ -1,6 +1,5 @@
 """Uses of a word in the plane in which their vectors differ most, as a matplotlib figure: the picture of the page."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from elmo.disk.files import whole
+from elmo.disk import figure as figure_file
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.search.nearest import evenly, in_context, targets
@@ -86,7 +85,7 @@ def draw(panels: Sequence[Panel], title: str = "", columns: int = 4) -> "Figure"
     for number, panel in enumerate(panels, 1):
         _draw(figure.add_subplot(rows, columns, number), panel)
     figure.suptitle(title)
-    show: Any = lambda: _bytes(figure, "png")  # noqa: E731
+    show: Any = lambda: figure_file.as_bytes(figure, "png")  # noqa: E731
     figure._repr_png_ = show  # type: ignore[attr-defined]  # what a notebook asks for, without pyplot
     return figure
 
@@ -112,19 +111,9 @@ def _draw(axes: Any, panel: Panel) -> None:
 
 def check_path(path: Path) -> None:
     """Raises InputError for a name that no picture can have."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(SUFFIXES)} is expected")
+    figure_file.check_path(path, SUFFIXES)
 
 
 def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
-    """Writes a picture, by its name. Raises OSError if the file exists."""
-    check_path(path)
-    with whole(path, overwrite) as temporary:
-        temporary.write_bytes(_bytes(figure, path.suffix[1:].lower()))
-
-
-def _bytes(figure: Any, kind: str) -> bytes:
-    written = io.BytesIO()
-    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    figure.savefig(written, format=kind, dpi=144, metadata=dated.get(kind))
-    return written.getvalue()
+    """Writes a picture, by its name. Raises InputError for other names, OSError if the file exists."""
+    figure_file.save(figure, path, SUFFIXES, overwrite)
