@@ -3,7 +3,6 @@
 import argparse
 import os
 import shlex
-from collections import deque
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -218,15 +217,14 @@ def score_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
     from elmo.embedding.job import read_lines
     from elmo.pretraining.scoring import Scorer
+    from elmo.text.batching import alongside
     from elmo.text.records import check_text, read_records
 
     check_text(arguments.text)
     model = formats.load(arguments.model)
     scorer = Scorer(model)
     records = read_records(read_lines(arguments.text), "text", tokenizer_of(model.text, arguments))
-    waiting: deque[Any] = deque()  # what the scorer has read ahead
-    for scores in scorer.score(waiting.append(record) or record.tokens for record in records):
-        record = waiting.popleft()
+    for record, scores in alongside(records, lambda record: record.tokens, scorer.score):
         columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
         if arguments.json:
             rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}

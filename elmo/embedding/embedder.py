@@ -8,7 +8,6 @@
 import os
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from inspect import signature
@@ -31,7 +30,7 @@ from elmo.errors import InputError, did_you_mean
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.terminal import Counter
-from elmo.text.batching import by_length, checked
+from elmo.text.batching import alongside, by_length, checked
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
 from elmo.text.vocabulary import Vocabulary
@@ -297,9 +296,7 @@ class Embedder:
         pool: Pool | None = None,
     ) -> Iterator[tuple[Item, np.ndarray]]:
         """Every item with the vectors of its tokens or text, as `embed_stream` gives them, at constant memory."""
-        waiting: deque[Item] = deque()  # what is read ahead
-        stream = self.embed_stream(_remembered(items, tokens, waiting), layers, pool)
-        return _given_back(waiting, stream)
+        return alongside(items, tokens, lambda given: self.embed_stream(given, layers, pool))
 
     def split(self, text: str) -> list[list[str]]:
         """The tokens of every sentence of a text, as `embed` reads it."""
@@ -448,18 +445,6 @@ def _take_tokens(items: Iterator[Item], tokens: Callable[[Item], Sentence], budg
         if budget <= 0 or characters <= 0:
             break
     return chunk
-
-
-def _remembered(items: Iterable[Item], tokens: Callable[[Item], Any], waiting: deque[Item]) -> Iterator[Any]:
-    for item in items:
-        waiting.append(item)
-        yield tokens(item)
-
-
-def _given_back(waiting: deque[Item], stream: Iterator[np.ndarray]) -> Iterator[tuple[Item, np.ndarray]]:
-    for vectors in stream:
-        yield waiting.popleft(), vectors
-        del vectors  # of a long line, before the next ones are computed
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

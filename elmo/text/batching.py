@@ -6,6 +6,7 @@
 """
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, TypeVar
@@ -23,6 +24,8 @@ from elmo.text.vocabulary import Vocabulary
 from elmo.types import Batch
 
 S = TypeVar("S", bound=Sequence[str])
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 SPLIT = "elmo.load().split(text) has those of each sentence of a text"
 """Where tokens come from: not from white space, which leaves a word and its full stop together."""
 
@@ -88,6 +91,25 @@ def checked(sentences: Any) -> Iterator[list[str]]:
                 stacklevel=2,
             )
         yield tokens
+
+
+def alongside(
+    items: Iterable[Item], part: Callable[[Item], Any], read: Callable[[Iterator[Any]], Iterator[Result]]
+) -> Iterator[tuple[Item, Result]]:
+    """Every item with what `read` gives for its part: one result a part, in order; it may read some parts ahead."""
+    waiting: deque[Item] = deque()  # what is read ahead
+
+    def parts() -> Iterator[Any]:
+        for item in items:
+            waiting.append(item)
+            yield part(item)
+
+    def given_back(results: Iterator[Result]) -> Iterator[tuple[Item, Result]]:
+        for result in results:
+            yield waiting.popleft(), result
+            del result  # the vectors of a long line, before the next ones are computed
+
+    return given_back(read(parts()))
 
 
 def check_outer(sentences: Any) -> Any:
