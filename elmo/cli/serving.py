@@ -46,7 +46,7 @@ def add_verbs(verbs: Any) -> None:
         metavar="N",
         help="processes behind the port, each with the model; they share the cores (default: 1)",
     )
-    serve.add_argument("--shares-port", action="store_true", help=argparse.SUPPRESS)  # of the workers
+    serve.add_argument("--worker-of", type=int, help=argparse.SUPPRESS)  # the process that started this worker
     serve.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
     serve.add_argument(
         "--precision",
@@ -126,7 +126,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
     if arguments.workers > 1:
         formats.describe(arguments.model)  # what cannot be opened is said once, not by every worker
         with reserved(arguments.host, arguments.port) as port:
-            again = "--workers", "1", "--port", str(port), "--shares-port"
+            again = "--workers", "1", "--port", str(port), "--worker-of", str(os.getpid())
             run_in(arguments.workers, again, first_prints=True)
         return
     serve(
@@ -135,7 +135,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         arguments.port,
         key,
         lambda address: print(f"elmo serves at {address} (Ctrl-C stops it)", flush=True),
-        arguments.shares_port,
+        arguments.worker_of,
     )
 
 

@@ -55,7 +55,7 @@ class Server(uvicorn.Server):
 
 @contextmanager
 def reserved(host: str, port: int) -> Iterator[int]:
-    """Keeps a port for processes that serve with `shares_port`; yields its number, a free one for 0.
+    """Keeps a port for processes that serve as workers; yields its number, a free one for 0.
 
     Raises InputError where ports cannot be shared, and OSError if the port is taken.
     """
@@ -80,16 +80,18 @@ def serve(
     port: int,
     key: str | None,
     started: Callable[[str], object] = print,
-    shares_port: bool = False,
+    worker_of: int | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT; then finishes accepted requests, for `drain` seconds at most.
 
-    Calls `started` with the address. With `shares_port`, other processes may serve at the same port, and the system
-    gives each of them a part of the connections.
+    Calls `started` with the address. A worker of the process `worker_of` ends with it, and shares the port with the
+    other workers: the system gives each of them a part of the connections.
 
     Raises InputError or OSError before serving, for example without a model or if the port is taken.
     """
-    with socket.create_server((host, port), family=_family(host), backlog=1024, reuse_port=shares_port) as listening:
+    with socket.create_server(
+        (host, port), family=_family(host), backlog=1024, reuse_port=worker_of is not None
+    ) as listening:
         service = Service(config)
         traffic = Traffic(config.most_requests)
         app = create_app(service, key, traffic)
@@ -109,8 +111,8 @@ def serve(
             server.stop()
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        if shares_port:
-            threading.Thread(target=_stop_with_parent, args=(os.getppid(), server.stop), daemon=True).start()
+        if worker_of is not None:
+            threading.Thread(target=_stop_with_parent, args=(worker_of, server.stop), daemon=True).start()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         gc.collect()
