@@ -4,7 +4,11 @@ import tomllib
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TypeVar
 
+from elmo.errors import InputError
+
+T = TypeVar("T")
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 """What a clone's packages register, whenever it was installed; a wheel has no such file."""
 
@@ -19,5 +23,27 @@ def points(group: str) -> dict[str, EntryPoint]:
 def _of_clone(group: str) -> tuple[EntryPoint, ...]:
     if not PROJECT.is_file():
         return ()
-    groups = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["entry-points"]
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8")).get("project", {})
+    if project.get("name") != "elmo-torch":  # one that another package has left beside this one
+        return ()
+    groups = project["entry-points"]
     return tuple(EntryPoint(name, value, group) for name, value in groups.get(group, {}).items())
+
+
+def find(group: str, kind: type[T], name: str) -> T:
+    """The `kind`, such as `Task`, of that name.
+
+    Raises InputError for an unknown name, for a package that cannot be imported, and if that is no `kind` of this name.
+    """
+    found, what = points(group), kind.__name__.lower()
+    if name not in found:
+        raise InputError(f"unknown {what} {name!r}; the {what}s are {', '.join(found)}")
+    try:
+        made = found[name].load()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"the {what} {name!r}: {found[name].value} cannot be imported ({error})") from error
+    if not isinstance(made, kind) or getattr(made, "name", None) != name:
+        raise InputError(
+            f"the {what} {name!r}: {found[name].value} is {made!r:.60}, not a {kind.__name__} of this name"
+        )
+    return made

@@ -21,6 +21,7 @@ RECORD = "record.json"
 KINDS = {
     "name": str, "version": str, "settings": dict, "rows": list, "argv": list, "versions": dict, "machine": dict
 }  # fmt: skip
+"""The types of what every record has."""
 REMEDY = "produce the result again, or remove it"
 
 
@@ -89,16 +90,7 @@ def read(folder: Path) -> Record:
         values = read_json(file, REMEDY)
     except OSError as error:
         raise InputError(f"{file}: no record of a run ({error.strerror}); {REMEDY}") from error
-    kinds = {
-        "name": str,
-        "version": str,
-        "settings": dict,
-        "rows": list,
-        "argv": list,
-        "versions": dict,
-        "machine": dict,
-    }
-    for key, kind in kinds.items():
+    for key, kind in KINDS.items():
         if not isinstance(values.get(key), kind):
             raise InputError(f"{file}: {key} is {values.get(key)!r:.40} where a {kind.__name__} is expected; {REMEDY}")
     if values.get("kind") not in ("task", "probe") or not all(isinstance(row, dict) for row in values["rows"]):

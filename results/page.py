@@ -13,6 +13,7 @@ from elmo_lab import figures
 from elmo_lab.document import ABSENT, Block, Document, Figure, Figures, Section, Text, table
 from elmo_lab.probes import efficiency
 from elmo_lab.report import markdown
+from elmo_lab.report.sections import machines
 from elmo_lab.tasks.table import error_reduction, percent
 from results import claims, paper, tables
 from results.runs import Arm, Comparison, comparisons, layer_weights, score_of
@@ -344,14 +345,10 @@ def _domains(compared: Mapping[str, Comparison]) -> str:
 
 
 def _machines() -> Iterator[Block]:
-    found: dict[tuple[str, ...], list[str]] = {}
-    keys = ("processor", "cores", "threads", "torch")
+    found: list[dict[str, Any]] = []
     for file in sorted(tables.FOLDER.glob("*/*.jsonl")):
         if file.stem.startswith("pretraining"):
             continue
         for run in tables.read(f"{file.parent.name}/{file.stem}").values():
-            for machine in [run.get("machine"), *(row.get("machine") for row in run.get("rows", ()))]:
-                if machine:
-                    found.setdefault(tuple(str(machine[key]) for key in keys), []).append(machine["date"])
-    rows = [(*kind, f"{min(dates)} to {max(dates)}", f"{len(dates):,}") for kind, dates in sorted(found.items())]
-    yield table((*keys, "dates", "results"), rows)
+            found += filter(None, [run.get("machine"), *(row.get("machine") for row in run.get("rows", ()))])
+    yield machines(found, ("processor", "cores", "threads", "torch"))

@@ -15,10 +15,9 @@ from elmo.disk.run import read_json
 from elmo.errors import InputError
 from elmo_lab import record
 from elmo_lab.record import shown
+from elmo_lab.report.collect import PERPLEXITY
 
 FOLDER = Path(__file__).parent
-PARTS = {"text", "vocabulary", "perplexity"}
-"""The keys of the output of `elmo perplexity --json`."""
 
 Run = dict[str, Any]
 
@@ -59,7 +58,7 @@ def _runs_in(folder: Path, given: str | None) -> Iterator[Run]:
             yield {"id": name} | run
         for file in sorted(path.glob("*.json")):
             values = json.loads(file.read_text(encoding="utf-8"))
-            if isinstance(values, dict) and set(values) >= PARTS:
+            if isinstance(values, dict) and set(values) >= PERPLEXITY:
                 yield {"id": (path / file.stem).relative_to(folder).as_posix(), "kind": "perplexity"} | shown(values)
         inside[:] = [each for each in inside if not each.startswith("seed-")]
 

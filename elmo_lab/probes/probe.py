@@ -7,8 +7,8 @@ from typing import Any
 
 from elmo.errors import InputError
 from elmo.formats.source import Source
+from elmo_lab import plugins
 from elmo_lab.document import Block, Text
-from elmo_lab.plugins import points
 from elmo_lab.probes import blocks
 from elmo_lab.record import Record
 
@@ -79,13 +79,4 @@ class Probe:
 
 def find(name: str) -> Probe:
     """The probe of that name. Raises InputError for an unknown one, or one whose package cannot be imported."""
-    found = points(GROUP)
-    if name not in found:
-        raise InputError(f"unknown probe {name!r}; the probes are {', '.join(found)}")
-    try:
-        probe = found[name].load()
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"the probe {name!r}: {found[name].value} cannot be imported ({error})") from error
-    if not isinstance(probe, Probe) or probe.name != name:
-        raise InputError(f"the probe {name!r}: {found[name].value} is {probe!r:.60}, not a Probe of this name")
-    return probe
+    return plugins.find(GROUP, Probe, name)

@@ -1,10 +1,10 @@
 """Results -> the sections of a report."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from elmo.errors import InputError
-from elmo_lab.document import ABSENT, Block, Details, Document, Section, Text, table
+from elmo_lab.document import ABSENT, Block, Details, Document, Section, Table, Text, table
 from elmo_lab.plugins import points
 from elmo_lab.probes import blocks
 from elmo_lab.probes import probe as probes
@@ -115,15 +115,19 @@ def _scores(file: JsonFile) -> str:
 
 
 def _machines(results: Results) -> Iterator[Section]:
-    """The machines of the records: one row per machine and versions, with the first and last date."""
+    """The machines of the records, and the versions on them."""
+    cards = [run.record.machine for run in (*results.tasks, *results.probes)]
+    if cards:
+        yield Section("Machines and versions", (machines(cards, ("processor", "cores", "threads", "torch", "elmo")),))
+
+
+def machines(cards: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> Table:
+    """One row per machine, as these keys of its card say it, with the first and last date and the number of results."""
     made: dict[tuple[str, ...], list[str]] = {}
-    keys = ("processor", "cores", "threads", "torch", "elmo")
-    for run in (*results.tasks, *results.probes):
-        machine = run.record.machine
-        made.setdefault(tuple(str(machine.get(key, "")) for key in keys), []).append(str(machine.get("date", "")))
+    for card in cards:
+        made.setdefault(tuple(str(card.get(key, "")) for key in keys), []).append(str(card.get("date", "")))
     rows = []
-    for kind, dates in made.items():
+    for kind, dates in sorted(made.items()):
         first, last = min(dates), max(dates)
         rows.append((*kind, first if first == last else f"{first} to {last}", f"{len(dates):,}"))
-    if rows:
-        yield Section("Machines and versions", (table((*keys, "dates", "results"), rows),))
+    return table((*keys, "dates", "results"), rows)

@@ -33,7 +33,7 @@ from elmo_lab.tasks.coref_scores import coref_scores
 from elmo_lab.tasks.coref_spans import Span, Spans, SpanVectors
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
-from elmo_lab.tasks.readers import write_json_lines
+from elmo_lab.tasks.readers import write_predictions
 from elmo_lab.tasks.scores import label_scores
 from elmo_lab.tasks.task import Task
 
@@ -392,11 +392,10 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
 
     JSON lines have the links with their probabilities, too, and an empty line for an example that is None.
     """
-    pairs = list(zip(examples, predictions, strict=True))
     if suffix_of(path) == ".jsonl":
-        records = (None if example is None else record(example, found) for example, found in pairs)
-        write_json_lines(path, records, overwrite=True)
+        write_predictions(path, examples, predictions, record)
         return
+    pairs = zip(examples, predictions, strict=True)
     documents = [replace(example, clusters=found.clusters) for example, found in pairs if example is not None]
     readers.write_conll2012(path, documents, overwrite=True)
 

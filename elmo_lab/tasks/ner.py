@@ -195,11 +195,10 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
 
     An example that is None is an empty line.
     """
-    pairs = list(zip(examples, predictions, strict=True))
     if suffix_of(path) == ".jsonl":
-        records = (None if example is None else record(example, found) for example, found in pairs)
-        readers.write_json_lines(path, records, overwrite=True)
+        readers.write_predictions(path, examples, predictions, record)
         return
+    pairs = zip(examples, predictions, strict=True)
     rows = [() if example is None else (example.tokens, prediction.tags) for example, prediction in pairs]
     readers_columns.write_conll(path, rows, overwrite=True)
 

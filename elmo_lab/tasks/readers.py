@@ -12,7 +12,7 @@ import gzip
 import json
 import lzma
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from itertools import chain, zip_longest
@@ -143,6 +143,15 @@ def write_json_lines(path: Path, records: Iterable[dict[str, Any] | None], overw
     with writing(path, overwrite) as file:
         lines = ("" if record is None else json.dumps(record, ensure_ascii=False) for record in records)
         file.writelines(f"{line}\n" for line in lines)
+
+
+def write_predictions(
+    path: Path, examples: Sequence[Any | None], predictions: Sequence[Any], record: Callable[[Any, Any], dict[str, Any]]
+) -> None:
+    """Writes the record of every prediction, one per line, in place of a file; an empty line for an example of None."""
+    pairs = zip(examples, predictions, strict=True)
+    records = (None if example is None else record(example, found) for example, found in pairs)
+    write_json_lines(path, records, overwrite=True)
 
 
 def spans_record(

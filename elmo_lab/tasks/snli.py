@@ -25,7 +25,7 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.ensemble import mean_probabilities
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, attend, masked_max, masked_mean, matrix_attention
-from elmo_lab.tasks.readers import write_json_lines
+from elmo_lab.tasks.readers import write_predictions
 from elmo_lab.tasks.readers_pairs import SNLI_LABELS, Pair, as_record, read_snli
 from elmo_lab.tasks.scores import accuracy, label_scores
 from elmo_lab.tasks.task import Task
@@ -230,9 +230,7 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
 
     An example that is None is an empty line.
     """
-    pairs = zip(examples, predictions, strict=True)
-    records = (None if example is None else record(example, found) for example, found in pairs)
-    write_json_lines(path, records, overwrite=True)
+    write_predictions(path, examples, predictions, record)
 
 
 TASK = Task(

@@ -35,7 +35,7 @@ from elmo_lab.tasks.layers import (
     matrix_attention,
     tokens_mask,
 )
-from elmo_lab.tasks.readers import write_json_lines
+from elmo_lab.tasks.readers import write_predictions
 from elmo_lab.tasks.readers_trees import Node, Tree, read_trees, write_trees
 from elmo_lab.tasks.scores import accuracy, label_scores
 from elmo_lab.tasks.task import Task
@@ -234,11 +234,10 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
 
     Text without a tree gets a flat one of neutral words. An example that is None is an empty line.
     """
-    pairs = list(zip(examples, predictions, strict=True))
     if suffix_of(path) == ".jsonl":
-        records = (None if example is None else record(example, found) for example, found in pairs)
-        write_json_lines(path, records, overwrite=True)
+        write_predictions(path, examples, predictions, record)
         return
+    pairs = zip(examples, predictions, strict=True)
     trees = [
         None
         if example is None

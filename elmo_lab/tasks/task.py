@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo_lab.plugins import points
+from elmo_lab import plugins
 from elmo_lab.tasks.inputs import Inputs, Tokens
 
 GROUP = "elmo.tasks"
@@ -106,21 +106,12 @@ class Task:
 
 def find(name: str) -> Task:
     """The task of that name. Raises InputError for an unknown one, or one whose package cannot be imported."""
-    found = points(GROUP)
-    if name not in found:
-        raise InputError(f"unknown task {name!r}; the tasks are {', '.join(found)}")
-    try:
-        task = found[name].load()
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"the task {name!r}: {found[name].value} cannot be imported ({error})") from error
-    if not isinstance(task, Task) or task.name != name:
-        raise InputError(f"the task {name!r}: {found[name].value} is {task!r:.60}, not a Task of this name")
-    return task
+    return plugins.find(GROUP, Task, name)
 
 
 def available() -> list[str]:
     """The names of the tasks."""
-    return list(points(GROUP))
+    return list(plugins.points(GROUP))
 
 
 def read_examples(task: Task, path: Path) -> list[Any]:
