@@ -1,4 +1,4 @@
-"""Whether two checkouts give the same numbers, to the bit: vectors, perplexity, a training, a probe and a task.
+"""Compares the numbers of two checkouts, to the bit: vectors, perplexity, a training, a probe and a task.
 
     git worktree add --detach ../before 5d96370
     python benchmarks/equal.py ../before .

@@ -1,4 +1,4 @@
-"""What each decision on spelling changes in a text, before a model is trained: tokens, distinct words, unknown words.
+"""Counts what each decision on spelling changes in a text, before a model is trained: tokens, words, unknown words.
 
     python benchmarks/spelling.py --train latin.train.txt.xz --heldout latin.valid.txt.xz --heldout latin.test.txt.xz
 

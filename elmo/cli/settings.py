@@ -13,10 +13,10 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Setting:
-    """One of them."""
+    """One setting of a verb."""
 
     name: str
-    """In full: section.key."""
+    """Its full name, section.key."""
     kind: str
     """Its annotation."""
     about: str
@@ -84,7 +84,7 @@ def listed(module: str, name: str, verb: str) -> str:
 
 
 def comments(module: str, name: str) -> dict[str, list[str]]:
-    """Of every setting, the lines that stand above it in a file of settings."""
+    """The lines that stand above every setting in a file of settings, by its name."""
     found = {}
     for setting in settings_of(module, name):
         choices = [setting.kind] if setting.kind.startswith("Literal") else []

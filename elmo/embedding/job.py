@@ -32,7 +32,7 @@ class Embedded:
     rows: int
     tokens: int
     lines: int | None = None
-    """Of a text whose rows are not its lines, one by one: the number of the last line with a row."""
+    """The number of the last line that has a row, of a text whose rows are not its lines one by one."""
 
 
 def embed_file(

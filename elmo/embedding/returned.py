@@ -1,4 +1,4 @@
-"""What `Embedder.embed` gives back, as its caller wants it: arrays, tensors or a data frame; and cosines of vectors."""
+"""Vectors as the caller of `Embedder.embed` wants them, arrays, tensors or a data frame; and their cosines."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, get_args

@@ -25,7 +25,7 @@ class Split:
 
     text: str
     tokens: tuple[str, ...] = ()
-    """Of all its sentences."""
+    """The tokens of all its sentences."""
     offsets: tuple[Span, ...] | None = ()
     """Start and end (exclusive) of every token in `text`, in characters; None if unknown."""
     sentences: tuple[Span, ...] = ()
@@ -65,7 +65,7 @@ class TextVectors(np.ndarray):
     split: Split = Split("")
     """The text with its tokens, their characters and its sentences; empty for an array that was put together."""
     is_pooled: bool = False
-    """Whether the axis of tokens is gone."""
+    """It tells whether the vectors of the tokens were pooled into one."""
 
     @classmethod
     def of(cls, vectors: np.ndarray, split: Split, is_pooled: bool = False) -> "TextVectors":

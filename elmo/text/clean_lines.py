@@ -45,7 +45,7 @@ def paragraphs_of(text: str, keep_lines: bool, note: Note) -> list[tuple[int, st
     lines = [line.translate(INVISIBLE) for line in text.splitlines()]
     kept = _kept(lines, note)
     if keep_lines or not is_broken([line.text for line in kept]):
-        return [(line.number, _joined(line.text)) for line in kept]
+        return [(line.number, _without_soft_hyphens(line.text)) for line in kept]
     found: list[tuple[int, str]] = []
     for line in kept:
         if not found or _begins(line, found[-1][1]):
@@ -57,11 +57,11 @@ def paragraphs_of(text: str, keep_lines: bool, note: Note) -> list[tuple[int, st
             found[-1] = number, before[:-1] + line.text
         else:
             found[-1] = number, f"{before} {line.text}"
-    return [(number, _joined(paragraph)) for number, paragraph in found]
+    return [(number, _without_soft_hyphens(paragraph)) for number, paragraph in found]
 
 
-def _joined(text: str) -> str:
-    """The text without soft hyphens."""
+def _without_soft_hyphens(text: str) -> str:
+    """The text without soft hyphens, and without the white space that they leave."""
     return " ".join(text.replace("\u00ad", "").split())
 
 
