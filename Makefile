@@ -10,9 +10,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10
-INTEGRATIONS := $(addprefix tests/test_,integrations_*.py docs_migration.py torch_programs.py wheel.py)
+INTEGRATIONS := tests/integrations tests/model/test_torch_programs.py tests/repository/test_wheel.py
 
-.PHONY: setup demo serve test test-integrations test-engines test-processes test-transformers test-originals test-cpus test-emulated test-systems lint types docs commands models model-wheels picture results release format clean
+.PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-originals test-cpus test-emulated test-systems lint types docs commands models model-wheels picture results release format clean
 
 setup: $(SETUP)
 
@@ -45,7 +45,11 @@ demo: $(SETUP)
 	@$(BIN)/elmo demo --output build/demo.hdf5 --overwrite
 
 test: lint types
-	$(PYTEST) $(foreach files,$(INTEGRATIONS),--ignore-glob='$(files)')
+	$(PYTEST) $(addprefix --ignore=,tests/lab $(INTEGRATIONS))
+
+# The laboratory: networks are trained.
+test-lab: $(SETUP)
+	$(PYTEST) tests/lab
 
 # Other libraries, which take longer to import and compile than most tests to run; and the wheel in environments of its own.
 test-integrations: $(SETUP)
@@ -54,11 +58,11 @@ test-integrations: $(SETUP)
 # Corpora on Ray and Spark, which are installed for this; Spark needs Java.
 test-engines: $(ENGINES)
 	@command -v java >/dev/null || { echo "test-engines needs Java 17 or later for Spark: apt-get install default-jre-headless" >&2; exit 1; }
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m engines --durations=5 tests/test_engines.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m engines --durations=5 tests/integrations/test_engines.py
 
 # Processes that train together, and are killed: minutes of waiting for each other.
 test-processes: $(SETUP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m processes --durations=5 tests/test_two_processes.py tests/test_lost_processes.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m processes --durations=5 tests/pretraining/test_two_processes.py tests/pretraining/test_lost_processes.py
 
 # transformers 5 and its hub, beside the packages of .venv: Flair needs transformers 4.
 NEWEST := build/transformers-5
@@ -67,7 +71,7 @@ $(NEWEST): $(SETUP)
 
 test-transformers: $(NEWEST)
 	@PYTHONPATH=$(NEWEST) $(BIN)/python -c "import transformers as t; assert int(t.__version__.split('.')[0]) >= 5, t.__file__"
-	OMP_NUM_THREADS=1 PYTHONPATH=$(NEWEST) $(BIN)/python -m pytest -p no:xdist tests/test_integrations_transformers.py tests/test_hub.py
+	OMP_NUM_THREADS=1 PYTHONPATH=$(NEWEST) $(BIN)/python -m pytest -p no:xdist tests/integrations/test_transformers.py tests/formats/test_hub.py
 
 # AllenNLP's own tests of its ELMo classes, against the stand-ins: its source, without its package or its dependencies.
 ORIGINALS := build/allennlp-0.9.0
@@ -75,11 +79,12 @@ $(ORIGINALS): $(SETUP)
 	@$(PIP) install --no-deps --target $@ allennlp==0.9.0
 
 test-originals: $(ORIGINALS)
-	OMP_NUM_THREADS=1 ELMO_ALLENNLP=$(ORIGINALS) $(BIN)/python -m pytest -p no:xdist tests/test_allennlp_own.py
+	OMP_NUM_THREADS=1 ELMO_ALLENNLP=$(ORIGINALS) $(BIN)/python -m pytest -p no:xdist tests/integrations/test_allennlp_own.py
 
 # What depends on the processor's instructions, with some of them left out: AVX-512, then all but SSE 4.1 (FBGEMM needs AVX2).
-PROCESSORS := tests/test_processors.py tests/test_int8.py tests/test_packed.py
-PRODUCTS := $(PROCESSORS) $(addprefix tests/test_,ops.py highway_lstm.py embedding_embedder.py embedding_reading.py perplexity.py resume.py)
+PROCESSORS := $(addprefix tests/ops/test_,processors.py int8.py packed.py)
+PRODUCTS := $(PROCESSORS) $(addprefix tests/,ops/test_ops.py ops/test_highway_lstm.py embedding/test_embedder.py embedding/test_reading.py \
+  pretraining/test_perplexity.py pretraining/test_resume.py)
 test-cpus: test-emulated
 	ONEDNN_MAX_CPU_ISA=AVX2 FBGEMM_ENABLE_INSTRUCTIONS=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PYTEST) $(PRODUCTS)
 	ONEDNN_MAX_CPU_ISA=SSE41 FBGEMM_ENABLE_INSTRUCTIONS=AVX2 ATEN_CPU_CAPABILITY=default $(PYTEST) $(PRODUCTS)
@@ -133,7 +138,7 @@ release: $(SETUP)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/twine check --strict dist/*
-	ELMO_DIST=dist $(BIN)/python -m pytest -q tests/test_wheel.py
+	ELMO_DIST=dist $(BIN)/python -m pytest -q tests/repository/test_wheel.py
 	@echo
 	@echo "dist/ is checked. To publish, as docs/releasing.md says:"
 	@echo "    git tag -a v$(VERSION) -m 'elmo-torch $(VERSION)' && git push origin v$(VERSION)"

@@ -1,0 +1,77 @@
+"""The page of commands is what the commands say, and help comes at once."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+from places import ROOT
+
+from elmo import formats
+from elmo.cli import arguments
+from elmo.terminal import print_table
+
+
+def load_commands() -> ModuleType:
+    """docs/commands.py, which is no part of a package."""
+    path = ROOT / "docs" / "commands.py"
+    spec = importlib.util.spec_from_file_location("commands", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+commands = load_commands()
+
+
+@pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda command: " ".join(("elmo", *command)))
+def test_page_has_the_help_of_the_command(command: tuple[str, ...]) -> None:
+    page = commands.PAGE.read_text(encoding="utf-8")
+    section = commands.section(command)
+    if sys.version_info[:2] == (3, 11):
+        assert section in page, "run `make commands`"
+    # Other versions of Python lay the same options out in another way.
+    missing = set(re.findall(r"(?<!\S)--[\w.-]+", section)) - set(re.findall(r"--[\w.-]+", page))
+    assert not missing, f"run `make commands`: {missing}"
+
+
+def test_top_level_help_loads_nothing_slow() -> None:
+    program = "import sys; import elmo.cli; elmo.cli.build_parser().format_help(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {"torch", "numpy", "rich", "h5py"} & set(done.stdout.split())
+
+
+def test_tables_show_every_character_and_as_wide_as_they_are(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter does; what is captured is no terminal
+    head = [f"column {number} [b]" for number in range(40)]
+    row = [f"[citation] {number} [/b] a[b]c" for number in range(40)]
+    print_table(head, [row])
+    shown = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()) for line in shown] == [" ".join(head), " ".join(row)]
+
+
+def test_help_names_the_default_model() -> None:
+    for text in (arguments.MODEL_HELP, arguments.BILM_HELP):
+        assert f"(default: {formats.DEFAULT_MODEL})" in text
+
+
+def test_help_of_every_verb_comes_without_torch() -> None:
+    """The settings of train are read from their source."""
+    program = """
+import argparse, sys
+sys.modules.update(dict.fromkeys(("torch", "numpy", "h5py", "spacy", "matplotlib")))
+from elmo.cli import build_parser
+def helps(parser):
+    parser.format_help()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in action.choices.values():
+                helps(verb)
+helps(build_parser())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

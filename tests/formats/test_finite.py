@@ -1,0 +1,136 @@
+"""Weights that are NaN or infinite are refused, in every format and after any damage."""
+
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from bilm_files import write_tar
+from command import run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from tiny import tiny_model, write_tiny
+
+import elmo
+from elmo import formats
+from elmo.errors import InputError
+from elmo.formats import Mix, Model, native
+from elmo.text.vocabulary import SPECIAL, Vocabulary
+from tests.formats.test_archive import STATE, archived, as_torch
+
+WORDS = Vocabulary((*SPECIAL, "a", "b"))
+
+
+def whole_model() -> Model:
+    tiny = tiny_model()
+    head = {"weight": torch.randn(len(WORDS), 4), "bias": torch.randn(len(WORDS))}
+    return Model(tiny.config, tiny.weights, head, WORDS, mixes=(Mix("ner", (0.1, 0.2, 0.3), 1.0),))
+
+
+def native_folder(folder: Path) -> Path:
+    native.save(whole_model(), folder)
+    return folder
+
+
+def hdf5_folder(folder: Path) -> Path:
+    write_tiny(folder)
+    return folder
+
+
+def torch_archive(folder: Path, state: dict[str, torch.Tensor] = STATE) -> Path:
+    return write_tar(folder.with_suffix(".tar.gz"), {**archived(state), "weights.th": as_torch(state)})
+
+
+def refused(path: Path, message: str) -> None:
+    for load in (formats.load, elmo.load):
+        with pytest.raises(InputError, match=message) as caught:
+            load(path)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["bilm.layers.1.weight_state", "lm_head.bias"])
+def test_native_weights(tmp_path, value, name):
+    folder = native_folder(tmp_path / "model")
+    weights = load_file(folder / native.WEIGHTS)
+    weights[name].view(-1)[-1] = value
+    save_file(weights, folder / native.WEIGHTS)
+    said = name.removeprefix("bilm.").replace("lm_head.", "softmax ")
+    refused(folder, rf"model: {said} has 1 of [\d,]+ values that are NaN.*; .*copy it again")
+
+
+def test_learned_mixes(tmp_path):
+    tiny = tiny_model()
+    native.save(
+        Model(tiny.config, tiny.weights, mixes=(Mix("ner", (0.1, float("nan"), 0.3), 1.0),)), tmp_path / "model"
+    )
+    refused(tmp_path / "model", r"config\.json: mixes\[0\]\.scalars\[1\] is nan; a finite number is expected")
+
+
+def test_hdf5_weights_and_the_command_line(tmp_path):
+    folder = hdf5_folder(tmp_path / "model")
+    with h5py.File(next(folder.glob("*.hdf5")), "a") as file:
+        file["CNN_proj/W_proj"][0, 0] = np.nan
+    refused(folder, r"token_encoder\.projection\.weight has 1 of")
+    assert run("info", folder).returncode == 0, "from its headers alone"
+    for arguments in (["info", folder, "--check"], ["embed", "-", tmp_path / "out.npz", "--model", folder]):
+        done = run(*arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert "are NaN, infinite or beyond 1,000,000; the file is damaged" in done.stderr
+    assert "all finite" in run("info", hdf5_folder(tmp_path / "sound"), "--check").stdout
+
+
+def test_torch_weights(tmp_path):
+    name, weight = next((name, weight.clone()) for name, weight in STATE.items() if "forward_layer_1.state" in name)
+    weight.view(-1)[0] = np.inf
+    refused(
+        torch_archive(tmp_path / "model", {**STATE, name: weight}), r"has 1 of [\d,]+ values that are NaN, infinite"
+    )
+
+
+def test_numbers_that_no_training_gives(tmp_path):
+    model = whole_model()
+    assert model.lm_head is not None
+    model.lm_head["bias"][:] = 1e30
+    model.weights["layers.0.bias"][0, 0] = -9e5
+    native.save(model, tmp_path / "model")
+    assert formats.load(tmp_path / "model").weights["layers.0.bias"][0, 0] == -9e5
+    model.weights["layers.0.bias"][0, 1] = -2e6
+    native.save(model, tmp_path / "larger")
+    refused(tmp_path / "larger", r"layers\.0\.bias has 1 of 48 values that are NaN, infinite or beyond 1,000,000")
+
+
+def test_what_float16_cannot_hold_is_not_saved_in_it(tmp_path):
+    model = whole_model()
+    model.weights["layers.0.bias"][0, 0] = 1e5
+    with pytest.raises(InputError, match=r"layers\.0\.bias has values beyond 65,504, the largest of float16"):
+        native.save(model, tmp_path / "half", store="float16")
+    assert not (tmp_path / "half").exists()
+
+
+@pytest.mark.parametrize("make", [native_folder, hdf5_folder, torch_archive], ids=["native", "hdf5", "torch"])
+@settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_after_any_damage_vectors_are_finite_or_there_are_none(tmp_path, make, data):
+    sound = tmp_path / "sound"
+    if not any(tmp_path.glob("sound*")):
+        make(sound)
+    source = next(tmp_path.glob("sound*"))
+    damaged = tmp_path / ("damaged" + "".join(source.suffixes))
+    shutil.rmtree(damaged, ignore_errors=True)
+    (shutil.copytree if source.is_dir() else shutil.copy)(source, damaged)
+    file = max(damaged.iterdir(), key=lambda path: path.stat().st_size) if damaged.is_dir() else damaged
+    raw = bytearray(file.read_bytes())
+    for place in data.draw(st.lists(st.integers(0, len(raw) - 1), min_size=1, max_size=40)):
+        raw[place] = data.draw(st.sampled_from([0x00, 0x7F, 0x80, 0xFF]))
+    file.write_bytes(raw)
+    said = ""
+    try:
+        vectors = elmo.load(damaged).embed([["a", "b"]])[0]
+    except (InputError, OSError) as error:
+        vectors, said = np.zeros(0), str(error)
+    assert np.isfinite(vectors).all()
+    assert "\n" not in said

@@ -1,0 +1,511 @@
+"""The Hub's own mixin loads and saves our native layout, strictly; nothing here reaches for a network."""
+
+# The data of a card have the names of its header.
+
+import base64
+import errno
+import json
+import logging
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from command import run, run_program
+from places import DATA
+
+from elmo import formats
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo.formats import Model, native
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lm_head import LmHead
+from elmo.model.lstm import LstmConfig
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import SPECIAL, Vocabulary
+
+pytest.importorskip("huggingface_hub")
+from huggingface_hub import ModelCard, hub_mixin
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+from elmo.formats import hub
+from elmo.formats.hub import HubModel
+
+CONFIG = BiLMConfig(LstmConfig(dim=6, projection_dim=4), CharCnnConfig(embedding_dim=3, filters=((1, 4), (2, 5))))
+SENTENCES = [["the", "oak", "grows"], [], ["oak"]]
+
+
+@pytest.fixture
+def model() -> Model:
+    vocabulary = Vocabulary((*SPECIAL, "the", "oak", "grows"))
+    card = {"name": "oak", "license": "cc0-1.0", "corpus": "a | b", "train": ["x", "y"], "perplexity": {"carry": 3}}
+    return Model(
+        CONFIG, BiLM(CONFIG).state_dict(), LmHead(6, 4).state_dict(), vocabulary, TextConfig("whitespace", "line"), card
+    )
+
+
+@pytest.fixture
+def saved(model, tmp_path) -> Path:
+    HubModel.of(model).save_pretrained(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def same(one: Model, other: Model) -> None:
+    assert (one.config, one.vocabulary, one.text, one.card) == (other.config, other.vocabulary, other.text, other.card)
+    for ours, theirs in ((one.weights, other.weights), (one.lm_head or {}, other.lm_head or {})):
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_saved_files_are_the_native_format_and_a_card(model, saved):
+    assert {file.name for file in saved.iterdir()} == {"config.json", "model.safetensors", "vocab.txt", "README.md"}
+    assert {path.name for path in saved.parent.iterdir()} == {"saved"}
+    same(native.load(saved), model)
+    card = ModelCard.load(saved / "README.md")
+    assert (card.data.library_name, card.data.license) == ("elmo-torch", "cc0-1.0")
+    assert {"elmo", "bilm"} <= set(card.data.tags)
+    assert "# oak" in card.text
+    assert "3 vectors of 8 numbers" in card.text
+    assert "| corpus | a \\| b |\n| train | x, y |\n" in card.text
+    assert "perplexity" not in card.text
+    assert '.from_pretrained("user/name")' in card.text
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [("pt", '"Ela", "escreveu"'), ("ja", '"彼女"'), ("de-AT", '"Sie", "schrieb"'), ("tlh", '"She", "wrote"')],
+)
+def test_the_example_of_a_card_is_in_the_language_of_the_model(model, tmp_path, language, sentence):
+    HubModel.of(replace(model, card={"language": language})).save_pretrained(tmp_path / "saved")
+    assert f".embed([[{sentence}" in ModelCard.load(tmp_path / "saved" / "README.md").text
+
+
+def test_what_the_native_format_saves_is_loaded(model, tmp_path):
+    native.save(model, tmp_path / "native")
+    loaded = HubModel.from_pretrained(tmp_path / "native")
+    assert not loaded.training
+    same(loaded.stored(), model)
+    assert loaded.text == model.text
+    vectors = Embedder(loaded, text=loaded.text, device="cpu").embed(SENTENCES)
+    for ours, expected in zip(vectors, Embedder(model.bilm(), device="cpu").embed(SENTENCES), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_round_trip_of_a_model_without_anything_beside_it(tmp_path):
+    made = HubModel(CONFIG)
+    made.save_pretrained(tmp_path / "bare")
+    assert not (tmp_path / "bare" / "vocab.txt").exists()
+    loaded = HubModel.from_pretrained(str(tmp_path / "bare"))
+    assert all(torch.equal(weight, loaded.state_dict()[name]) for name, weight in made.state_dict().items())
+    assert loaded.config == CONFIG
+    assert loaded.beside.lm_head is None
+
+
+def test_saving_again_replaces_our_files_and_no_others(model, saved):
+    (saved / "README.md").write_text("mine")
+    (saved / "notes.txt").write_text("mine too")
+    HubModel(CONFIG).save_pretrained(saved)
+    assert (saved / "README.md").read_text() == "mine"
+    assert (saved / "notes.txt").read_text() == "mine too"
+    assert not (saved / "vocab.txt").exists()
+    assert HubModel.from_pretrained(saved).beside.vocabulary is None
+
+
+def test_a_write_that_fails_leaves_the_old_model(model, saved, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(native, "save", fail)
+    with pytest.raises(OSError, match="No space left"):
+        HubModel(CONFIG).save_pretrained(saved)
+    monkeypatch.undo()
+    same(native.load(saved), model)
+    assert {path.name for path in saved.parent.iterdir()} == {"saved"}
+
+
+@pytest.fixture
+def mounts(monkeypatch) -> None:
+    """Each folder is a file system of its own."""
+    replace_ = Path.replace
+
+    def across(source: Path, target: Path) -> Path:
+        if not source.resolve().is_relative_to(target.parent.resolve()):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(source), None, str(target))
+        return replace_(source, target)
+
+    monkeypatch.setattr(Path, "replace", across)
+
+
+@pytest.mark.parametrize("way", ["saved", "link", "saved/below/.."])
+def test_a_folder_of_another_file_system_is_saved_to(saved, mounts, way):
+    (saved / "below").mkdir()
+    (saved.parent / "link").symlink_to(saved)
+    HubModel(CONFIG).save_pretrained(saved.parent / way)
+    assert HubModel.from_pretrained(saved).beside.vocabulary is None
+    assert {path.name for path in saved.iterdir()} == {"config.json", "model.safetensors", "README.md", "below"}
+
+
+def test_a_move_that_fails_removes_no_file_of_the_old_model(saved, monkeypatch):
+    replace_ = Path.replace
+
+    def fail(source: Path, target: Path) -> Path:
+        if target.parent == saved:
+            raise OSError(errno.EIO, "Input/output error")
+        return replace_(source, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        HubModel(CONFIG).save_pretrained(saved)
+    assert HubModel.from_pretrained(saved).beside.vocabulary is not None
+
+
+def edit(folder: Path, change: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda config: config["model"].update(colour="red"), "unknown key 'model.colour'"),
+        (lambda config: config["model"]["lstm"].update(dim=7), "weight_input has shape"),
+        (lambda config: config.update(version=2), "version is 2"),
+        (lambda config: config.pop("format"), r"config\.json of the format 'elmo-torch'; other"),
+    ],
+    ids=["unknown key", "other size", "version", "format"],
+)
+def test_config_is_read_strictly(saved, change, message):
+    edit(saved, change)
+    with pytest.raises(InputError, match=message):
+        HubModel.from_pretrained(saved)
+
+
+def test_config_may_begin_with_a_byte_order_mark(model, saved):
+    text = (saved / "config.json").read_text(encoding="utf-8")
+    (saved / "config.json").write_text(text, encoding="utf-8-sig")
+    same(HubModel.from_pretrained(saved).stored(), model)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('{"format": "elmo', r"config\.json: not valid JSON"), ("[]", r"no config\.json of the format")],
+)
+def test_a_damaged_config_is_said_in_one_line(saved, text, message):
+    (saved / "config.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        HubModel.from_pretrained(saved)
+
+
+@pytest.mark.parametrize("change", ["missing", "unknown"])
+def test_weights_are_read_strictly(saved, change):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(saved / "model.safetensors")
+    if change == "missing":
+        del weights["bilm.layers.0.bias"]
+    else:
+        weights["bilm.extra"] = torch.zeros(1)
+    save_file(weights, saved / "model.safetensors")
+    with pytest.raises(InputError, match=r"layers\.0\.bias is missing|extra is not in the model"):
+        HubModel.from_pretrained(saved)
+
+
+def test_options_that_would_loosen_it_are_refused(saved):
+    with pytest.raises(InputError, match="strict: not an option of"):
+        HubModel.from_pretrained(saved, strict=False)
+
+
+def test_folder_of_another_kind(tmp_path, caplog):
+    caplog.set_level(logging.ERROR, "huggingface_hub")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match=r"config\.json of the format"):
+        HubModel.from_pretrained(tmp_path)
+
+
+# The Hub, played by functions
+
+
+@pytest.fixture
+def remote(saved, monkeypatch, tmp_path) -> list[dict[str, object]]:
+    """`user/name` holds the saved model; the calls that reach the Hub's library."""
+    calls: list[dict[str, object]] = []
+
+    def snapshot_download(repo_id: str, **options: Any) -> str:
+        calls.append({"repo_id": repo_id, **options})
+        if options["local_files_only"]:
+            raise LocalEntryNotFoundError("not cached")
+        patterns = options["allow_patterns"]
+        folder = tmp_path / "snapshot"
+        shutil.copytree(saved, folder, ignore=lambda _, names: [name for name in names if name not in patterns])
+        return str(folder)
+
+    monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+    return calls
+
+
+def test_from_pretrained_by_name(model, remote, tmp_path):
+    same(HubModel.from_pretrained("user/name", revision="v2", token="secret").stored(), model)
+    for call in remote:
+        assert (call["repo_id"], call["revision"], call["token"]) == ("user/name", "v2", "secret")
+    assert {file.name for file in (tmp_path / "snapshot").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "vocab.txt",
+    }
+
+
+@pytest.mark.parametrize("kind", ["both", "characters", "words"])
+def test_models_with_words_of_their_own_come_back_and_embed_as_the_card_says(saved, remote, kind):
+    theirs = formats.load(DATA / "many_langs" / kind)
+    HubModel.of(theirs).save_pretrained(saved, push_to_hub=False)
+    model = HubModel.from_pretrained("user/name")
+    same(model.stored(), theirs)
+    given = Embedder(model, text=model.text, vocabulary=model.vocabulary).embed(SENTENCES)
+    expected = Embedder(theirs.bilm(), vocabulary=theirs.inputs).embed(SENTENCES)
+    for ours, wanted in zip(given, expected, strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+    assert "vocabulary=model.vocabulary" in (saved / "README.md").read_text(encoding="utf-8")
+
+
+def test_offline_is_passed_on(remote, monkeypatch):
+    monkeypatch.setenv("ELMO_OFFLINE", "1")
+    with pytest.raises(InputError, match=r"^user/name: not a folder, and not available from the Hub \(not cached\)$"):
+        HubModel.from_pretrained("user/name")
+    assert remote
+    assert all(call["local_files_only"] is True for call in remote)
+
+
+@pytest.mark.parametrize("name", ["no/such/folder", "user/../name", ""])
+def test_names_that_the_hub_cannot_have(name):
+    with pytest.raises(InputError, match="not a folder, and not available from the Hub") as caught:
+        HubModel.from_pretrained(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def uploaded(monkeypatch) -> dict[str, Any]:
+    """What was pushed last."""
+    uploaded: dict[str, Any] = {}
+
+    class Api:
+        def __init__(self, token: str | None) -> None:
+            uploaded["token"] = token
+
+        def create_repo(self, repo_id: str, **options: object) -> object:
+            if repo_id == "user/refused":
+                raise OSError("refused")
+            return type("Made", (), {"repo_id": repo_id})
+
+        def upload_folder(self, folder_path: Path, **options: object) -> str:
+            uploaded.update(
+                options, files={file.name: file.read_text("latin-1") for file in Path(folder_path).iterdir()}
+            )
+            return "https://example.org/commit"
+
+    monkeypatch.setattr(hub_mixin, "HfApi", Api)
+    return uploaded
+
+
+def test_push_uploads_the_four_files(model, uploaded):
+    pushed = HubModel.of(model).push_to_hub("user/oak", token="secret", commit_message="Grow")
+    assert pushed == "https://example.org/commit"
+    assert (uploaded["repo_id"], uploaded["token"], uploaded["commit_message"]) == ("user/oak", "secret", "Grow")
+    files = uploaded["files"]
+    assert set(files) == {"config.json", "model.safetensors", "vocab.txt", "README.md"}
+    assert json.loads(files["config.json"])["format"] == "elmo-torch"
+    assert '.from_pretrained("user/oak")' in files["README.md"]
+
+
+def test_saving_pushes_last_so_that_a_refused_push_keeps_the_files(model, uploaded, tmp_path):
+    made, options = HubModel.of(model), {"push_to_hub": True, "model_card_kwargs": {"title": "Mine"}}
+    with pytest.raises(OSError, match="refused"):
+        made.save_pretrained(tmp_path / "oak", repo_id="user/refused", **options)
+    same(native.load(tmp_path / "oak"), model)
+    assert made.save_pretrained(tmp_path / "oak", token="secret", **options) == "https://example.org/commit"
+    assert (uploaded["repo_id"], uploaded["token"]) == ("oak", "secret")
+    assert "# Mine\n" in uploaded["files"]["README.md"]
+    assert "# Mine\n" in (tmp_path / "oak" / "README.md").read_text(encoding="utf-8")
+
+
+def test_without_the_extra_the_error_has_the_pip_line():
+    program = "import sys; sys.modules['huggingface_hub'] = None\nfrom elmo import *\nimport elmo\nelmo.HubModel"
+    done = run_program(program)
+    assert "pip install 'elmo-torch[hub]'" in done.stderr
+    assert done.returncode == 1
+
+
+# elmo push
+
+
+class FakeHub(BaseHTTPRequestHandler):
+    """What the Hub's library asks of it for a push; files come in the commit itself."""
+
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[tuple[str, str]]] = []
+    commit: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append((self.path, self.headers["Authorization"]))
+        if self.headers["Authorization"] != "Bearer secret":
+            return self.answer(401, {"error": "Invalid credentials"})
+        if self.path == "/api/repos/create":
+            name = "/".join(filter(None, (json.loads(body).get("organization"), json.loads(body)["name"])))
+            return self.answer(200, {"url": f"http://{self.headers['Host']}/{name}", "name": name})
+        if self.path == "/api/validate-yaml":
+            if "license: CC BY" in json.loads(body)["content"]:
+                return self.answer(400, {"errors": [{"message": '"license" must be one of [mit]'}], "warnings": []})
+            return self.answer(200, {"errors": [], "warnings": []})
+        if self.path == "/api/models/user/oak/preupload/main":
+            files = [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in json.loads(body)["files"]]
+            return self.answer(200, {"files": files})
+        assert self.path == "/api/models/user/oak/commit/main"
+        self.commit.extend(json.loads(line) for line in body.splitlines())
+        url = f"http://{self.headers['Host']}/user/oak/commit/1"
+        return self.answer(200, {"commitUrl": url, "commitOid": "1", "pullRequestUrl": None})
+
+    def answer(self, status: int, content: dict[str, Any]) -> None:
+        text = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint(tmp_path) -> Iterator[dict[str, str]]:
+    """The variables of a command that takes the fake for the Hub."""
+    FakeHub.asked.clear()
+    FakeHub.commit.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), FakeHub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        home = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
+        yield {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "no_proxy": "127.0.0.1", **home}
+        server.shutdown()
+
+
+@pytest.fixture
+def trained(model, tmp_path) -> Path:
+    """A folder with the record that `elmo train` writes."""
+    card = {
+        "made_by": "elmo train",
+        "words_read": 125002240,
+        "train": ["wiki.*"],
+        "heldout": ["valid.txt"],
+        "perplexity": {"carry": {"mean": 63.487}, "reset": {"mean": 73.796, "tokens": 20000}},
+    }
+    (tmp_path / "run").mkdir()
+    native.save(replace(model, card=card, text=TextConfig("spacy", "rule", "nb")), tmp_path / "run" / "model")
+    return tmp_path / "run"
+
+
+def test_push_sends_the_model_and_a_card_of_its_own_record(trained, endpoint):
+    done = run("push", trained, "user/oak", "--license", "cc0-1.0", variables={**endpoint, "HF_TOKEN": "secret"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == f"{endpoint['HF_ENDPOINT']}/user/oak/commit/1"
+    sent = {line["value"]["path"]: line["value"]["content"] for line in FakeHub.commit if line["key"] == "file"}
+    for name in ("config.json", "model.safetensors", "vocab.txt"):
+        assert base64.b64decode(sent.pop(name)) == (trained / "model" / name).read_bytes()
+    card = ModelCard(base64.b64decode(sent.pop("README.md")).decode())
+    assert not sent
+    assert (card.data.library_name, card.data.license, card.data.language) == ("elmo-torch", "cc0-1.0", "nb")
+    assert card.data.pipeline_tag == "feature-extraction"
+    assert "# oak\n" in card.text
+    for row in (
+        "| words read | 125,002,240 |",
+        "| train | wiki.* |",
+        "| perplexity on the held-out text | 63.5 with carried state, 73.8 sentence by sentence |",
+    ):
+        assert row in card.text
+    assert {header for _, header in FakeHub.asked} == {"Bearer secret"}
+
+
+def test_a_dry_run_shows_what_would_be_sent_and_asks_nobody(trained, endpoint):
+    done = run("push", trained, "user/oak", "--dry-run", variables=endpoint)
+    assert done.returncode == 0, done.stderr
+    size = (trained / "model" / "model.safetensors").stat().st_size
+    assert re.search(rf"^    model\.safetensors +{size:,} bytes$", done.stdout, re.MULTILINE)
+    assert "library_name: elmo-torch" in done.stdout
+    assert "license" not in done.stdout
+    assert not FakeHub.asked
+
+
+def test_a_readme_beside_the_model_is_the_text_of_the_card(trained, tmp_path):
+    (trained / "model" / "README.md").write_text("# My oak\n", encoding="utf-8")
+    (tmp_path / "made").mkdir()
+    hub.prepare(trained, "user/oak", tmp_path / "made", None, "nn")
+    card = ModelCard((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))
+    assert (card.data.language, card.text.strip()) == ("nn", "# My oak")
+    (trained / "model" / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n", encoding="utf-8")
+    hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
+    assert (tmp_path / "made" / "README.md").read_text(encoding="utf-8") == "---\nlicense: mit\n---\n# Mine\n"
+    for given in (("cc0-1.0", None), (None, "nn")):
+        with pytest.raises(InputError, match=r"README\.md: has a header of its own"):
+            hub.prepare(trained, "user/oak", tmp_path / "made", *given)
+
+
+def test_a_readme_in_another_encoding(trained, tmp_path):
+    readme, text = trained / "model" / "README.md", "---\nlicense: mit\n---\n# Größe\n"
+    readme.write_text(text, encoding="utf-8-sig")
+    (tmp_path / "made").mkdir()
+    hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
+    assert (tmp_path / "made" / "README.md").read_text(encoding="utf-8") == text
+    readme.write_text(text, encoding="latin-1")
+    with pytest.raises(InputError, match=r"README\.md: is not UTF-8 \(byte 25\); save it as UTF-8"):
+        hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
+
+
+def test_a_model_of_another_format_is_sent_as_ours(tmp_path):
+    source = DATA / "many_langs" / "both"
+    hub.prepare(source, "user/oak", tmp_path, None, None)
+    same(native.load(tmp_path), formats.load(source))
+    assert ModelCard.load(tmp_path / "README.md").data.get("language") is None
+
+
+@pytest.mark.parametrize(("language", "code"), [("de", "de"), ("xx", None)])
+def test_the_readme_has_no_code_for_several_languages_and_no_row_of_what_is_unknown(model, language, code):
+    card = {"name": "oak", "words_read": None}
+    made = HubModel.of(replace(model, text=TextConfig(language=language), card=card)).generate_model_card()
+    assert made.data.get("language") == code
+    assert "words read" not in made.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "message"),
+    [
+        (("user/oak",), {}, "no token for the Hugging Face Hub; run `hf auth login`, or set HF_TOKEN"),
+        (("user/oak",), {"HF_TOKEN": "wrong"}, "user/oak: .*401"),
+        (("user/oak",), {"HF_TOKEN": "secret", "HF_ENDPOINT": "http://127.0.0.1:9"}, "user/oak: .*refused"),
+        (("user/oak",), {"HF_TOKEN": "secret", "ELMO_OFFLINE": "1"}, "ELMO_OFFLINE is set"),
+        (
+            ("user/oak", "--license", "CC BY 4.0"),
+            {"HF_TOKEN": "secret"},
+            r"user/oak: Invalid metadata in README\.md.*must be one of.*; correct --license, --language or the header",
+        ),
+        (("oak",), {}, "'oak' is not a repository; user/name is expected"),
+        (("user/o--ak",), {}, "'user/o--ak': Cannot have --"),
+    ],
+    ids=["no token", "wrong token", "no answer", "offline", "unknown licence", "no user", "bad name"],
+)
+def test_push_refuses_in_one_line(trained, endpoint, arguments, variables, message):
+    done = run("push", trained, *arguments, variables={**endpoint, **variables})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"elmo: error: {message}.*\n", done.stderr), done.stderr
+
+
+def test_push_refuses_what_is_no_model(tmp_path):
+    done = run("push", tmp_path, "user/oak", "--dry-run")
+    assert done.returncode == 2
+    assert "not a known model" in done.stderr

@@ -1,0 +1,319 @@
+"""Models of ELMoForManyLangs give the vectors that its own program gave (tests/data/many_langs/make.py)."""
+
+import json
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command import run
+from places import DATA
+
+import elmo
+from elmo import formats
+from elmo.errors import InputError
+from elmo.formats import allennlp, many_langs, native
+from elmo.integrations import elmoformanylangs
+from elmo.text.lexicon import Lexicon
+
+DATA = DATA / "many_langs"
+SENTENCES: list[list[str]] = json.loads((DATA / "sentences.json").read_text("utf-8"))
+NAMES = ("both", "characters", "words")
+
+
+def expected(name: str) -> list[np.ndarray]:
+    with np.load(DATA / name / "expected.npz") as file:
+        return [file[f"arr_{number}"] for number in range(len(SENTENCES))]
+
+
+def check_vectors(embedder: elmo.Embedder, name: str) -> None:
+    for seen, theirs in zip(embedder.embed(SENTENCES), expected(name), strict=True):
+        assert seen.shape == theirs.shape
+        np.testing.assert_allclose(seen, theirs, rtol=2e-6, atol=2e-6)
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A copy of a model, to be damaged."""
+    shutil.copytree(DATA / "both", tmp_path / "model")
+    return tmp_path / "model"
+
+
+def edit(file: Path, section: str | None = None, **changes: Any) -> None:
+    values = json.loads(file.read_text(encoding="utf-8"))
+    table = values if section is None else values[section]
+    table |= changes
+    for key in [key for key, value in table.items() if value == "absent"]:
+        del table[key]
+    file.write_text(json.dumps(values), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_langs_vectors_are_those_of_the_original_program(name):
+    check_vectors(elmo.load(DATA / name), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_langs_door_gives_what_the_original_gave(name):
+    embedder = elmoformanylangs.Embedder(DATA / name)
+    for output_layer, pick in (
+        (-2, lambda layers: layers),
+        (-1, lambda layers: layers.mean(axis=0)),
+        (0, lambda a: a[0]),
+    ):
+        for seen, theirs in zip(embedder.sents2elmo(SENTENCES, output_layer), expected(name), strict=True):
+            np.testing.assert_allclose(seen, pick(theirs), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_langs_reference_gives_what_the_packed_model_gives(name):
+    """The readable network, with gradients, on characters as `to_batch` makes them."""
+    from elmo.text.batching import to_batch
+
+    model = formats.load(DATA / name)
+    output = model.bilm()(to_batch(SENTENCES, vocabulary=model.inputs))
+    for row, theirs in enumerate(expected(name)):
+        seen = output.layers[:, row, 1 : theirs.shape[1] + 1].detach().numpy()
+        np.testing.assert_allclose(seen, theirs, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_langs_description_is_that_of_what_is_loaded(name):
+    found, model = formats.describe(DATA / name), formats.load(DATA / name)
+    assert found.format == "many_langs"
+    assert found.config == model.config
+    assert found.shapes == {name: tuple(weight.shape) for name, weight in model.weights.items()}
+    assert found.dtype == "float32"
+
+
+def test_many_langs_model_that_was_converted_gives_the_same_vectors(tmp_path):
+    for name in NAMES:
+        native.save(formats.load(DATA / name), tmp_path / name)
+        check_vectors(elmo.load(tmp_path / name), name)
+
+
+@pytest.mark.parametrize("name", ["char.dic", "word.dic"])
+def test_a_mark_that_an_editor_put_before_a_dictionary_changes_nothing(folder, name):
+    (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
+    check_vectors(elmo.load(folder), "both")
+
+
+def test_many_langs_archive_is_read_in_place(tmp_path):
+    """NLPL's repository has them as a zip of the files, some compressed."""
+    for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        with zipfile.ZipFile(tmp_path / f"{kind}.zip", "w", kind) as archive:
+            for file in (DATA / "both").iterdir():
+                archive.write(file, file.name)
+        check_vectors(elmo.load(tmp_path / f"{kind}.zip"), "both")
+
+
+@pytest.mark.parametrize("file", [many_langs.EMBEDDER, many_langs.ENCODER])
+def test_many_langs_model_may_be_given_by_a_file_of_weights(file):
+    for name in ("both", "words"):  # the old layout of torch, and the new one, which is a zip
+        check_vectors(elmo.load(DATA / name / file), name)
+
+
+def test_many_langs_sizes_are_looked_for_beside_and_then_among_the_published(tmp_path, folder):
+    (folder / "sizes.json").rename(folder / "x y.json")
+    edit(folder / "config.json", config_path="C:\\Users\\someone\\x y.json")
+    check_vectors(elmo.load(folder), "both")
+    edit(folder / "config.json", config_path="/users4/configs/cnn_50_100_512_4096_sample.json")
+    with pytest.raises(
+        InputError, match=r"has shape \(4, 8\); \(512, 2148\) is expected; .*the published cnn_50_100_512"
+    ):
+        formats.load(folder)
+    (folder / "x y.json").rename(folder / "cnn_50_100_512_4096_sample.json")
+    check_vectors(elmo.load(folder), "both")
+
+
+def test_many_langs_published_sizes_are_those_of_the_paper():
+    """Sec. 3.4 of Peters et al. (2018), words of 100 numbers beside characters of 50."""
+    assert many_langs.SAMPLE["encoder"] | {"name": ""} == {
+        "name": "", "projection_dim": 512, "cell_clip": 3, "proj_clip": 3, "dim": 4096, "n_layers": 2
+    }  # fmt: skip
+    embedder = many_langs.SAMPLE["token_embedder"]
+    assert sum(count for _, count in embedder["filters"]) == 2048
+    assert (embedder["word_dim"], embedder["char_dim"], embedder["max_characters_per_token"]) == (100, 50, 50)
+
+
+def test_many_langs_command_line(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(" ".join(sentence) for sentence in SENTENCES[:3]), "utf-8")
+    done = run("info", DATA / "both")
+    assert done.returncode == 0, done.stderr
+    assert "many_langs" in done.stdout
+    done = run("embed", text, tmp_path / "v.npz", "--model", DATA / "both", "--pretokenized")
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "v.npz") as file:
+        np.testing.assert_allclose(file["0"], expected("both")[0], rtol=2e-6, atol=2e-6)
+
+
+def test_many_langs_model_has_no_place_in_the_published_format(tmp_path):
+    with pytest.raises(InputError, match="reads words and code points"):
+        allennlp.save(formats.load(DATA / "both"), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+# What cannot be read, in one line
+
+
+def rewritten(file: Path, **changes: Any) -> None:
+    weights = torch.load(file, weights_only=True) | changes
+    torch.save({name: weight for name, weight in weights.items() if weight is not None}, file)
+
+
+def truncate(folder: Path) -> None:
+    """Its names and shapes are still there, so that only reading the numbers shows it."""
+    file = folder / many_langs.ENCODER
+    file.write_bytes(file.read_bytes()[:-500])
+
+
+class Malicious:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __reduce__(self) -> tuple[Any, tuple[Path]]:
+        return (Path.touch, (self._file,))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "config.json").unlink(), r"no config\.json; a model of ELMoForManyLangs is a folder"),
+        (lambda f: (f / "config.json").write_text("{"), r"config\.json: not valid JSON"),
+        (lambda f: (f / "config.json").write_text("[1]"), r"config\.json: config_path is None; the name of the file"),
+        (lambda f: edit(f / "config.json", config_path=7), r"config\.json: config_path is 7; the name of"),
+        (
+            lambda f: (f / "sizes.json").unlink(),
+            r"config_path is '/Users/someone/configs/sizes\.json', but there is no",
+        ),
+        (lambda f: (f / "sizes.json").write_text('{"encoder": 3}'), r"sizes\.json: no table 'encoder'"),
+        (lambda f: edit(f / "sizes.json", "encoder", dim="absent"), r"sizes\.json: no key 'dim'; the sizes of an"),
+        (lambda f: edit(f / "sizes.json", "encoder", dim="5"), r"sizes\.json: lstm\.dim is '5'; int is expected"),
+        (lambda f: edit(f / "sizes.json", "encoder", name="lstm"), r"encoder\.name is 'lstm'; only 'elmo' is read"),
+        (
+            lambda f: edit(f / "sizes.json", "token_embedder", name="lstm"),
+            r"name is 'lstm' and char_dim 3; only 'cnn' can read characters",
+        ),
+        (lambda f: edit(f / "sizes.json", "token_embedder", name="bert"), r"name is 'bert'; 'cnn' is expected"),
+        (
+            lambda f: edit(f / "sizes.json", "token_embedder", char_dim=-1),
+            r"char_dim is -1; a whole number of at least 0",
+        ),
+        (
+            lambda f: edit(f / "sizes.json", "token_embedder", char_dim=0, word_dim=0),
+            r"word_dim and char_dim are 0, so the model has no input",
+        ),
+        (lambda f: edit(f / "sizes.json", "encoder", n_layers=3), r"encoder\.pkl: forward_layer_2\S+ is missing"),
+        (
+            lambda f: edit(f / "sizes.json", "encoder", n_layers=1),
+            r"encoder\.pkl: forward_layer_1\S+ \(20, 4\) is not part of the model",
+        ),
+        (lambda f: edit(f / "sizes.json", "encoder", dim=6), r"encoder\.pkl: \S+ has shape \(20, 4\); \(24, 4\) is"),
+        (lambda f: (f / "word.dic").unlink(), r"token_embedder\.pkl: no word\.dic beside it, the ids of"),
+        (
+            lambda f: (f / "char.dic").write_text("a\tb\n"),
+            r"char\.dic: line 1 is 'a\\tb'; a form, a tab and its id are",
+        ),
+        (lambda f: (f / "char.dic").write_bytes(b"\xff\t1\n"), r"char\.dic: is not UTF-8"),
+        (
+            lambda f: (f / "word.dic").write_text("<oov>\t0\n<pad>\t99\n"),
+            r"word\.dic: '<pad>' has id 99; .* has 11 rows",
+        ),
+        (
+            lambda f: (f / "word.dic").write_text("".join(f"w{number}\t{number}\n" for number in range(11))),
+            r"the table of words has no <oov> or <pad>",
+        ),
+        (
+            lambda f: (f / "word.dic").write_text("<oov>\t0\n<pad>\t1\n"),
+            r"word\.dic: has 2 forms, but .* has 11 rows: it is the dictionary of another model",
+        ),
+        (lambda f: (f / "encoder.pkl").write_bytes(b""), r"encoder\.pkl: damaged or incomplete state dict of torch"),
+        (truncate, r"encoder\.pkl: damaged or incomplete state dict of torch"),
+        (
+            lambda f: (f / "encoder.pkl").write_bytes(pickle.dumps(Malicious(f / "was here"))),
+            r"encoder\.pkl: .*(asks for|has instructions|damaged or incomplete)",
+        ),
+        (
+            lambda f: torch.save(torch.zeros(3), f / "encoder.pkl"),
+            r"encoder\.pkl: holds \w*Tensor, not tensors by name",
+        ),
+        (
+            lambda f: rewritten(f / "token_embedder.pkl", **{"projection.bias": torch.zeros(4, dtype=torch.int32)}),
+            r"token_embedder\.pkl: projection\.bias holds torch\.int32",
+        ),
+        (
+            lambda f: rewritten(f / "token_embedder.pkl", **{many_langs.WORD_TABLE: None}),
+            r"token_embedder\.pkl: word_emb_layer\.embedding\.weight is missing",
+        ),
+    ],
+)
+def test_many_langs_model_that_cannot_be_read_is_named_in_one_line(folder, damage, message):
+    damage(folder)
+    for read in (formats.describe, formats.load) if damage is not truncate else (formats.load,):
+        with pytest.raises((InputError, OSError), match=message) as caught:
+            read(folder)
+        assert "\n" not in str(caught.value)
+    assert not (folder / "was here").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"words": {"<oov>": 0, "<pad>": 11}}, "words has an id that is not a number below 11"),
+        ({"characters": {"a": True}}, "characters has an id that is not a number"),
+        ({"characters": {}}, "the table of characters has no <bos>"),
+        ({"words": 3}, "not the ids of words and characters"),
+        ({"max_characters": 4}, "max_characters is 4; the model has 12"),
+        ({"max_characters": None}, "max_characters is None; at least 3 is expected"),
+        ({"max_characters": True}, "max_characters is True; at least 3 is expected"),
+    ],
+)
+def test_native_lexicon_that_cannot_be_read_is_named(tmp_path, change, message):
+    native.save(formats.load(DATA / "both"), tmp_path / "model")
+    file = tmp_path / "model" / native.LEXICON
+    file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | change), "utf-8")
+    with pytest.raises(InputError, match=rf"lexicon\.json: {message}"):
+        formats.load(tmp_path / "model")
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"lexicon\.json: no such file"):
+        formats.load(tmp_path / "model")
+
+
+def test_embedder_of_such_a_model_needs_its_lexicon():
+    model = formats.load(DATA / "both")
+    with pytest.raises(InputError, match="no lexicon is given"):
+        elmo.Embedder(model.bilm())
+
+
+# The ids
+
+
+WORDS = {"<oov>": 0, "<pad>": 1, "ab": 2, "<bos>": 3, "<eos>": 4, "abcd": 5}
+CHARACTERS = {"a": 0, "b": 1, "<bos>": 2, "<eos>": 3, "<oov>": 4, "<pad>": 5, "<bow>": 6, "<eow>": 7}
+
+
+def test_lexicon_ids_have_the_marks_of_the_original_the_wrong_way_round():
+    """First the "end of word", last the "begin of word": tests/data/many_langs/make.py's program does so."""
+    ids = Lexicon(WORDS, CHARACTERS, 6).encode(["ab", "abcde", "ü", "", "<S>", "</S>", "<bos>"]) - 1
+    assert ids.tolist() == [
+        [2, 7, 0, 1, 6, 5, 5],
+        [5, 7, 0, 1, 4, 4, 6],  # cut to four characters, and looked up so
+        [0, 7, 4, 6, 5, 5, 5],
+        [0, 7, 6, 5, 5, 5, 5],
+        [3, 7, 2, 6, 5, 5, 5],
+        [4, 7, 3, 6, 5, 5, 5],
+        [0, 7, 4, 1, 4, 4, 6],  # five characters, so it is cut, too, and no boundary any more
+    ]
+
+
+def test_lexicon_of_words_alone_or_characters_alone():
+    assert Lexicon(WORDS, None, None).encode(["ab", "abcdefgh", "<S>"]).tolist() == [[3], [1], [4]]
+    assert Lexicon(None, CHARACTERS, 4).encode(["b"]).tolist() == [[8, 2, 7, 6]]
+    assert Lexicon(None, CHARACTERS, 4).encode([]).shape == (0, 4)

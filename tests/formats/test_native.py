@@ -1,0 +1,343 @@
+"""The native folder: what is written is read, and what does not fit is said in one line."""
+
+import json
+import math
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from places import DATA
+from safetensors.torch import load_file, save_file
+
+from elmo import formats
+from elmo.config import ConfigError
+from elmo.errors import InputError
+from elmo.formats import Model, allennlp, native
+from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.char_cnn import CharCnnConfig
+from elmo.model.lstm import LstmConfig
+from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
+
+CONFIG = BiLMConfig(
+    LstmConfig(dim=6, projection_dim=4, n_layers=2),
+    CharCnnConfig(embedding_dim=3, filters=((1, 2), (2, 3)), n_highway=1),
+)
+
+
+def model() -> Model:
+    """With everything that a model can have."""
+    vocabulary = Vocabulary(("<S>", "</S>", "<UNK>", "the", "naïve"))
+    return Model(
+        CONFIG,
+        BiLM(CONFIG).state_dict(),
+        {"weight": torch.randn(5, 4), "bias": torch.randn(5)},
+        vocabulary,
+        TextConfig(language="fr"),
+        {"corpus": "none"},
+    )
+
+
+def saved(folder: Path) -> Path:
+    native.save(model(), folder / "model")
+    return folder / "model"
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    file = folder / native.CONFIG
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_native_load_gives_what_was_saved(tmp_path):
+    before = model()
+    native.save(before, tmp_path / "model")
+    after = formats.load(tmp_path / "model")
+    assert (after.config, after.text, after.card) == (before.config, before.text, before.card)
+    assert after.vocabulary == before.vocabulary
+    for old, new in ((before.weights, after.weights), (before.lm_head, after.lm_head)):
+        assert old is not None
+        assert new is not None
+        assert old.keys() == new.keys()
+        assert all(torch.equal(old[name], new[name]) for name in old)
+
+
+def test_native_float16_is_half_as_large_and_loads_as_float32(tmp_path):
+    before = model()
+    native.save(before, tmp_path / "full")
+    native.save(before, tmp_path / "half", store="float16")
+    after = formats.load(tmp_path / "half")
+    for name, weight in after.weights.items():
+        assert weight.dtype == torch.float32
+        assert torch.equal(weight, before.weights[name].half().float())
+    assert formats.describe(tmp_path / "half").dtype == "float16"
+    sizes = [(tmp_path / name / native.WEIGHTS).stat().st_size for name in ("half", "full")]
+    assert sizes[0] < 0.75 * sizes[1]
+
+
+def test_the_card_of_a_model_that_has_diverged_is_json(tmp_path):
+    card = {"perplexity": {"reset": {"mean": math.inf, "unknown_rate": 0.5}}, "words_read": [math.nan, 3]}
+    native.save(replace(model(), card=card), tmp_path / "model")
+    assert formats.load(tmp_path / "model").card == {
+        "perplexity": {"reset": {"mean": None, "unknown_rate": 0.5}}, "words_read": [None, 3],
+    }  # fmt: skip
+
+
+def test_native_is_found_by_any_of_its_files_and_by_no_other(tmp_path):
+    folder = saved(tmp_path)
+    for name in (native.CONFIG, native.WEIGHTS, native.VOCABULARY):
+        assert formats.load(folder / name).config == CONFIG
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"notes\.txt.*not a known model"):
+        formats.describe(folder / "notes.txt")
+
+
+def test_native_describe_counts_without_reading_weights(tmp_path):
+    folder = saved(tmp_path)
+    found = formats.describe(folder)
+    bilm = BiLM(CONFIG)
+    encoder = sum(p.numel() for p in bilm.token_encoder.parameters())
+    assert found.parameters == {
+        "token encoder": encoder,
+        "LSTMs": sum(p.numel() for p in bilm.parameters()) - encoder,
+        "softmax": 5 * 4 + 5,
+    }
+    assert found.bytes_in_memory == 4 * sum(found.parameters.values())
+    assert found.bytes_on_disk == sum(file.stat().st_size for file in folder.iterdir())
+    assert found.vocabulary is not None
+    assert len(found.vocabulary) == 5
+
+
+def test_native_model_gives_a_network_with_these_weights(tmp_path):
+    loaded = formats.load(saved(tmp_path))
+    bilm = loaded.bilm()
+    assert not bilm.training
+    assert all(torch.equal(weight, loaded.weights[name]) for name, weight in bilm.state_dict().items())
+    assert all(parameter.requires_grad for parameter in bilm.parameters())
+
+
+def test_a_network_to_be_trained_has_its_own_weights_and_a_frozen_one_shares_them():
+    loaded = model()
+    before = {name: weight.clone() for name, weight in loaded.weights.items()}
+    trained, frozen, fresh = (loaded.elmo(frozen=frozen) for frozen in (False, True, False))
+    for parameter in trained.bilm.parameters():
+        parameter.data += 1
+    for network in (frozen, fresh):
+        assert all(torch.equal(weight, before[name]) for name, weight in network.bilm.state_dict().items())
+    assert all(weight.data_ptr() == loaded.weights[name].data_ptr() for name, weight in frozen.bilm.named_parameters())
+
+
+def test_native_model_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    """As by a run that goes on training."""
+    folder, later, read = saved(tmp_path), model(), native._read_weight
+    names: list[str] = []
+
+    def slowly(file: Path, name: str) -> torch.Tensor:
+        names.append(name)
+        if len(names) == 5:
+            native.save(later, folder, overwrite=True)
+        return read(file, name)
+
+    monkeypatch.setattr(native, "_read_weight", slowly)
+    after = formats.load(folder)
+    assert all(torch.equal(after.weights[name], weight) for name, weight in later.weights.items())
+    assert len(names) == 2 * len(set(names))
+
+
+def test_native_save_refuses_an_existing_folder(tmp_path):
+    folder = saved(tmp_path)
+    before = (folder / native.WEIGHTS).read_bytes()
+    with pytest.raises(FileExistsError, match="model"):
+        native.save(model(), folder)
+    assert (folder / native.WEIGHTS).read_bytes() == before
+    other = model()
+    native.save(other, folder, overwrite=True)
+    assert torch.equal(formats.load(folder).weights["layers.0.bias"], other.weights["layers.0.bias"])
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_native_save_never_replaces_a_folder_that_holds_something_else(tmp_path):
+    folder = saved(tmp_path)
+    (folder / "notes.txt").write_text("mine")
+    for save in (native.save, allennlp.save):
+        with pytest.raises(FileExistsError, match=r"notes\.txt|config\.json"):
+            save(model(), folder, overwrite=True)
+    assert (folder / "notes.txt").read_text() == "mine"
+    with pytest.raises(NotADirectoryError):
+        native.save(model(), folder / "notes.txt", overwrite=True)
+
+
+def test_native_other_version_is_named(tmp_path):
+    folder = saved(tmp_path)
+    change_config(folder, version=7)
+    with pytest.raises(InputError, match=r"config\.json: version is 7; 1 is expected; .*pip install -U"):
+        formats.load(folder)
+
+
+def test_native_unknown_key_is_named(tmp_path):
+    folder = saved(tmp_path)
+    change_config(folder, model={"lstm": {"dimension": 6}})
+    with pytest.raises(ConfigError, match=r"config\.json: unknown key 'model\.lstm\.dimension'"):
+        formats.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": 3}, "model is 3; a table is expected"),
+        ({"model": {"lstm": {"n_layers": 10**9}, "char_cnn": {}}}, r"lstm\.n_layers is 1000000000; at most \d+ are"),
+        ({"model": {"lstm": {"cell_clip": 10**400}}}, r"model\.lstm\.cell_clip is larger than any"),
+        ({"model": {"lstm": {"dim": 10**18}, "char_cnn": {}}}, "no network has these sizes .*damaged, or not a model"),
+        ({"model": {"lstm": {"projection_dim": 10**30}, "char_cnn": {}}}, r"projection_dim is 10+; a number that 64"),
+        ({"text": 5}, "text is 5; a table is expected"),
+        ({"card": []}, r"card is \[\]; dict is expected"),
+        ({"mixes": 3}, "mixes is 3; a list is expected"),
+        ({"mixes": [3]}, r"mixes\[0\] is 3; a table is expected"),
+        ({"mixes": [{"name": "input", "scalars": [0.0], "gamma": 1.0}]}, "mix 'input' has 1 weights; 3 are expected"),
+        ({"extra": 1}, "unknown key 'extra'"),
+    ],
+)
+def test_native_damaged_configuration_is_said_in_one_line(tmp_path, changes, said):
+    folder = saved(tmp_path)
+    change_config(folder, **changes)
+    with pytest.raises(InputError, match=rf"config\.json: .*{said}") as caught:
+        formats.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b'{"a":' * 100_000, "recursion"),
+        (b'{"format": "elmo-torch"', "line 1 column"),
+        (b"\xff", "codec can't decode|utf-8"),
+    ],
+    ids=["nested", "cut", "no text"],
+)
+def test_native_configuration_that_is_no_json_is_named(tmp_path, text, said):
+    folder = saved(tmp_path)
+    (folder / "config.json").write_bytes(text)
+    assert not native.recognizes(folder)
+    for path in (folder, folder / "vocab.txt", tmp_path):
+        with pytest.raises(InputError, match=rf"config\.json: not valid JSON \(.*({said}).*\); fix it, or fetch"):
+            formats.load(path)
+    (folder / "config.json").write_text("[]")
+    with pytest.raises(InputError, match="not a known model"):
+        formats.load(folder)
+
+
+def test_native_card_that_is_no_table_of_options_is_left_out(tmp_path):
+    folder = saved(tmp_path)
+    change_config(folder, card={"options": "x"})
+    formats.allennlp.save(formats.load(folder), tmp_path / "published")
+    assert formats.load(tmp_path / "published").config == formats.load(folder).config
+
+
+def test_native_configuration_in_another_encoding_of_json_is_read(tmp_path):
+    folder = saved(tmp_path)
+    file = folder / native.CONFIG
+    file.write_text(file.read_text(encoding="utf-8"), encoding="utf-16")
+    assert formats.load(folder).config == CONFIG
+
+
+def test_native_card_may_hold_what_utf_8_does_not(tmp_path):
+    card = {"note": "a \ud800 b \\ é 東"}
+    native.save(replace(model(), card=card), tmp_path / "model")
+    assert native.load(tmp_path / "model").card == card
+    assert "é 東" in (tmp_path / "model" / native.CONFIG).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("format_", [native, allennlp])
+def test_models_without_the_ids_of_their_words_are_not_written(tmp_path, format_):
+    words = BiLMConfig(CONFIG.lstm, None, n_tokens_vocab=5)
+    of_words = Model(words, BiLM(words).state_dict(), vocabulary=model().vocabulary)
+    of_words.weights["token_encoder.embedding"][0] = 0
+    with pytest.raises(InputError, match=r"^new: the model has weights for words but no vocabulary; add it: .*replace"):
+        format_.save(replace(of_words, vocabulary=None), "new")
+    format_.save(of_words, str(tmp_path / "new"))
+    assert formats.load(tmp_path / "new").vocabulary == of_words.vocabulary
+
+
+def test_native_softmax_without_its_words_is_not_written(tmp_path):
+    with pytest.raises(InputError, match="no vocabulary; add it"):
+        native.save(replace(model(), vocabulary=None), tmp_path / "new")
+    both = formats.load(DATA / "many_langs" / "both")
+    with pytest.raises(InputError, match="no lexicon; add it"):
+        native.save(replace(both, lexicon=None), tmp_path / "new")
+    allennlp.save(replace(model(), vocabulary=None), tmp_path / "new")  # which leaves the softmax out
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="paths are Unicode there")
+def test_native_path_that_is_not_utf_8_is_refused(tmp_path):
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/mod\xe8le"))
+    saved(tmp_path).rename(folder)
+    for use in (formats.load, formats.describe, lambda _: native.save(model(), folder / "new")):
+        with pytest.raises(InputError, match=r"mod\ufffdle.*: the path is not UTF-8, .*; rename the folder$"):
+            use(folder)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_native_weights_of_floating_point_are_read(tmp_path, kind):
+    folder = saved(tmp_path)
+    weights = load_file(folder / native.WEIGHTS)
+    save_file({name: weight.to(kind) for name, weight in weights.items()}, folder / native.WEIGHTS)
+    assert native.describe(folder).dtype == str(kind).removeprefix("torch.")
+    for name, weight in native.load(folder).weights.items():
+        torch.testing.assert_close(weight, weights[f"bilm.{name}"].to(kind).float(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.complex64, torch.uint16, torch.float8_e4m3fn])
+def test_native_weights_of_other_types_are_refused(tmp_path, kind):
+    folder = saved(tmp_path)
+    weights = load_file(folder / native.WEIGHTS)
+    weights["bilm.layers.0.bias"] = weights["bilm.layers.0.bias"].to(kind)
+    save_file(weights, folder / native.WEIGHTS)
+    for read in (native.describe, native.load):
+        with pytest.raises(
+            InputError, match=r"bilm\.layers\.0\.bias holds \w+; one of I8, F16, BF16, F32, F64 is expected"
+        ):
+            read(folder)
+
+
+def test_native_truncated_weights_are_named(tmp_path):
+    folder = saved(tmp_path)
+    file = folder / native.WEIGHTS
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(
+        InputError, match=r"model\.safetensors: damaged or incomplete safetensors file .*bytes.* copy it again"
+    ):
+        formats.load(folder)
+
+
+def test_native_missing_weights_are_named(tmp_path):
+    folder = saved(tmp_path)
+    (folder / native.WEIGHTS).unlink()
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors: no such file"):
+        formats.describe(folder)
+
+
+def test_native_weights_of_another_model_are_named(tmp_path):
+    folder = saved(tmp_path)
+    change_config(folder, model={"lstm": {"dim": 7, "projection_dim": 4}, "char_cnn": {"embedding_dim": 3}})
+    with pytest.raises(InputError, match=r"model\.safetensors: token_encoder\.\S+ .*expected.*config\.json beside it"):
+        formats.load(folder)
+
+
+def test_native_weights_without_a_place_are_named(tmp_path):
+    folder = saved(tmp_path)
+    weights = {f"bilm.{name}": weight for name, weight in model().weights.items()} | {"bilm.extra": torch.ones(1)}
+    save_file(weights, folder / native.WEIGHTS)
+    with pytest.raises(InputError, match=r"model\.safetensors: extra is not in the model"):
+        formats.load(folder)
+
+
+def test_native_vocabulary_of_another_softmax_is_named(tmp_path):
+    folder = saved(tmp_path)
+    Vocabulary(("<S>", "</S>", "<UNK>")).save(folder / native.VOCABULARY)
+    with pytest.raises(InputError, match=r"weight has shape \(5, 4\); \(3, 4\) is expected; vocab\.txt has 3 words"):
+        formats.load(folder)
+    (folder / native.VOCABULARY).unlink()
+    with pytest.raises(FileNotFoundError, match=r"vocab\.txt: no such file"):
+        formats.load(folder)

@@ -1,0 +1,539 @@
+"""Files from strangers: nothing is run, nothing leaves its place, nothing fills memory or disk; said in one line."""
+
+import gzip
+import io
+import json
+import os
+import re
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from bilm_files import as_hdf5, as_json, as_vocabulary, random_weights, write_folder, write_tar, write_zip
+from command import Command, run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import elmo
+from elmo import formats
+from elmo.errors import InputError
+from elmo.formats.files import BOMB_FROM, Source, is_archive, listed
+from tests.formats.test_archive import STATE, archived, as_torch
+from tests.formats.test_layouts import CHARACTERS, READS_WORDS, VOCABULARY
+
+WEIGHTS = random_weights(CHARACTERS, 1)
+FILES = {"options.json": as_json(CHARACTERS), "model.hdf5": as_hdf5(WEIGHTS)}
+WORD_FILES = {
+    "options.json": as_json(READS_WORDS),
+    "model.hdf5": as_hdf5(random_weights(READS_WORDS, 1)),
+    "vocab.txt": as_vocabulary(VOCABULARY),
+}
+
+
+def refused(path: Path, message: str) -> None:
+    """By `load`, and by `describe` where it sees it, in one line, with nothing left beside it."""
+    before = sorted(path.parent.rglob("*"))
+    with pytest.raises((InputError, FileNotFoundError), match=message) as caught:
+        elmo.load(path)
+    assert "\n" not in str(caught.value)
+    assert sorted(path.parent.rglob("*")) == before
+
+
+# Code
+
+
+class Evil:
+    """What a pickle can be: a call of any function when it is loaded."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+@pytest.mark.parametrize("how", ["alone", "among the weights"])
+def test_a_malicious_pickle_is_not_run(tmp_path, legacy, how):
+    evil = Evil(tmp_path / "run")
+    state = evil if how == "alone" else {**STATE, "evil": evil}
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": as_torch(state, legacy)})
+    message = r"weights\.th: asks for \w+\.mkdir, which could run a program; only tensors are loaded"
+    refused(path, message)
+    with pytest.raises(InputError, match=message):
+        formats.describe(path)
+    assert not (tmp_path / "run").exists()
+    done = run("info", str(path))
+    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "")
+
+
+def pickled(instructions: bytes) -> bytes:
+    """A file of torch whose pickle has these instructions."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(as_torch(STATE))) as whole, zipfile.ZipFile(file, "w") as crafted:
+        for name in whole.namelist():
+            crafted.writestr(name, instructions if name.endswith("data.pkl") else whole.read(name))
+    return file.getvalue()
+
+
+def text(value: str) -> bytes:
+    return b"X" + len(value).to_bytes(4, "little") + value.encode()
+
+
+INSTRUCTIONS = {
+    "GLOBAL and REDUCE": b"\x80\x02cos\nmkdir\n%s\x85R.",
+    "STACK_GLOBAL": b"\x80\x04\x8c\x02os\x8c\x05mkdir\x93%s\x85R.",
+    "INST": b"\x80\x02(%sios\nmkdir\n.",
+    "OBJ": b"\x80\x02(cos\nmkdir\n%so.",
+    "NEWOBJ": b"\x80\x02cos\nmkdir\n%s\x85\x81.",
+    "REDUCE of a string": b"\x80\x02" + text("os.mkdir") + b"%s\x85R.",
+    "REDUCE of what torch has": b"\x80\x02ctorch\nload\n%s\x85R.",
+    "REDUCE of what is allowed": b"\x80\x02ctorch\nSize\n%s\x85R.",
+    "BUILD": b"\x80\x02ccollections\nOrderedDict\n)R}" + text("__class__") + b"%ssb.",
+    "PERSID": b"\x80\x02Pfoo\n.",
+    "BINPERSID": b"\x80\x02%sQ.",
+    "EXT1": b"\x80\x02\x82\x01.",
+    "getattr": b"\x80\x02cbuiltins\ngetattr\n%s\x85R.",
+}
+
+
+@pytest.mark.parametrize("kind", INSTRUCTIONS)
+def test_no_instruction_is_followed_and_no_advice_to_follow_it_repeated(tmp_path, kind):
+    instructions = INSTRUCTIONS[kind].replace(b"%s", text(str(tmp_path / "run")))
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": pickled(instructions)})
+    for read in (elmo.load, formats.describe):
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert "weights_only" not in str(caught.value)
+        assert "torch.load" not in str(caught.value) or kind == "REDUCE of what torch has"
+        assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_torch_file_that_is_compressed_is_refused(tmp_path):
+    with zipfile.ZipFile(io.BytesIO(as_torch(STATE))) as whole:
+        members = {name: whole.read(name) for name in whole.namelist()}
+    packed = write_zip(tmp_path / "packed", members).read_bytes()
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": packed})
+    refused(path, r"weights\.th: \S+ is compressed \([\d,]+ bytes for [\d,]+\); torch does not compress")
+
+
+def test_a_tensor_that_repeats_few_numbers_is_refused(tmp_path):
+    """Its shape is the writer's choice, whatever the size of the file."""
+    name = next(iter(STATE))
+    repeated = {**STATE, name: torch.zeros(1).expand(STATE[name].shape)}
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": as_torch(repeated)})
+    refused(path, rf"weights\.th: {re.escape(name)} has fewer values than its shape")
+
+
+# Places
+
+
+def tar_header(name: bytes, size: bytes, kind: bytes = b"0") -> bytes:
+    """One block of a tar, with numbers as they stand."""
+    head = name.ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + size + b"00000000000\0" + b" " * 8 + kind
+    head = (head + b"\0" * 100 + b"ustar\x0000").ljust(512, b"\0")
+    return head[:148] + b"%06o\0 " % sum(head) + head[156:]
+
+
+def test_a_tar_that_leads_back_into_itself_ends(tmp_path):
+    """A negative size, in the two's complement that tar has for large ones (CVE-2025-8194)."""
+    back = (-512).to_bytes(12, "big", signed=True)
+    path = tmp_path / "model.tar"
+    path.write_bytes(tar_header(b"a", b"00000000000\0") + tar_header(b"b", back) + bytes(1024))
+    refused(path, r"model\.tar: damaged or incomplete archive")
+
+
+@pytest.mark.parametrize("kind", [b"x", b"L", b"g", b"0"])
+@pytest.mark.parametrize("size", [2**45, 2**70])
+def test_a_tar_that_announces_more_than_there_is_is_refused(tmp_path, kind, size):
+    path = tmp_path / "model.tar"
+    path.write_bytes(tar_header(b"a", b"\x80" + size.to_bytes(11, "big"), kind) + bytes(2048))
+    refused(path, r"model\.tar: damaged or incomplete archive \(2,560 bytes: .+\); fetch or copy it again")
+
+
+@pytest.mark.parametrize("field", ["GNU.sparse.map=a,b", "GNU.sparse.size=abc", "GNU.sparse.name=x"])
+def test_a_tar_whose_headers_are_no_numbers_is_refused(tmp_path, field):
+    name, _, value = field.partition("=")
+    path = tmp_path / "model.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo("options.json")
+        info.pax_headers = {name: value, "GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+        info.size = 512
+        archive.addfile(info, io.BytesIO(b"q" * 512))
+    refused(path, r"model\.tar: damaged or incomplete archive")
+
+
+@pytest.mark.parametrize("name", ["../options.json", "/tmp/options.json", "a/../../b", "..\\b", "C:\\b"])
+def test_names_that_lead_out_of_an_archive_are_refused(tmp_path, name):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    message = r"contains '.*', a path outside the archive; do not use it"
+    refused(write_zip(folder / "model.zip", {**FILES, name: b"{}"}), message)
+    refused(write_tar(folder / "model.tar.gz", {**FILES, name: b"{}"}), message)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["folder"]
+
+
+def test_links_in_a_tar_are_not_followed(tmp_path):
+    secret = tmp_path / "secret.json"
+    secret.write_bytes(FILES["options.json"])
+    path = tmp_path / "model.tar"
+    with tarfile.open(path, "w") as archive:
+        for name, kind in (("options.json", tarfile.SYMTYPE), ("options2.json", tarfile.LNKTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, str(secret)
+            archive.addfile(info)
+        info = tarfile.TarInfo("model.hdf5")
+        info.size = len(FILES["model.hdf5"])
+        archive.addfile(info, io.BytesIO(FILES["model.hdf5"]))
+    refused(path, r"model\.tar: not a known model; .*seen: model\.hdf5 \(")
+
+
+def test_weights_in_another_file_are_not_read(tmp_path):
+    write_folder(tmp_path / "other", {"other.hdf5": FILES["model.hdf5"]})
+    (tmp_path / "other" / "raw").write_bytes(WEIGHTS["char_embed"].tobytes())
+    for kind in ("link", "external", "virtual"):
+        folder = write_folder(tmp_path / kind, FILES)
+        with h5py.File(folder / "model.hdf5", "a") as file:
+            del file["char_embed"]
+            if kind == "link":
+                file["char_embed"] = h5py.ExternalLink(str(tmp_path / "other" / "other.hdf5"), "char_embed")
+            elif kind == "external":
+                raw = [(str(tmp_path / "other" / "raw"), 0, h5py.h5f.UNLIMITED)]
+                file.create_dataset("char_embed", (261, 3), "f4", external=raw)
+            else:
+                layout = h5py.VirtualLayout((261, 3), "f4")
+                layout[:] = h5py.VirtualSource(tmp_path / "other" / "other.hdf5", "char_embed", (261, 3))
+                file.create_virtual_dataset("char_embed", layout)
+        message = "neither char_embed nor embedding" if kind == "link" else "char_embed is stored in another file"
+        refused(folder, message)
+
+
+# Sizes
+
+
+def zeros(size: int) -> bytes:
+    return b"\x89HDF\r\n\x1a\n" + bytes(size)
+
+
+def test_a_zip_bomb_is_refused_while_it_is_read(tmp_path):
+    bomb = zeros(200_000_000)
+    zipped = write_zip(tmp_path / "bomb.zip", {"options.json": FILES["options.json"], "model.hdf5": bomb})
+    tarred = write_tar(tmp_path / "bomb.tar.gz", {"options.json": FILES["options.json"], "model.hdf5": bomb})
+    assert zipped.stat().st_size < 1_000_000
+    refused(tarred, r"bomb\.tar\.gz: [\d,]+ bytes unpack to more than [\d,]+; weights do not compress so well")
+    refused(zipped, r"bomb\.zip/model\.hdf5: ([\d,]+ bytes unpack to more than|damaged or incomplete HDF5 file)")
+
+
+def test_a_bomb_takes_no_memory(tmp_path):
+    """300 MB of zeros behind weights that are read, in a process of its own."""
+    bomb = {**archived(STATE), "weights.th": as_torch(STATE) + bytes(300_000_000)}
+    path = write_tar(tmp_path / "bomb.tar.gz", bomb)
+    quiet = Command("info", str(write_tar(tmp_path / "model.tar.gz", archived(STATE))))
+    assert quiet.wait().returncode == 0
+    del bomb
+    command = Command("info", str(path))
+    done = command.wait()
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "weights do not compress so well" in done.stderr
+    assert command.peak < quiet.peak + 100_000_000
+
+
+@pytest.mark.parametrize("size", [50_000_000, 4_000_000_000])
+def test_a_zip_that_lies_about_its_sizes_is_read_no_further_than_it_goes(tmp_path, size):
+    path = write_zip(tmp_path / "lie.zip", FILES)
+    data = path.read_bytes()
+    entry = data.rindex(b"PK\x01\x02")  # that of model.hdf5: its size is at 24
+    path.write_bytes(data[: entry + 24] + struct.pack("<I", size) + data[entry + 28 :])
+    member = member_of(path, "model.hdf5")
+    assert member.size == size
+    if size > BOMB_FROM:
+        refused(path, r"lie\.zip/model\.hdf5: [\d,]+ bytes unpack to more than")
+    else:
+        assert member.read(size) == FILES["model.hdf5"]
+
+
+def test_a_json_bomb_is_no_candidate(tmp_path):
+    for data in (b"[" * 2_000_000, b'{"lstm": ' * 50_000, b'{"lstm": {"dim": ' + b"9" * 5000 + b"}}"):
+        folder = write_folder(tmp_path / "model", {**FILES, "options.json": data})
+        with pytest.raises((InputError, FileNotFoundError)) as caught:
+            formats.load(folder)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_bomb_of_a_vocabulary_is_refused(tmp_path):
+    files = {**WORD_FILES, "vocab.txt.gz": gzip.compress(b"a" * 10_000_000)}
+    del files["vocab.txt"]
+    refused(write_folder(tmp_path / "model", files), r"vocab\.txt\.gz: [\d,]+ bytes unpack to more than [\d,]+")
+    files = {**WORD_FILES, "vocab.txt": b"a\n" * 1_000_000}
+    refused(write_folder(tmp_path / "more", files), r"vocab\.txt: has more than [\d,]+ bytes, too many")
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
+    """HDF5 can say a terabyte and hold nothing; the options agree with it here."""
+    options = {**CHARACTERS, "lstm": {**CHARACTERS["lstm"], "dim": 2**31}}
+    folder = write_folder(tmp_path / "model", {**FILES, "options.json": as_json(options)})
+    with h5py.File(folder / "model.hdf5", "a") as file:
+        for direction in range(2):
+            for layer in range(2):
+                cell: Any = file[f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"]
+                for name, shape in (("W_0", (8, 2**33)), ("B", (2**33,)), ("W_P_0", (2**31, 4))):
+                    del cell[name]
+                    cell.create_dataset(name, shape, "f4", chunks=True, compression=compression)
+    message = r"model\.hdf5: RNN_0\S+ has [\d,]+ bytes by its shape, but 0 are stored"
+    refused(folder, message)
+    with pytest.raises(InputError, match=message):
+        formats.describe(folder)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "message"),
+    [
+        ("lstm", "n_layers", 10**9, r"options\.json: lstm\.n_layers is 1000000000; at most \d+ are possible"),
+        ("char_cnn", "n_highway", 10**9, r"options\.json: char_cnn\.n_highway is 1000000000; at most"),
+        (
+            "char_cnn",
+            "max_characters_per_token",
+            10**9,
+            r"options\.json: char_cnn\.max_characters_per_token is 1000000000",
+        ),
+        ("lstm", "dim", 10**18, r"model\.hdf5: \S+ has shape"),
+    ],
+)
+def test_numbers_that_would_fill_the_memory_are_refused(tmp_path, section, key, value, message):
+    options = {**CHARACTERS, section: {**CHARACTERS[section], key: value}}
+    refused(write_folder(tmp_path / "model", {**FILES, "options.json": as_json(options)}), message)
+
+
+# Malformed
+
+
+def changed(section: str, **values: Any) -> dict[str, bytes]:
+    return {**FILES, "options.json": as_json({**CHARACTERS, section: {**CHARACTERS[section], **values}})}
+
+
+def stored(**values: Any) -> dict[str, bytes]:
+    weights = {name: weight for name, weight in {**WEIGHTS, **values}.items() if weight is not None}
+    return {**FILES, "model.hdf5": as_hdf5(weights)}
+
+
+def words(**files: bytes | None) -> dict[str, bytes]:
+    named = {name.replace("_", "."): data for name, data in files.items()}
+    return {name: data for name, data in {**WORD_FILES, **named}.items() if data is not None}
+
+
+MALFORMED = {
+    "options of another kind": ({**FILES, "options.json": b"[1]"}, r"not a known model"),
+    "a table that is a number": (changed("char_cnn", embedding=3), r"json: char_cnn\.embedding is 3; a table is"),
+    "characters that are a list": (
+        {**FILES, "options.json": as_json({**CHARACTERS, "char_cnn": [1]})},
+        r"json: char_cnn is \[1\]; a table is expected",
+    ),
+    "a size that is text": (changed("lstm", dim="6"), r"options\.json: lstm\.dim is '6'; int is expected"),
+    "a size that is not a number": (changed("lstm", dim=float("nan")), r"options\.json: lstm\.dim is nan; int is"),
+    "a size below 1": (changed("lstm", projection_dim=0), r"options\.json: projection_dim is 0; at least 1"),
+    "a clip below 0": (changed("lstm", cell_clip=-3), r"options\.json: cell_clip is -3\.0; a positive number"),
+    "filters in no pairs": (
+        changed("char_cnn", filters=[[1, 2, 3]]),
+        r"options\.json: char_cnn\.filters\[0\] has 3 items",
+    ),
+    "filters that are missing": (changed("char_cnn", filters=None), r"char_cnn\.filters is None; a list is expected"),
+    "words too short for a filter": (
+        changed("char_cnn", max_characters_per_token=2),
+        r"max_characters_per_token is 2;",
+    ),
+    "an activation of its own": (changed("char_cnn", activation="gelu"), r"char_cnn\.activation is 'gelu'; allowed"),
+    "weights that are text": ({**FILES, "model.hdf5": b"weights"}, r"not a known model; .*model\.hdf5 \(7 bytes\)"),
+    "weights of whole numbers": (
+        stored(char_embed=np.ones((261, 3), np.int32)),
+        r"model\.hdf5: char_embed holds int32; floating-point numbers are expected",
+    ),
+    "weights of text": (stored(char_embed=np.full((261, 3), b"x")), r"model\.hdf5: char_embed holds \|S1"),
+    "a table of one dimension": (
+        stored(char_embed=np.ones(261, np.float32)),
+        r"char_embed has shape \(261,\); two dim",
+    ),
+    "too few characters": (stored(char_embed=np.ones((60, 3), np.float32)), r"char_embed has 60 rows; at least 261"),
+    "an array that is missing": (stored(**{"CNN_proj/b_proj": None}), r"model\.hdf5: CNN_proj/b_proj is missing"),
+    "an array too many": (
+        stored(**{"CNN/b_cnn_2": np.ones(3, np.float32)}),
+        r"b_cnn_2 \(3,\) is not part of the model",
+    ),
+    "no vocabulary": (words(vocab_txt=None), r"^\S+: no vocab\.txt beside model\.hdf5; .* has a table of 6 words"),
+    "a vocabulary that is too short": (
+        words(vocab_txt=as_vocabulary(VOCABULARY[:-1])),
+        r"vocab\.txt: vocab\.txt has 5 words; the table in \S+model\.hdf5 has 6; give the vocabulary",
+    ),
+    "a vocabulary without <UNK>": (
+        words(vocab_txt=b"<S>\n</S>\na\nb\nc\nd\n"),
+        r"vocab\.txt: the vocabulary has no <UNK>",
+    ),
+    "a vocabulary in Latin-1": (words(vocab_txt="na\xefve\n".encode("latin-1")), r"vocab\.txt: line 1 is not UTF-8"),
+    "a vocabulary that is cut": (
+        words(vocab_txt=None, **{"vocab_txt_gz": gzip.compress(WORD_FILES["vocab.txt"])[:-9]}),
+        r"vocab\.txt\.gz: damaged or incomplete gzip file",
+    ),
+    "an array of nothing": (
+        stored(char_embed=h5py.Empty("f4")),
+        r"model\.hdf5: neither char_embed nor embedding found",
+    ),
+    "vectors for weights": ({**FILES, "model.hdf5": as_hdf5({"0": np.ones((3, 2, 8))})}, r"not the weights of a biLM"),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_models_are_refused_in_one_line(tmp_path, case, packed):
+    files, message = MALFORMED[case]
+    refused(write_zip(tmp_path / "m.zip", files) if packed else write_folder(tmp_path / "model", files), message)
+
+
+@pytest.mark.parametrize("case", ["options of another kind", "a size that is text", "no vocabulary"])
+def test_the_command_line_says_it_in_one_line(tmp_path, case):
+    path = write_folder(tmp_path / "model", MALFORMED[case][0])
+    for arguments in (["info", path], ["embed", "-", tmp_path / "out.hdf5", "--model", path]):
+        done = run(*arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+        assert done.stderr.startswith("elmo: error: ")
+
+
+SOUND = {".zip": write_zip, ".tar.gz": write_tar}
+
+
+@pytest.mark.parametrize("suffix", SOUND)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path, suffix, data):
+    path = SOUND[suffix](tmp_path / f"model{suffix}", FILES)
+    raw = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        raw = raw[: data.draw(st.integers(0, len(raw) - 1))]
+    for place in data.draw(st.lists(st.integers(0, max(0, len(raw) - 1)), max_size=4)):
+        if raw:
+            raw[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(raw)
+    said = ""
+    try:
+        formats.describe(path)
+    except (InputError, OSError) as error:
+        said = str(error)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (FILES, "options.json"),
+        (FILES, "model.hdf5"),
+        (WORD_FILES, "vocab.txt"),
+        (archived(STATE), "config.json"),
+        (archived(STATE), "weights.th"),
+    ],
+)
+def test_a_member_of_a_zip_that_is_not_what_was_packed_is_refused(tmp_path, files, name, compression):
+    path = write_zip(tmp_path / "model.zip", files, compression)
+    with zipfile.ZipFile(path) as archive:
+        crc = archive.getinfo(name).CRC
+    first, _, last = path.read_bytes().rpartition(struct.pack("<I", crc))  # the last one is that of the directory
+    path.write_bytes(first + struct.pack("<I", crc ^ 1) + last)
+    refused(path, rf"{name}: the archive is damaged.*CRC.*; fetch or copy it again")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_members_of_a_zip_may_be_compressed_in_any_way_that_python_reads(tmp_path, method):
+    assert elmo.load(write_zip(tmp_path / "model.zip", FILES, method)).n_layers == 3
+
+
+def test_a_compression_that_python_lacks_is_named(tmp_path):
+    path = write_zip(tmp_path / "model.zip", FILES)
+    raw = bytearray(path.read_bytes())
+    for mark, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        place = -1
+        while (place := raw.find(mark, place + 1)) >= 0:
+            raw[place + offset] = 9  # deflate64
+    path.write_bytes(raw)
+    refused(path, r"model\.zip/options\.json: .*compression.*; unpack the archive, and give the folder")
+
+
+def test_an_encrypted_zip_is_named(tmp_path):
+    path = write_zip(tmp_path / "model.zip", FILES)
+    raw = bytearray(path.read_bytes())
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        place = -1
+        while (place := raw.find(mark, place + 1)) >= 0:
+            raw[place + offset] |= 1
+    path.write_bytes(raw)
+    refused(path, r"model\.zip/options\.json: is encrypted; unpack the archive with its password")
+
+
+# Members
+
+
+def member_of(path: Path, name: str) -> Source:
+    (found,) = (file for file in listed(path) if file.name == name)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["zip", "deflated", "bzip2", "tar", "tar.gz", "streams"])
+def test_any_place_of_a_member_is_what_was_packed(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    whole = np.random.default_rng(1).integers(0, 20, 2_500_000, np.uint8).tobytes()
+    members = {"a.json": b"{}", "weights": whole, "z.json": b"[]"}
+    path = tmp_path / "m"
+    if kind in ("zip", "deflated", "bzip2"):
+        method = {"zip": zipfile.ZIP_STORED, "deflated": zipfile.ZIP_DEFLATED, "bzip2": zipfile.ZIP_BZIP2}[kind]
+        with zipfile.ZipFile(path, "w", method) as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+    else:
+        write_tar(path, members)
+        tar = gzip.decompress(path.read_bytes())
+        size = len(tar) // 3 + 1
+        parts = [gzip.compress(tar[begin : begin + size], 1) for begin in range(0, len(tar), size)]
+        path.write_bytes({"tar": tar, "tar.gz": gzip.compress(tar, 1), "streams": b"".join(parts)}[kind])
+    with member_of(path, "weights").open() as file, member_of(path, "weights").open() as other:
+        for place, count in ((2_000_000, 300_000), (0, 10), (1_234_567, 1), (2_499_990, 100)):
+            file.seek(place)
+            assert file.read(count) == whole[place : place + count]
+        assert other.read() == whole
+        assert file.seek(0, io.SEEK_END) == len(whole)
+        assert file.read(10) == b""
+    assert member_of(path, "z.json").json() == []
+    assert member_of(path, "weights").first(5) == whole[:5]
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
+def test_a_damaged_member_is_named(tmp_path, kind):
+    files = {**FILES, "model.hdf5": FILES["model.hdf5"] + np.random.default_rng(1).bytes(200_000)}
+    path = write_zip(tmp_path / "m.zip", files) if kind == "zip" else write_tar(tmp_path / "m.tar.gz", files)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    refused(path, rf"m\.{kind}.*damaged")
+
+
+def test_a_full_temporary_folder_is_named_with_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr("elmo.formats.files.IN_MEMORY", 1)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match=r"options\.json: cannot be unpacked in \S+nowhere.*TMPDIR"):
+        elmo.load(write_zip(tmp_path / "model.zip", FILES))
+
+
+def test_what_is_no_archive_is_not_taken_for_one(tmp_path):
+    (tmp_path / "text").write_text("a text that is no archive")
+    (tmp_path / "empty").write_bytes(b"")
+    assert not any(map(is_archive, (tmp_path / "text", tmp_path / "empty", tmp_path)))
+    (tmp_path / "text.gz").write_bytes(gzip.compress(b"a line\n" * 500))
+    refused(tmp_path / "text.gz", r"text\.gz: is compressed with gzip")
+    (tmp_path / "meta.json").write_text(json.dumps({}))
+    refused(tmp_path / "meta.json", "not a known model")

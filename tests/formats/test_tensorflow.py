@@ -1,0 +1,377 @@
+"""Checkpoints that TensorFlow wrote are read, and give what its graph gave (tests/data/tensorflow/make.py)."""
+
+import json
+import math
+import shutil
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import run
+from places import DATA
+
+import elmo
+from elmo import formats
+from elmo.errors import InputError
+from elmo.formats import native, tensorflow
+from elmo.formats.crc32c import crc32c, masked
+from elmo.formats.tensor_bundle import Bundle, index_of, read_index
+from elmo.pretraining.perplexity import report
+from elmo.pretraining.scoring import Scorer
+from elmo.text.tokenizer import TextConfig
+
+DATA = DATA / "tensorflow"
+NAMES = ("characters", "one_layer", "words")
+CHECKPOINT = "model.ckpt-3"
+
+
+def expected(name: str) -> list[tuple[list[str], dict[str, Any]]]:
+    stored = json.loads((DATA / name / "expected.json").read_text("utf-8"))
+    return list(zip(stored["sentences"], stored["expected"], strict=True))
+
+
+@pytest.fixture(params=["characters"])
+def folder(request, tmp_path) -> Path:
+    """A copy of a model, to be damaged."""
+    shutil.copytree(DATA / request.param, tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tensorflow_vectors_are_those_of_its_graph(name):
+    embedder = elmo.load(DATA / name)
+    for sentence, theirs in expected(name):
+        (seen,) = embedder.embed([sentence])
+        np.testing.assert_allclose(seen, np.array(theirs["layers"])[:, 1:-1], atol=3e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tensorflow_softmax_gives_the_probabilities_of_its_graph(name):
+    scorer = Scorer(formats.load(DATA / name))
+    for sentence, theirs in expected(name):
+        (seen,) = scorer.score([sentence])
+        np.testing.assert_allclose([*seen.forward, seen.end], theirs["forward"], atol=2e-6)
+        np.testing.assert_allclose([seen.begin, *seen.backward], theirs["backward"], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tensorflow_perplexity_is_that_of_its_graph(name, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(" ".join(sentence) for sentence, _ in expected(name)), encoding="utf-8")
+    found = report(formats.load(DATA / name), [text], TextConfig("whitespace", "line"))["perplexity"]["reset"]
+    for direction in ("forward", "backward"):
+        chances = [chance for _, theirs in expected(name) for chance in theirs[direction]]
+        assert found[direction] == pytest.approx(math.exp(-np.mean(chances)), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tensorflow_description_is_that_of_what_is_loaded(name):
+    found, model = formats.describe(DATA / name), formats.load(DATA / name)
+    assert found.format == "tensorflow"
+    assert found.config == model.config
+    assert found.shapes == {name: tuple(weight.shape) for name, weight in model.weights.items()}
+    assert found.lm_head == {name: tuple(weight.shape) for name, weight in model.lm_head.items()}
+    assert found.vocabulary == model.vocabulary
+
+
+def test_tensorflow_checkpoint_is_found_by_any_of_its_files():
+    for name in ("", f"{CHECKPOINT}.index", f"{CHECKPOINT}.data-00000-of-00001", CHECKPOINT):
+        assert formats.describe(DATA / "characters" / name).config.lstm.dim == 6
+
+
+def test_tensorflow_model_that_was_converted_is_the_same(tmp_path):
+    for name in NAMES:
+        native.save(formats.load(DATA / name), tmp_path / name)
+        embedder = elmo.load(tmp_path / name)
+        sentence, theirs = expected(name)[0]
+        np.testing.assert_allclose(embedder.embed([sentence])[0], np.array(theirs["layers"])[:, 1:-1], atol=3e-6)
+
+
+def test_tensorflow_folder_with_the_published_file_beside_it_is_read_as_that(folder):
+    """bilm-tf's users keep both; vectors are the same, and who wants the softmax names the checkpoint."""
+    from elmo.formats import allennlp
+
+    allennlp.save(formats.load(folder), folder / "dumped")
+    (folder / "dumped" / "weights.hdf5").rename(folder / "weights.hdf5")
+    assert formats.describe(folder).format == "allennlp"
+    assert formats.describe(folder / f"{CHECKPOINT}.index").format == "tensorflow"
+
+
+def test_tensorflow_last_of_several_checkpoints_is_the_one_that_is_named(folder):
+    for file in folder.glob(f"{CHECKPOINT}.*"):
+        shutil.copy(file, folder / file.name.replace("-3", "-4"))
+    assert tensorflow._index_in(folder).name == "model.ckpt-3.index"
+    (folder / "checkpoint").write_text('model_checkpoint_path: "C:\\\\runs\\\\model.ckpt-4"\n')
+    assert tensorflow._index_in(folder).name == "model.ckpt-4.index"
+    (folder / "checkpoint").unlink()
+    with pytest.raises(InputError, match=r"2 checkpoints \(model.ckpt-3.index, model.ckpt-4.index\); give the path of"):
+        formats.load(folder)
+
+
+def test_tensorflow_checkpoint_without_its_words_has_no_softmax(folder):
+    (folder / "vocab.txt").unlink()
+    model = formats.load(folder)
+    assert model.lm_head is None
+    assert formats.describe(folder).lm_head is None
+    with pytest.raises(InputError, match=r"no softmax \(omitted: no vocab\.txt beside the checkpoint\)"):
+        Scorer(model)
+
+
+def test_tensorflow_command_line(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the elm and the oak\n", encoding="utf-8")
+    done = run("info", DATA / "characters")
+    assert done.returncode == 0, done.stderr
+    assert "tensorflow" in done.stdout
+    done = run("perplexity", text, "--model", DATA / "words", "--pretokenized")
+    assert done.returncode == 0, done.stderr
+    assert "10 words" in done.stdout
+
+
+# What cannot be read, in one line
+
+
+def edit(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+
+def flip(file: Path, place: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1
+    file.write_bytes(data)
+
+
+def cut(file: Path, size: int) -> None:
+    file.write_bytes(file.read_bytes()[:size])
+
+
+INDEX, SHARD = f"{CHECKPOINT}.index", f"{CHECKPOINT}.data-00000-of-00001"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "options.json").unlink(), r"no options file"),
+        (lambda f: edit(f / "options.json", lstm={"dim": 6}), r"options\.json: no key 'projection_dim'"),
+        (
+            lambda f: edit(f / "options.json", lstm={"dim": 7, "projection_dim": 4, "n_layers": 2}),
+            r"has shape \(8, 24\)",
+        ),
+        (
+            lambda f: edit(f / "options.json", lstm={"dim": 6, "projection_dim": 4}),
+            r"Cell1/LSTMCell/\S+ .* is not part of the model",
+        ),
+        (lambda f: (f / SHARD).unlink(), r"data-00000-of-00001: no such file; model\.ckpt-3\.index needs it"),
+        (lambda f: cut(f / SHARD, 3000), r"data-00000-of-00001: has 3,000 bytes; lm/\S+ ends at [\d,]+;"),
+        (lambda f: flip(f / SHARD, 400), r"data-00000-of-00001: lm/\S+ does not match its checksum"),
+        (lambda f: flip(f / INDEX, 100), r"ckpt-3\.index: the block at 0 does not match its checksum"),
+        (
+            lambda f: flip(f / INDEX, -45),
+            r"ckpt-3\.index: (has 1,933 bytes; one of its blocks ends|the block at|damaged or incomplete)",
+        ),
+        (
+            lambda f: (f / "vocab.txt").write_text("<S>\n</S>\n<UNK>\n"),
+            r"vocab\.txt has 3 words; the table in .* has 10",
+        ),
+        (lambda f: (f / "vocab.txt").write_text("a\n"), r"vocab\.txt: the vocabulary has no <S>"),
+    ],
+)
+def test_tensorflow_model_that_cannot_be_read_is_named_in_one_line(folder, damage, message):
+    damage(folder)
+    with pytest.raises((InputError, OSError), match=message) as caught:
+        formats.load(folder / INDEX)
+    assert "\n" not in str(caught.value)
+
+
+def test_tensorflow_vocabulary_is_found_beside_what_is_none(folder):
+    before = formats.load(folder / INDEX).vocabulary
+    (folder / "vocab_counts.txt").write_text("the\t5\n")
+    assert formats.load(folder / INDEX).vocabulary == before
+    (folder / "vocab.txt").write_text("a\n")
+    with pytest.raises(InputError, match=r"vocab\.txt: .* has no <S>.*, .*vocab_counts\.txt: the vocabulary has no"):
+        formats.load(folder / INDEX)
+
+
+def test_tensorflow_index_that_was_cut_is_not_taken_for_one(folder):
+    cut(folder / INDEX, 1000)
+    with pytest.raises(InputError, match=r"not a known model; .* seen: model\.ckpt-3\.index \(1,000 bytes\)"):
+        formats.load(folder / INDEX)
+    with pytest.raises(InputError, match=r"does not end like a checkpoint index \(1,000 bytes\)"):
+        read_index(folder / INDEX)
+
+
+@pytest.mark.parametrize("folder", ["words"], indirect=True)
+def test_tensorflow_table_of_words_without_the_words_is_named(folder):
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no vocab\.txt; model\.ckpt-3\.index has a table of 10 words"):
+        formats.load(folder)
+
+
+# Indexes as an independent writer makes them, to say what TensorFlow would not say of a model of words
+
+
+def varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+def message(*fields: tuple[int, int | bytes]) -> bytes:
+    """A protocol buffer; field 6 is a number of four bytes."""
+    parts = []
+    for number, value in fields:
+        if isinstance(value, bytes):
+            parts.append(varint(number << 3 | 2) + varint(len(value)) + value)
+        elif number == 6:
+            parts.append(varint(number << 3 | 5) + struct.pack("<I", value))
+        else:
+            parts.append(varint(number << 3) + varint(value))
+    return b"".join(parts)
+
+
+def variable(shape: Iterable[int], offset: int, size: int, checksum: int, dtype: int = 1, shard: int = 0) -> bytes:
+    sizes = b"".join(message((2, message((1, size)))) for size in shape)
+    return message((1, dtype), (2, sizes), (3, shard), (4, offset), (5, size), (6, checksum))
+
+
+def block(entries: list[tuple[bytes, bytes]], kind: int = 0) -> bytes:
+    """Keys share what they have in common with the key before."""
+    body, before = b"", b""
+    for key, value in entries:
+        shared = next(
+            (i for i, (a, b) in enumerate(zip(key, before, strict=False)) if a != b), min(len(key), len(before))
+        )
+        body += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        before = key
+    body += struct.pack("<II", 0, 1) + bytes([kind])
+    return body + struct.pack("<I", masked(slow_crc32c(body)))
+
+
+def slow_crc32c(data: bytes) -> int:
+    """Bit by bit, from its definition."""
+    state = 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
+    return state ^ 0xFFFFFFFF
+
+
+def write(folder: Path, entries: dict[str, bytes], header: bytes = b"", numbers: bytes = b"", kind: int = 0) -> Bundle:
+    """A checkpoint of many blocks, read again."""
+    items = [(b"", header or message((1, 1))), *sorted((name.encode(), value) for name, value in entries.items())]
+    data, index = b"", []
+    for begin in range(0, len(items), 3):
+        part = block(items[begin : begin + 3], kind)
+        index.append((items[min(begin + 2, len(items) - 1)][0] + b"~", varint(len(data)) + varint(len(part) - 5)))
+        data += part
+    places = []
+    for part in (block([]), block(index)):
+        places.append(varint(len(data)) + varint(len(part) - 5))
+        data += part
+    data += b"".join(places).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+    prefix = folder / "other.ckpt"
+    index_of(prefix).write_bytes(data)
+    (folder / "other.ckpt.data-00000-of-00001").write_bytes(numbers)
+    return read_index(index_of(prefix))
+
+
+def test_bundle_of_many_blocks_and_other_types_is_read(tmp_path):
+    arrays = {
+        f"lm/layer_{i}/weight": np.arange(i + 2, dtype=kind) for i, kind in enumerate(("<f8", "<f4", "<i8", "<f2"))
+    }
+    entries, numbers = {}, b""
+    for (name, array), dtype in zip(arrays.items(), (2, 1, 9, 19), strict=True):
+        raw = array.tobytes()
+        entries[name] = variable(array.shape, len(numbers), len(raw), masked(slow_crc32c(raw)), dtype)
+        numbers += raw
+    bundle = write(tmp_path, entries, numbers=numbers)
+    assert list(bundle.variables) == sorted(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(bundle.read(name), array)
+
+
+def test_bundle_whose_names_grow_from_entry_to_entry_is_refused(tmp_path):
+    """Every key takes over all of the one before: together they would have the square of the file's size."""
+    entries = {"a" * (1_000 * number): variable([1], 0, 4, 0) for number in range(1, 12)}
+    with pytest.raises(InputError, match=r"\.index: has a name of 11,00[01] bytes"):
+        write(tmp_path, entries)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (variable([2], 0, 8, 0, dtype=7), r"\.index: a has TensorFlow's type 7; a numeric type is expected"),
+        (variable([3], 0, 8, 0), r"\.index: a \(3,\) takes 8 bytes;"),
+        (variable([2], 0, 8, 0, shard=5), r"\.index: a is in file 5 of 1"),
+        (variable([2], 1 << 62, 8, 0), r"data-00000-of-00001: has 8 bytes; a ends at 4,611,686,018,427,387,912"),
+        (variable([1 << 40, 1 << 40], 0, 8, 0), r"\.index: a \(1099511627776, 1099511627776\) takes 8 bytes"),
+        (variable([2], 0, 8, 0) + message((7, b"")), r"\.index: a is stored in slices; save it again"),
+        (variable([2], 0, 8, 0), r"data-00000-of-00001: a does not match its checksum"),
+    ],
+)
+def test_bundle_variable_that_cannot_be_read_is_named(tmp_path, entry, message):
+    bundle = write(tmp_path, {"a": entry}, numbers=bytes(range(8)))
+    with pytest.raises(InputError, match=message):
+        bundle.read("a")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"header": message((1, 1), (2, 1))}, "big-endian"),
+        ({"kind": 1}, r"is compressed \(kind 1\)"),
+        ({"header": b"\x12\x50"}, "damaged or incomplete checkpoint index"),
+        ({"header": b"\x0b"}, "damaged or incomplete checkpoint index"),
+        ({"header": b"\xff" * 12}, r"damaged or incomplete checkpoint index \(a number of more than ten bytes"),
+    ],
+)
+def test_bundle_index_that_cannot_be_read_is_named(tmp_path, options, message):
+    with pytest.raises(InputError, match=message) as caught:
+        write(tmp_path, {"a": variable([2], 0, 8, 0)}, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_model_of_one_direction_is_named(folder):
+    shutil.copy(folder / "options.json", folder.parent / "options.json")
+    write(folder.parent, {"lm/rnn/multi_rnn_cell/cell_0/lstm_cell/kernel": variable([2], 0, 8, 0)})
+    with pytest.raises(InputError, match="the model has one direction"):
+        formats.load(folder.parent / "other.ckpt.index")
+
+
+@pytest.mark.parametrize("rows", [2**44, 2**60])
+def test_table_of_words_that_no_vocabulary_has_is_named(folder, rows):
+    entries = {"lm/embedding": variable((rows, 4), 0, 8, 0)}
+    for direction in range(2):
+        cell = f"lm/RNN_{direction}/rnn/lstm_cell"
+        for name, shape in (("kernel", (8, 24)), ("bias", (24,)), ("projection/kernel", (6, 4))):
+            entries[f"{cell}/{name}"] = variable(shape, 0, 8, 0)
+    edit(folder / "options.json", lstm={"dim": 6, "projection_dim": 4, "n_layers": 1}, n_tokens_vocab=10)
+    write(folder, entries)
+    with pytest.raises(
+        InputError, match=rf"vocab\.txt has 10 words; the table in .* has {rows:,}; give the vocabulary"
+    ):
+        formats.describe(folder / "other.ckpt.index")
+
+
+@pytest.mark.parametrize("name", [".index", ".meta", ".data-00000-of-00001"])
+def test_file_of_a_checkpoint_without_a_name_is_none(folder, name):
+    (folder / name).write_bytes((folder / INDEX).read_bytes())
+    with pytest.raises(InputError, match="not a known model"):
+        formats.load(folder / name)
+    assert formats.describe(folder).format == tensorflow.FORMAT
+
+
+def test_crc32c_is_the_published_one():
+    """The values of RFC 3720, appendix B.4."""
+    known = {bytes(32): 0x8A9136AA, b"\xff" * 32: 0x62A8AB43, bytes(range(32)): 0x46DD794E, b"123456789": 0xE3069283}
+    for data, checksum in known.items():
+        assert crc32c(data) == checksum
+
+
+@pytest.mark.parametrize("size", [0, 1, 16_383, 16_384, 16_385, 50_003])
+def test_crc32c_of_long_data_is_that_of_the_definition(size):
+    data = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
+    assert crc32c(data) == crc32c(data.tobytes()) == slow_crc32c(data.tobytes())

@@ -1,0 +1,548 @@
+"""`elmo probe wsd` on senses that are planted, against a brute force, and killed in the middle."""
+
+import json
+import lzma
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from command import Command, run, run_program
+from tiny import tiny_model, write_tiny
+
+from elmo.config import ConfigError, from_dict, load_toml
+from elmo.disk.files import is_unfinished
+from elmo.disk.lock import LOCK, locked
+from elmo.embedding.embedder import Embedder
+from elmo.errors import InputError
+from elmo_lab import RECIPES, record
+from elmo_lab.probes import wsd
+from elmo_lab.probes import wsd_readers as readers
+from elmo_lab.probes.probe import Context
+from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sums
+from elmo_lab.probes.wsd_readers import Instance, Labelled, Sentence
+from elmo_lab.probes.wsd_vectors import NOTHING, chunks, instance_vectors
+from tests.lab.probes.test_probes import Written
+
+WEIGHTS = np.array([0.5, 0.5])
+
+
+class Streamed(Written):
+    """Vectors from a function; three sentences are read ahead."""
+
+    n_layers: Any = 2
+    dim: Any = 2
+    state = "reset"
+    words: Any = SimpleNamespace(clear=lambda: None)
+
+    def chunks(self, items: Iterator[Any], tokens: Any = None) -> Iterator[list[Any]]:
+        while chunk := [item for _, item in zip(range(3), items, strict=False)]:
+            yield chunk
+
+    def embed_items(self, items: Iterable[Any], tokens: Any, layers: Any = "all", pool: Any = None) -> Iterator[Any]:
+        items = list(items)
+        return zip(items, self.embed_stream(list(map(tokens, items)), layers, pool), strict=True)
+
+
+def labelled(text: str, *instances: tuple[str, str, str], pos: str = "NOUN") -> Labelled:
+    """A sentence; of an instance the token, the lemma and the gold keys."""
+    tokens = tuple(text.split())
+    found = [
+        Instance(f"{text}.{token}", lemma, pos, tokens.index(token), tokens.index(token) + 1, 1)
+        for token, lemma, _ in instances
+    ]
+    return Labelled(Sentence(tokens, tuple(found)), tuple(tuple(keys.split()) for _, _, keys in instances))
+
+
+def counted(corpus: Sequence[Labelled]) -> Senses:
+    senses = Senses()
+    for each in corpus:
+        senses.add(each)
+    return senses
+
+
+def rows_of(embedder: Any, corpus: list[Labelled], tests: dict[str, list[Labelled]], inventory: Any, **options: Any):
+    senses = counted(corpus)
+    totals = sums(embedder, corpus, senses)
+    return wsd.score(embedder, tests, senses, totals, inventory, WEIGHTS, **options)
+
+
+def muddy(token: str, sentence: Sequence[str]) -> list[float]:
+    return [1.0, 0.1] if "muddy" in sentence else [0.1, 1.0]
+
+
+CORPUS = [
+    labelled("the rich bank", ("bank", "bank", "money")),
+    labelled("a rich bank", ("bank", "bank", "money")),
+    labelled("nothing to see"),
+    labelled("the muddy bank", ("bank", "bank", "river")),
+    labelled("a muddy bank and reeds", ("bank", "bank", "river slope"), ("reeds", "reed", "plant")),
+]
+TESTS = {
+    "wet": [
+        labelled("that muddy bank", ("bank", "bank", "river")),
+        labelled("one muddy bank", ("bank", "bank", "shore slope river")),
+        labelled("muddy oar", ("oar", "oar", "tool")),
+    ],
+    "dry": [
+        labelled("that rich bank", ("bank", "bank", "money")),
+        labelled("one elm", ("elm", "elm", "tree")),
+        labelled("one bank", ("bank", "bank", "river")),
+    ],
+}
+INVENTORY = {("oar", "NOUN"): "tool", ("bank", "NOUN"): "slope"}
+
+
+def test_a_layer_that_sees_the_context_finds_the_sense_and_one_that_does_not_takes_the_usual_one() -> None:
+    blind, seeing, mix, usual = rows_of(Streamed(muddy), CORPUS, TESTS, INVENTORY, choose="wet")
+    assert [row.layer for row in (blind, seeing, mix, usual)] == ["0", "1", "mix", "mfs"]
+    # "money" comes first of the two that come twice; "oar" is backed off; "elm" has no answer
+    assert blind.f1 == usual.f1 == {"wet": pytest.approx(100 / 3), "dry": pytest.approx(100 / 3)}
+    assert seeing.f1 == mix.f1 == {"wet": 100.0, "dry": pytest.approx(100 / 3)}
+    assert seeing.all == pytest.approx(400 / 6)
+    assert [row.chosen for row in (blind, seeing, mix, usual)] == [False, True, False, False]
+    assert (usual.instances, usual.backed_off, usual.unanswered) == (6, 2, 1)
+
+
+def test_the_layer_is_chosen_on_the_set_that_is_named_and_is_a_layer() -> None:
+    """Layer 1 is right on the larger set, layer 0 on the one that chooses; the mix is right on both."""
+    tests = {"few": TESTS["wet"][:1], "many": [TESTS["dry"][0]] * 5}
+    answers = iter([[1, 0, 1], *[[1, 0, 0]] * 5])  # by layer and mix: 0 is money, 1 is river
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wsd, "_nearest", lambda means, vector: next(answers))
+        first, second, mix, _ = rows_of(Streamed(muddy), CORPUS, tests, INVENTORY, choose="few")
+    assert (first.f1, second.f1) == ({"few": 100.0, "many": 0.0}, {"few": 0.0, "many": 100.0})
+    assert mix.f1 == {"few": 100.0, "many": 100.0}
+    assert [row.chosen for row in (first, second, mix)] == [True, False, False]
+
+
+def test_the_set_that_chooses_is_left_out_of_the_others_and_of_the_differences() -> None:
+    """Drawing sentences, the layer that sees is better on the wet ones alone."""
+    blind, seeing, mix, usual = rows_of(Streamed(muddy), CORPUS, TESTS, INVENTORY, choose="dry")
+    assert blind.others == pytest.approx(100 / 3)
+    assert seeing.others == mix.others == 100.0
+    assert seeing.all == pytest.approx(400 / 6)
+    value, low, high = seeing.differences["0"]
+    assert value == pytest.approx(200 / 3)
+    assert 0 <= low < value < high <= 100
+    assert seeing.differences["mix"] == (0.0, 0.0, 0.0)
+    assert set(blind.differences) == {"1", "mix", "mfs"}
+    assert not usual.differences, "which would differ from model to model"
+    for row in rows_of(Streamed(muddy), CORPUS, TESTS, INVENTORY):
+        assert row.others == row.all
+
+
+def test_only_senses_of_the_same_lemma_and_part_of_speech_compete() -> None:
+    verb = labelled("they rich bank", ("bank", "bank", "trust"), pos="VERB")
+    tests = {"t": [labelled("the muddy bank", ("bank", "bank", "trust"), pos="VERB")]}
+    *_, mix, usual = rows_of(Streamed(muddy), [*CORPUS, verb], tests, INVENTORY)
+    assert mix.all == usual.all == 100.0
+
+
+def test_an_instance_of_several_tokens_is_their_mean() -> None:
+    embedder = Streamed(lambda token, sentence: {"a": [2.0, 0.0], "b": [0.0, 4.0]}.get(token, [9.0, 9.0]))
+    two = Labelled(Sentence(("x", "a", "b"), (Instance("i", "ab", "NOUN", 1, 3, 1),)), (("k",),))
+    assert sums(embedder, [two, two], counted([two, two]))[0, 1].tolist() == [2.0, 4.0]
+
+
+def draw_corpus(rng: np.random.Generator, count: int) -> list[Labelled]:
+    corpus = []
+    for number in range(count):
+        tokens = tuple(rng.choice(list("abcdefgh"), size=rng.integers(1, 9)))
+        places = [place for place in range(len(tokens)) if rng.random() < 0.5]
+        instances = [Instance(f"{number}.{p}", tokens[p], "X", p, min(p + 2, len(tokens)), 1) for p in places]
+        keys = [tuple(dict.fromkeys(rng.choice(list("KLMN"), size=rng.integers(1, 3)).tolist())) for _ in places]
+        corpus.append(Labelled(Sentence(tokens, tuple(instances)), tuple(keys)))
+    return corpus
+
+
+def brute_force(embedder: Embedder, train: list[Labelled], test: list[Labelled], layers: list[Any]) -> list[float]:
+    """All vectors at once, one layer after the other."""
+
+    def instances(corpus: list[Labelled], layer: Any) -> list[tuple[str, tuple[str, ...], np.ndarray]]:
+        arrays = embedder.embed([each.sentence.tokens for each in corpus], layer)
+        return [
+            (instance.lemma, keys, array[instance.begin : instance.end].astype(np.float64).mean(0))
+            for each, array in zip(corpus, arrays, strict=True)
+            for instance, keys in zip(each.sentence.instances, each.keys, strict=True)
+        ]
+
+    scores = []
+    for layer in layers:
+        known, right, asked = instances(train, layer), 0, instances(test, layer)
+        for lemma, gold, vector in asked:
+            senses = Counter(key for word, keys, _ in known if word == lemma for key in keys)
+            cosine = {}
+            for key, _ in senses.most_common():  # of equally near senses the usual one
+                mean = np.mean([v for word, keys, v in known if word == lemma and key in keys], axis=0)
+                cosine[key] = round(mean @ vector / np.linalg.norm(mean) / np.linalg.norm(vector), 6)
+            right += max(cosine, key=cosine.__getitem__) in gold if cosine else "K" in gold
+        scores.append(100 * right / len(asked))
+    return scores
+
+
+def test_agrees_with_brute_force() -> None:
+    rng = np.random.default_rng(0)
+    train, test = draw_corpus(rng, 60), draw_corpus(rng, 40)
+    embedder = Embedder(tiny_model().bilm(), batch_tokens=16)
+    senses, weights = counted(train), np.array([0.2, 0.5, 0.3])
+    totals = sums(embedder, train, senses)
+    inventory = {(word, "X"): "K" for word in "abcdefgh"}
+    rows = wsd.score(embedder, {"t": test}, senses, totals, inventory, weights)
+    twin = brute_force(embedder, train, test, [0, 1, 2, weights.tolist()])
+    assert [row.all for row in rows[:4]] == pytest.approx(twin)
+    assert len(set(twin)) > 1
+
+
+def test_with_carry_every_text_is_read_on_from_nothing_remembered() -> None:
+    rng = np.random.default_rng(3)
+    texts = [
+        [replace(each, sentence=replace(each.sentence, text=number)) for each in draw_corpus(rng, count)]
+        for number, count in enumerate((3, 1, 6, 2, 5), 1)
+    ]
+    corpus = [each for text in texts for each in text]
+    alone = Embedder(tiny_model().bilm(), state="carry", batch_size=1)
+    expected = {
+        id(instance): array[:, instance.begin : instance.end].mean(axis=1)
+        for text in texts
+        for each, array in zip(text, alone.embed([each.sentence.tokens for each in text]), strict=True)
+        for instance in each.sentence.instances
+    }
+    embedder = Embedder(tiny_model().bilm(), state="carry", batch_size=2)
+    read = list(chunks(embedder, corpus))
+    whole = [[labelled for labelled in chunk if labelled is not NOTHING] for chunk in read]
+    assert [len(chunk) for chunk in whole] == [4, 8, 5]  # two texts at a time
+    found = {id(instance): vector for chunk in read for instance, _, vector in instance_vectors(embedder, chunk)}
+    assert set(found) == set(expected)
+    for name, vector in found.items():
+        np.testing.assert_allclose(vector, expected[name], rtol=0, atol=1e-6)
+    apart = Embedder(tiny_model().bilm())
+    vectors = (each for chunk in chunks(apart, corpus) for each in instance_vectors(apart, chunk))
+    assert max(np.abs(vector - expected[id(instance)]).max() for instance, _, vector in vectors) > 1e-4
+
+
+def test_with_carry_texts_without_an_instance_add_nothing() -> None:
+    texts = (labelled("the rich bank", ("bank", "bank", "money")), labelled("nothing to see"))
+    corpus = [replace(each, sentence=replace(each.sentence, text=number)) for number, each in enumerate(texts, 1)]
+    embedder = Embedder(tiny_model().bilm(), state="carry", batch_size=1)  # so each text is a chunk
+    senses = counted(corpus)
+    np.testing.assert_array_equal(sums(embedder, corpus, senses), sums(embedder, corpus[:1], senses))
+
+
+# Files
+
+
+def write(folder: Path, name: str, body: str, keys: str) -> Path:
+    path = folder / f"{name}.data.xml"
+    path.write_text(f'<?xml version="1.0" encoding="UTF-8" ?>\n<corpus>\n{body}\n</corpus>\n', encoding="utf-8")
+    path.with_name(f"{name}.gold.key.txt").write_text(keys, encoding="utf-8")
+    return path
+
+
+def as_xml(name: str, corpus: Sequence[Labelled]) -> tuple[str, str]:
+    """The body of a file and its keys; every instance is one token."""
+    lines, keys, count = [], [], 0
+    for each in corpus:
+        lines.append(f'<sentence id="{name}">')
+        marked = {
+            instance.begin: (instance, gold) for instance, gold in zip(each.sentence.instances, each.keys, strict=True)
+        }
+        for place, token in enumerate(each.sentence.tokens):
+            if place not in marked:
+                lines.append(f'<wf lemma="{token}" pos="X">{token}</wf>')
+                continue
+            instance, gold = marked[place]
+            lines.append(
+                f'<instance id="{name}.{count}" lemma="{instance.lemma}" pos="{instance.pos}">{token}</instance>'
+            )
+            keys.append(f"{name}.{count} {' '.join(gold)}\n")
+            count += 1
+        lines.append("</sentence>")
+    return "\n".join(lines), "".join(keys)
+
+
+def test_reads_words_entities_and_instances_of_several_tokens(tmp_path: Path) -> None:
+    body = """<text id="d0"><sentence id="d0.s0">
+    <instance id="i1" lemma="group" pos="NOUN">Fulton County_Grand  Jury</instance>
+    <wf lemma="&apos;" pos="VERB">&apos;s</wf><wf lemma="_" pos=".">_</wf>
+    <instance id="i2" lemma="be" pos="VERB">been</instance></sentence><sentence/></text>"""
+    path = write(tmp_path, "a", body, "i2 be%1\ni1 group%1 group%2 group%1\n")
+    first, empty = readers.read_labelled(path)
+    assert first.sentence.tokens == ("Fulton", "County", "Grand", "Jury", "'s", "_", "been")
+    assert [(i.begin, i.end, i.line) for i in first.sentence.instances] == [(0, 4, 4), (6, 7, 6)]
+    assert first.keys == (("group%1", "group%2"), ("be%1",))
+    assert empty == Labelled(Sentence((), (), 1), ())
+    packed = tmp_path / "b.data.xml.xz"
+    packed.write_bytes(lzma.compress(path.read_bytes()))
+    (tmp_path / "b.gold.key.txt.xz").write_bytes(lzma.compress((tmp_path / "a.gold.key.txt").read_bytes()))
+    assert list(readers.read_labelled(packed)) == [first, empty]
+    assert list(readers.read_labelled(packed, limit=1)) == [first]
+
+
+WORD = '<instance id="i" lemma="l" pos="X">w</instance>'
+
+
+@pytest.mark.parametrize(
+    ("body", "keys", "said"),
+    [
+        (f"<sentence>{WORD}</sentence>", "", r"a\.data\.xml: line 3: instance 'i' has no line in .*a\.gold\.key\.txt"),
+        (f"<sentence>{WORD}</sentence>", "i k\n\nj k\n", r"a\.gold\.key\.txt: line 3: instance 'j' is not in "),
+        (f"<sentence>{WORD}\n{WORD}</sentence>", "i k\n", r"line 4: duplicate instance id 'i'"),
+        (f"<sentence>{WORD}</sentence>", "i k\ni l\n", r"key\.txt: line 2: 'i' already has keys in line 1"),
+        (f"<sentence>{WORD}</sentence>", "i\n", r"key\.txt: line 1 is 'i'; an id and at least one"),
+        (WORD, "i k\n", "line 3 has <instance> outside of a sentence"),
+        ('<sentence>\n<instance id="i" pos="X">w</instance></sentence>', "i k\n", "line 4 has an instance without"),
+        ("<sentence><wf> </wf></sentence>", "", "line 3 has an empty <wf>"),
+        ("<sentence><wf>a<b/></wf></sentence>", "", "line 3 has <b> inside of <wf>"),
+        ("<sentence><sentence/></sentence>", "", "has a <sentence> inside"),
+        ("<sentence>stray</sentence>", "", "line 3 has the text 'stray' outside a word"),
+        ("<sentence>\n<wf>a</sentence>", "", r"line 4 is not valid XML \(mismatched tag\)"),
+        ("<sentence><wf>&bomb;</wf></sentence>", "", r"line 3 is not valid XML \(undefined entity\)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, body: str, keys: str, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        list(readers.read_labelled(write(tmp_path, "a", body, keys)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_doctype_is_refused_before_its_entities_are_read(tmp_path: Path) -> None:
+    bomb = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12))
+    path = tmp_path / "a.data.xml"
+    path.write_text(f'<!DOCTYPE c [<!ENTITY a0 "ha">{bomb}]><c><sentence><wf>&a11;</wf></sentence></c>')
+    (tmp_path / "a.gold.key.txt").touch()
+    with pytest.raises(InputError, match="line 1 has a DOCTYPE"):
+        list(readers.read_labelled(path))
+
+
+def test_a_cut_file_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", f"<sentence>{WORD}</sentence>", "i k\n")
+    path.write_text(path.read_text().partition("</corpus>")[0])
+    with pytest.raises(InputError, match="is not valid XML"):
+        list(readers.read_labelled(path))
+
+
+def test_inventory_is_the_first_sense(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.tsv"
+    path.write_text("bank\tNOUN\tb1 b2\nbank\tVERB\tb3\nbank\tNOUN\tb4\n")
+    assert readers.read_inventory(path) == {("bank", "NOUN"): "b1", ("bank", "VERB"): "b3"}
+    path.write_text("bank\tNOUN\tb1 b2\nbank VERB b3\n")
+    with pytest.raises(InputError, match=r"inventory\.tsv: line 2 is 'bank VERB b3'; a lemma"):
+        readers.read_inventory(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"tests": ()}, "tests is empty"),
+        ({"tests": ("a.xml",)}, r"a\.xml: the name is not of the form NAME\.data\.xml"),
+        ({"tests": ("x/a.data.xml", "y/a.data.xml.xz")}, "same name"),
+        ({"tests": ("a.data.xml",), "choose": "b"}, "choose is 'b'; one of the test sets is expected: a"),
+        ({"tests": ("a.data.xml",), "limit": 0}, "limit is 0"),
+    ],
+)
+def test_settings_that_cannot_be_used(values: dict[str, Any], said: str) -> None:
+    with pytest.raises((ConfigError, InputError), match=said):
+        wsd.WsdConfig("t.data.xml", **values)
+
+
+def test_recipe_is_a_configuration() -> None:
+    recipe = from_dict(wsd.WsdConfig, load_toml(RECIPES / "probes" / "wsd.toml"))
+    assert len(recipe.tests) == 5
+    assert recipe.choose == "semeval2007"
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model and a corpus of many chunks."""
+    folder, rng = tmp_path_factory.mktemp("wsd"), np.random.default_rng(1)
+    write_tiny(folder / "bilm")
+    write(folder, "train", *as_xml("train", draw_corpus(rng, 700)))
+    write(folder, "first", *as_xml("first", draw_corpus(rng, 20)))
+    write(folder, "second", *as_xml("second", draw_corpus(rng, 10)))
+    (folder / "inventory.tsv").write_text("a\tX\tK L\n")
+    (folder / "wsd.toml").write_text(
+        'train = "train.data.xml"\ntests = ["first.data.xml", "second.data.xml"]\ninventory = "inventory.tsv"\n'
+        'choose = "first"\nbatch_tokens = 8\n'
+    )
+    return folder
+
+
+def wsd_command(data: Path) -> tuple[object, ...]:
+    return ("probe", "wsd", data / "wsd.toml", "--data", data, "--model", data / "bilm", "--quiet")
+
+
+def test_a_killed_run_goes_on_to_the_rows_of_one_that_was_not(data: Path, tmp_path: Path) -> None:
+    arguments = (*wsd_command(data), "checkpoint_minutes=0")
+    done = run(*arguments, "--output", tmp_path / "plain", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["layer"] for line in done.stdout.splitlines()] == ["0", "1", "2", "mix", "mfs"]
+    folder = tmp_path / "run"
+    command = Command(*arguments, "--output", folder)
+    while not (folder / CHECKPOINT).is_file() and command.process.is_alive():
+        time.sleep(0.005)
+    command.kill()
+    assert [path.name for path in folder.iterdir() if not is_unfinished(path) and path.name != LOCK] == [CHECKPOINT]
+
+    refused = run(*arguments, "--output", folder)
+    assert (refused.returncode, "--resume" in refused.stderr) == (2, True)
+    refused = run(*arguments, "--output", folder, "--resume", "limit=9")
+    assert refused.returncode == 2
+    assert f"{CHECKPOINT}: limit was None, now it is 9; use the same, or to start over, give" in refused.stderr
+    assert "--overwrite instead of --resume" in refused.stderr
+    shutil.copytree(folder, tmp_path / "anew")
+    done = run(*arguments, "--output", tmp_path / "anew", "--overwrite", "limit=9")
+    assert done.returncode == 0, done.stderr
+    done = run(*arguments, "--output", folder, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert record.read(folder).rows == record.read(tmp_path / "plain").rows
+    assert [path.name for path in folder.iterdir()] == ["record.json"]
+    refused = run(*arguments, "--output", folder, "--resume")
+    assert (refused.returncode, "finished" in refused.stderr) == (2, True)
+
+
+def test_sums_belong_to_what_was_read(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content of the corpus and of its keys, the model, and the tokens of a batch."""
+    kept = []
+    monkeypatch.setattr(wsd, "sums", lambda *given: kept.append(given[4]) or np.zeros((len(given[2].counts), 3, 8)))
+    monkeypatch.setattr(wsd, "score", lambda *given: [])
+    own = Path(shutil.copytree(data, tmp_path / "own"))
+    config = wsd.WsdConfig(str(own / "train.data.xml"), (str(own / "first.data.xml"),), model=str(own / "bilm"))
+    wsd.disambiguate(config, Context())
+    wsd.disambiguate(replace(config, batch_tokens=9), Context())
+    for name, end in (("train.data.xml", "\n\n"), ("train.gold.key.txt", " another\n")):
+        file = own / name
+        file.write_text(file.read_text(encoding="utf-8").replace("\n", end, 1), encoding="utf-8")
+        wsd.disambiguate(config, Context())
+    first, *others = kept
+    changed = [{key for key in first if first[key] != other[key]} for other in others]
+    of_train, of_keys = "train's content", "its keys' content"
+    assert changed == [{"batch_tokens"}, {of_train}, {of_train, of_keys}]
+
+
+class BrokenError(Exception):
+    """The machine goes down."""
+
+
+def test_sums_after_every_break_are_those_of_one_run(tmp_path: Path) -> None:
+    """Bit for bit, wherever it is cut and though the table of known words is emptied now and then."""
+
+    def embedder() -> Embedder:
+        made = Embedder(tiny_model().bilm(), batch_tokens=8)
+        made.words._table = made.words._table[:6]
+        return made
+
+    corpus = draw_corpus(np.random.default_rng(2), 120)
+    senses, file = counted(corpus), tmp_path / "run" / CHECKPOINT
+    whole = sums(embedder(), corpus, senses)
+
+    def until(stop: int) -> Callable[[int, int], None]:
+        def progress(done: int, total: int) -> None:
+            assert total == senses.sentences
+            if done >= stop:
+                raise BrokenError
+
+        return progress
+
+    for stop in (1, 30, 31, 70):
+        with pytest.raises(BrokenError):
+            sums(embedder(), corpus, senses, file, {"a": [1]}, minutes=0.0, progress=until(stop))
+    with pytest.raises(InputError, match=r"a was \[1\], now it is \[2\]"):
+        sums(embedder(), corpus, senses, file, {"a": (2,)})
+    resumed = sums(embedder(), corpus, senses, file, {"a": (1,)})
+    assert resumed.tobytes() == whole.tobytes()
+    assert sums(embedder(), corpus, senses, file, {"a": (1,)}).tobytes() == whole.tobytes()  # nothing left to do
+    file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises(InputError, match="damaged"):
+        sums(embedder(), corpus, senses, file, {"a": (1,)})
+
+
+def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: Path) -> None:
+    arguments = (*wsd_command(data), "limit=50")
+    done = run(*arguments, "--output", tmp_path)
+    assert done.returncode == 0, done.stderr
+    head, *lines = done.stdout.splitlines()
+    assert head.split() == ["layer", "first", "second", "ALL", "ALL1", "chosen"]
+    assert sum("*" in line for line in lines) == 1
+    (said,) = (line for line in lines if "is the best on first" in line)
+    assert " to " in said.partition("points against")[2]
+    refused = run(*arguments, "--output", tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n"), "--overwrite" in refused.stderr) == (2, 1, True)
+    assert run(*arguments, "--output", tmp_path, "--overwrite").returncode == 0
+    assert (record.read(tmp_path).bilm or {})["model"] == str(data / "bilm")
+    for setting, said in (("mix=[1.0]", "mix has 1 weights"), ("train=no.data.xml", "no.data.xml: no such file")):
+        refused = run(*arguments, setting)
+        assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
+    refused = run(*arguments, "state=carry")  # these files have no <text>
+    assert (refused.returncode, "train.data.xml: the sentences are in no <text>" in refused.stderr) == (2, True)
+    refused = run(*arguments, "--resume")
+    assert (refused.returncode, "--resume needs --output" in refused.stderr) == (2, True)
+
+
+def test_two_commands_do_not_write_to_one_folder(data: Path, tmp_path: Path) -> None:
+    """They would remove each other's sums."""
+    (tmp_path / CHECKPOINT).touch()
+    with locked(tmp_path / LOCK):
+        for option in ("--overwrite", "--resume"):
+            refused = run(*wsd_command(data), "--output", tmp_path, option)
+            assert (refused.returncode, "another process works here; wait" in refused.stderr) == (2, True), (
+                refused.stderr
+            )
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
+
+
+def test_data_of_ones_own_need_no_inventory_of_the_recipe(data: Path) -> None:
+    """Nor is a layer chosen on a test set that is not there; what is given is used."""
+    given = ("probe", "wsd", "--data", data, "--model", data / "bilm", "--quiet", "limit=50", "train=train.data.xml")
+    own = (*given, 'tests=["second.data.xml"]')
+    done = run(*own)
+    assert done.returncode == 0, done.stderr
+    assert "chosen" not in done.stdout.splitlines()[0]
+    assert "is the best on" not in done.stdout
+    chosen = run(*own, "choose=second", "inventory=inventory.tsv")
+    assert "is the best on second" in chosen.stdout, chosen.stderr
+    assert run(*wsd_command(data), "limit=50", "inventory=none", "choose=none").returncode == 0
+    # The test sets of the recipe go with its inventory.
+    refused = run(*given, "limit=50")
+    assert (refused.returncode, "wsd/senseval2.data.xml.xz: no such file" in refused.stderr) == (2, True)
+
+
+def test_most_frequent_sense_has_the_published_score(shared: Path) -> None:
+    """Raganato et al. (2017), Table 2. In a process of its own: a million small calls are not to be checked each."""
+    done = run_program(BASELINE.format(shared=str(shared)))
+    assert done.returncode == 0, done.stderr
+    row, together = json.loads(done.stdout)
+    assert {name: round(f1, 1) for name, f1 in row["f1"].items()} == {
+        "senseval2": 66.6, "senseval3": 65.4, "semeval2007": 56.3, "semeval2013": 62.9, "semeval2015": 67.3,
+    }  # fmt: skip
+    assert (round(row["all"], 1), row["instances"], row["unanswered"]) == (64.9, 7253, 13)
+    assert together["all"] == row["all"]
+
+
+BASELINE = """
+import json
+from dataclasses import asdict
+from pathlib import Path
+from elmo.cli.arguments import find_recipe
+from elmo.config import from_dict, load_toml
+from elmo_lab import RECIPES
+from elmo_lab.probes import wsd, wsd_readers
+from elmo_lab.tasks.train import find_file
+
+values = load_toml(find_recipe("wsd", RECIPES / "probes"))
+config = from_dict(wsd.WsdConfig, values | dict(data={shared!r}))
+senses = wsd.count_senses(find_file(config.train, config.data))
+inventory = wsd_readers.read_inventory(find_file(config.inventory, config.data))
+together = dict(ALL=list(wsd_readers.read_labelled(Path({shared!r}, "wsd", "ALL.data.xml.xz"))))
+rows = [wsd.baseline(tests, senses, inventory) for tests in (wsd.read_tests(config), together)]
+print(json.dumps([asdict(row) for row in rows]))
+"""

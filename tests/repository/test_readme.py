@@ -1,0 +1,103 @@
+"""The README and the docs do what they say: their python and console blocks are run, offline, in an empty folder.
+
+Blocks marked `sh` need what a test has not (a package index, a corpus of the reader's own) and are only read.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import run_program
+from places import ROOT
+
+PAGES = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("index", "quickstart", "own-network", "embedding", "corpora", "models")),
+]
+ENGINES = re.compile(r"^import ray|^from pyspark", re.MULTILINE)
+"""In blocks that `make test-engines` runs."""
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page in one language."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [body for kind, body in BLOCK.findall(text) if kind == language]
+
+
+def offline(folder: Path) -> dict[str, str]:
+    """Variables of a process without a network."""
+    nowhere = "http://127.0.0.1:9"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(folder), "HTTP_PROXY": nowhere, "HTTPS_PROXY": nowhere, "COLUMNS": "100"}
+
+
+def run(command: list[str], folder: Path) -> str:
+    """The output of a command without a network; its failure is the test's."""
+    environment = os.environ | offline(folder)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_python_blocks_of_the_readme_run_in_a_new_interpreter(tmp_path: Path) -> None:
+    run([sys.executable, "-W", "error", "-c", "\n".join(blocks("README.md", "python"))], tmp_path)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if blocks(page, "python")])
+def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks of a page in one program, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    here = [block for block in blocks(page, "python") if not ENGINES.search(block)]
+    program = "import warnings\nwarnings.simplefilter('error')\n" + "\n".join(here)
+    done = run_program(program, offline(tmp_path))
+    assert done.returncode == 0, f"{program}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])
+def test_console_blocks_run(page: str, tmp_path: Path) -> None:
+    """Each `$ command` runs, and prints the lines that follow it on the page, where there are any."""
+    for block in blocks(page, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, expected = part.partition("\n")
+            printed = run(["bash", "-c", command], tmp_path)
+            assert not expected.strip() or expected.strip() == printed.strip(), command
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md") if "_build" not in p.parts),
+    ],
+)
+def test_links_lead_to_files(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+        assert (ROOT / page).parent.joinpath(link).is_file(), f"{page} links to {link}"
+
+
+def test_readme_names_every_command() -> None:
+    """The table of the README and the command line agree."""
+    rows = re.findall(r"^\| .*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = {verb for row in rows for verb in re.findall(r"`elmo ([a-z]+)", row.split(" | ")[0])}
+    shown = run([sys.executable, "-m", "elmo", "--help"], ROOT)
+    assert listed == set(re.findall(r"^    ([a-z]+)(?:  |$)", shown, re.MULTILINE))
+
+
+def test_readme_has_rows_of_the_first_table_of_the_results() -> None:
+    """Its scores of the tasks are the generated ones, of one of the biLMs."""
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    table = re.search(r"^\| biLM \| task \| score .*?\n\n", results, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    made = {line.split("|", 2)[2] for line in table[0].splitlines() if line}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"^\| task \| score .*?\n\n", readme, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    head, line, *rows = shown[0].splitlines()
+    assert len([row for row in rows if row]) >= 7
+    assert {row.split("|", 1)[1] for row in (head, line, *rows) if row} <= made
