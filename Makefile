@@ -5,7 +5,7 @@ BIN := .venv/bin
 SETUP := .venv/.setup-done
 DOCS := .venv/.docs-done
 ENGINES := .venv/.engines-done
-EXTRAS := text,train,store,tasks,probes,index,hub,serve,completion,peers,dev
+EXTRAS := text,train,store,tasks,probes,index,hub,serve,completion,tensorflow,peers,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 

@@ -4,20 +4,21 @@
   the key before; an index block with the places of the others; a footer of 48 bytes with the place of the index block
 - the values are protocol buffers: the header for the empty key, else the variable of this name
 - `PREFIX.data-SSSSS-of-NNNNN`: the values, at the places given in the index
-- each block and each variable has a checksum
+- each block and each variable has a checksum (crc32c), which is verified where the extra `tensorflow` is installed
 
 (tensorflow/core/protobuf/tensor_bundle.proto; tensorflow/core/lib/io/table_format.txt)
 """
 
 import struct
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from elmo.errors import InputError
-from elmo.formats.crc32c import crc32c, masked
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
@@ -28,6 +29,8 @@ DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 MOST_KEY = 10_000
 """Most bytes of a variable's name. Keys share prefixes with the key before, so a small file can have huge ones."""
 DAMAGED = "fetch or copy it again"
+MASK = 0xA282EAD8
+"""What LevelDB and TensorFlow add to a checksum that they store."""
 
 Value = int | bytes
 
@@ -82,7 +85,7 @@ class Bundle:
         if not 0 <= variable.offset <= end <= size:
             raise InputError(f"{shard}: has {size:,} bytes; {name} ends at {end:,}; {DAMAGED}")
         numbers = np.fromfile(shard, dtype, count, offset=variable.offset)
-        if masked(crc32c(numbers)) != variable.checksum:
+        if not _matches(numbers, variable.checksum):
             raise InputError(f"{shard}: {name} does not match its checksum; {DAMAGED}")
         return numbers.reshape(variable.shape)
 
@@ -102,7 +105,16 @@ def is_index(path: Path) -> bool:
 
 
 def read_index(index: Path) -> Bundle:
-    """The variables of a checkpoint, from its `PREFIX.index`; raises InputError if it is damaged."""
+    """The variables of a checkpoint, from its `PREFIX.index`; raises InputError if it is damaged.
+
+    Warns if checksums cannot be verified, since google-crc32c is not installed.
+    """
+    if find_spec("google_crc32c") is None:
+        warnings.warn(
+            f"{index}: its checksums are not verified, since google-crc32c is missing: pip install"
+            " 'elmo-torch[tensorflow]'",
+            stacklevel=2,
+        )
     try:
         return _read_index(index)
     except (IndexError, struct.error, UnicodeDecodeError, OverflowError) as error:
@@ -121,6 +133,16 @@ def _read_index(index: Path) -> Bundle:
     variables = {key.decode(): _variable(value) for key, value in entries.items()}
     prefix = index.with_name(index.name.removesuffix(".index"))
     return Bundle(prefix, _number(header, 1), variables)
+
+
+def _matches(data: bytes | np.ndarray, stored: int) -> bool:
+    """Whether `data`, or the bytes of an array, has the stored checksum; True where no checksum can be computed."""
+    try:
+        from google_crc32c import value
+    except ImportError:
+        return True
+    checksum = value(data)  # type: ignore[arg-type]  # any contiguous buffer; its annotation says bytes
+    return ((checksum >> 15 | checksum << 17) + MASK) & 0xFFFFFFFF == stored
 
 
 def _variable(value: bytes) -> Variable:
@@ -153,7 +175,7 @@ def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[by
     if end + TRAILER > len(data):
         raise InputError(f"{path}: has {len(data):,} bytes; one of its blocks ends at {end + TRAILER:,}; {DAMAGED}")
     kind, checksum = struct.unpack("<BI", data[end : end + TRAILER])
-    if masked(crc32c(data[offset : end + 1])) != checksum:
+    if not _matches(data[offset : end + 1], checksum):
         raise InputError(f"{path}: the block at {offset:,} does not match its checksum; {DAMAGED}")
     if kind:
         raise InputError(f"{path}: is compressed (kind {kind}); save it uncompressed, with tf.train.Saver")

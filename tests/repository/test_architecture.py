@@ -47,7 +47,17 @@ ENTRANCES = {"cli", "__init__", "__main__", "shims", "elmo_lab.cli", "elmo_lab"}
 
 HEAVY = {"torch", "numpy", "h5py", "safetensors", "jaxtyping", "spacy", "pyarrow", "lightning_fabric", "scipy"}
 EXTRAS = {"spacy", "pysbd", "lightning", "lightning_fabric", "tensorboard", "pyarrow", "sklearn", "scipy", "matplotlib"}
-EXTRAS |= {"huggingface_hub", "lancedb", "sentence_transformers", "flair", "transformers", "ray", "pyspark", "shtab"}
+EXTRAS |= {
+    "google_crc32c",
+    "huggingface_hub",
+    "lancedb",
+    "sentence_transformers",
+    "flair",
+    "transformers",
+    "ray",
+    "pyspark",
+    "shtab",
+}
 """Packages of the extras: imported inside functions, so that the core works without them."""
 HOMES = {
     "training": {"lightning_fabric"},
