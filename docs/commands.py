@@ -1,69 +1,154 @@
-"""Writes commands.md from the command line's own help: `make commands`. A test compares the two."""
+"""Writes commands.md from the command line's own parser: `make commands`. A test compares the two."""
 
-import os
-import subprocess
-import sys
+import argparse
+import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from elmo import config
+from elmo.cli import build_parser
+from elmo.cli.parser import GROUPS, Parser
+from elmo.cli.settings import settings_of
+from elmo.pretraining.settings import TrainConfig
 
 PAGE = Path(__file__).with_name("commands.md")
-COMMANDS = (
-    (),
-    ("text",),
-    ("train",),
-    ("perplexity",),
-    ("score",),
-    ("substitutes",),
-    ("cove",),
-    ("embed",),
-    ("allennlp",),
-    ("types",),
-    ("info",),
-    ("convert",),
-    ("models",),
-    ("pull",),
-    ("push",),
-    ("neighbors",),
-    ("index",),
-    ("probe",),
-    ("probe", "senses"),
-    ("probe", "wsd"),
-    ("probe", "pos"),
-    ("probe", "neighbors"),
-    ("probe", "weights"),
-    ("probe", "ablate"),
-    ("probe", "efficiency"),
-    ("task",),
-    ("task", "list"),
-    ("task", "train"),
-    ("task", "eval"),
-    ("task", "predict"),
-    ("task", "sentences"),
-    ("task", "compare"),
-    ("report",),
-    ("serve",),
-    ("explore",),
-    ("bench",),
-    ("demo",),
-    ("completion",),
-)
 HEAD = """# Commands
 
-The output of `--help`, written by `make commands`.
+This page lists the commands by job, each with an example and its options. `elmo VERB --help` prints
+the same in a terminal.
+
+An option may stand before or after the files. A setting has no dashes: `section.key=value`. An error is one line that
+says what to do, and the exit code is 2. It is 1 if training cannot continue or memory runs out, and 130 after Ctrl-C.
 """
+DEFAULT = re.compile(r"\s*\(default: ([^()]*(?:\([^()]*\))?[^()]*)\)$")
+KINDS = {
+    "bool": "`true` or `false`",
+    "int": "an integer",
+    "int | None": "an integer, or `none`",
+    "float": "a number",
+    "float | None": "a number, or `none`",
+    "str": "a string",
+    "tuple[str, ...]": "a list of strings",
+}
+"""What a setting without a description is."""
 
 
-def help_of(command: tuple[str, ...]) -> str:
-    """What `elmo COMMAND --help` prints on a terminal 100 columns wide."""
-    program = Path(sys.executable).with_name("elmo")
-    environment = os.environ | {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run([program, *command, "--help"], env=environment, capture_output=True, text=True, check=True)
-    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+def page() -> str:
+    """The whole page."""
+    parser = build_parser()
+    verbs = verbs_of(parser)
+    groups = (*GROUPS, *sorted({verb.group for verb in verbs.values()}.difference(GROUPS)))
+    parts = [HEAD, contents(verbs, groups)]
+    for group in groups:
+        parts.append(f"\n## {group[0].upper()}{group[1:]}\n")
+        for name, verb in verbs.items():
+            if verb.group == group:
+                parts += sections(verb, about(parser, name))
+    return "".join(parts)
 
 
-def section(command: tuple[str, ...]) -> str:
-    """A command's part of the page."""
-    return f"\n## {' '.join(('elmo', *command))}\n\n```text\n{help_of(command)}\n```\n"
+def verbs_of(parser: argparse.ArgumentParser) -> dict[str, Parser]:
+    """The parsers of a parser's verbs, by name."""
+    found: dict[str, Parser] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found |= action.choices
+    return found
+
+
+def about(parser: argparse.ArgumentParser, name: str) -> str:
+    """The line of a verb in its parent's help."""
+    (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return next(str(each.help) for each in verbs._choices_actions if each.dest == name)
+
+
+def contents(verbs: dict[str, Parser], groups: tuple[str, ...]) -> str:
+    """The table of jobs and their commands."""
+    rows = ["\n| job | commands |\n|---|---|\n"]
+    for group in groups:
+        links = [f"[{name}](#elmo-{name})" for name, verb in verbs.items() if verb.group == group]
+        rows.append(f"| {group} | {', '.join(links)} |\n")
+    return "".join(rows)
+
+
+def sections(parser: Parser, sentence: str) -> Iterator[str]:
+    """The part of the page of a command, and those of its subcommands."""
+    level = "#" * (1 + len(parser.prog.split()))
+    yield f"\n{level} {parser.prog}\n\n{sentence[0].upper()}{escaped(sentence[1:])}.\n"
+    if parser.example:
+        yield f"\n```sh\n{parser.example}\n```\n"
+    inner = verbs_of(parser)
+    arguments = [] if inner else list(rows(parser))
+    if arguments:
+        yield table(("argument", "meaning", "default"), arguments)
+    if parser.settings is not None:
+        yield f"\nThe settings of `{parser.prog}`; `{parser.prog} --settings` prints them as a file to edit:\n"
+        yield table(("setting", "meaning", "default"), list(settings()))
+    for name, verb in inner.items():
+        yield from sections(verb, about(parser, name))
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def rows(parser: Parser) -> Iterator[tuple[str, str, str]]:
+    """Each argument of a command: how it is written, what it means, what it is if it is left out."""
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
+            continue
+        meaning = str(action.help or "")
+        default = DEFAULT.search(meaning)
+        one_of = f"one of {', '.join(f'`{each}`' for each in action.choices)}" if action.choices else ""
+        meaning = "; ".join(filter(None, (DEFAULT.sub("", meaning), one_of)))
+        yield written(action), escaped(meaning), escaped(default[1] if default else default_of(action))
+
+
+def written(action: argparse.Action) -> str:
+    """An argument as it is typed."""
+    value = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if action.choices and action.metavar is None:
+        value = action.dest.upper()
+    if not action.option_strings:
+        return f"`{value}`" + (" ..." if action.nargs in ("+", "*") else "")
+    name = max(action.option_strings, key=len)
+    return f"`{name}`" if action.nargs == 0 else f"`{name} {value}`" + (" ..." if action.nargs in ("+", "*") else "")
+
+
+def default_of(action: argparse.Action) -> str:
+    """What an argument is if it is left out, as far as the parser knows."""
+    if action.nargs == 0 or action.default is None or action.default == []:
+        needed = action.required and action.nargs not in ("*", "?")
+        return "required" if needed else ""
+    return str(action.default)
+
+
+def settings() -> Iterator[tuple[str, str, str]]:
+    """The settings of `elmo train`, with their defaults."""
+    values = config.to_dict(TrainConfig(train=("TEXT",), output="FOLDER"))
+    for setting in settings_of("elmo.pretraining.settings", "TrainConfig"):
+        kinds = re.findall(r"'([^']*)'", setting.kind) if setting.kind.startswith("Literal") else []
+        one_of = f"One of {', '.join(f'`{kind}`' for kind in kinds)}." if kinds else ""
+        meaning = " ".join(filter(None, (setting.about, one_of)))
+        yield f"`{setting.name}`", escaped(meaning or KINDS.get(setting.kind, "")), value_of(values, setting.name)
+
+
+def value_of(values: dict[str, Any], name: str) -> str:
+    """A setting's default as it is written in a file of settings, by its full name; nothing if a flag must give it."""
+    found: Any = values
+    for key in name.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return "" if name in ("train", "output") else f"`{json.dumps(found)}`" if found is not None else "`none`"
+
+
+def escaped(text: str) -> str:
+    """Text for a cell of a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 if __name__ == "__main__":
-    PAGE.write_text(HEAD + "".join(map(section, COMMANDS)), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8", newline="\n")

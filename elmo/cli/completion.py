@@ -20,7 +20,7 @@ def add_verbs(verbs: Any) -> None:
         "elmo completion bash > ~/.elmo-completion",
         "in the browser, and for other programs",
     )
-    completion.add_argument("shell", choices=["bash", "zsh"])
+    completion.add_argument("shell", choices=["bash", "zsh"], help="your shell")
 
 
 def completion_verb(arguments: argparse.Namespace) -> None:

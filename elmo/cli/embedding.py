@@ -104,8 +104,12 @@ def _add_allennlp(verbs: Any) -> None:
     which = allennlp.add_mutually_exclusive_group(required=True)
     for choice, said in (("all", "all layers"), ("top", "the top layer"), ("average", "the mean of all layers")):
         which.add_argument(f"--{choice}", dest="layers", action="store_const", const=choice, help=said)
-    allennlp.add_argument("--options-file", metavar="FILE", help="default: the pulled original model's")
-    allennlp.add_argument("--weight-file", metavar="FILE", help="default: the pulled original model's")
+    allennlp.add_argument(
+        "--options-file", metavar="FILE", help="the model's options (default: the pulled original model's)"
+    )
+    allennlp.add_argument(
+        "--weight-file", metavar="FILE", help="the model's weights (default: the pulled original model's)"
+    )
     allennlp.add_argument("--batch-size", type=int, default=64, metavar="N", help="sentences read ahead")
     allennlp.add_argument("--cuda-device", type=int, default=-1, metavar="N", help="GPU number (default: the CPU)")
     allennlp.add_argument("--forget-sentences", action="store_true", help="write no sentence_to_index")

@@ -39,7 +39,9 @@ def add_verbs(verbs: Any) -> None:
     convert.add_argument("target", help="the folder to write")
     add_weights(convert)
     convert.add_argument(
-        "--to", choices=["native", "allennlp"], help="default: native; allennlp for a native source without --store"
+        "--to",
+        choices=["native", "allennlp"],
+        help="format to write (default: native; allennlp for a native source without --store)",
     )
     convert.add_argument(
         "--store", choices=["float32", "float16", "int8"], help="how native weights are stored (default: float32)"

@@ -26,14 +26,24 @@ from elmo_lab import RECIPES
 from elmo_lab.plugins import points
 
 HELP = {
-    "senses": "measure each layer's nearest-neighbour accuracy on word senses",
-    "wsd": "disambiguate word senses by the nearest sense average",
-    "pos": "predict parts of speech with a linear classifier on each layer",
-    "neighbors": "list the nearest uses of given words, by layer",
-    "weights": "show how trained task models weight the layers, at input and output",
-    "ablate": "train tasks without parts of ELMo: places, layers, gamma, static vectors",
-    "efficiency": "train tasks with and without ELMo on growing fractions of their data",
+    "senses": ("measure each layer's nearest-neighbour accuracy on word senses", ""),
+    "wsd": ("disambiguate word senses by the nearest sense average", "--data DATA --output wsd/"),
+    "pos": ("predict parts of speech with a linear classifier on each layer", "--data DATA --output pos/"),
+    "neighbors": ("list the nearest uses of given words, by layer", "--data DATA --output neighbors/"),
+    "weights": (
+        "show how trained task models weight the layers, at input and output",
+        "runs/ner runs/sst5 --figure weights.svg",
+    ),
+    "ablate": (
+        "train tasks without parts of ELMo: places, layers, gamma, static vectors",
+        "--data DATA --output ablate/",
+    ),
+    "efficiency": (
+        "train tasks with and without ELMo on growing fractions of their data",
+        "--data DATA --output efficiency/",
+    ),
 }
+"""What each probe of this package does, and the arguments of an example."""
 FLAGS = ("output", "data", "model", "vectors", "state", "runs")
 """Arguments that are settings, where a probe has the setting."""
 
@@ -50,8 +60,8 @@ def add_verbs(verbs: Any) -> None:
     )
     probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
     for name, point in points("elmo.probes").items():
-        text = HELP.get(name) or f"the probe {point.value}"
-        parser = add_verb(probes, name, partial(probe_verb, name), text)
+        text, example = HELP.get(name, (f"the probe {point.value}", ""))
+        parser = add_verb(probes, name, partial(probe_verb, name), text, f"elmo probe {name} {example}".rstrip())
         OWN.get(name, _add_recipe)(parser)
         parser.add_argument("--output", metavar="FOLDER", help="folder for record.json: the rows, and what they are of")
         if name not in ("ablate", "efficiency"):

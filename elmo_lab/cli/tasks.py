@@ -36,13 +36,17 @@ def add_verbs(verbs: Any) -> None:
         "the paper's tasks, and what layers know",
     )
     tasks = task.add_subparsers(title="actions", metavar="ACTION", required=True)
-    add_verb(tasks, "list", list_verb, "list the tasks, their files and their scores")
+    add_verb(tasks, "list", list_verb, "list the tasks, their files and their scores", "elmo task list")
     _add_train(tasks)
     _add_eval(tasks)
     _add_predict(tasks)
     _add_compare(tasks)
     sentences = add_verb(
-        tasks, "sentences", sentences_verb, "write the sentences of examples, to fine-tune a biLM on them"
+        tasks,
+        "sentences",
+        sentences_verb,
+        "write the sentences of examples, to fine-tune a biLM on them",
+        "elmo task sentences ner a.txt ner-sentences.txt",
     )
     sentences.add_argument("task", metavar="NAME", help="a name from elmo task list")
     sentences.add_argument("input", help="examples, in the task's format")
@@ -52,7 +56,13 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_train(tasks: Any) -> None:
-    train = add_verb(tasks, "train", train_verb, "train a task's network, one seed after another")
+    train = add_verb(
+        tasks,
+        "train",
+        train_verb,
+        "train a task's network, one seed after another",
+        "elmo task train ner --train a.txt --dev b.txt --output run/ elmo=input",
+    )
     train.add_argument("task", metavar="NAME", help="a name from elmo task list")
     train.add_argument("recipe", nargs="?", help="a TOML file or a packaged recipe such as ner-wnut17")
     train.add_argument(
@@ -73,7 +83,9 @@ def _add_train(tasks: Any) -> None:
 
 
 def _add_eval(tasks: Any) -> None:
-    score = add_verb(tasks, "eval", eval_verb, "score trained networks on labelled examples")
+    score = add_verb(
+        tasks, "eval", eval_verb, "score trained networks on labelled examples", "elmo task eval run/seed-1 b.txt"
+    )
     _add_trained(score)
     score.add_argument("input", help="labelled examples, in the task's format")
     score.add_argument("--json", action="store_true", help="print JSON")
@@ -81,7 +93,13 @@ def _add_eval(tasks: Any) -> None:
 
 
 def _add_predict(tasks: Any) -> None:
-    predict = add_verb(tasks, "predict", predict_verb, "write what trained networks predict, in the task's format")
+    predict = add_verb(
+        tasks,
+        "predict",
+        predict_verb,
+        "write what trained networks predict, in the task's format",
+        "elmo task predict run/seed-1 b.txt predicted.txt",
+    )
     _add_trained(predict)
     predict.add_argument("input", help="examples with or without labels, text with --text, or - for text on stdin")
     predict.add_argument("output", help="the file to write; .jsonl has probabilities")
@@ -108,7 +126,11 @@ def _add_trained(parser: argparse.ArgumentParser) -> None:
 
 def _add_compare(tasks: Any) -> None:
     compare = add_verb(
-        tasks, "compare", compare_verb, "train a queue of tasks, arms and seeds, and tabulate the scores"
+        tasks,
+        "compare",
+        compare_verb,
+        "train a queue of tasks, arms and seeds, and tabulate the scores",
+        "elmo task compare queue --data DATA --vectors vectors.txt --output runs/ --jobs 2",
     )
     compare.add_argument("queue", help="a TOML file or a packaged queue: queue, queue-ensemble, queue-squad")
     compare.add_argument(
