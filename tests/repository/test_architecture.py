@@ -251,7 +251,7 @@ def test_folders_hold_one_level() -> None:
 
 
 def test_design_page_has_the_same_table() -> None:
-    """Every row of the picture is here and every row here is in the picture."""
+    """Every row of the page is here and every row here is on the page."""
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     section = page.partition("## What may import what")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]

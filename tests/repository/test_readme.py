@@ -15,7 +15,7 @@ from places import ROOT
 
 PAGES = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "quickstart", "own-network", "embedding", "corpora", "models")),
+    *(f"docs/{name}.md" for name in ("index", "quickstart", "embedding", "corpora", "models")),
 ]
 ENGINES = re.compile(r"^import ray|^from pyspark", re.MULTILINE)
 """In blocks that `make test-engines` runs."""
