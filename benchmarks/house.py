@@ -3,13 +3,12 @@
     python benchmarks/house.py            # this checkout
     python benchmarks/house.py ../before  # another one
 
-Prints a row of a Markdown table for each figure. Extras are resolved by pip without installing them, and
-measured where they are installed: `--extras` needs a package index, and some minutes.
+Prints a row of a Markdown table for each figure. `--extras` adds the packages that each extra brings, by the
+metadata of what is installed.
 """
 
 import argparse
 import ast
-import json
 import os
 import subprocess
 import sys
@@ -18,6 +17,9 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 LONG_FILE, LONG_FUNCTION = 300, 60
 EXTRAS = "", "text", "train", "serve", "tasks", "probes", "index"
@@ -46,10 +48,12 @@ finally:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", type=Path, nargs="?", default=Path())
-    parser.add_argument("--extras", action="store_true", help="count the packages and megabytes of each extra")
+    parser.add_argument(
+        "--extras", action="store_true", help="add the packages and megabytes of each extra, which must be installed"
+    )
     arguments = parser.parse_args()
     root = arguments.checkout.resolve()
-    for title, value in [*figures(root), *frames(root), *(extras(root) if arguments.extras else [])]:
+    for title, value in [*figures(root), *frames(root), *(extras() if arguments.extras else [])]:
         print(f"| {title} | {value:,} |", flush=True)
 
 
@@ -103,27 +107,34 @@ def frames(root: Path) -> Iterator[tuple[str, int]]:
             yield f"frames from `elmo {arguments[0]}` to a product", counts[0]
 
 
-def extras(root: Path) -> Iterator[tuple[str, int]]:
-    """Packages that pip would install, and the megabytes of those that are installed here, but torch."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
+def extras() -> Iterator[tuple[str, int]]:
+    """The packages that each extra brings, and their megabytes, by what is installed here."""
     for extra in EXTRAS:
         name = f"elmo-torch[{extra}]" if extra else "elmo-torch"
-        done = subprocess.run(
-            [*command, f"{root}[{extra}]" if extra else str(root)], capture_output=True, text=True, check=True
-        )
-        packages = [each["metadata"]["name"] for each in json.loads(done.stdout)["install"]]
+        packages = brought_by(Requirement(name))
         yield f"packages of `{name}`", len(packages)
-        size = sum(map(installed_bytes, packages))
-        yield f"megabytes of `{name}`, without torch and this package", size // 1_000_000
+        size = sum(map(installed_bytes, packages - brought_by(Requirement("torch")) - {"elmo-torch"}))
+        yield f"megabytes of `{name}`, without torch, what it requires and this package", size // 1_000_000
+
+
+def brought_by(wanted: Requirement) -> set[str]:
+    """The names of a package and of all that it requires, with the extras that are asked for on the way."""
+    found: dict[str, set[str]] = {}
+    waiting = [wanted]
+    while waiting:
+        requirement = waiting.pop()
+        asked = {"", *requirement.extras}
+        seen = found.setdefault(canonicalize_name(requirement.name), set())
+        for extra in asked - seen:
+            seen.add(extra)
+            for each in map(Requirement, metadata.requires(requirement.name) or []):
+                if each.marker is None or each.marker.evaluate({"extra": extra}):
+                    waiting.append(each)
+    return set(found)
 
 
 def installed_bytes(package: str) -> int:
-    if package in ("torch", "elmo-torch"):
-        return 0
-    try:
-        files = metadata.files(package) or []
-    except metadata.PackageNotFoundError:
-        return 0
+    files = metadata.files(package) or []
     return sum(path.stat().st_size for file in files if (path := Path(str(file.locate()))).exists())
 
 
