@@ -114,7 +114,7 @@ def to_toml(values: Mapping[str, Any], comments: Mapping[str, Sequence[str]], wh
     for key, value in values.items():
         if key not in tables:
             lines += [f"# {line}".rstrip() for line in comments.get(where + key, ())]
-            lines.append(f"{key} = {json.dumps('none' if value is None else value, ensure_ascii=False)}")
+            lines.append(f"{key} = {_toml_value(value)}")
     parts = ["\n".join(lines) + "\n"] if lines else []
     for key, table in tables.items():
         inner = to_toml(table, comments, f"{where}{key}.")
@@ -122,6 +122,15 @@ def to_toml(values: Mapping[str, Any], comments: Mapping[str, Sequence[str]], wh
             inner if all(isinstance(value, Mapping) for value in table.values()) else f"[{where}{key}]\n{inner}"
         )
     return "\n".join(parts)
+
+
+def _toml_value(value: Any) -> str:
+    """A value on one line; a table in a list is an inline table."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml_value(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    return json.dumps("none" if value is None else value, ensure_ascii=False)
 
 
 def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,6 +141,26 @@ def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         both_tables = isinstance(value, Mapping) and isinstance(old, Mapping)
         merged[key] = merge(old, value) if both_tables else value  # type: ignore[arg-type]
     return merged
+
+
+def combined(
+    recipe: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    begun: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What a command is given: a recipe, then flags, then overrides; the later wins.
+
+    Flags that are None were not given. `overrides` are `section.key=value`, or what these are parsed to. A run that
+    goes on starts from the settings with which it has `begun`.
+    """
+    given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    return merge(merge(merge(begun or {}, recipe), _without_none(flags)), given)
+
+
+def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:
+    given = {key: value for key, value in flags.items() if value is not None}
+    return {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in given.items()}
 
 
 def difference(old: Any, new: Any) -> tuple[Any, Any]:

@@ -30,7 +30,6 @@ from elmo.cli import (
 )
 from elmo.cli.arguments import is_first_process
 from elmo.cli.parser import Parser, meant_option
-from elmo.cli.settings import settings_of
 from elmo.errors import Failure, InputError, IrregularInput, in_one_line
 from elmo.terminal import printable, say
 
@@ -92,8 +91,7 @@ def _settings(parsed: argparse.Namespace) -> list[str] | None:
     """The names of the settings that this verb takes as section.key=value; None if it takes none."""
     if not hasattr(parsed, "overrides"):
         return None
-    home = getattr(parsed, "settings_class", None)
-    return [] if home is None else [setting.name for setting in settings_of(*home)]
+    return [setting.name for setting in parsed.settings_of(parsed)]
 
 
 def _end_by_exit() -> None:

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from elmo.cli.parser import Parser
-from elmo.config import RECIPES, finite
+from elmo.config import finite
 from elmo.errors import InputError
 from elmo.terminal import printable
 
@@ -126,45 +126,6 @@ def is_first_process() -> bool:
     """Whether this is the first of the processes that train together; torchrun and lightning set the variables."""
     rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or ""
     return not rank.isdecimal() or int(rank) == 0
-
-
-def find_recipe(name: str, folder: Path = RECIPES) -> Path:
-    """The file of a recipe: a path, or a name in a package's folder of recipes."""
-    path = Path(name)
-    if path.is_file():
-        if path.suffix != ".toml":
-            raise InputError(
-                f"{name}: a recipe (.toml) is expected here; put patterns of files in quotes, as in"
-                " --train 'corpus/*.txt'"
-            )
-        return path
-    return packaged_recipe(name, folder)
-
-
-def packaged_recipe(name: str, folder: Path = RECIPES) -> Path:
-    """The file of the recipe `name` in a package's folder of recipes."""
-    packaged = folder / f"{name.removesuffix('.toml')}.toml"
-    if packaged.is_file():
-        return packaged
-    names = ", ".join(sorted(recipe.stem for recipe in folder.glob("*.toml")))
-    raise FileNotFoundError(f"{name}: no such file, and not a packaged recipe (available: {names})")
-
-
-def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
-    """The recipe and the overrides; without a recipe, argparse puts the first override in its place."""
-    if arguments.recipe is not None and "=" in arguments.recipe:
-        return None, [arguments.recipe, *arguments.overrides]
-    return arguments.recipe, list(arguments.overrides)
-
-
-def require(values: dict[str, Any], placeholders: Mapping[str, Any], print_config: bool, example: str) -> None:
-    """Raises InputError for a missing setting that has a flag; to print the configuration, gives it its placeholder."""
-    for name, placeholder in placeholders.items():
-        if name in values:
-            continue
-        if not print_config:
-            raise InputError(f"--{name} is missing; for example: {example}")
-        values[name] = placeholder
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 import argparse
 import os
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,22 @@ from elmo.cli.arguments import (
     add_quiet,
     add_splitting,
     add_verb,
-    find_recipe,
     is_first_process,
     print_json,
-    recipe_and_overrides,
-    require,
     text_for,
     tokenizer_of,
 )
-from elmo.cli.settings import comments, listed
+from elmo.cli.settings import (
+    add_settings,
+    find_recipe,
+    only_shows,
+    recipe_and_overrides,
+    require,
+    settings_of,
+    show,
+)
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
-
-SETTINGS = ("elmo.pretraining.settings", "TrainConfig")
 
 
 def add_verbs(verbs: Any) -> None:
@@ -43,10 +45,7 @@ def _add_train(verbs: Any) -> None:
         "elmo train --train 'corpus/*.txt' --heldout held.txt --output run/ epochs=3",
         "a language model",
     )
-    train.settings = partial(listed, *SETTINGS, "elmo train")
-    train.set_defaults(settings_class=SETTINGS)
-    train.add_argument("recipe", nargs="?", help="a TOML file or a packaged recipe")
-    train.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings, e.g. optim.lr=1e-3")
+    add_settings(train, lambda _: settings_of("elmo.pretraining.settings", "TrainConfig"), example="optim.lr=1e-3")
     train.add_argument("--train", action="append", metavar="TEXT", help="text files or a pattern; may be repeated")
     train.add_argument("--heldout", action="append", metavar="TEXT", help="text to measure perplexity on")
     train.add_argument("--output", metavar="FOLDER", help="folder of the run; the model is FOLDER/model")
@@ -58,10 +57,6 @@ def _add_train(verbs: Any) -> None:
     resume = "continue the run in FOLDER exactly; under torchrun, start it if there is none"
     train.add_argument("--resume", action="store_true", help=resume)
     train.add_argument("--dry-run", action="store_true", help="only print parameters, steps, memory and hours")
-    train.add_argument(
-        "--settings", action="store_true", help="only print all settings, with their meaning, as TOML to edit"
-    )
-    train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
     add_quiet(train)
 
 
@@ -123,12 +118,8 @@ def train_verb(arguments: argparse.Namespace) -> None:
     from elmo.pretraining.settings import TrainConfig
 
     made = config.from_dict(TrainConfig, values)
-    if arguments.print_config:
-        print_json(config.to_dict(made), indent=2)
-        return
-    if arguments.settings:
-        print("# elmo train SETTINGS.toml; what is removed from this file keeps its default\n")
-        print(config.to_toml(config.to_dict(made), comments(*SETTINGS)), end="")
+    if only_shows(arguments):
+        show(arguments, made)
         return
     numbers = train.main(made, resume, arguments.dry_run, arguments.quiet)
     if not is_first_process():
@@ -147,39 +138,25 @@ def _is_restarted() -> bool:
 def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]:
     """Recipe, then flags, then overrides; later ones win. A resumed run starts from its own configuration."""
     recipe, overrides = recipe_and_overrides(arguments)
-    given = config.load_toml(find_recipe(recipe)) if recipe is not None else {}
     names = ("train", "heldout", "output", "init_from")
-    flags = {name: getattr(arguments, name) for name in names} | {"init_vocab": arguments.vocab}
-    flags = {name: value for name, value in flags.items() if value}
+    flags: dict[str, Any] = {name: getattr(arguments, name) or None for name in names} | {"init_vocab": arguments.vocab}
     if arguments.pretokenized:
         flags["text"] = {"tokens": "whitespace", "sentences": "line"}
     if arguments.lines:
         flags["text"] = {"sentences": "line"}
-    given = config.merge(config.merge(given, flags), config.parse_overrides(overrides))
-    values: dict[str, Any] = {}
+    given = config.combined({} if recipe is None else config.load_toml(find_recipe(recipe)), flags, overrides)
+    record = None
     if resume:
         if "output" not in given:
             raise InputError("--resume needs --output, the folder of the run to continue")
         record = Path(str(given["output"])) / "train.json"
-        if record.is_file():
-            from elmo.pretraining.settings import read_record
-
-            values = config.to_dict(read_record(record))
-        elif "TORCHELASTIC_RUN_ID" not in os.environ:
+        if not record.is_file() and "TORCHELASTIC_RUN_ID" not in os.environ:
             raise InputError(f"{record}: no such file, so there is no run to resume; omit --resume to start one")
-    has_begun = bool(values)
-    values = config.merge(values, given)
-    placeholders = {"train": ["TRAIN"], "output": "OUTPUT"}
-    require(
-        values,
-        placeholders,
-        arguments.print_config or arguments.settings,
-        "elmo train --train 'corpus/*.txt' --output run/",
-    )
-    if values.get("init_from") not in (None, "none") and not has_begun:
-        from elmo.pretraining import initial
+    from elmo.pretraining.settings import on_its_base
 
-        values = config.merge(initial.settings_of(values["init_from"]), values)
+    values = on_its_base(given, record)
+    placeholders = {"train": ["TRAIN"], "output": "OUTPUT"}
+    require(values, placeholders, only_shows(arguments), "elmo train --train 'corpus/*.txt' --output run/")
     return values
 
 

@@ -1,12 +1,22 @@
-"""The settings of a verb, as the source of its dataclasses describes them; imports nothing, so help comes at once."""
+"""The settings of a verb: its recipe and overrides, and how its settings are shown.
 
+They are described by the source of their dataclasses, and nothing is imported, so help comes at once.
+"""
+
+import argparse
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
+
+from elmo import config
+from elmo.cli.arguments import print_json
+from elmo.cli.parser import Parser
+from elmo.errors import InputError
 
 WIDTH = 100
 
@@ -55,10 +65,14 @@ def _inner(module: str, annotation: ast.expr) -> tuple[str, str] | None:
 
 @cache
 def _tree(module: str) -> ast.Module:
-    spec = find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    """The source of a module, empty if there is none; a package above it is not imported, as `find_spec` would."""
+    package, *names = module.split(".")
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return ast.parse("")
+    place = Path(spec.origin).parent.joinpath(*names)
+    file = place.with_suffix(".py") if names and not place.is_dir() else place / "__init__.py"
+    return ast.parse(file.read_text(encoding="utf-8") if file.is_file() else "")
 
 
 @cache
@@ -74,19 +88,108 @@ def _class(module: str, name: str) -> tuple[str, list[ast.stmt]] | None:
     return None
 
 
-def listed(module: str, name: str, verb: str) -> str:
+def config_of(entry_point: str, keyword: str = "config") -> tuple[str, str] | None:
+    """The settings of what an entry point names, `module:NAME`: the class that is its argument `config`.
+
+    Returns its module and name; None if the source does not say it so.
+    """
+    module, _, name = entry_point.partition(":")
+    for node in _tree(module).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.targets[0]) == name:
+            for argument in node.value.keywords:
+                if argument.arg == keyword and isinstance(argument.value, ast.Name):
+                    return module, argument.value.id
+    return None
+
+
+Described = Callable[[argparse.Namespace | None], Sequence[Setting]]
+"""The settings of a verb, given its parsed arguments; None while its help is shown."""
+
+
+def add_settings(
+    parser: Parser, settings: Described, recipe: str | None = "a TOML file or a packaged recipe", example: str = ""
+) -> None:
+    """Adds a verb's recipe, its overrides, and the flags that only print settings."""
+    if recipe is not None:
+        parser.add_argument("recipe", nargs="?", help=recipe)
+    parser.add_argument(
+        "overrides", nargs="*", metavar="section.key=value", help=f"settings{example and f', e.g. {example}'}"
+    )
+    parser.add_argument(
+        "--settings", action="store_true", help="only print all settings, with their meaning, as TOML to edit"
+    )
+    parser.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
+    parser.set_defaults(settings_of=settings)
+    parser.settings = partial(_listed, settings, parser.prog)
+
+
+def _listed(settings: Described, verb: str) -> str:
     """Lines for the help of a verb: every setting with its kind and its description."""
     lines = [f"settings, as section.key=value ({verb} --settings shows them with their values, to edit):"]
-    for setting in settings_of(module, name):
+    for setting in settings(None):
         lines.append(f"  {setting.name:<32} {setting.kind}")
         lines += [f"      {line}" for line in wrap(setting.about, WIDTH - 6)]
     return "\n".join(lines) + "\n"
 
 
-def comments(module: str, name: str) -> dict[str, list[str]]:
+def only_shows(arguments: argparse.Namespace) -> bool:
+    """Whether a verb is asked to print its settings and do nothing else."""
+    return arguments.settings or arguments.print_config
+
+
+def show(arguments: argparse.Namespace, made: Any) -> None:
+    """Prints the settings `made` as they were asked for: as TOML to edit, or as JSON."""
+    if arguments.print_config:
+        print_json(config.to_dict(made), indent=2)
+        return
+    verb = " ".join(filter(None, (arguments.parser.prog, getattr(arguments, "task", None))))
+    print(f"# {verb} SETTINGS.toml; what is removed from this file keeps its default\n")
+    print(config.to_toml(config.to_dict(made), comments(arguments.settings_of(arguments))), end="")
+
+
+def comments(settings: Sequence[Setting]) -> dict[str, list[str]]:
     """The lines that stand above every setting in a file of settings, by its name."""
     found = {}
-    for setting in settings_of(module, name):
+    for setting in settings:
         choices = [setting.kind] if setting.kind.startswith("Literal") else []
         found[setting.name] = [line for text in (setting.about, *choices) for line in wrap(text, WIDTH)]
     return found
+
+
+def find_recipe(name: str, folder: Path = config.RECIPES) -> Path:
+    """The file of a recipe: a path, or a name in a package's folder of recipes."""
+    path = Path(name)
+    if path.is_file():
+        if path.suffix != ".toml":
+            raise InputError(
+                f"{name}: a recipe (.toml) is expected here; put patterns of files in quotes, as in"
+                " --train 'corpus/*.txt'"
+            )
+        return path
+    return packaged_recipe(name, folder)
+
+
+def packaged_recipe(name: str, folder: Path = config.RECIPES) -> Path:
+    """The file of the recipe `name` in a package's folder of recipes."""
+    packaged = folder / f"{name.removesuffix('.toml')}.toml"
+    if packaged.is_file():
+        return packaged
+    names = ", ".join(sorted(recipe.stem for recipe in folder.glob("*.toml")))
+    raise FileNotFoundError(f"{name}: no such file, and not a packaged recipe (available: {names})")
+
+
+def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """The recipe and the overrides; without a recipe, argparse puts the first override in its place."""
+    if arguments.recipe is not None and "=" in arguments.recipe:
+        return None, [arguments.recipe, *arguments.overrides]
+    return arguments.recipe, list(arguments.overrides)
+
+
+def require(values: dict[str, Any], placeholders: Mapping[str, Any], shows: bool, example: str) -> None:
+    """Raises InputError for a missing setting that has a flag; where settings are only shown, it gets a placeholder."""
+    for name, placeholder in placeholders.items():
+        if name in values:
+            continue
+        if not shows:
+            raise InputError(f"--{name.replace('_', '-')} is missing; for example: {example}")
+        values[name] = placeholder

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
-from elmo.pretraining import initial
 from elmo.pretraining import train as training
-from elmo.pretraining.settings import TrainConfig, read_record
+from elmo.pretraining.settings import TrainConfig, on_its_base
 from elmo.training.monitor import Logger
 
 Files = str | Path | Sequence[str | Path]
@@ -25,17 +24,15 @@ def train(
     settings: dict[str, Any],
 ) -> Path:
     """The folder of the model; see `elmo.train`."""
-    given: dict[str, Any] = {} if recipe is None else configs.load_toml(Path(recipe))
-    flags: dict[str, Any] = {"train": _names(train), "output": str(output)}
-    flags |= {"heldout": _names(heldout)} if heldout else {}
-    flags |= {"init_from": str(init_from)} if init_from is not None else {}
-    given = configs.merge(configs.merge(given, settings), flags)
-    record = Path(output) / "train.json"
-    if resume and record.is_file():
-        given = configs.merge(configs.to_dict(read_record(record)), given)
-    elif given.get("init_from") not in (None, "none"):
-        given = configs.merge(initial.settings_of(given["init_from"]), given)
-    done = training.main(configs.from_dict(TrainConfig, given), resume, quiet=quiet, loggers=loggers)
+    flags = {
+        "train": _names(train),
+        "heldout": _names(heldout) or None,
+        "output": str(output),
+        "init_from": None if init_from is None else str(init_from),
+    }
+    given = configs.combined({} if recipe is None else configs.load_toml(Path(recipe)), flags, settings)
+    values = on_its_base(given, Path(output) / "train.json" if resume else None)
+    done = training.main(configs.from_dict(TrainConfig, values), resume, quiet=quiet, loggers=loggers)
     return Path(done["model"])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from elmo.formats import native
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
+from elmo.pretraining import initial
 from elmo.pretraining.initial import InitVocab
 from elmo.pretraining.objective import ObjectiveConfig
 from elmo.text.characters import PADDING
@@ -161,6 +163,18 @@ def read_record(record: Path) -> TrainConfig:
         return configs.from_dict(TrainConfig, json.loads(record.read_text(encoding="utf-8")))
     except ValueError as error:
         raise InputError(f"{record}: not the record of a run ({error}); name another --output") from error
+
+
+def on_its_base(given: Mapping[str, Any], record: Path | None) -> dict[str, Any]:
+    """The settings `given` on top of those that a run begins with.
+
+    These are the settings in its `record`, `train.json`, where a run goes on, else those of the model that it starts
+    from. Raises InputError if the record is damaged, and the errors of `elmo.formats.describe`.
+    """
+    if record is not None and record.is_file():
+        return configs.merge(configs.to_dict(read_record(record)), given)
+    path = given.get("init_from")
+    return dict(given) if path in (None, "none") else configs.merge(initial.settings_of(path), given)
 
 
 def fixed(config: TrainConfig) -> dict[str, Any]:

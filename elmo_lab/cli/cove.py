@@ -6,6 +6,15 @@ from typing import Any
 
 from elmo import config
 from elmo.cli.arguments import add_quiet, add_verb
+from elmo.cli.settings import (
+    add_settings,
+    find_recipe,
+    only_shows,
+    recipe_and_overrides,
+    require,
+    settings_of,
+    show,
+)
 from elmo.errors import InputError
 
 NEEDED = ("source", "target", "heldout_source", "heldout_target", "output")
@@ -21,7 +30,9 @@ def add_verbs(verbs: Any) -> None:
         "elmo cove --source en.txt --target de.txt --output run/",
         "the paper's tasks, and what layers know",
     )
-    cove.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings, e.g. encoder.dim=600")
+    add_settings(
+        cove, lambda _: settings_of("elmo_lab.tasks.translation", "CoveConfig"), "a TOML file", "encoder.dim=600"
+    )
     cove.add_argument("--source", metavar="TEXT", help="text (.txt, .gz, .xz) in the language that gets vectors")
     cove.add_argument("--target", metavar="TEXT", help="its translation, line by line")
     cove.add_argument("--heldout-source", metavar="TEXT", help="text to measure perplexity on, to choose the epoch")
@@ -35,16 +46,19 @@ def add_verbs(verbs: Any) -> None:
 def cove_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.tasks import translation
 
-    values: dict[str, Any] = {}
+    begun = None
     if arguments.resume:
         if arguments.output is None:
             raise InputError("--resume needs --output, the folder of the run to continue")
-        values = config.to_dict(translation.read_record(Path(arguments.output)))
-    flags = {name: value for name in (*NEEDED, "vectors") if (value := getattr(arguments, name)) is not None}
-    values = config.merge(config.merge(values, flags), config.parse_overrides(arguments.overrides))
-    for name in NEEDED:
-        if name not in values:
-            raise InputError(f"--{name.replace('_', '-')} is missing; see elmo cove --help")
+        begun = config.to_dict(translation.read_record(Path(arguments.output)))
+    recipe, overrides = recipe_and_overrides(arguments)
+    flags = {name: getattr(arguments, name) for name in (*NEEDED, "vectors")}
+    values = config.combined({} if recipe is None else config.load_toml(find_recipe(recipe)), flags, overrides, begun)
+    example = "elmo cove --source en.txt --target de.txt --heldout-source en.dev --heldout-target de.dev --output run/"
+    require(values, {name: name.upper() for name in NEEDED}, only_shows(arguments), example)
     made = config.from_dict(translation.CoveConfig, values)
+    if only_shows(arguments):
+        show(arguments, made)
+        return
     for name, value in translation.main(made, arguments.resume, arguments.quiet).items():
         print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}")

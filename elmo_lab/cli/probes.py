@@ -15,10 +15,19 @@ from elmo.cli.arguments import (
     add_model,
     add_quiet,
     add_verb,
-    find_recipe,
     print_json,
-    recipe_and_overrides,
     run_in,
+)
+from elmo.cli.parser import Parser
+from elmo.cli.settings import (
+    add_settings,
+    config_of,
+    find_recipe,
+    only_shows,
+    recipe_and_overrides,
+    require,
+    settings_of,
+    show,
 )
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table, say
@@ -62,7 +71,16 @@ def add_verbs(verbs: Any) -> None:
     for name, point in points("elmo.probes").items():
         text, example = HELP.get(name, (f"the probe {point.value}", ""))
         parser = add_verb(probes, name, partial(probe_verb, name), text, f"elmo probe {name} {example}".rstrip())
-        OWN.get(name, _add_recipe)(parser)
+        if name not in WITHOUT_SETTINGS:
+            described = config_of(point.value)
+            add_settings(
+                parser,
+                lambda _, found=described: () if found is None else settings_of(*found),
+                "a TOML file (default: the probe's own recipe)",
+            )
+            _add_common(parser)
+        if name in OWN:
+            OWN[name](parser)
         parser.add_argument("--output", metavar="FOLDER", help="folder for record.json: the rows, and what they are of")
         if name not in ("ablate", "efficiency"):
             parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
@@ -70,10 +88,8 @@ def add_verbs(verbs: Any) -> None:
         add_quiet(parser)
 
 
-def _add_recipe(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of a probe with a recipe."""
-    parser.add_argument("recipe", nargs="?", help="a TOML file (default: the probe's own recipe)")
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings")
+def _add_common(parser: Parser) -> None:
+    """Adds the flags of a probe with settings."""
     parser.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
     parser.add_argument("--model", metavar="MODEL", help=BILM_HELP)
 
@@ -90,12 +106,10 @@ def _add_senses(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_wsd(parser: argparse.ArgumentParser) -> None:
-    _add_recipe(parser)
     parser.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
 
 
 def _add_neighbors(parser: argparse.ArgumentParser) -> None:
-    _add_recipe(parser)
     parser.add_argument("--vectors", metavar="FILE", help="static vectors in GloVe's text format, to compare with")
 
 
@@ -107,7 +121,6 @@ def _add_weights(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_queue(parser: argparse.ArgumentParser) -> None:
-    _add_recipe(parser)
     parser.add_argument("--vectors", metavar="FILE", help="static word vectors for all runs")
     add_jobs(parser)
 
@@ -120,7 +133,9 @@ OWN = {
     "ablate": _add_queue,
     "efficiency": _add_queue,
 }
-"""The arguments of probes that have others than a recipe's."""
+"""The arguments that only these probes have."""
+WITHOUT_SETTINGS = ("senses", "weights")
+"""Probes whose few settings are all flags."""
 
 
 def probe_verb(name: str, arguments: argparse.Namespace) -> None:
@@ -129,6 +144,9 @@ def probe_verb(name: str, arguments: argparse.Namespace) -> None:
 
     probe = probes.find(name)
     made = config.from_dict(probe.config, _values(probe, arguments))
+    if name not in WITHOUT_SETTINGS and only_shows(arguments):
+        show(arguments, made)
+        return
     figure = _figure(name, arguments)
     if getattr(arguments, "jobs", 1) > 1:
         run_in(arguments.jobs)
@@ -158,10 +176,11 @@ def _values(probe: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     left_out = {key for key, given in probe.goes_with.items() if given <= set(changes)}
     values = {key: value for key, value in values.items() if key not in left_out}
     known = getattr(probe.config, "__dataclass_fields__", {})
-    flags = {name: value for name in FLAGS if (value := getattr(arguments, name, None)) is not None and name in known}
-    values = config.merge(values | flags, changes)
-    if probe.trains and "output" not in values:
-        raise InputError(f"--output is missing; for example: elmo probe {probe.name} --output {probe.name}/")
+    flags = {name: getattr(arguments, name, None) for name in FLAGS if name in known}
+    values = config.combined(values, flags, changes)
+    if probe.trains:
+        shows = only_shows(arguments)
+        require(values, {"output": "OUTPUT"}, shows, f"elmo probe {probe.name} --output {probe.name}/")
     return values
 
 

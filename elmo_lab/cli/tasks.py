@@ -13,16 +13,25 @@ from elmo.cli.arguments import (
     add_quiet,
     add_strict,
     add_verb,
-    find_recipe,
-    packaged_recipe,
     print_json,
+    run_in,
+)
+from elmo.cli.settings import (
+    Setting,
+    add_settings,
+    config_of,
+    find_recipe,
+    only_shows,
+    packaged_recipe,
     recipe_and_overrides,
     require,
-    run_in,
+    settings_of,
+    show,
 )
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table, say
 from elmo_lab import RECIPES
+from elmo_lab.plugins import points
 
 
 def add_verbs(verbs: Any) -> None:
@@ -64,10 +73,8 @@ def _add_train(tasks: Any) -> None:
         "elmo task train ner --train a.txt --dev b.txt --output run/ elmo=input",
     )
     train.add_argument("task", metavar="NAME", help="a name from elmo task list")
-    train.add_argument("recipe", nargs="?", help="a TOML file or a packaged recipe such as ner-wnut17")
-    train.add_argument(
-        "overrides", nargs="*", metavar="section.key=value", help="settings; elmo=input is short for inputs.elmo=input"
-    )
+    recipe = "a TOML file or a packaged recipe such as ner-wnut17"
+    add_settings(train, _settings, recipe, "elmo=input, which is short for inputs.elmo=input")
     for part, text in (("train", "training data"), ("dev", "data to choose the epoch"), ("test", "test data")):
         train.add_argument(f"--{part}", metavar="FILE", help=f"{text}, in the task's format")
     train.add_argument("--output", metavar="FOLDER", help="folder of the run: one folder per seed, and record.json")
@@ -76,10 +83,18 @@ def _add_train(tasks: Any) -> None:
     train.add_argument("--model", metavar="MODEL", help=BILM_HELP)
     train.add_argument("--seeds", metavar="N,N", help="seeds to train, such as 1,2,3")
     train.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
-    train.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
     train.add_argument("--json", action="store_true", help="print record.json")
     add_strict(train)
     add_quiet(train)
+
+
+def _settings(arguments: argparse.Namespace | None) -> list[Setting]:
+    """The settings of a run; `model` has those of the task's network, once the task is known."""
+    found = list(settings_of("elmo_lab.tasks.train", "TaskConfig"))
+    point = None if arguments is None else points("elmo.tasks").get(arguments.task)
+    home = None if point is None else config_of(point.value)
+    network = [] if home is None else [replace(each, name=f"model.{each.name}") for each in settings_of(*home)]
+    return [*found, *network]
 
 
 def _add_eval(tasks: Any) -> None:
@@ -161,8 +176,8 @@ def train_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.tasks import train
 
     made = train.completed(config.from_dict(train.TaskConfig, _train_values(arguments)))
-    if arguments.print_config:
-        print_json(config.to_dict(made), indent=2)
+    if only_shows(arguments):
+        show(arguments, made)
         return
     with Counter("tokens of the biLM", arguments.quiet) as counter:
         report = train.main(made, arguments.resume, arguments.quiet, counter.update)
@@ -187,36 +202,36 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     from elmo_lab.tasks import train
 
     recipe, overrides = recipe_and_overrides(arguments)
-    values: dict[str, Any] = {}
+    begun: dict[str, Any] = {}
     record = None if arguments.output is None else Path(arguments.output) / "config.json"
     if arguments.resume:
         if record is None:
             raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
         if not record.is_file():
             raise InputError(f"{arguments.output}: holds no run yet; omit --resume to start one")
-        values = train.read_json(record)
+        begun = train.read_json(record)
     found = None if recipe is None else find_recipe(recipe, RECIPES / "tasks")
     if found is None and not arguments.resume and (RECIPES / "tasks" / f"{arguments.task}.toml").is_file():
         found = packaged_recipe(arguments.task, RECIPES / "tasks")
+    of_recipe: dict[str, Any] = {}
     if found is not None:
         of_recipe = config.load_toml(found) if arguments.resume else train.read_recipe(found, arguments.task)
         if arguments.train is not None:  # the recipe's other files belong to other data
             of_recipe = {key: value for key, value in of_recipe.items() if key not in ("train", "dev", "test")}
-        values = config.merge(values, of_recipe)
-    if values.setdefault("task", arguments.task) != arguments.task:
+    task = of_recipe.get("task", begun.get("task", arguments.task))
+    if task != arguments.task:
         raise InputError(
-            f"{found or record}: the task is {values['task']}, not {arguments.task}; name that task, or another recipe"
+            f"{found or record}: the task is {task}, not {arguments.task}; name that task, or another recipe"
         )
     names = ("train", "dev", "test", "output", "data")
-    flags: dict[str, Any] = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    inputs = {"vectors": arguments.vectors, "model": arguments.model}
-    flags["inputs"] = {name: value for name, value in inputs.items() if value is not None}
-    if arguments.seeds is not None:
-        begun = values.get("seeds", []) if arguments.resume else []  # keep those of the run
-        flags["seeds"] = list(dict.fromkeys([*begun, *_numbers(arguments.seeds)]))
-    values = config.merge(config.merge(values, flags), config.parse_overrides(map(_spelled_out, overrides)))
+    flags: dict[str, Any] = {name: getattr(arguments, name) for name in names} | {"task": arguments.task}
+    flags["inputs"] = {"vectors": arguments.vectors, "model": arguments.model}
+    if arguments.seeds is not None:  # with those of the run that goes on
+        trained = of_recipe.get("seeds", begun.get("seeds", [])) if arguments.resume else []
+        flags["seeds"] = list(dict.fromkeys([*trained, *_numbers(arguments.seeds)]))
+    values = config.combined(of_recipe, flags, map(_spelled_out, overrides), begun)
     placeholders = {"train": "TRAIN", "dev": "DEV", "output": "OUTPUT"}
-    require(values, placeholders, arguments.print_config, "elmo task train ner --train a --dev b --output run/")
+    require(values, placeholders, only_shows(arguments), "elmo task train ner --train a --dev b --output run/")
     return values
 
 
@@ -349,9 +364,7 @@ def compare_verb(arguments: argparse.Namespace) -> None:
     if arguments.jobs > 1 and not arguments.table:
         run_in(arguments.jobs)
     inputs = {"vectors": arguments.vectors, "model": arguments.model}
-    given: dict[str, Any] = {"inputs": {name: value for name, value in inputs.items() if value is not None}}
-    if arguments.data is not None:
-        given["data"] = arguments.data
+    given = config.combined({}, {"inputs": inputs, "data": arguments.data})
 
     def show(line: str) -> None:
         if not arguments.quiet:

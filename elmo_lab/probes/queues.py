@@ -65,9 +65,7 @@ def done(row: Row, folder: Path) -> Done | None:
 
 def given(settings: Sequence[str], data: str | None, vectors: str | None, model: str | None) -> dict[str, Any]:
     """The values for all runs; they override the recipes."""
-    inputs = {name: value for name, value in (("vectors", vectors), ("model", model)) if value is not None}
-    values: dict[str, Any] = {"inputs": inputs} | ({} if data is None else {"data": data})
-    return configs.merge(values, configs.parse_overrides(settings))
+    return configs.combined({}, {"data": data, "inputs": {"vectors": vectors, "model": model}}, settings)
 
 
 def place_for(recipe: Path, place: Place) -> str:

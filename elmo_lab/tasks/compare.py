@@ -99,7 +99,7 @@ def config_of(
     recipe: Path, given: Mapping[str, Any], settings: Sequence[str], folder: Path, seeds: Sequence[int]
 ) -> train.TaskConfig:
     """The settings of a run: the recipe, then `given`, then those of its arm."""
-    values = configs.merge(configs.merge(train.read_recipe(recipe), given), configs.parse_overrides(settings))
+    values = configs.combined(train.read_recipe(recipe), given, settings)
     values |= {"output": str(folder), "seeds": list(seeds)}
     return train.completed(configs.from_dict(train.TaskConfig, values))
 

@@ -41,7 +41,7 @@ def test_shown_settings_are_a_recipe_with_comments(tmp_path):
 
 def test_defaults_round_trip_through_toml():
     made = TrainConfig(train=("a",), output="b")
-    text = config.to_toml(config.to_dict(made), comments(*HOME))
+    text = config.to_toml(config.to_dict(made), comments(settings_of(*HOME)))
     assert config.from_dict(TrainConfig, tomllib.loads(text)) == made
 
 

@@ -532,7 +532,7 @@ BASELINE = """
 import json
 from dataclasses import asdict
 from pathlib import Path
-from elmo.cli.arguments import find_recipe
+from elmo.cli.settings import find_recipe
 from elmo.config import from_dict, load_toml
 from elmo_lab import RECIPES
 from elmo_lab.probes import wsd, wsd_readers
