@@ -1,9 +1,11 @@
 """Writes commands.md from the command line's own parser: `make commands`. A test compares the two."""
 
 import argparse
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,6 @@ from elmo import config
 from elmo.cli import build_parser
 from elmo.cli.parser import GROUPS, Parser
 from elmo.cli.settings import settings_of
-from elmo.pretraining.settings import TrainConfig
 
 PAGE = Path(__file__).with_name("commands.md")
 HEAD = """# Commands
@@ -83,9 +84,9 @@ def sections(parser: Parser, sentence: str) -> Iterator[str]:
     arguments = [] if inner else list(rows(parser))
     if arguments:
         yield table(("argument", "meaning", "default"), arguments)
-    if parser.settings is not None:
+    if parser.home is not None:
         yield f"\nThe settings of `{parser.prog}`; `{parser.prog} --settings` prints them as a file to edit:\n"
-        yield table(("setting", "meaning", "default"), list(settings()))
+        yield table(("setting", "meaning", "default"), list(settings(*parser.home)))
     for name, verb in inner.items():
         yield from sections(verb, about(parser, name))
 
@@ -127,22 +128,35 @@ def default_of(action: argparse.Action) -> str:
     return str(action.default)
 
 
-def settings() -> Iterator[tuple[str, str, str]]:
-    """The settings of `elmo train`, with their defaults."""
-    values = config.to_dict(TrainConfig(train=("TEXT",), output="FOLDER"))
-    for setting in settings_of("elmo.pretraining.settings", "TrainConfig"):
+def settings(module: str, name: str) -> Iterator[tuple[str, str, str]]:
+    """The settings of a command, with their defaults."""
+    values = defaults_of(getattr(import_module(module), name))
+    for setting in settings_of(module, name):
         kinds = re.findall(r"'([^']*)'", setting.kind) if setting.kind.startswith("Literal") else []
         one_of = f"One of {', '.join(f'`{kind}`' for kind in kinds)}." if kinds else ""
         meaning = " ".join(filter(None, (setting.about, one_of)))
         yield f"`{setting.name}`", escaped(meaning or KINDS.get(setting.kind, "")), value_of(values, setting.name)
 
 
+def defaults_of(kind: type[Any]) -> dict[str, Any]:
+    """The defaults of a dataclass as plain values, of those fields that have one."""
+    found = {}
+    for each in dataclasses.fields(kind):
+        made = each.default_factory is not dataclasses.MISSING
+        value = each.default_factory() if made else each.default  # type: ignore[operator,misc]
+        if value is not dataclasses.MISSING:
+            found[each.name] = config.to_dict(value) if dataclasses.is_dataclass(value) else value
+    return found
+
+
 def value_of(values: dict[str, Any], name: str) -> str:
-    """A setting's default as it is written in a file of settings, by its full name; nothing if a flag must give it."""
+    """A setting's default as it is written in a file of settings, by its full name; nothing if it has none."""
     found: Any = values
+    if name.partition(".")[0] not in values:
+        return ""
     for key in name.split("."):
         found = found.get(key) if isinstance(found, dict) else None
-    return "" if name in ("train", "output") else f"`{json.dumps(found)}`" if found is not None else "`none`"
+    return f"`{json.dumps(found)}`" if found is not None else "`none`"
 
 
 def escaped(text: str) -> str:

@@ -13,11 +13,15 @@ GROUPS = ("text to vectors", "similar uses", "a language model", "models", "in t
 
 
 class Parser(argparse.ArgumentParser):
-    """Names what was probably meant. `settings` gives the lines on a verb's settings, when its help is asked for."""
+    """Names what was probably meant. `settings` gives the lines on a verb's settings, when its help is asked for.
+
+    `home` is the module and the name of the dataclass of these settings.
+    """
 
     group = ""
     example = ""
     settings: Callable[[], str] | None = None
+    home: tuple[str, str] | None = None
 
     def error(self, message: str) -> NoReturn:
         if (found := CHOICE.match(message)) is not None:

@@ -5,7 +5,7 @@ They are described by the source of their dataclasses, and nothing is imported, 
 
 import argparse
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
@@ -102,16 +102,17 @@ def config_of(entry_point: str, keyword: str = "config") -> tuple[str, str] | No
     return None
 
 
-Described = Callable[[argparse.Namespace | None], Sequence[Setting]]
-"""The settings of a verb, given its parsed arguments; None while its help is shown."""
-
-
 def add_settings(
-    parser: Parser, settings: Described, recipe: str | None = "a TOML file or a packaged recipe", example: str = ""
+    parser: Parser,
+    home: tuple[str, str] | None,
+    recipe: str = "a TOML file or a packaged recipe",
+    example: str = "",
 ) -> None:
-    """Adds a verb's recipe, its overrides, and the flags that only print settings."""
-    if recipe is not None:
-        parser.add_argument("recipe", nargs="?", help=recipe)
+    """Adds a verb's recipe, its overrides, and the flags that only print settings.
+
+    `home` names the module and the dataclass of the settings; None if they cannot be known beforehand.
+    """
+    parser.add_argument("recipe", nargs="?", help=recipe)
     parser.add_argument(
         "overrides", nargs="*", metavar="section.key=value", help=f"settings{example and f', e.g. {example}'}"
     )
@@ -119,14 +120,16 @@ def add_settings(
         "--settings", action="store_true", help="only print all settings, with their meaning, as TOML to edit"
     )
     parser.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
-    parser.set_defaults(settings_of=settings)
-    parser.settings = partial(_listed, settings, parser.prog)
+    parser.set_defaults(settings_of=lambda arguments: [] if home is None else settings_of(*home))
+    if home is not None:
+        parser.home = home
+        parser.settings = partial(_listed, *home, parser.prog)
 
 
-def _listed(settings: Described, verb: str) -> str:
+def _listed(module: str, name: str, verb: str) -> str:
     """Lines for the help of a verb: every setting with its kind and its description."""
     lines = [f"settings, as section.key=value ({verb} --settings shows them with their values, to edit):"]
-    for setting in settings(None):
+    for setting in settings_of(module, name):
         lines.append(f"  {setting.name:<32} {setting.kind}")
         lines += [f"      {line}" for line in wrap(setting.about, WIDTH - 6)]
     return "\n".join(lines) + "\n"

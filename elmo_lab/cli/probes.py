@@ -26,7 +26,6 @@ from elmo.cli.settings import (
     only_shows,
     recipe_and_overrides,
     require,
-    settings_of,
     show,
 )
 from elmo.errors import InputError
@@ -72,12 +71,7 @@ def add_verbs(verbs: Any) -> None:
         text, example = HELP.get(name, (f"the probe {point.value}", ""))
         parser = add_verb(probes, name, partial(probe_verb, name), text, f"elmo probe {name} {example}".rstrip())
         if name not in WITHOUT_SETTINGS:
-            described = config_of(point.value)
-            add_settings(
-                parser,
-                lambda _, found=described: () if found is None else settings_of(*found),
-                "a TOML file (default: the probe's own recipe)",
-            )
+            add_settings(parser, config_of(point.value), "a TOML file (default: the probe's own recipe)")
             _add_common(parser)
         if name in OWN:
             OWN[name](parser)

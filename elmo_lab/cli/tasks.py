@@ -33,6 +33,8 @@ from elmo.terminal import Counter, print_table, say
 from elmo_lab import RECIPES
 from elmo_lab.plugins import points
 
+SETTINGS = ("elmo_lab.tasks.train", "TaskConfig")
+
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
@@ -74,7 +76,8 @@ def _add_train(tasks: Any) -> None:
     )
     train.add_argument("task", metavar="NAME", help="a name from elmo task list")
     recipe = "a TOML file or a packaged recipe such as ner-wnut17"
-    add_settings(train, _settings, recipe, "elmo=input, which is short for inputs.elmo=input")
+    add_settings(train, SETTINGS, recipe, "elmo=input, which is short for inputs.elmo=input")
+    train.set_defaults(settings_of=_settings)
     for part, text in (("train", "training data"), ("dev", "data to choose the epoch"), ("test", "test data")):
         train.add_argument(f"--{part}", metavar="FILE", help=f"{text}, in the task's format")
     train.add_argument("--output", metavar="FOLDER", help="folder of the run: one folder per seed, and record.json")
@@ -88,10 +91,10 @@ def _add_train(tasks: Any) -> None:
     add_quiet(train)
 
 
-def _settings(arguments: argparse.Namespace | None) -> list[Setting]:
-    """The settings of a run; `model` has those of the task's network, once the task is known."""
-    found = list(settings_of("elmo_lab.tasks.train", "TaskConfig"))
-    point = None if arguments is None else points("elmo.tasks").get(arguments.task)
+def _settings(arguments: argparse.Namespace) -> list[Setting]:
+    """The settings of a run; `model` has those of the task's network."""
+    found = list(settings_of(*SETTINGS))
+    point = points("elmo.tasks").get(arguments.task)
     home = None if point is None else config_of(point.value)
     network = [] if home is None else [replace(each, name=f"model.{each.name}") for each in settings_of(*home)]
     return [*found, *network]
