@@ -5,9 +5,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from myst_nb.core import render
+from myst_nb.core.read import read_myst_markdown_notebook
 
 import elmo
+
+HERE = Path(__file__).parent
+NOTEBOOKS = HERE / "_build" / "notebooks"
+"""Where the tutorials are notebooks, which their pages offer for download."""
 
 # Commands in tutorials are those of this environment.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -25,7 +31,22 @@ def join_streams(outputs: list[Any]) -> list[Any]:
     return joined
 
 
+def write_notebook(page: Path, folder: Path = NOTEBOOKS) -> Path:
+    """Writes a tutorial as a notebook, without outputs; the same page gives the same bytes."""
+    notebook = read_myst_markdown_notebook(page.read_text(encoding="utf-8"))
+    notebook.metadata.pop("file_format", None)
+    notebook.cells = [cell for cell in notebook.cells if "remove-cell" not in cell.metadata.get("tags", ())]
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{page.stem}.ipynb"
+    nbformat.write(notebook, path)
+    return path
+
+
 render.coalesce_streams = join_streams
+for tutorial in sorted((HERE / "tutorials").glob("*.md")):
+    write_notebook(tutorial)
 
 project = "elmo"
 copyright = "The elmo-torch authors"
