@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from elmo.formats import native
-from elmo.pretraining.perplexity import report
+from elmo.pretraining.perplexity import perplexity_report
 from elmo.text.tokenizer import TextConfig
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     run = native.load(arguments.run)
     bilm, lm_head = native.parts_of(mean_of(arguments.checkpoints))
     model = replace(run, weights=bilm, lm_head=lm_head)
-    found = report(model, arguments.heldout, run.text or TextConfig(), arguments.words or None)
+    found = perplexity_report(model, arguments.heldout, run.text or TextConfig(), arguments.words or None)
     print(*(f"{policy} {numbers['mean']:.2f}" for policy, numbers in found["perplexity"].items()))
     if arguments.output:
         names = [file.parent.name if file.name == "model.safetensors" else file.stem for file in arguments.checkpoints]

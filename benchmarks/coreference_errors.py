@@ -56,7 +56,7 @@ def main() -> None:
         print("|", " | ".join([str(run), *cells]), "|", flush=True)
 
 
-def counted(document: coref.Example, prediction: coref.Prediction) -> list[list[float]]:
+def counted(document: coref.Example, prediction: coref.CorefPrediction) -> list[list[float]]:
     """Counts of a document, right and all of both sides: MUC, B3, CEAF, mentions, links of three kinds."""
     gold, found = ([set(cluster) for cluster in each.clusters or ()] for each in (document, prediction))
     mentions = set().union(*gold), set().union(*found)

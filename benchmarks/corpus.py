@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.embedding.corpus import Progress, Settings, embed_corpus
+from elmo.embedding.corpus import CorpusProgress, Settings, embed_corpus
 from elmo.embedding.embedder import Embedder
 from elmo.machine import card
 
@@ -176,7 +176,7 @@ def speed(arguments: argparse.Namespace) -> dict[str, Any]:
     """Words a second by Ray and by bare Embedders, in turns."""
     import ray  # type: ignore[import-not-found]
 
-    from elmo.integrations.ray import run
+    from elmo.integrations.ray import run_parts
 
     lines = list(sentences(arguments.rows, arguments.words))
     Path("corpus.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -185,9 +185,9 @@ def speed(arguments: argparse.Namespace) -> dict[str, Any]:
     rates: dict[str, list[float]] = {"ray": [], "bare": [], "ray, of processor time": [], "bare, of processor time": []}
     for number in range(arguments.rounds):
         seen: list[tuple[float, float, int]] = []
-        engine = partial(run, workers=WORKERS)
+        engine = partial(run_parts, workers=WORKERS)
 
-        def follow(now: Progress, seen: list[tuple[float, float, int]] = seen) -> None:
+        def follow(now: CorpusProgress, seen: list[tuple[float, float, int]] = seen) -> None:
             if now.fresh_tokens:
                 seen.append((time.monotonic(), processor_time(), now.fresh_tokens))
 

@@ -15,7 +15,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot
 
-from elmo_lab.report.pretraining import measured
+from elmo_lab.report.pretraining import newest_perplexities
 
 STYLES = {"carry_mean": "-", "reset_mean": "--"}
 
@@ -35,7 +35,7 @@ def main() -> None:
     before = 0.0  # million tokens
     for path in arguments.metrics:
         file = path / "metrics.jsonl" if path.is_dir() else path
-        points = measured(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
+        points = newest_perplexities(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
         color = f"C{arguments.metrics.index(path)}"
         for name, style in STYLES.items():
             tokens = [before + record["tokens"] / 1e6 for record in points]

@@ -27,7 +27,7 @@ from torch import Tensor, distributed, nn
 from train import SIZES, windows
 
 from elmo import ops
-from elmo.bench.machine import limits
+from elmo.bench.machine import measure_limits
 from elmo.model.bilm import BiLMConfig
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.pretraining.settings import SMALL
@@ -171,7 +171,7 @@ def main() -> None:
         together(arguments)
     if arguments.rate and (sys.platform != "linux" or os.geteuid() != 0):
         sys.exit("--rate needs a network namespace: run it on Linux as root")
-    machine = limits(MODELS[arguments.size].lstm)
+    machine = measure_limits(MODELS[arguments.size].lstm)
     print(f"{machine.processor}, {os.cpu_count()} processors; size {arguments.size}, {arguments.words:,} words")
     print(f"{'processes':>9}  {'softmax':8}{'MB a step':>10}{'ms a step':>11}{'CPU ms':>8}{'words/s':>9}")
     found = []

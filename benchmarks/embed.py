@@ -48,12 +48,12 @@ def main() -> None:
     arguments = parse()
     if arguments.threads:
         os.environ["OMP_NUM_THREADS"] = str(arguments.threads)  # every process that measures reads it
-    sentences = job.beginning(arguments.text, tokenizer(arguments), arguments.tokens)
+    sentences = job.first_sentences(arguments.text, tokenizer(arguments), arguments.tokens)
     with tempfile.TemporaryDirectory() as folder:
         tell("random weights")
         model = str(Path(folder, arguments.size))
         process.in_fresh_process(store_weights, SIZES[arguments.size], model)
-        measured = job.run(
+        measured = job.measure_model(
             model,
             (arguments.text.name, sentences),
             arguments.device,

@@ -31,7 +31,7 @@ from typing import Any
 
 from elmo.config import from_dict
 from elmo_lab import RECIPES
-from elmo_lab.tasks.queue import Row, chosen, metric_of, results_of
+from elmo_lab.tasks.queue import QueueRow, chosen_work, metric_of, results_of
 
 SETTINGS = ("streams=32", "optim.lr=1e-3", "optim.warmup_steps=50", "optim.decay=0.9")
 """Of fine-tuning: the rate falls nearly from the beginning."""
@@ -89,10 +89,10 @@ def compare(row: dict[str, Any], arguments: argparse.Namespace) -> None:
 
 def with_fine_tuned(row: dict[str, Any], tuned: Path, output: Path) -> dict[str, Any]:
     """The row with one more arm, at the better place for ELMo by the finished runs in `output`."""
-    made = from_dict(Row, row)
+    made = from_dict(QueueRow, row)
 
     def on_dev(place: str) -> float:
-        best = chosen(made, place, output)
+        best = chosen_work(made, place, output)
         assert best is not None, "the arms of the queue are trained first"
         metric = metric_of(best.folder)
         return statistics.fmean(result["dev"][metric] for result in results_of(best.folder, made.seeds))

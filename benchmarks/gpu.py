@@ -21,7 +21,7 @@ import torch
 from embed import random_weights
 
 from elmo import ops
-from elmo.bench.embedding import cut, latency, throughput
+from elmo.bench.embedding import cut_runs, latency, throughput
 from elmo.bench.machine import synchronize
 from elmo.embedding.embedder import Embedder
 from elmo.formats import load
@@ -31,11 +31,11 @@ from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import Ids, make_ids
-from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, matrices
+from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, muon_shapes
 from elmo.pretraining.replay import Replay
-from elmo.pretraining.resident import resident
+from elmo.pretraining.resident import copy_to_device
 from elmo.pretraining.settings import TrainConfig
-from elmo.pretraining.train import main as train
+from elmo.pretraining.train import pretrain as train
 from elmo.text.tokenizer import WHITESPACE
 from elmo.text.vocabulary import SPECIAL, Vocabulary
 from elmo.training.distributed import Fabric, launch
@@ -132,7 +132,7 @@ def training(
     torch.manual_seed(1)
     model = LanguageModel(row.model, len(vocabulary), ObjectiveConfig(row.negatives, 0.0, 0.5)).to(fabric.device)
     tables = model.lm_head.parameters()
-    optimizer = build_optimizer(model.bilm.parameters(), optim, tables, matrices(model.bilm), rate)
+    optimizer = build_optimizer(model.bilm.parameters(), optim, tables, muon_shapes(model.bilm), rate)
 
     def loss(model, batch, carried, common):  # noqa: ANN001, ANN202
         return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)
@@ -156,7 +156,7 @@ def right(fabrics: dict[str, Fabric], ids: Ids, vocabulary: Vocabulary, row: Row
     device, streams = fabrics["32-true"].device, min(row.streams, 16)
     reader = ReaderConfig(streams, row.window, seed=1, max_characters=row.model.ids_per_token)
     encoder_width = max(width for width, _ in row.model.char_cnn.filters) if row.model.char_cnn else 1
-    text = resident(ids, vocabulary, reader.max_characters, encoder_width, device)
+    text = copy_to_device(ids, vocabulary, reader.max_characters, encoder_width, device)
     batches, places = LmReader(ids, vocabulary, reader), LmReader(ids, vocabulary, reader)
     differ = 0
     for _ in range(200):
@@ -320,7 +320,7 @@ def embed(ids: Ids, device: torch.device) -> None:
         for precision in ("float32", "bfloat16"):
             bilm = load(size).bilm() if size == "english-base" else random_weights(BiLMConfig())
             embedder = Embedder(bilm, device=device, precision=precision)
-            fast, alone = throughput(embedder, sentences, rounds=3), latency(embedder, cut(sentences, 20, 8))
+            fast, alone = throughput(embedder, sentences, rounds=3), latency(embedder, cut_runs(sentences, 20, 8))
             one = f"20 tokens {alone.new_words:.1f} ms, known words {alone.known_words:.1f} ms"
             print(f"{size}, {precision}: {fast.tokens_per_second:,.0f} tokens/s; {one}")
 

@@ -36,7 +36,7 @@ def main() -> None:
         print("|", " | ".join([str(run), *columns]), "|", flush=True)
 
 
-def measured(train: Sequence[ner.Example], test: Sequence[ner.Example], folder: Path) -> dict[str, float]:
+def measured(train: Sequence[ner.NerExample], test: Sequence[ner.NerExample], folder: Path) -> dict[str, float]:
     known = set(named(train, entities([each.tags or () for each in train])))
     gold = set(entities([each.tags or () for each in test]))
     found = set(entities([each.tags for each in TrainedTask.load(folder)(test)]))
@@ -57,7 +57,7 @@ def entities(sentences: Sequence[Sequence[str]]) -> Iterator[Entity]:
         yield from ((number, *span) for span in spans(tags))
 
 
-def named(examples: Sequence[ner.Example], found: Iterator[Entity] | set[Entity]) -> Iterator[tuple[str, str]]:
+def named(examples: Sequence[ner.NerExample], found: Iterator[Entity] | set[Entity]) -> Iterator[tuple[str, str]]:
     for number, first, last, kind in found:
         yield " ".join(examples[number].tokens[first:last]).lower(), kind
 

@@ -29,7 +29,7 @@ def run(option: str, sentences: Sequence[Sequence[str]], file: Path) -> Peer:
     if not equals or not command.strip():
         raise SystemExit(f"--peer {option!r}: NAME=COMMAND is expected")
     file.write_text("".join(" ".join(sentence) + "\n" for sentence in sentences), encoding="utf-8")
-    done = process.run([*shlex.split(command), str(file)])
+    done = process.run_measured([*shlex.split(command), str(file)])
     printed = SPEED.findall(done.output)
     speed = float(printed[-1]) if printed else sum(map(len, sentences)) / done.seconds
     return Peer(name, speed, done.peak_bytes)

@@ -16,7 +16,7 @@ import numpy as np
 
 import elmo
 from elmo.search import senses
-from elmo.text.corpus import paragraphs
+from elmo.text.corpus import file_paragraphs
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 
@@ -36,7 +36,7 @@ def main() -> None:
         embedder = elmo.load(arguments.model, precision=precision)
         vectors = embedder.embed(sentences)
         exact = exact or vectors
-        scores = [row.accuracy for row in senses.run(embedder, occurrences)]
+        scores = [row.accuracy for row in senses.score_layers(embedder, occurrences)]
         for layer in range(embedder.n_layers):
             seen, true = (np.concatenate([array[layer] for array in arrays]) for arrays in (vectors, exact))
             cosines = (seen * true).sum(1) / np.linalg.norm(seen, axis=1) / np.linalg.norm(true, axis=1)
@@ -49,7 +49,7 @@ def main() -> None:
 def up_to(tokens: int, path: Path) -> Iterator[list[str]]:
     """The first sentences of a text that hold `tokens` tokens."""
     tokenizer = Tokenizer(TextConfig())
-    lines = (line for line, _ in paragraphs(path))
+    lines = (line for line, _ in file_paragraphs(path))
     for sentence in itertools.chain.from_iterable(map(tokenizer.sentences, lines)):
         if tokens <= 0:
             return

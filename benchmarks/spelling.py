@@ -17,7 +17,7 @@ from pathlib import Path
 from elmo.pretraining.ids import Ids, keep_ids, kept_ids, make_ids
 from elmo.terminal import print_table
 from elmo.text import corpus
-from elmo.text.normalization import check_steps, respelling
+from elmo.text.normalization import check_steps, respell_function
 from elmo.text.tokenizer import TERMINATORS, TextConfig
 
 U, J = ("v>u", "V>U"), ("j>i", "J>I")
@@ -76,7 +76,7 @@ def counts_of(ids: Ids) -> Counter[str]:
 
 def respelled(words: Counter[str], steps: tuple[str, ...]) -> tuple[Counter[str], float]:
     """The words in another spelling, and the share of tokens that it changes."""
-    respell, found, changed = respelling(steps), Counter[str](), 0
+    respell, found, changed = respell_function(steps), Counter[str](), 0
     for word, count in words.items():
         read = respell(word)
         found[read] += count
@@ -119,7 +119,7 @@ def other_counts(words: Counter[str], paths: list[Path]) -> list[list[str]]:
         rows.append([name, f"{sum(count for word, count in words.items() if kind.search(word)) / total:.2%}"])
     capitals = sum(count for word, count in words.items() if len(word) > 1 and word.isupper())
     rows.append(["in capitals", f"{capitals / total:.2%}"])
-    lines = [line for path in paths for line in corpus.lines(path) if line.strip()]
+    lines = [line for path in paths for line in corpus.file_lines(path) if line.strip()]
     verse = sum(len(line) < VERSE and line.rstrip("\"'”) ")[-1:] not in TERMINATORS for line in lines)
     rows.append([f"lines below {VERSE} characters that end no sentence", f"{verse / len(lines):.2%} of lines"])
     return rows
@@ -142,7 +142,7 @@ def main() -> None:
         decisions = {"as it is": ()} | {name: tuple(steps.split(",")) for name, steps in named.items()}
     for steps in decisions.values():
         check_steps(steps)
-    train_paths, heldout_paths = corpus.expand(arguments.train), corpus.expand(arguments.heldout)
+    train_paths, heldout_paths = corpus.expand_patterns(arguments.train), corpus.expand_patterns(arguments.heldout)
     train = counts_of(read(train_paths, text, arguments.ids / "train"))
     heldout = counts_of(read(heldout_paths, text, arguments.ids / "heldout"))
     rows = spelling_rows(train, heldout, decisions, arguments.size)

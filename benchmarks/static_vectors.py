@@ -15,14 +15,14 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
-from elmo.disk.files import whole
+from elmo.disk.files import atomic_path
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 
 def tokenised(path: Path) -> tuple[str, int]:
     """The sentences of a file, one a line, lower-case; and how many tokens they have."""
-    lines = [" ".join(sentence).lower() for sentence in corpus.sentences([path], Tokenizer(TextConfig()))]
+    lines = [" ".join(sentence).lower() for sentence in corpus.corpus_sentences([path], Tokenizer(TextConfig()))]
     return "".join(f"{line}\n" for line in lines), sum(line.count(" ") + 1 for line in lines)
 
 
@@ -40,11 +40,11 @@ def main() -> None:
     if not sentences.exists():
         began, tokens = time.monotonic(), 0
         with (
-            whole(sentences, overwrite=True) as temporary,
+            atomic_path(sentences, overwrite=True) as temporary,
             temporary.open("w", encoding="utf-8") as file,
             get_context("spawn").Pool(arguments.workers) as pool,
         ):
-            for text, count in pool.imap(tokenised, corpus.expand(arguments.text)):
+            for text, count in pool.imap(tokenised, corpus.expand_patterns(arguments.text)):
                 file.write(text)
                 tokens += count
                 print(f"{tokens:,} tokens, {tokens / (time.monotonic() - began):,.0f} a second", flush=True)
@@ -63,7 +63,7 @@ def main() -> None:
         workers=arguments.workers,
         seed=arguments.seed,
     )
-    with whole(arguments.output, overwrite=True) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with atomic_path(arguments.output, overwrite=True) as temporary, temporary.open("w", encoding="utf-8") as file:
         for word, vector in zip(model.wv.index_to_key, model.wv.vectors, strict=True):
             file.write(f"{word} {' '.join(f'{number:.5f}' for number in vector)}\n")
     print(f"{arguments.output}: {len(model.wv):,} words of {arguments.dim} numbers; {time.monotonic() - began:,.0f} s")

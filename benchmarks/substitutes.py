@@ -68,7 +68,9 @@ def main() -> None:
 
 def read(text: Path, tokenizer: Tokenizer) -> list[list[str]]:
     """The first sentences of a usual length."""
-    return list(islice((each for each in corpus.sentences([text], tokenizer) if 5 <= len(each) <= 60), SENTENCES))
+    return list(
+        islice((each for each in corpus.corpus_sentences([text], tokenizer) if 5 <= len(each) <= 60), SENTENCES)
+    )
 
 
 def drawn(scorer: Scorer, sentences: list[list[str]]) -> Iterator[tuple[torch.Tensor, int]]:

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.bench.machine import limits
+from elmo.bench.machine import measure_limits
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnn, CharCnnConfig
 from elmo.model.lm_head import log_expected, log_uniform
@@ -202,7 +202,7 @@ def main() -> None:
     if arguments.row:
         print(json.dumps(vars(measure(arguments.row, config, arguments))))
         return
-    machine = limits(config.lstm)
+    machine = measure_limits(config.lstm)
     found = dict(rows(arguments))
     print(
         f"{machine.processor}, {machine.threads} threads, torch {machine.torch}, {date.today()}; size {arguments.size}"

@@ -13,7 +13,9 @@ MARK = "<!-- What follows is written by `make models` from elmo/formats/models.t
 def page() -> str:
     """The whole page: what people wrote of it up to the mark, then a section for each layout and source."""
     text = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
-    groups = groupby(published.models(), key=lambda model: (model.layout, model.page, model.citation, model.license))
+    groups = groupby(
+        published.published_models(), key=lambda model: (model.layout, model.page, model.citation, model.license)
+    )
     return text + MARK + "".join(section(list(rows)) for _, rows in groups)
 
 

@@ -39,16 +39,16 @@ def to_json(config: Any) -> str:
 
 def as_json(values: Mapping[str, Any]) -> str:
     """JSON text, one key per line. What UTF-8 cannot express, such as a byte in a file's name, is escaped."""
-    text = json.dumps(finite(values), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(without_nonfinite(values), indent=2, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def finite(value: Any) -> Any:
+def without_nonfinite(value: Any) -> Any:
     """`value` for JSON, which has no NaN and no infinite numbers, as of a network that has diverged: None instead."""
     if isinstance(value, Mapping):
-        return {key: finite(each) for key, each in value.items()}
+        return {key: without_nonfinite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
+        return [without_nonfinite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -91,7 +91,7 @@ def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
     made = field.default_factory is not dataclasses.MISSING
     default = field.default_factory() if made else field.default  # type: ignore[operator]
     is_config = dataclasses.is_dataclass(default) and not isinstance(default, type)
-    return merge(to_dict(default), value) if is_config else value
+    return merge_tables(to_dict(default), value) if is_config else value
 
 
 def load_toml(path: Path) -> dict[str, Any]:
@@ -133,13 +133,13 @@ def _toml_value(value: Any) -> str:
     return json.dumps("none" if value is None else value, ensure_ascii=False)
 
 
-def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_tables(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`values` with `changes` on top, tables merged key by key."""
     merged = dict(values)
     for key, value in changes.items():
         old = merged.get(key)
         both_tables = isinstance(value, Mapping) and isinstance(old, Mapping)
-        merged[key] = merge(old, value) if both_tables else value  # type: ignore[arg-type]
+        merged[key] = merge_tables(old, value) if both_tables else value  # type: ignore[arg-type]
     return merged
 
 
@@ -155,7 +155,7 @@ def combined(
     goes on starts from the settings with which it has `begun`.
     """
     given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
-    return merge(merge(merge(begun or {}, recipe), _without_none(flags)), given)
+    return merge_tables(merge_tables(merge_tables(begun or {}, recipe), _without_none(flags)), given)
 
 
 def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,11 +163,11 @@ def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in given.items()}
 
 
-def difference(old: Any, new: Any) -> tuple[Any, Any]:
+def differing_parts(old: Any, new: Any) -> tuple[Any, Any]:
     """The parts of two configurations that differ, as plain values."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return old, new
-    parts = {key: difference(old.get(key), new.get(key)) for key in new if new[key] != old.get(key)}
+    parts = {key: differing_parts(old.get(key), new.get(key)) for key in new if new[key] != old.get(key)}
     return {key: was for key, (was, _) in parts.items()}, {key: now for key, (_, now) in parts.items()}
 
 
@@ -189,7 +189,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
             value = text
         for part in reversed(key.split(".")):
             value = {part: value}
-        values = merge(values, value)
+        values = merge_tables(values, value)
     return values
 
 

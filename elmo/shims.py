@@ -29,12 +29,12 @@ def main() -> None:
         parser.error("no program is given")
     from elmo.errors import InputError
     from elmo.integrations.shims import run_program
-    from elmo.terminal import printable
+    from elmo.terminal import escape_controls
 
     try:
         run_program(given.program, given.is_module, given.state, given.allennlp)
     except InputError as error:
-        parser.exit(2, f"{parser.prog}: {printable(str(error))}\n")
+        parser.exit(2, f"{parser.prog}: {escape_controls(str(error))}\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ WIDEST = 100_000
 """Characters per line without a terminal: practically no limit."""
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""The text with control characters, and those that turn its direction, escaped as in JSON: `\u001b`.
 
     Names and cards of models come from strangers. A text of JSON means the same afterwards, on one line.
@@ -32,7 +32,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for name in head:
         table.add_column(Text(name))
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))  # brackets are no markup
+        table.add_row(*(Text(escape_controls(cell)) for cell in row))  # brackets are no markup
     is_terminal = sys.stdout.isatty()  # rich would obey FORCE_COLOR, which Jupyter sets
     Console(width=None if is_terminal else WIDEST, force_terminal=is_terminal).print(table)
 
@@ -50,11 +50,11 @@ def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[tuple[str, s
             yield indent + str(name), ""
             yield from _lines(value, indent + "  ")
         else:
-            yield indent + str(name), shown(value)
+            yield indent + str(name), format_value(value)
 
 
-def shown(value: Any) -> str:
-    """A value in readable form."""
+def format_value(value: Any) -> str:
+    """A value as text for people."""
     if value is None or value == {}:
         return "none"
     if isinstance(value, bool):
@@ -64,7 +64,7 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
     if isinstance(value, list | tuple):
-        parts = (f"({shown(part)})" if isinstance(part, list | tuple) else shown(part) for part in value)
+        parts = (f"({format_value(part)})" if isinstance(part, list | tuple) else format_value(part) for part in value)
         return ", ".join(parts) or "none"
     return " ".join(str(value).split())
 
@@ -76,7 +76,7 @@ drawn = 0
 """Characters of the line of progress that is on the terminal now."""
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Prints a line to stderr, above a line of progress."""
     _wipe()
     sys.stderr.write(f"{line}\n")
@@ -117,7 +117,7 @@ class Counter:
         if self._is_live:
             _draw(_fitting(self._parts(now), _width()))
         else:
-            say("  ".join(self._parts(now, bar=0)))
+            print_line("  ".join(self._parts(now, bar=0)))
 
     def _parts(self, now: float, bar: int = BAR) -> list[str]:
         """The line, the most important first."""

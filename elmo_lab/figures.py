@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from elmo.disk import figure as figure_file
-from elmo.disk.figure import drawing
+from elmo.disk.figure import plot_defaults
 from elmo.errors import InputError
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def svg(figure: "Figure", transparent: bool = True) -> bytes:
 
 def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
     """Writes a figure as SVG or PNG, by its name. Raises InputError for other names, OSError if the file exists."""
-    figure_file.save(figure, path, SUFFIXES, overwrite)
+    figure_file.save_figure(figure, path, SUFFIXES, overwrite)
 
 
 def check_path(path: Path) -> None:
@@ -145,7 +145,7 @@ def lines(
 ) -> "Figure":
     """Lines over one x, with a legend below if there are several. `x_ticks`, if given, are the only ticks."""
     style = style_of(dark)
-    with drawing():
+    with plot_defaults():
         figure, axes = _canvas(style)
         axes.set_xscale(x_scale)
         axes.set_yscale(y_scale)
@@ -177,7 +177,7 @@ def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
         "with ELMo": (style.lines[0], "o", [row.after for row in rows]),
         "fine-tuned biLM": (style.lines[1], "D", [row.tuned for row in rows]),
     }
-    with drawing():
+    with plot_defaults():
         width = max(WIDTH, 1.9 + _length(row.name for row in rows))
         figure, axes = _canvas(style, width, 0.9 + 0.42 * len(rows))
         for place, row in enumerate(rows):
@@ -209,7 +209,7 @@ def layer_weights(rows: Sequence[LayerShare], dark: bool = False) -> "Figure":
     places = sorted({row.place for row in rows})  # input, output
     runs = list(dict.fromkeys((row.task, row.run) for row in rows))
     layers = 1 + max(row.layer for row in rows)
-    with drawing():
+    with plot_defaults():
         from matplotlib.colors import LinearSegmentedColormap
 
         colours = LinearSegmentedColormap.from_list("shares", [style.low, style.high])

@@ -13,7 +13,7 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 """What a clone's packages register, whenever it was installed; a wheel has no such file."""
 
 
-def points(group: str) -> dict[str, EntryPoint]:
+def entry_points_of(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by name: this project's in the order of pyproject.toml, then those of others."""
     others = sorted(entry_points(group=group), key=lambda point: point.name)
     return {point.name: point for point in (*_of_clone(group), *others)}
@@ -35,7 +35,7 @@ def find(group: str, kind: type[T], name: str) -> T:
 
     Raises InputError for an unknown name, for a package that cannot be imported, and if that is no `kind` of this name.
     """
-    found, what = points(group), kind.__name__.lower()
+    found, what = entry_points_of(group), kind.__name__.lower()
     if name not in found:
         raise InputError(f"unknown {what} {name!r}; the {what}s are {', '.join(found)}")
     try:

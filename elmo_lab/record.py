@@ -25,13 +25,13 @@ KINDS = {
 REMEDY = "produce the result again, or remove it"
 
 
-def command() -> list[str]:
+def running_command() -> list[str]:
     """The words of the running command; of `python -m elmo`, those of `elmo`."""
     program = Path(sys.argv[0])
     return ["elmo" if program.stem in ("elmo", "__main__") else program.name, *sys.argv[1:]]
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """The versions of what computes."""
     return {
         "elmo": __version__,
@@ -42,7 +42,7 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """What a run was, and its numbers."""
 
     kind: Literal["task", "probe"]
@@ -58,32 +58,32 @@ class Record:
     data: Mapping[str, str] = field(default_factory=dict)
     """The sha256 of a task's files, by part of the data."""
     seconds: float | None = None
-    argv: list[str] = field(default_factory=command)
+    argv: list[str] = field(default_factory=running_command)
     """The words of the command."""
-    versions: Mapping[str, str] = field(default_factory=versions)
+    versions: Mapping[str, str] = field(default_factory=package_versions)
     machine: Mapping[str, Any] = field(default_factory=machine.card)
 
 
-def probed(
+def probe_record(
     name: str,
     version: str,
     config: Any,
     rows: list[Any],
     bilm: Mapping[str, Any] | None = None,
     seconds: float | None = None,
-) -> Record:
+) -> RunRecord:
     """The record of a probe; `config` and `rows` are dataclasses."""
     plain = json.loads(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
-    return Record("probe", name, version, configs.to_dict(config), plain, bilm, seconds=seconds)
+    return RunRecord("probe", name, version, configs.to_dict(config), plain, bilm, seconds=seconds)
 
 
-def write(folder: Path, record: Record) -> None:
+def write(folder: Path, record: RunRecord) -> None:
     """Writes the record of a run to its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    files.write(folder / RECORD, configs.as_json(asdict(record)).encode(errors="backslashreplace"))
+    files.write_run_file(folder / RECORD, configs.as_json(asdict(record)).encode(errors="backslashreplace"))
 
 
-def read(folder: Path) -> Record:
+def read(folder: Path) -> RunRecord:
     """The record in a folder. Raises InputError if there is none, or it is damaged."""
     file = folder / RECORD
     try:
@@ -96,17 +96,17 @@ def read(folder: Path) -> Record:
     if values.get("kind") not in ("task", "probe") or not all(isinstance(row, dict) for row in values["rows"]):
         raise InputError(f"{file}: not the record of a task or probe, with rows that are objects; {REMEDY}")
     try:
-        return Record(**values)
+        return RunRecord(**values)
     except TypeError as error:
         raise InputError(f"{file}: not the record of a run ({error}); {REMEDY}") from error
 
 
-def shown(value: Any) -> Any:
+def without_folders(value: Any) -> Any:
     """A value without folders of this machine: absolute paths become their last part."""
     if isinstance(value, Mapping):
-        return {key: shown(each) for key, each in value.items()}
+        return {key: without_folders(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [shown(each) for each in value]
+        return [without_folders(each) for each in value]
     if isinstance(value, str):
         for kind in (PurePosixPath, PureWindowsPath):  # the result may come from another system
             if kind(value).is_absolute():
@@ -121,7 +121,7 @@ def setting_lines(values: Mapping[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, Mapping) and value:
             found += setting_lines(value, f"{prefix}{key}.")
         else:
-            found.append(f"{prefix}{key} = {json.dumps(shown(value), ensure_ascii=False)}")
+            found.append(f"{prefix}{key} = {json.dumps(without_folders(value), ensure_ascii=False)}")
     return found
 
 

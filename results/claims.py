@@ -8,10 +8,10 @@ from typing import Any
 from elmo import config as configs
 from elmo_lab import RECIPES
 from elmo_lab.probes.blocks import part_of
-from elmo_lab.probes.weights import MeanRow
+from elmo_lab.probes.weights import MeanWeightRow
 from elmo_lab.probes.wsd import BASELINE
 from elmo_lab.tasks import task as tasks
-from results.runs import Arm, Comparison, Score
+from results.runs import Comparison, MeanScore, SeedRuns
 from results.tables import Run
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
@@ -60,7 +60,7 @@ class Claim:
 HEAD = ("claim", "here", "better in the paper", "than", "difference", "interval", "paper")
 
 
-def of_arms(text: str, source: str, better: tuple[str, Score], worse: tuple[str, Score]) -> Claim:
+def of_arms(text: str, source: str, better: tuple[str, MeanScore], worse: tuple[str, MeanScore]) -> Claim:
     """A claim about means over seeds."""
     (name, one), (other_name, other) = better, worse
     difference, spread = one.value - other.value, one.std + other.std
@@ -96,7 +96,7 @@ def of_task(title: str, compared: Comparison) -> Iterator[Claim]:
         yield of_arms(f"Fine-tuning the biLM improves {title}", "section 3.4", *pair)
 
 
-def _scored(compared: Comparison, arm: Arm) -> tuple[str, Score]:
+def _scored(compared: Comparison, arm: SeedRuns) -> tuple[str, MeanScore]:
     return arm.name, compared.score(arm)
 
 
@@ -140,11 +140,11 @@ def of_neighbors(run: Run) -> Iterator[Claim]:
 
 def of_ablations(rows: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
     """Tables 2, 3 and 7; analyses with ELMo at a place that the paper does not use there decide nothing."""
-    found: dict[tuple[str, str, str], dict[str, Score]] = {}
+    found: dict[tuple[str, str, str], dict[str, MeanScore]] = {}
     for row in rows:
         place = row.get("place") or "input"
         if row["analysis"] == "places" or place in ("none", tasks.find(row["task"]).place):
-            score = Score(row["dev"], row["dev_std"], len(row["seeds"]))
+            score = MeanScore(row["dev"], row["dev_std"], len(row["seeds"]))
             found.setdefault((row["recipe"], row["task"], row["analysis"]), {})[row["arm"]] = score
     for (recipe, task, analysis), scores in found.items():
         for kind, better, worse, claim, source in ABLATIONS:
@@ -173,14 +173,14 @@ def of_efficiency(rows: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
             yield Claim(f"ELMo needs fewer updates: {row['recipe']}", "section 5.4", row["text"], "", verdict=verdict)
 
 
-def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
+def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, MeanScore]:
     """The gain from ELMo by fraction of the data."""
     part = part_of(rows)
     arms: dict[float, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         arms.setdefault(row["fraction"], {})[row["arm"]] = row
     return {
-        fraction: Score(
+        fraction: MeanScore(
             found["elmo"][part] - found["none"][part],
             math.hypot(found["elmo"][f"{part}_std"], found["none"][f"{part}_std"]),
             min(len(found[arm]["seeds"]) for arm in ("elmo", "none")),
@@ -190,12 +190,12 @@ def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, Score]:
     }
 
 
-def of_weights(means: Iterable[MeanRow]) -> Claim | None:
+def of_weights(means: Iterable[MeanWeightRow]) -> Claim | None:
     """Figure 2: in how many arms layer 1 has the largest weight at the input."""
-    found: dict[str, dict[int, Score]] = {}
+    found: dict[str, dict[int, MeanScore]] = {}
     for mean in means:
         if mean.place == "input":
-            found.setdefault(mean.run, {})[mean.layer] = Score(mean.weight, mean.weight_std, mean.seeds)
+            found.setdefault(mean.run, {})[mean.layer] = MeanScore(mean.weight, mean.weight_std, mean.seeds)
     verdicts = []
     for layers in found.values():
         other = max((layer for layer in layers if layer != 1), key=lambda layer: layers[layer].value)

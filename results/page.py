@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from elmo.disk.files import whole
-from elmo.disk.files import write as write_file
+from elmo.disk.files import atomic_path
+from elmo.disk.files import write_run_file as write_file
 from elmo_lab import figures
 from elmo_lab.document import ABSENT, Block, Document, Figure, Figures, Section, Text, table
 from elmo_lab.probes import efficiency
 from elmo_lab.report import markdown
-from elmo_lab.report.sections import machines
-from elmo_lab.tasks.table import error_reduction, percent
+from elmo_lab.report.sections import machines_table
+from elmo_lab.tasks.table import error_reduction, signed_percent
 from results import claims, paper, tables
-from results.runs import Arm, Comparison, comparisons, layer_weights, score_of
+from results.runs import Comparison, SeedRuns, comparisons, layer_weights, score_of
 from results.tables import Run
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
@@ -54,7 +54,7 @@ def write() -> Path:
     """Writes the page and its figures, and returns the page's path."""
     folder = PAGE.with_name(f"{PAGE.stem}-figures")
     text, drawn = markdown.render(document(), folder.name)
-    with whole(folder, True, ("*.svg",)) as temporary:
+    with atomic_path(folder, True, ("*.svg",)) as temporary:
         temporary.mkdir()
         for name, content in drawn.items():
             (temporary / name).write_bytes(content)
@@ -126,15 +126,15 @@ def _glance() -> Iterator[Block]:
     yield Text(TASKS_NOTE)
 
 
-def _gained(each: Comparison, arm: Arm | None) -> tuple[str, str]:
+def _gained(each: Comparison, arm: SeedRuns | None) -> tuple[str, str]:
     """The score with ELMo and its error reduction; empty without such a run."""
     if arm is None:
         return "", ""
     before, after = each.score(each.arms[0]).value, each.score(arm).value
-    return _short(each, arm), percent(error_reduction(after, before))
+    return _short(each, arm), signed_percent(error_reduction(after, before))
 
 
-def _short(each: Comparison, arm: Arm) -> str:
+def _short(each: Comparison, arm: SeedRuns) -> str:
     score = each.score(arm)
     return f"{score.value:.1f} ± {score.std:.1f}" if score.seeds > 1 else f"{score.value:.1f}"
 
@@ -163,7 +163,7 @@ def _tasks() -> Iterator[Block]:
         for arm in each.arms:
             score, gain = each.score(arm), ("", "")
             if arm is not each.arms[0]:
-                gain = f"{score.value - baseline:+.2f}", percent(error_reduction(score.value, baseline))
+                gain = f"{score.value - baseline:+.2f}", signed_percent(error_reduction(score.value, baseline))
             std = f"{score.std:.2f}" if score.seeds > 1 else ABSENT
             cells = (f"{each.part} {arm.metric}", f"{score.value:.2f}", std, str(score.seeds), *gain)
             rows.append((f"{TITLES.get(row, row)} ({model})", arm.name, *cells, f"{arm.minutes:.1f}"))
@@ -351,4 +351,4 @@ def _machines() -> Iterator[Block]:
             continue
         for run in tables.read(f"{file.parent.name}/{file.stem}").values():
             found += filter(None, [run.get("machine"), *(row.get("machine") for row in run.get("rows", ()))])
-    yield machines(found, ("processor", "cores", "threads", "torch"))
+    yield machines_table(found, ("processor", "cores", "threads", "torch"))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedNumber:
     """A number, in percent except for perplexity."""
 
     quantity: str
@@ -16,18 +16,18 @@ class Published:
     source: str
 
 
-def _tasks(quantity: str, source: str, **values: float) -> list[Published]:
-    return [Published(quantity, task, "", value, source) for task, value in values.items()]
+def _tasks(quantity: str, source: str, **values: float) -> list[PublishedNumber]:
+    return [PublishedNumber(quantity, task, "", value, source) for task, value in values.items()]
 
 
-def _arms(quantity: str, task: str, source: str, arms: tuple[str, ...], *values: float) -> list[Published]:
-    return [Published(quantity, task, arm, value, source) for arm, value in zip(arms, values, strict=True)]
+def _arms(quantity: str, task: str, source: str, arms: tuple[str, ...], *values: float) -> list[PublishedNumber]:
+    return [PublishedNumber(quantity, task, arm, value, source) for arm, value in zip(arms, values, strict=True)]
 
 
 LAYERS = ("none", "top", "lambda-1", "lambda-0.001")
 PLACES = ("input", "both", "output")
 TYPES = ("static", "layer-0", "elmo", "static-elmo")
-PUBLISHED: tuple[Published, ...] = (
+PUBLISHED: tuple[PublishedNumber, ...] = (
     *_tasks("error reduction", "Table 1", squad=24.9, snli=5.8, srl=17.2, coref=9.8, ner=21.0, sst5=6.8),
     *_arms("layers", "squad", "Table 2", LAYERS, 80.8, 84.7, 85.0, 85.2),
     *_arms("layers", "snli", "Table 2", LAYERS, 88.1, 89.1, 89.3, 89.5),
@@ -47,7 +47,7 @@ PUBLISHED: tuple[Published, ...] = (
 the data: what the baseline needs to score what ELMo does with 1 %."""
 
 
-def published(quantity: str, task: str = "", arm: str = "") -> Published | None:
+def published_number(quantity: str, task: str = "", arm: str = "") -> PublishedNumber | None:
     """The paper's number; None if it has none."""
     wanted = (quantity, task, arm)
     return next((each for each in PUBLISHED if (each.quantity, each.task, each.arm) == wanted), None)
@@ -55,5 +55,5 @@ def published(quantity: str, task: str = "", arm: str = "") -> Published | None:
 
 def cell(quantity: str, task: str = "", arm: str = "", form: str = "{:.1f}") -> str:
     """The number as a table cell; empty if there is none."""
-    found = published(quantity, task, arm)
+    found = published_number(quantity, task, arm)
     return "" if found is None else form.format(found.value)

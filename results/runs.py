@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from elmo.formats.source import is_bilm
+from elmo.formats.opened import is_bilm
 from elmo_lab.probes import weights
 from elmo_lab.tasks import task as tasks
 from results.tables import Run, read
@@ -17,7 +17,7 @@ TRIAL = re.compile(r"/trial-\d+$")
 
 
 @dataclass(frozen=True)
-class Score:
+class MeanScore:
     """A mean in percent, its sample standard deviation and the number of seeds."""
 
     value: float
@@ -29,7 +29,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Arm:
+class SeedRuns:
     """The runs of a task with one set of inputs, a seed each."""
 
     name: str
@@ -66,7 +66,7 @@ class Arm:
         """Minutes that a seed took, on average."""
         return statistics.fmean(row["seconds"] for row in self.run["rows"]) / 60
 
-    def score(self, part: str) -> Score:
+    def score(self, part: str) -> MeanScore:
         """The mean over the seeds on dev or test."""
         return score_of(row[part][self.metric] for row in self.run["rows"])
 
@@ -76,23 +76,23 @@ class Comparison:
     """The arms of a task on the same data; the first is the baseline."""
 
     name: str
-    arms: tuple[Arm, ...]
+    arms: tuple[SeedRuns, ...]
 
     @property
     def part(self) -> str:
         """The part of the data that is reported: test if all arms have it, else dev."""
         return "test" if all("test" in row for arm in self.arms for row in arm.run["rows"]) else "dev"
 
-    def score(self, arm: Arm) -> Score:
+    def score(self, arm: SeedRuns) -> MeanScore:
         """The score of an arm on that part."""
         return arm.score(self.part)
 
-    def best(self, fine_tuned: bool | None = None) -> Arm | None:
+    def best(self, fine_tuned: bool | None = None) -> SeedRuns | None:
         """The arm with ELMo that is best on dev: of all, or of those with a fine-tuned biLM or with one as it is."""
         found = [arm for arm in self.arms if arm.has_elmo and fine_tuned in (None, arm.is_fine_tuned)]
         return max(found, key=lambda arm: arm.score("dev").value, default=None)
 
-    def before_tuning(self, tuned: Arm) -> Arm | None:
+    def before_tuning(self, tuned: SeedRuns) -> SeedRuns | None:
         """The arm with the biLM that a fine-tuned one began from, at the same place."""
         found = [arm for arm in self.arms if arm.has_elmo and not arm.is_fine_tuned and arm.place == tuned.place]
         words = tuned.bilm["init_from"].get("words_read")
@@ -100,10 +100,10 @@ class Comparison:
         return max(found, key=lambda arm: arm.score("dev").value, default=None)
 
 
-def score_of(numbers: Iterable[float]) -> Score:
+def score_of(numbers: Iterable[float]) -> MeanScore:
     """The mean of numbers of several seeds."""
     found = list(numbers)
-    return Score(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
+    return MeanScore(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
 
 
 def comparisons(table: str, below: str = "") -> dict[str, Comparison]:
@@ -118,10 +118,10 @@ def comparisons(table: str, below: str = "") -> dict[str, Comparison]:
         arm = TRIAL.sub("", name.removeprefix(below))
         if arm not in chosen or _first(run) > _first(chosen[arm]):
             chosen[arm] = run
-    rows: dict[str, list[Arm]] = {}
+    rows: dict[str, list[SeedRuns]] = {}
     for name, run in chosen.items():
         row, _, arm = name.rpartition("/")
-        rows.setdefault(row, []).append(Arm(arm, run))
+        rows.setdefault(row, []).append(SeedRuns(arm, run))
     order = {name: number for number, name in enumerate(ORDER)}  # unknown arms last
     return {
         row: Comparison(row, tuple(sorted(arms, key=lambda arm: (order.get(arm.name, len(ORDER)), arm.name))))
@@ -135,10 +135,10 @@ def _first(run: Run) -> float:
     return run["rows"][0]["dev"][tasks.find(run["name"]).metric]
 
 
-def layer_weights(compared: Iterable[Comparison]) -> list[weights.MeanRow]:
+def layer_weights(compared: Iterable[Comparison]) -> list[weights.MeanWeightRow]:
     """The layers' weights in the mixes that these tasks learned, as `elmo probe weights` gives them."""
     rows = [
-        weights.Row(arm.run["name"], f"{each.name}/{arm.name}", row["seed"], place, layer, weight, mix["gamma"])
+        weights.WeightRow(arm.run["name"], f"{each.name}/{arm.name}", row["seed"], place, layer, weight, mix["gamma"])
         for each in compared
         for arm in each.arms
         if arm.has_elmo and arm.run["settings"]["inputs"].get("layers") != "average"

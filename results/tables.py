@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from elmo.disk.files import write as write_file
+from elmo.disk.files import write_run_file as write_file
 from elmo.disk.run import read_json
 from elmo.errors import InputError
 from elmo_lab import record
-from elmo_lab.record import shown
+from elmo_lab.record import without_folders
 from elmo_lab.report.collect import PERPLEXITY
 
 FOLDER = Path(__file__).parent
@@ -59,7 +59,9 @@ def _runs_in(folder: Path, given: str | None) -> Iterator[Run]:
         for file in sorted(path.glob("*.json")):
             values = json.loads(file.read_text(encoding="utf-8"))
             if isinstance(values, dict) and set(values) >= PERPLEXITY:
-                yield {"id": (path / file.stem).relative_to(folder).as_posix(), "kind": "perplexity"} | shown(values)
+                yield {"id": (path / file.stem).relative_to(folder).as_posix(), "kind": "perplexity"} | without_folders(
+                    values
+                )
         inside[:] = [each for each in inside if not each.startswith("seed-")]
 
 
@@ -87,7 +89,7 @@ def _run(folder: Path) -> Run | None:
     left_out = ("task", "output", "data")
     settings = {key: value for key, value in settings.items() if key not in left_out}
     head = {key: run.pop(key) for key in ("kind", "name", "version")}
-    return shown(head | {"settings": settings} | run) | {"rows": rows}
+    return without_folders(head | {"settings": settings} | run) | {"rows": rows}
 
 
 def _former_probe(folder: Path) -> Run:

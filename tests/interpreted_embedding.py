@@ -6,9 +6,9 @@ from interpreted_kernels import CONFIG, close
 
 from elmo import ops
 from elmo.embedding.graphs import GraphReader
-from elmo.embedding.layers import selection
+from elmo.embedding.layers import layer_selector
 from elmo.embedding.reading import read_independent
-from elmo.embedding.words import WordVectors, encoder
+from elmo.embedding.words import WordVectors, word_encoder
 from elmo.model.bilm import BiLM
 from elmo.types import LstmState
 
@@ -40,13 +40,13 @@ def test_layers_and_state_are_those_of_the_model(bilm, monkeypatch):
 
 def test_sentences_are_read_as_by_the_model(bilm, monkeypatch):
     sentences = [["a", "bc", "d"], [], ["e"]]
-    words = WordVectors(bilm, encoder(CONFIG, None), CPU)
-    found = read_independent(GraphReader(bilm, torch.float32), words, sentences, selection("all", 3), 6, 2)
+    words = WordVectors(bilm, word_encoder(CONFIG, None), CPU)
+    found = read_independent(GraphReader(bilm, torch.float32), words, sentences, layer_selector("all", 3), 6, 2)
     half = read_independent(
-        GraphReader(bilm, torch.float32), words, sentences[2:], selection("top", 3), 6, 2, numbers=torch.float16
+        GraphReader(bilm, torch.float32), words, sentences[2:], layer_selector("top", 3), 6, 2, numbers=torch.float16
     )
     monkeypatch.delenv("TRITON_INTERPRET")
-    expected = read_independent(bilm, words, sentences, selection("all", 3), 6, 2)
+    expected = read_independent(bilm, words, sentences, layer_selector("all", 3), 6, 2)
     assert [array.shape for array in found] == [(3, 3, 40), (3, 0, 40), (3, 1, 40)]
     close(map(torch.from_numpy, (found[0], found[2])), map(torch.from_numpy, (expected[0], expected[2])), rtol=1e-5)
     assert half[0].dtype.name == "float16"

@@ -13,9 +13,9 @@ from small_corpus import write_corpus
 from elmo.ops.captured import CaptureError, capture
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import make_ids
-from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, matrices
+from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, muon_shapes
 from elmo.pretraining.replay import Replay, can_replay
-from elmo.pretraining.resident import resident
+from elmo.pretraining.resident import copy_to_device
 from elmo.text.tokenizer import WHITESPACE
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.distributed import launch
@@ -38,7 +38,7 @@ def text(tmp_path_factory):
 def test_windows_on_a_gpu_are_those_of_the_reader(text):
     ids, vocabulary = text
     batches, places = LmReader(ids, vocabulary, READER), LmReader(ids, vocabulary, READER)
-    there = resident(ids, vocabulary, READER.max_characters, 3, CPU)
+    there = copy_to_device(ids, vocabulary, READER.max_characters, 3, CPU)
     assert len(there.characters) == 2
     for _ in range(150):
         batch, window = next(batches), places.places()
@@ -54,7 +54,7 @@ def test_windows_on_a_gpu_are_those_of_the_reader(text):
 
 def test_places_of_a_window_need_no_more_slots_than_there_are_words(text):
     ids, vocabulary = text
-    there = resident(ids, vocabulary, READER.max_characters, 3, CPU)
+    there = copy_to_device(ids, vocabulary, READER.max_characters, 3, CPU)
     sizes = there.group_sizes()
     assert there.slots([10**6, 10**6], 10**6) == sizes
     assert there.slots([3, 0], 10) == [min(20, sizes[0]), min(20, sizes[1])]
@@ -64,7 +64,9 @@ def training(vocabulary, negatives, optim, rate=None, dropout=0.0):
     torch.manual_seed(1)
     model = LanguageModel(CONFIG, len(vocabulary), ObjectiveConfig(negatives, dropout, 0.5), sparse=False)
     fabric = launch("cpu", 1, 1, "32-true")
-    optimizer = build_optimizer(model.bilm.parameters(), optim, model.lm_head.parameters(), matrices(model.bilm), rate)
+    optimizer = build_optimizer(
+        model.bilm.parameters(), optim, model.lm_head.parameters(), muon_shapes(model.bilm), rate
+    )
 
     def loss(model, batch, carried, common):
         return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)

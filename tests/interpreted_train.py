@@ -13,7 +13,7 @@ from elmo.errors import InputError
 from elmo.pretraining import train as module
 from elmo.pretraining.objective import ObjectiveConfig
 from elmo.pretraining.settings import TrainConfig
-from elmo.pretraining.train import main
+from elmo.pretraining.train import pretrain
 from elmo.text.tokenizer import WHITESPACE
 from elmo.training.loop import LoopConfig
 from elmo.training.optim import OptimConfig
@@ -39,10 +39,10 @@ def losses(output: str) -> list[float]:
 def test_a_run_that_went_on_is_the_run_that_was_not_interrupted(config, monkeypatch):
     made = []
     monkeypatch.setattr(module, "Replay", lambda *a, real=module.Replay: made.append(real(*a)) or made[-1])
-    main(config, quiet=True)
+    pretrain(config, quiet=True)
     parts = replace(config, output=f"{config.output}-parts")
-    main(replace(parts, max_words=8), quiet=True)
-    main(parts, resume=True, quiet=True)
+    pretrain(replace(parts, max_words=8), quiet=True)
+    pretrain(parts, resume=True, quiet=True)
     assert len(made) == 3
     assert losses(parts.output) == losses(config.output)
     assert len(losses(parts.output)) == 3
@@ -51,11 +51,11 @@ def test_a_run_that_went_on_is_the_run_that_was_not_interrupted(config, monkeypa
     assert (Path(config.ids) / "tokens.bin").exists()
     assert not (Path(config.output) / "text").exists()
     with pytest.raises(InputError, match="streams was 2, now it is 4"):
-        main(replace(parts, streams=4, max_words=16), resume=True, quiet=True)
+        pretrain(replace(parts, streams=4, max_words=16), resume=True, quiet=True)
 
 
 def test_a_dry_run_measures_the_captured_step(config, tmp_path):
-    found = main(replace(config, output=str(tmp_path / "run")), dry_run=True, quiet=True)
+    found = pretrain(replace(config, output=str(tmp_path / "run")), dry_run=True, quiet=True)
     assert found["steps"] == 3
     assert found["words per step"] == 4
     assert not (tmp_path / "run").exists()

@@ -33,9 +33,9 @@ def plant(
 ) -> None:
     """A run that is done, in `folder`: its configuration, a seed's result, and the scores after its epochs."""
     recipes = configs.load_toml(recipe_of(recipe)), configs.parse_overrides(settings)
-    values: dict[str, Any] = {"train": "train.txt", "dev": "dev.txt"} | configs.merge(*recipes)
+    values: dict[str, Any] = {"train": "train.txt", "dev": "dev.txt"} | configs.merge_tables(*recipes)
     values |= {"output": str(folder), "seeds": [*range(1, seed + 1)], "data": "/home/somebody/data"}
-    config = train.completed(configs.from_dict(train.TaskConfig, values))
+    config = train.with_defaults(configs.from_dict(train.TaskConfig, values))
     (folder / f"seed-{seed}").mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(configs.to_json(config), encoding="utf-8")
     write(folder / "origin.json", {"version": "1", "bilm": None, "data": {}})
@@ -181,19 +181,19 @@ def plant_layers(folder: Path) -> None:
         for name, score in names
     ]
     rows = [dataclasses.replace(row, differences=within_half_a_point(dict(names), row.layer)) for row in rows]
-    record.write(folder / "wsd", record.probed("wsd", "1", NoConfig(), rows, BILM, 12.5))
+    record.write(folder / "wsd", record.probe_record("wsd", "1", NoConfig(), rows, BILM, 12.5))
     of_tags = {"0": 91.0, "1": 95.5, "2": 94.5}
     tags = [
         TagRow(name, test - 0.5, test, 1, name == "1", within_half_a_point(of_tags, name))
         for name, test in of_tags.items()
     ]
-    record.write(folder / "pos", record.probed("pos", "1", NoConfig(), tags, BILM, 12.5))
+    record.write(folder / "pos", record.probe_record("pos", "1", NoConfig(), tags, BILM, 12.5))
     weights = [
         WeightRow(task, f"{task}/input", 1, "input", layer, weight, 1.1)
         for task, mix in (("snli", (0.2, 0.5, 0.3)), ("srl", (0.3, 0.6, 0.1)))
         for layer, weight in enumerate(mix)
     ]
-    record.write(folder / "weights", record.probed("weights", "1", NoConfig(), weights, BILM, 1.0))
+    record.write(folder / "weights", record.probe_record("weights", "1", NoConfig(), weights, BILM, 1.0))
 
 
 def plant_probe(

@@ -206,4 +206,4 @@ def run_config(folder: Path, name: str = "run", **values: object) -> train.TaskC
         "batch": {"examples": 3},
         "cache": {"folder": str(folder / "cache")},
     }
-    return configs.from_dict(train.TaskConfig, configs.merge(base, values))
+    return configs.from_dict(train.TaskConfig, configs.merge_tables(base, values))

@@ -140,7 +140,7 @@ def test_progress_that_is_rewritten_fits_and_goes(kind, columns, monkeypatch):
     with Counter("steps", label="a") as counter:
         for clock.now in (1, 2, 2.01, 3):  # the third too early
             counter.update(int(clock.now) * 1000, 5000, notes)
-        terminal.say("a warning")
+        terminal.print_line("a warning")
         clock.now = 4
         counter.update(4000)
     shown = screen.getvalue().replace("\n", "\r").split("\r")

@@ -60,7 +60,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """One precision of one model."""
 
     throughput: Throughput
@@ -80,20 +80,20 @@ def measure(
     rounds: int,
     seconds: float,
     compared: int = 0,
-) -> Measured:
+) -> Measurements:
     """Loads a model and measures it; call it in its own process, to measure memory.
 
     After everything else, compares the vectors of the first `compared` sentences with those of float32.
     """
     embedder = Embedder.load(model, precision=precision, device=device)
     fast = throughput(embedder, sentences, rounds, seconds)
-    alone = latency(embedder, cut(sentences, 20, 8))
+    alone = latency(embedder, cut_runs(sentences, 20, 8))
     memory = peak_memory()
     if not compared or precision == "float32":
-        return Measured(fast, alone, memory)
+        return Measurements(fast, alone, memory)
     mine = embedder.embed(sentences[:compared])
     cosines = _cosines(Embedder.load(model, device=device).embed(sentences[:compared]), mine)
-    return Measured(fast, alone, memory, float(cosines.min()), float(cosines.mean()))
+    return Measurements(fast, alone, memory, float(cosines.min()), float(cosines.mean()))
 
 
 def throughput(embedder: Embedder, sentences: Sequence[Sentence], rounds: int, seconds: float = 0.0) -> Throughput:
@@ -133,7 +133,7 @@ def latency(embedder: Embedder, sentences: Sequence[Sentence]) -> Latency:
     return Latency(len(sentences[0]), statistics.median(new), statistics.median(known))
 
 
-def cut(sentences: Sequence[Sentence], length: int, count: int) -> list[list[str]]:
+def cut_runs(sentences: Sequence[Sentence], length: int, count: int) -> list[list[str]]:
     """`count` runs of `length` tokens from the text, which is repeated if short."""
     tokens = [token for sentence in sentences for token in sentence]
     tokens *= -(-length * count // len(tokens))

@@ -19,7 +19,7 @@ COMPARED = 20
 
 
 @dataclass(frozen=True)
-class Row:
+class PrecisionRow:
     """One precision; see `elmo.bench.embedding` for how each number is measured."""
 
     precision: ops.Precision
@@ -63,12 +63,12 @@ class Bench:
     """Seconds of `import elmo`."""
     first_vector_seconds: float
     """Seconds from the start of a process to the model's first vector, in float32."""
-    rows: list[Row]
+    rows: list[PrecisionRow]
     not_measured: dict[str, str]
     """Precisions not measured on this device, and why."""
 
 
-def run(
+def measure_model(
     model: str,
     text: tuple[str, Sequence[Sentence]],
     device: str = "cpu",
@@ -84,7 +84,7 @@ def run(
     name, sentences = text
     lstm = formats.describe(model).config.lstm
     progress("the machine's limits")
-    limits = process.in_fresh_process(machine.limits, lstm, device)
+    limits = process.in_fresh_process(machine.measure_limits, lstm, device)
     progress("from the start to the first vector")
     import_seconds = process.import_seconds()
     first_vector_seconds = process.first_vector_seconds(model, "float32", device)
@@ -113,12 +113,12 @@ def run(
     )
 
 
-def beginning(path: Path, tokenizer: Tokenizer, tokens: int) -> list[list[str]]:
+def first_sentences(path: Path, tokenizer: Tokenizer, tokens: int) -> list[list[str]]:
     """The first sentences of a text with this many tokens, or the whole text if shorter."""
     if tokens < 1:
         raise InputError(f"{tokens} tokens of {path} were asked for; at least 1 is expected")
     chosen: list[list[str]] = []
-    for sentence in corpus.sentences([path], tokenizer):
+    for sentence in corpus.corpus_sentences([path], tokenizer):
         if tokens <= 0:
             break
         chosen.append(sentence)
@@ -130,15 +130,17 @@ def beginning(path: Path, tokenizer: Tokenizer, tokens: int) -> list[list[str]]:
 
 def _problem(precision: ops.Precision, device: str) -> str:
     if device.startswith("cpu"):
-        return ops.support(precision).problem
+        return ops.find_support(precision).problem
     return "for the CPU only" if precision.startswith("int8") else ""
 
 
-def _row(precision: ops.Precision, measured: embedding.Measured, lstm: LstmConfig, limits: machine.Limits) -> Row:
+def _row(
+    precision: ops.Precision, measured: embedding.Measurements, lstm: LstmConfig, limits: machine.Limits
+) -> PrecisionRow:
     throughput, latency = measured.throughput, measured.latency
     peak = limits.peak(precision)
     bandwidth = embedding.lstm_bytes(lstm, latency.tokens, precision) / (latency.known_words / 1000)
-    return Row(
+    return PrecisionRow(
         precision,
         throughput.tokens_per_second,
         throughput.rounds,

@@ -15,7 +15,7 @@ from torch import Tensor
 from elmo import ops
 from elmo.machine import processor
 from elmo.model.lstm import LstmConfig
-from elmo.ops.parallel import both
+from elmo.ops.parallel import run_both
 
 ROWS = (128, 256, 1024)
 """Rows of the tried products: steps of a batch times its sentences."""
@@ -56,7 +56,7 @@ class Limits:
         return max((peak.gflops for peak in fit), default=0.0)
 
 
-def limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.05) -> Limits:
+def measure_limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.05) -> Limits:
     """Measures this machine at the LSTMs' shapes; `seconds` is the time per shape.
 
     Raises InputError for an unknown device.
@@ -68,11 +68,11 @@ def limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.05) -> Li
         torch.__version__,
         device,
         [_peak(precision, way, config, device, seconds) for precision, way in _ways(device)],
-        bandwidth(device),
+        measure_bandwidth(device),
     )
 
 
-def bandwidth(device: str = "cpu", rounds: int = 8) -> float:
+def measure_bandwidth(device: str = "cpu", rounds: int = 8) -> float:
     """Memory bandwidth in bytes per second: the best of a sum, a maximum and a copy."""
     source = torch.ones(STREAM_BYTES // 4, device=device)
     target = torch.empty_like(source)
@@ -95,7 +95,7 @@ def _ways(device: str) -> list[tuple[ops.Precision, Way]]:
         return [("float32", "torch"), ("bfloat16", "torch")]
     precisions: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8", "int8-weights")
     ways: list[tuple[ops.Precision, Way]] = [
-        (precision, library) for precision in precisions for library in ops.support(precision).libraries
+        (precision, library) for precision in precisions for library in ops.find_support(precision).libraries
     ]
     return [*ways, ("int8", "_int_mm")]
 
@@ -132,7 +132,7 @@ def _gflops(product: Callable[[Tensor], Tensor], x: Tensor, outputs: int, device
         product(x)
 
     def halves() -> None:
-        both(half, torch.device(device))
+        run_both(half, torch.device(device))
 
     with torch.inference_mode():
         together = work / _fastest(lambda: product(x), device, 3, seconds)

@@ -27,7 +27,7 @@ FIRST_VECTOR = (
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedCommand:
     """A finished command."""
 
     seconds: float
@@ -60,7 +60,7 @@ def first_vector_seconds(model: str | Path, precision: str, device: str, rounds:
     return min(_seconds_to_first_line(command) for _ in range(rounds))
 
 
-def run(command: Sequence[str]) -> Finished:
+def run_measured(command: Sequence[str]) -> FinishedCommand:
     """Runs a command and returns its time, memory and output; its stderr is ours.
 
     Raises subprocess.CalledProcessError if it fails.
@@ -73,7 +73,7 @@ def run(command: Sequence[str]) -> Finished:
         seconds = time.perf_counter() - began
     if process.returncode != 0:
         raise subprocess.CalledProcessError(process.returncode, list(command), output)
-    return Finished(seconds, most, output)
+    return FinishedCommand(seconds, most, output)
 
 
 def _wait(process: "subprocess.Popen[str]") -> int:

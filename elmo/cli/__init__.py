@@ -31,7 +31,7 @@ from elmo.cli import (
 from elmo.cli.arguments import is_first_process
 from elmo.cli.parser import Parser, meant_option
 from elmo.errors import Failure, InputError, IrregularInput, in_one_line
-from elmo.terminal import printable, say
+from elmo.terminal import escape_controls, print_line
 
 VERBS = "elmo.verbs"
 """The entry points by which other packages add verbs: each names a module with `add_verbs`."""
@@ -104,7 +104,7 @@ def _end_by_exit() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    say(f"elmo: warning: {printable(' '.join(str(message).split()))}")
+    print_line(f"elmo: warning: {escape_controls(' '.join(str(message).split()))}")
 
 
 def _make_printable(stream: Any) -> None:
@@ -143,7 +143,7 @@ def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:
     if silently:
         sys.exit(code)
     said = error if isinstance(error, str) else in_one_line(error)
-    print(f"elmo: error: {printable(' '.join(said.split()))}", file=sys.stderr)
+    print(f"elmo: error: {escape_controls(' '.join(said.split()))}", file=sys.stderr)
     sys.exit(code)
 
 

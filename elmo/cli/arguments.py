@@ -12,9 +12,9 @@ from types import FrameType
 from typing import Any
 
 from elmo.cli.parser import Parser
-from elmo.config import finite
+from elmo.config import without_nonfinite
 from elmo.errors import InputError
-from elmo.terminal import printable
+from elmo.terminal import escape_controls
 
 DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
 MODEL_HELP = "a model's folder, file or name (default: english-base)"
@@ -118,8 +118,8 @@ def tokenizer_of(text: Any, arguments: argparse.Namespace, pretokenized: bool = 
 def print_json(value: Any, indent: int | None = None) -> None:
     """Prints JSON, `finite`; in ASCII unless stdout is UTF-8, since other encodings are no JSON and lack letters."""
     is_utf8 = (sys.stdout.encoding or "").lower().replace("_", "-") in ("utf-8", "utf8")
-    for line in json.dumps(finite(value), indent=indent, ensure_ascii=not is_utf8).split("\n"):
-        print(printable(line))
+    for line in json.dumps(without_nonfinite(value), indent=indent, ensure_ascii=not is_utf8).split("\n"):
+        print(escape_controls(line))
 
 
 def is_first_process() -> bool:

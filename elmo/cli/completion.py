@@ -32,7 +32,7 @@ def completion_verb(arguments: argparse.Namespace) -> None:
     from elmo.formats import published
 
     parser = build_parser()
-    _complete(parser, shtab.FILE, [model.name for model in published.models()])
+    _complete(parser, shtab.FILE, [model.name for model in published.published_models()])
     print(shtab.complete(parser, shell=arguments.shell))
 
 

@@ -252,7 +252,7 @@ def _engine(arguments: argparse.Namespace) -> Any:
 
         if arguments.device is not None:
             raise InputError("--device is for one process; a worker of ray uses what the cluster gives it")
-        return partial(ray.run, workers=arguments.workers, threads=arguments.threads or 1)
+        return partial(ray.run_parts, workers=arguments.workers, threads=arguments.threads or 1)
     from elmo.embedding.corpus import run_here
 
     if arguments.workers is not None:

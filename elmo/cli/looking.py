@@ -45,8 +45,8 @@ def bench_verb(arguments: argparse.Namespace) -> None:
 
     text = formats.describe(arguments.model).text
     tokenizer = tokenizer_of(text, arguments, pretokenized=arguments.text == str(DEMO_TEXT))
-    sentences = job.beginning(Path(arguments.text), tokenizer, arguments.tokens)
-    measured = job.run(
+    sentences = job.first_sentences(Path(arguments.text), tokenizer, arguments.tokens)
+    measured = job.measure_model(
         arguments.model,
         (arguments.text, sentences),
         arguments.device,
@@ -101,15 +101,15 @@ def demo_verb(arguments: argparse.Namespace) -> None:
         print(f"Vectors of {done.rows} sentences are in {done.path}: {shape}.\n")
     print("A word in its sentence, then its most similar occurrences by the top layer:\n")
     for word in ("play", "bank", "spring"):
-        queries = [(sentences[s], t) for s, t in nearest.occurrences(sentences, word)[:DEMO_QUERIES]]
+        queries = [(sentences[s], t) for s, t in nearest.find_occurrences(sentences, word)[:DEMO_QUERIES]]
         (found,) = nearest.search(embedder, sentences, queries, k=2)
         print_neighbors(queries, [each.neighbors for each in found])
         print()
     occurrences = senses.read_occurrences(SENSES)
-    print_senses(senses.run(embedder, occurrences))
+    print_senses(senses.score_layers(embedder, occurrences))
     print("\nThe same with every sentence read twice, so each direction knows all of it (--state echo):")
     twice = Embedder(embedder.bilm, text=embedder.text, vocabulary=embedder.vocabulary, state="echo")
-    print_senses(senses.run(twice, occurrences))
+    print_senses(senses.score_layers(twice, occurrences))
 
 
 def print_senses(rows: Sequence[Any]) -> None:

@@ -110,7 +110,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
         "vocabulary": None if found.vocabulary is None else len(found.vocabulary),
         "CPU products": {
             precision: f"not used: {found.problem}" if found.problem else found.libraries[0]
-            for precision, found in ((name, ops.support(name)) for name in get_args(ops.Precision))
+            for precision, found in ((name, ops.find_support(name)) for name in get_args(ops.Precision))
         },
         "model": config.to_dict(found.config),
         "text": None if found.text is None else config.to_dict(found.text),
@@ -151,7 +151,8 @@ def models_verb(arguments: argparse.Namespace) -> None:
 
     own = [_own_row(*found) for found in packages.describe_all()]
     rows = own + [
-        config.to_dict(model) | {"package": None, "pulled": cache.is_pulled(model)} for model in published.models()
+        config.to_dict(model) | {"package": None, "pulled": cache.is_pulled(model)}
+        for model in published.published_models()
     ]
     found = [row for row in rows if _has(row, arguments.words)]
     if not found:

@@ -100,13 +100,13 @@ def index_verb(arguments: argparse.Namespace) -> None:
     if arguments.limit is not None and arguments.limit < 1:
         raise InputError(f"--limit is {arguments.limit}; at least 1 is expected")
     card, embedder = _opened(arguments.model, arguments.state)
-    paths = corpus.expand(arguments.text)
+    paths = corpus.expand_patterns(arguments.text)
     unknown = None if "text" in set(map(kind_of, paths)) else WHITESPACE  # without text, no warning about it
     tokenizer = tokenizer_of(embedder.text or unknown, arguments)
-    record = index.Record(
+    record = index.IndexRecord(
         card,
         tuple(map(str, paths)),
-        corpus.fingerprint(paths),
+        corpus.corpus_fingerprint(paths),
         index.layers_of(embedder, arguments.layer),
         tokenizer.config,
         arguments.dtype,
@@ -115,7 +115,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
     )
     sentences, output = _sentences(paths, tokenizer), Path(arguments.output)
     with Counter("tokens", arguments.quiet) as counter:
-        done = index.build(
+        done = index.build_index(
             embedder, sentences, output, record, arguments.resume, arguments.overwrite, progress=counter.update
         )
     layers = ", ".join(map(str, done.layers))
@@ -130,7 +130,7 @@ def _sentences(paths: Sequence[Path], tokenizer: Any) -> Iterator[Sequence[str]]
 
     def of_file(path: Path, kind: Any) -> Iterator[Sequence[str]]:
         if kind == "text":
-            return corpus.sentences([path], tokenizer)
+            return corpus.corpus_sentences([path], tokenizer)
         return (record.tokens for record in read_records(read_lines(path), kind, None, path))
 
     kinds = [kind_of(path) for path in paths]
@@ -192,7 +192,7 @@ def _draw(arguments: argparse.Namespace, queries: Sequence[Any], vectors: Any, l
         raise InputError(f"a figure needs two uses of the word; {len(queries)} is found")
     title = f"{len(queries)} uses of {arguments.query or arguments.word}"
     panels = picture.of_uses(queries, vectors[None], [layer])
-    picture.save(picture.draw(panels, title), Path(arguments.figure), arguments.overwrite)
+    picture.save_picture(picture.draw(panels, title), Path(arguments.figure), arguments.overwrite)
 
 
 def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
@@ -212,16 +212,16 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     if given is not None:
         queries: list[tuple[Sequence[str], int]] = [given]
     else:
-        queries = [(sentences[s], t) for s, t in nearest.occurrences(sentences, arguments.word)]
+        queries = [(sentences[s], t) for s, t in nearest.find_occurrences(sentences, arguments.word)]
     if not queries:
         which = "" if arguments.text else " (the demo's text; name yours with --text or --index)"
         raise _absent(arguments.word, text, which)
-    shown = [queries[number] for number in nearest.evenly(len(queries), arguments.queries)]
+    shown = [queries[number] for number in nearest.even_places(len(queries), arguments.queries)]
     asked = ([arguments.layer], arguments.k, not arguments.any_word)
     with Counter("sentences", arguments.quiet) as counter:
         (found,) = nearest.search(embedder, sentences, shown, *asked, progress=counter.update)
     neighbors, layer = [each.neighbors for each in found], arguments.layer % embedder.n_layers
-    return shown, neighbors, len(queries), layer, lambda: nearest.targets(embedder, shown, [layer])[0]
+    return shown, neighbors, len(queries), layer, lambda: nearest.query_vectors(embedder, shown, [layer])[0]
 
 
 def _absent(word: str, where: str, which: str = "") -> InputError:
@@ -249,7 +249,7 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
         card, opened = _opened(arguments.model or index.record.bilm["model"], state)
         index.check_model(card)
     if given is not None and opened is not None:
-        vector = nearest.targets(opened, [given], [layer])[0, 0]
+        vector = nearest.query_vectors(opened, [given], [layer])[0, 0]
         queries, count = [Query(*given, vector)], 1
     else:
         queries, count = index.occurrences(arguments.word, layer, arguments.queries)
@@ -258,13 +258,13 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
     same_word = not arguments.any_word
     found = [index.nearest(query, layer, arguments.k, same_word, arguments.exact) for query in queries]
     uses = [(query.sentence, query.index) for query in queries]
-    return uses, found, count, layer, lambda: nearest.unit(np.stack([query.vector for query in queries]))
+    return uses, found, count, layer, lambda: nearest.unit_vectors(np.stack([query.vector for query in queries]))
 
 
 def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
     """A model's card, with its hash, and its embedder for this state policy."""
     from elmo.embedding.embedder import Embedder
-    from elmo.formats.source import open_model
+    from elmo.formats.opened import open_model
 
     source = open_model(name)
     card, model = source.card(), source.model

@@ -120,7 +120,7 @@ def train_verb(arguments: argparse.Namespace) -> None:
     if only_shows(arguments):
         show(arguments, made)
         return
-    numbers = train.main(made, resume, arguments.dry_run, arguments.quiet)
+    numbers = train.pretrain(made, resume, arguments.dry_run, arguments.quiet)
     if not is_first_process():
         return
     for name, value in numbers.items():
@@ -161,7 +161,7 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
 
 def perplexity_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
-    from elmo.formats.source import Source
+    from elmo.formats.opened import OpenedModel
     from elmo.pretraining import perplexity
     from elmo.text import corpus
     from elmo.text.records import check_text
@@ -169,13 +169,13 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     model = formats.load(arguments.model)
     perplexity.check_softmax(model)  # before any warning
     text = text_for(model.text, arguments)
-    paths = corpus.expand(arguments.text)
+    paths = corpus.expand_patterns(arguments.text)
     for path in paths:
         check_text(path)
     with Counter("words", arguments.quiet) as counter:
-        report = perplexity.report(model, paths, text, arguments.max_words, counter.update)
+        report = perplexity.perplexity_report(model, paths, text, arguments.max_words, counter.update)
     if arguments.json:
-        source = Source(formats.named(arguments.model), model, formats.content_hash(model))
+        source = OpenedModel(formats.recorded_name(arguments.model), model, formats.content_hash(model))
         print_json(report | {"bilm": source.card()}, indent=2)
         return
     rows = [
@@ -193,14 +193,14 @@ def score_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
     from elmo.embedding.job import read_lines
     from elmo.pretraining.scoring import Scorer
-    from elmo.text.batching import alongside
+    from elmo.text.batching import pair_results
     from elmo.text.records import check_text, read_records
 
     check_text(arguments.text)
     model = formats.load(arguments.model)
     scorer = Scorer(model)
     records = read_records(read_lines(arguments.text), "text", tokenizer_of(model.text, arguments))
-    for record, scores in alongside(records, lambda record: record.tokens, scorer.score):
+    for record, scores in pair_results(records, lambda record: record.tokens, scorer.score):
         columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
         if arguments.json:
             rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}

@@ -97,7 +97,7 @@ def add_served(parser: argparse.ArgumentParser) -> None:
 def serve_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
     from elmo.embedding.layers import parse_layers
-    from elmo.server.run import LOCAL, LOOPBACK, reserved, serve
+    from elmo.server.run import LOCAL, LOOPBACK, reserved_port, serve
     from elmo.server.service import ServeConfig, with_limits
 
     if not 0 <= arguments.port <= 65535:
@@ -125,7 +125,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
     config = with_limits(config, **limits)
     if arguments.workers > 1:
         formats.describe(arguments.model)  # what cannot be opened is said once, not by every worker
-        with reserved(arguments.host, arguments.port) as port:
+        with reserved_port(arguments.host, arguments.port) as port:
             again = "--workers", "1", "--port", str(port), "--worker-of", str(os.getpid())
             run_in(arguments.workers, again, first_prints=True)
         return

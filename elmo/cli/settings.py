@@ -147,10 +147,10 @@ def show(arguments: argparse.Namespace, made: Any) -> None:
         return
     verb = " ".join(filter(None, (arguments.parser.prog, getattr(arguments, "task", None))))
     print(f"# {verb} SETTINGS.toml; what is removed from this file keeps its default\n")
-    print(config.to_toml(config.to_dict(made), comments(arguments.settings_of(arguments))), end="")
+    print(config.to_toml(config.to_dict(made), setting_comments(arguments.settings_of(arguments))), end="")
 
 
-def comments(settings: Sequence[Setting]) -> dict[str, list[str]]:
+def setting_comments(settings: Sequence[Setting]) -> dict[str, list[str]]:
     """The lines that stand above every setting in a file of settings, by its name."""
     found = {}
     for setting in settings:

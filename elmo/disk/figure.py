@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmo.disk.files import whole
+from elmo.disk.files import atomic_path
 from elmo.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ UNDATED: dict[str, dict[str, Any]] = {
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
+def plot_defaults() -> Iterator[None]:
     """Sets matplotlib's defaults and ours for the block. Raises InputError without matplotlib."""
     try:
         import matplotlib
@@ -42,7 +42,7 @@ def drawing() -> Iterator[None]:
 def as_bytes(figure: "Figure", kind: str, transparent: bool = False) -> bytes:
     """The content of a file; `kind` is its suffix without the dot, one of `UNDATED`."""
     buffer = io.BytesIO()
-    with drawing():
+    with plot_defaults():
         figure.savefig(buffer, format=kind, dpi=DOTS, transparent=transparent, metadata=UNDATED[kind])
     return buffer.getvalue()
 
@@ -53,8 +53,8 @@ def check_path(path: Path, suffixes: Sequence[str]) -> None:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(suffixes)} is expected")
 
 
-def save(figure: "Figure", path: Path, suffixes: Sequence[str], overwrite: bool = False) -> None:
+def save_figure(figure: "Figure", path: Path, suffixes: Sequence[str], overwrite: bool = False) -> None:
     """Writes a figure, by its name. Raises InputError as `check_path` does, OSError if the file exists."""
     check_path(path, suffixes)
-    with whole(path, overwrite) as temporary:
+    with atomic_path(path, overwrite) as temporary:
         temporary.write_bytes(as_bytes(figure, path.suffix[1:].lower()))

@@ -63,7 +63,7 @@ def check_output(
 
 
 @contextmanager
-def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Iterator[Path]:
+def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Iterator[Path]:
     """A temporary path beside `path`, for a file or a folder, which becomes `path` if the block succeeds.
 
     Otherwise it is removed, and `path` is untouched. What killed processes left of writing `path` is removed after a
@@ -76,7 +76,7 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
     try:
         yield temporary
         check_output(path, overwrite, holds)  # again: it may be there by now
-        put_whole(temporary, path)
+        move_into_place(temporary, path)
     except OSError as error:
         is_of_another = error.filename is not None and not str(error.filename).startswith(str(temporary))
         if error.errno not in DISK_FULL or is_of_another:
@@ -88,28 +88,28 @@ def whole(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Ite
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
+def run_file(path: Path) -> Iterator[BinaryIO]:
     """A file of a run, which it becomes or replaces if the block succeeds. An error says how to resume."""
     path = path.resolve()
     remove_abandoned(_left_of(path))
     temporary = _temporary(path)
     try:
-        with resumable(path):
+        with advise_resume(path):
             with temporary.open("wb") as file:
                 yield file
-            put_whole(temporary, path)
+            move_into_place(temporary, path)
     finally:
         _delete(temporary)
 
 
-def write(path: Path, content: bytes) -> None:
-    """Writes or replaces a file of a run, as `writing` does."""
-    with writing(path) as file:
+def write_run_file(path: Path, content: bytes) -> None:
+    """Writes or replaces a file of a run, as `run_file` does."""
+    with run_file(path) as file:
         file.write(content)
 
 
 @contextmanager
-def resumable(path: Path) -> Iterator[None]:
+def advise_resume(path: Path) -> Iterator[None]:
     """Adds the file's name and the remedy to an OSError of the block, such as a full disk, in a run that can resume."""
     try:
         yield
@@ -118,16 +118,16 @@ def resumable(path: Path) -> Iterator[None]:
         raise OSError(error.errno, problem, str(path)) from error
 
 
-class Appended:
+class AppendedFile:
     """A file to append whole records to, each written at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with resumable(path):
+        with advise_resume(path):
             self._file = path.open("ab", buffering=0)
 
     def write(self, record: bytes) -> None:
-        with resumable(self._path):
+        with advise_resume(self._path):
             while record:
                 record = record[self._file.write(record) :]
 
@@ -138,13 +138,13 @@ class Appended:
         self._file.close()
 
 
-def put_whole(finished: Path, path: Path) -> None:
+def move_into_place(finished: Path, path: Path) -> None:
     """Moves a finished file or folder to its target, which it replaces."""
     _sync(finished)
     _move(finished, path.resolve())
 
 
-def tidy(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Removes what killed processes left of writing `path`, or puts a folder back that they had moved aside.
 
     Only for the one process that may write `path` now.

@@ -7,28 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
-from elmo.disk.files import is_unfinished, resumable
+from elmo.disk.files import advise_resume, is_unfinished
 from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
 
 
 @contextmanager
-def alone(
-    folder: Path, does: str = "trains here", remedy: str = "name another --output", moves: bool = False
+def lock_folder(
+    folder: Path, activity: str = "trains here", remedy: str = "name another --output", is_moved: bool = False
 ) -> Iterator[None]:
     """Creates a run's folder and locks it for the block; removes it if it is empty afterwards.
 
-    The lock of a folder that the block `moves` is beside it, else in it. Raises InputError if another process uses the
-    folder: what that one `does`, and what else the user can do.
+    The lock is a file in the folder, or beside it if the block moves the folder. If another process uses the folder,
+    raises InputError with its `activity` and the `remedy`.
     """
     try:
         with ExitStack() as stack:
-            with resumable(folder):
+            with advise_resume(folder):
                 folder.mkdir(parents=True, exist_ok=True)
-                lock = folder.with_name(f".{folder.name}{LOCK}") if moves else folder / LOCK
+                lock = folder.with_name(f".{folder.name}{LOCK}") if is_moved else folder / LOCK
                 mine = stack.enter_context(locked(lock))
             if not mine:
-                raise InputError(f"{folder}: another process {does}; wait until it ends, or {remedy}")
+                raise InputError(f"{folder}: another process {activity}; wait until it ends, or {remedy}")
             yield
     finally:
         with suppress(OSError):
@@ -69,7 +69,7 @@ def check_same(
     """Raises InputError if a run with the settings `kept` in `record` would go on with others. Both are JSON values."""
     for name, value in now.items():
         if kept.get(name) != value:
-            was, is_now = configs.difference(kept.get(name), value)
+            was, is_now = configs.differing_parts(kept.get(name), value)
             raise InputError(
                 f"{record}: {name} was {was!r}, now it is {is_now!r}; a resumed run keeps its settings: give the former"
                 f" one, or {remedy}"

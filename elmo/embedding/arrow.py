@@ -18,7 +18,7 @@ from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype
 from elmo.embedding.store_safetensors import as_stored
-from elmo.embedding.texts import Split
+from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
 
@@ -33,12 +33,12 @@ BATCH_BYTES = 16_000_000
 TOKEN_BYTES = 64
 """Of a short token in a list: Python's string and the place that it takes."""
 BEGIN_BYTES = 80
-Row = tuple[Any, Split, np.ndarray]
+Row = tuple[Any, SplitText, np.ndarray]
 """Its id, its text and its vectors."""
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedRow:
     """A row that cannot be embedded."""
 
     reason: str
@@ -64,10 +64,10 @@ def embed_batches(
 
     Raises InputError if a batch lacks a column or has one of another type, or ids of another type than those before.
     """
-    pa = pyarrow()
+    pa = import_pyarrow()
     kind: Any = None
 
-    def named() -> Iterator[tuple[Any, Split | Refused]]:
+    def named() -> Iterator[tuple[Any, SplitText | RefusedRow]]:
         nonlocal kind
         for batch in batches:
             ids, values = _columns(batch)
@@ -77,15 +77,15 @@ def embed_batches(
             for name, value in zip(ids.to_pylist(), values.to_pylist(), strict=True):
                 yield name, _split(value, tokenizer, row_bytes, row_tokens)
 
-    def text_of(row: tuple[Any, Split | Refused]) -> Split:
+    def text_of(row: tuple[Any, SplitText | RefusedRow]) -> SplitText:
         # A refused row takes its turn as an empty text, so errors do not accumulate in memory.
-        return Split("") if isinstance(row[1], Refused) else row[1]
+        return SplitText("") if isinstance(row[1], RefusedRow) else row[1]
 
     rows: list[Row] = []
     errors: list[tuple[Any, str, bytes | None]] = []
     size = 0
     for (name, text), vectors in embedder.embed_items(named(), text_of, layers, pool):
-        if isinstance(text, Refused):
+        if isinstance(text, RefusedRow):
             errors.append((name, text.reason, text.begin))
         else:
             try:
@@ -102,9 +102,9 @@ def embed_batches(
         yield _vectors(pa, rows, vector_schema(kind, dtype)), _errors(pa, errors, error_schema(kind))
 
 
-def together(vectors: RecordBatch, errors: RecordBatch) -> RecordBatch:
+def with_errors(vectors: RecordBatch, errors: RecordBatch) -> RecordBatch:
     """Both in one batch, for engines with one table: the columns of vectors (null for errors) and `error`."""
-    pa = pyarrow()
+    pa = import_pyarrow()
     nothing = [pa.nulls(len(errors), column.type) for column in vectors.columns[1:]]
     parts = zip(vectors.columns, [errors["id"], *nothing], strict=True)
     columns = [pa.concat_arrays(part) for part in parts]
@@ -114,7 +114,7 @@ def together(vectors: RecordBatch, errors: RecordBatch) -> RecordBatch:
 
 def vector_schema(id_type: Any, dtype: Dtype) -> Any:
     """The schema of vectors, which `elmo.embedding.store.read_vectors` also reads."""
-    pa = pyarrow()
+    pa = import_pyarrow()
     numbers = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)))
     kinds = [id_type, pa.list_(pa.string()), numbers, pa.list_(pa.int32()), pa.list_(pa.int32())]
     return pa.schema(list(zip(("id", "tokens", "vectors", "shape", "sentence_ends"), kinds, strict=True)))
@@ -122,11 +122,11 @@ def vector_schema(id_type: Any, dtype: Dtype) -> Any:
 
 def error_schema(id_type: Any) -> Any:
     """The schema of errors."""
-    pa = pyarrow()
+    pa = import_pyarrow()
     return pa.schema([("id", id_type), ("reason", pa.string()), ("begin", pa.binary())])
 
 
-def pyarrow() -> Any:
+def import_pyarrow() -> Any:
     """The package. Raises InputError if it is not installed."""
     try:
         import pyarrow
@@ -146,7 +146,7 @@ def _columns(batch: RecordBatch) -> tuple[Any, Any]:
 
 def as_bytes(values: Any, name: str) -> Any:
     """A column of strings, or of lists of them, as bytes. Raises InputError for another type."""
-    pa = pyarrow()
+    pa = import_pyarrow()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     kinds = pa.types
@@ -162,28 +162,28 @@ def as_bytes(values: Any, name: str) -> Any:
 
 def _split(
     value: bytes | list[bytes | None] | None, tokenizer: Tokenizer | None, row_bytes: int, row_tokens: int
-) -> Split | Refused:
+) -> SplitText | RefusedRow:
     """A row's tokens and sentences, or why it has none."""
     if value is None:
-        return Refused("null", None)
+        return RefusedRow("null", None)
     parts = [part or b"" for part in value] if isinstance(value, list) else [value]
     begin = b" ".join(parts[:BEGIN_BYTES])[:BEGIN_BYTES]
     if isinstance(value, list) and None in value:
-        return Refused(f"token {value.index(None)} is null", begin)
+        return RefusedRow(f"token {value.index(None)} is null", begin)
     if sum(map(len, parts)) > row_bytes:
-        return Refused(f"more than {row_bytes:,} bytes", begin)
+        return RefusedRow(f"more than {row_bytes:,} bytes", begin)
     try:
         strings = [part.decode("utf-8") for part in parts]
     except UnicodeDecodeError as error:
-        return Refused(f"not UTF-8: {error.reason}, byte 0x{error.object[error.start]:02x}", begin)
+        return RefusedRow(f"not UTF-8: {error.reason}, byte 0x{error.object[error.start]:02x}", begin)
     if isinstance(value, list):
-        text = Split.of_tokens(strings)
+        text = SplitText.of_tokens(strings)
     elif tokenizer is None:
-        text = Split.of_tokens(split_at_spaces(strings[0]))
+        text = SplitText.of_tokens(split_at_spaces(strings[0]))
     else:
-        text = Split.of(strings[0], tokenizer)
+        text = SplitText.of(strings[0], tokenizer)
     if len(text.tokens) > row_tokens:
-        return Refused(f"{len(text.tokens):,} tokens; at most {row_tokens:,} are embedded", begin)
+        return RefusedRow(f"{len(text.tokens):,} tokens; at most {row_tokens:,} are embedded", begin)
     return text
 
 

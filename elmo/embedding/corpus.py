@@ -28,17 +28,34 @@ from fsspec.implementations.local import LocalFileSystem
 
 from elmo import __version__, formats, ops
 from elmo.config import from_dict, to_dict
-from elmo.disk.files import ABANDONED, whole
-from elmo.disk.run import alone
-from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batches, error_schema, pyarrow, vector_schema
-from elmo.embedding.corpus_rows import Columns, Part, absolute, expand, filesystem, is_address, plan, read_part
+from elmo.disk.files import ABANDONED, atomic_path
+from elmo.disk.run import lock_folder
+from elmo.embedding.arrow import (
+    ROW_BYTES,
+    ROW_TOKENS,
+    RecordBatch,
+    embed_batches,
+    error_schema,
+    import_pyarrow,
+    vector_schema,
+)
+from elmo.embedding.corpus_rows import (
+    Columns,
+    Part,
+    absolute_address,
+    expand_addresses,
+    filesystem,
+    is_address,
+    plan_parts,
+    read_part,
+)
 from elmo.embedding.embedder import Embedder, StatePolicy, tokens_within
-from elmo.embedding.layers import Layers, selection, written_layers
-from elmo.embedding.pooling import Pool, shaping
+from elmo.embedding.layers import Layers, layer_selector, written_layers
+from elmo.embedding.pooling import Pool, vector_shaper
 from elmo.embedding.store import Dtype
 from elmo.errors import InputError
 from elmo.formats import Model
-from elmo.text.corpus import sample
+from elmo.text.corpus import sample_hash
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer, text_of, text_values
 
 MANIFEST, VECTORS, ERRORS, DONE = "manifest.json", "vectors", "errors", "done"
@@ -79,7 +96,7 @@ NO_IDENTITY = ("model", "weights", "memory", "batch_tokens")
 
 
 @dataclass(frozen=True)
-class Job:
+class CorpusJob:
     """What a worker needs to know, wherever it runs."""
 
     output: str
@@ -109,13 +126,13 @@ class Receipt:
 class Worker:
     """A model in a process that embeds parts."""
 
-    job: Job
+    job: CorpusJob
     embedder: Embedder
     tokenizer: Tokenizer
 
 
 @dataclass(frozen=True)
-class Progress:
+class CorpusProgress:
     """Progress of all workers."""
 
     rows: int
@@ -127,7 +144,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddedCorpus:
     """What a finished folder holds."""
 
     path: str
@@ -137,7 +154,7 @@ class Embedded:
     parts: int
 
 
-Engine = Callable[[Job, Sequence[Part]], Iterator[Receipt]]
+Engine = Callable[[CorpusJob, Sequence[Part]], Iterator[Receipt]]
 """Processes parts, in any order; yields a receipt when its part is written."""
 
 
@@ -146,8 +163,8 @@ def embed_corpus(
     output: str,
     settings: Settings,
     engine: Engine | None = None,
-    progress: Callable[[Progress], None] | None = None,
-) -> Embedded:
+    progress: Callable[[CorpusProgress], None] | None = None,
+) -> EmbeddedCorpus:
     """Writes the vectors of all rows of `inputs` to the folder `output`, or resumes such a job.
 
     Inputs are names and patterns of text files (one row per line) and Parquet files, the output is a folder; all may be
@@ -157,35 +174,40 @@ def embed_corpus(
     or weights.
     """
     _check(settings)
-    files, path = filesystem(absolute(output))
-    model, sha256, text = examined(settings)
+    files, path = filesystem(absolute_address(output))
+    model, sha256, text = examine_model(settings)
     engine = run_here if engine is None else engine
     if getattr(engine, "func", engine) is run_here:  # which need not open the model again
         engine = partial(engine, opened=[model])
     del model
-    sizes = expand(inputs)
+    sizes = expand_addresses(inputs)
     identity = _identity(settings, sha256, text, sizes)
     manifest = _own_manifest(files, path, output, identity)
-    parts = plan(list(sizes), settings.part_rows, settings.columns) if manifest is None else _parts(manifest)
+    parts = plan_parts(list(sizes), settings.part_rows, settings.columns) if manifest is None else _parts(manifest)
     with ExitStack() as stack:
         files.makedirs(path, exist_ok=True)
         if _is_local(files):
-            stack.enter_context(alone(Path(path), "is writing these vectors", "name another output"))
+            stack.enter_context(lock_folder(Path(path), "is writing these vectors", "name another output"))
         manifest = _own_manifest(files, path, output, identity)  # again: another process may have worked here until now
         parts = parts if manifest is None else _parts(manifest)
         for folder in (VECTORS, ERRORS, DONE):
             files.makedirs(f"{path}/{folder}", exist_ok=True)
         _tidy(files, path)
         if manifest is None:
-            manifest = {"format": FORMAT, "finished": False, "model": formats.named(settings.model), "job": identity}
+            manifest = {
+                "format": FORMAT,
+                "finished": False,
+                "model": formats.recorded_name(settings.model),
+                "job": identity,
+            }
             manifest |= {"versions": _versions(), "parts": [dataclasses.asdict(part) for part in parts]}
             _write_json(files, f"{path}/{MANIFEST}", manifest)
-        _work(Job(absolute(output), _placed(settings), sha256, str(Path.cwd())), parts, engine, progress)
+        _work(CorpusJob(absolute_address(output), _placed(settings), sha256, str(Path.cwd())), parts, engine, progress)
         return _finish(files, path, output, manifest, parts)
 
 
 def run_here(
-    job: Job,
+    job: CorpusJob,
     parts: Sequence[Part],
     device: str | None = None,
     threads: int | None = None,
@@ -201,7 +223,7 @@ def run_here(
 
 
 def open_worker(
-    job: Job, device: str | None = None, threads: int | None = None, opened: list[Model] | None = None
+    job: CorpusJob, device: str | None = None, threads: int | None = None, opened: list[Model] | None = None
 ) -> Worker:
     """Loads the model in a worker process. Raises InputError if it is not the job's."""
     if threads is not None:
@@ -210,13 +232,13 @@ def open_worker(
     return Worker(job, embedder, tokenizer)
 
 
-def examined(settings: Settings) -> tuple[Model, str, TextConfig]:
+def examine_model(settings: Settings) -> tuple[Model, str, TextConfig]:
     """The model, its content hash, and how to split text for it.
 
     Raises the errors of `elmo.formats.load`, and InputError if the model lacks the layers or needs more memory.
     """
     model = formats.load(settings.model, settings.weights)
-    selection(settings.layers, model.config.lstm.n_layers + 1)
+    layer_selector(settings.layers, model.config.lstm.n_layers + 1)
     if settings.memory is not None:
         tokens_within(settings.memory, model.config)
     return model, formats.content_hash(model), _text(settings, model.text)
@@ -307,7 +329,7 @@ def _write(
 ) -> tuple[int, int]:
     """Writes vectors and collects errors; returns the numbers of rows and tokens."""
     rows = tokens = 0
-    with _parquet(file, vector_schema(pyarrow().string(), dtype)) as table:
+    with _parquet(file, vector_schema(import_pyarrow().string(), dtype)) as table:
         for vectors, refused in made:
             if len(vectors):
                 table.write_batch(vectors)
@@ -319,7 +341,7 @@ def _write(
 
 
 def _errors_schema() -> Any:
-    return error_schema(pyarrow().string())
+    return error_schema(import_pyarrow().string())
 
 
 @contextmanager
@@ -331,8 +353,8 @@ def _parquet(file: Any, schema: Any) -> Iterator[Any]:
 
 
 def _check(settings: Settings) -> None:
-    pyarrow()
-    shaping(settings.layers, settings.pool)
+    import_pyarrow()
+    vector_shaper(settings.layers, settings.pool)
     if settings.state == "carry":
         raise InputError("state carry makes a row depend on all before it, but a corpus is read in parts; use reset")
     for name, value in (("part_rows", settings.part_rows), ("batch_tokens", settings.batch_tokens)):
@@ -348,7 +370,7 @@ def _placed(settings: Settings) -> Settings:
     """Makes paths absolute; model names stay."""
 
     def placed(name: str) -> str:
-        return absolute(name) if Path(name).exists() or Path(name).parent != Path() else name
+        return absolute_address(name) if Path(name).exists() or Path(name).parent != Path() else name
 
     weights = None if settings.weights is None else placed(settings.weights)
     return dataclasses.replace(settings, model=placed(settings.model), weights=weights)
@@ -359,7 +381,7 @@ def _identity(settings: Settings, sha256: str, text: TextConfig, sizes: dict[str
     kept = {name: value for name, value in to_dict(settings).items() if name not in NO_IDENTITY}
     kept["layers"] = written_layers(settings.layers)
     identity = {"model sha256": sha256, "text": text_values(text), **kept, "inputs": sizes}
-    identity[CONTENTS] = sample([Path(name) for name in sizes if not is_address(name)])
+    identity[CONTENTS] = sample_hash([Path(name) for name in sizes if not is_address(name)])
     return json.loads(json.dumps(identity))
 
 
@@ -388,7 +410,9 @@ def _shown(value: Any) -> str:
     return repr(value)
 
 
-def _work(job: Job, parts: Sequence[Part], engine: Engine, progress: Callable[[Progress], None] | None) -> None:
+def _work(
+    job: CorpusJob, parts: Sequence[Part], engine: Engine, progress: Callable[[CorpusProgress], None] | None
+) -> None:
     files, path = filesystem(job.output)
     files.invalidate_cache()
     done = {Path(name).stem for name in files.ls(f"{path}/{DONE}", detail=False)}
@@ -398,14 +422,14 @@ def _work(job: Job, parts: Sequence[Part], engine: Engine, progress: Callable[[P
     total, tokens, rows = sum(part.rows for part in parts), 0, 0
     before = total - sum(part.rows for part in left)
     if progress is not None:
-        progress(Progress(before, total, 0, 0))
+        progress(CorpusProgress(before, total, 0, 0))
     for receipt in engine(job, left):
         rows, tokens = rows + receipt.vectors + receipt.errors, tokens + receipt.tokens
         if progress is not None:
-            progress(Progress(before + rows, total, rows, tokens))
+            progress(CorpusProgress(before + rows, total, rows, tokens))
 
 
-def _finish(files: Any, path: str, output: str, manifest: dict[str, Any], parts: Sequence[Part]) -> Embedded:
+def _finish(files: Any, path: str, output: str, manifest: dict[str, Any], parts: Sequence[Part]) -> EmbeddedCorpus:
     """Completes the manifest from the receipts."""
     receipts = [from_dict(Receipt, _read_json(files, f"{path}/{DONE}/{_name(part)}.json")) for part in parts]
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in ("vectors", "errors", "tokens")}
@@ -415,7 +439,7 @@ def _finish(files: Any, path: str, output: str, manifest: dict[str, Any], parts:
         manifest |= {"finished": True, "counts": {"rows": sum(part.rows for part in parts), **totals}}
         _write_json(files, f"{path}/{MANIFEST}", manifest)
         _tidy(files, path)
-    return Embedded(output, **totals, parts=len(parts))
+    return EmbeddedCorpus(output, **totals, parts=len(parts))
 
 
 def _parts(manifest: dict[str, Any]) -> list[Part]:
@@ -462,7 +486,7 @@ def _write_json(files: Any, path: str, value: Any) -> None:
 def _whole(files: Any, path: str) -> Iterator[Any]:
     """A binary file that appears at `path` only if the block succeeds."""
     if _is_local(files):
-        with whole(Path(path), overwrite=True) as temporary, temporary.open("wb") as file:
+        with atomic_path(Path(path), overwrite=True) as temporary, temporary.open("wb") as file:
             yield file
         return
     folder, _, name = path.rpartition("/")
@@ -504,6 +528,6 @@ def _versions() -> dict[str, str]:
     return {
         "elmo": __version__,
         "torch": torch.__version__,
-        "pyarrow": pyarrow().__version__,
+        "pyarrow": import_pyarrow().__version__,
         "python": platform.python_version(),
     }

@@ -24,7 +24,7 @@ from fsspec.core import OpenFile, get_compression
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
-from elmo.embedding.arrow import RecordBatch, as_bytes, pyarrow
+from elmo.embedding.arrow import RecordBatch, as_bytes, import_pyarrow
 from elmo.errors import InputError
 from elmo.text.characters import is_utf8
 from elmo.text.opening import HEAD, UNREAD, check_encoding, has_old_ends
@@ -59,7 +59,7 @@ class Columns:
     """None for file name and row number."""
 
 
-def absolute(name: str) -> str:
+def absolute_address(name: str) -> str:
     """An address that is valid in any working directory."""
     return name if is_address(name) else os.path.abspath(name)  # noqa: PTH100
 
@@ -69,13 +69,13 @@ def is_address(name: str) -> bool:
     return "://" in name
 
 
-def inner(name: str) -> str:
+def inner_address(name: str) -> str:
     """The address without the archive around it: `zip://a.txt` of `zip://a.txt::s3://bucket/all.zip`."""
     first = name.partition("::")[0]
     return first if is_address(first) else name
 
 
-def expand(patterns: Iterable[str]) -> dict[str, int]:
+def expand_addresses(patterns: Iterable[str]) -> dict[str, int]:
     """The distinct files matched by names and glob patterns, sorted, with their sizes in bytes.
 
     Raises InputError if a pattern matches none or a file that cannot be rows, and FileNotFoundError.
@@ -95,7 +95,7 @@ def _check_name(name: str) -> None:
     """Raises InputError for what would be read as lines of text but is none, and for a name that no id can have."""
     if not is_utf8(name):
         raise InputError(f"{name!r}: the name is not UTF-8, so no row's id can have it; rename the file")
-    file = inner(name)
+    file = inner_address(name)
     for each in (file, file.rpartition(".")[0] if infer_compression(file) else file):
         check_text(each, "embed it alone, without --engine")
     suffix = suffix_of(file)
@@ -116,7 +116,7 @@ def _remote(pattern: str) -> dict[str, int]:
     files, path = filesystem(pattern)
     names = files.glob(path) if any(mark in path for mark in "*?[") else [path]
     found = {name: files.info(name) for name in names}
-    archive = pattern.removeprefix(inner(pattern))
+    archive = pattern.removeprefix(inner_address(pattern))
     sizes = {name: info["size"] for name, info in found.items() if info["type"] == "file"}
     return {files.unstrip_protocol(name) + archive: size for name, size in sizes.items()}
 
@@ -124,14 +124,14 @@ def _remote(pattern: str) -> dict[str, int]:
 def filesystem(address: str) -> tuple[Any, str]:
     """The filesystem of an address or path, and the path in it. Raises InputError if fsspec does not know it."""
     if not is_address(address):  # fsspec would take "a::b" and "file:a" for addresses, too
-        return LocalFileSystem(), Path(absolute(address)).as_posix()
+        return LocalFileSystem(), Path(absolute_address(address)).as_posix()
     try:
         return fsspec.core.url_to_fs(address)
     except (ImportError, ValueError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise InputError(f"{address}: cannot be reached by fsspec ({' '.join(str(error).split())})") from error
 
 
-def plan(files: Sequence[str], part_rows: int, columns: Columns) -> list[Part]:
+def plan_parts(files: Sequence[str], part_rows: int, columns: Columns) -> list[Part]:
     """The parts of all files, of `part_rows` rows each except the last of a file.
 
     Raises InputError if a file is damaged or lacks a column, or if there is no row at all.
@@ -165,7 +165,7 @@ def read_part(part: Part, columns: Columns, row_bytes: int, base: str = "") -> I
         )
 
 
-def lines(file: Any, most: int) -> Iterator[bytes]:
+def bounded_lines(file: Any, most: int) -> Iterator[bytes]:
     """The lines of a binary file without line ends; those longer than `most` bytes are cut after `most` + 1."""
     rest = b""
     while chunk := file.read(CHUNK):
@@ -183,7 +183,7 @@ def _line(line: bytes, most: int) -> bytes:
 
 
 def _is_parquet(file: str) -> bool:
-    return inner(file).lower().endswith(PARQUET)
+    return inner_address(file).lower().endswith(PARQUET)
 
 
 def _opened(name: str, compression: str | None = None) -> OpenFile:
@@ -194,7 +194,7 @@ def _opened(name: str, compression: str | None = None) -> OpenFile:
 @contextmanager
 def _text(name: str, begin: int = 0) -> Iterator[Any]:
     try:
-        if not begin and infer_compression(inner(name)) == "zip":
+        if not begin and infer_compression(inner_address(name)) == "zip":
             _check_members(name)
         with _opened(name, compression="infer") as file:
             if begin:
@@ -242,9 +242,9 @@ def _check_begin(first: bytes, name: str) -> None:
 
 
 def _read_text(address: str, part: Part, columns: Columns, row_bytes: int) -> Iterator[RecordBatch]:
-    pa = pyarrow()
+    pa = import_pyarrow()
     with _text(address, part.begin) as file:
-        left = islice(lines(file, row_bytes), part.rows)
+        left = islice(bounded_lines(file, row_bytes), part.rows)
         row = part.first
         while texts := list(islice(left, ROWS_AT_ONCE)):
             texts[0] = texts[0] if row else texts[0].removeprefix(b"\xef\xbb\xbf")
@@ -255,7 +255,7 @@ def _read_text(address: str, part: Part, columns: Columns, row_bytes: int) -> It
 
 @contextmanager
 def _parquet(name: str) -> Iterator[Any]:
-    pa = pyarrow()
+    pa = import_pyarrow()
     from pyarrow import parquet
 
     with _opened(name) as file:
@@ -272,9 +272,9 @@ def _parquet_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tup
     with _parquet(name) as file:
         schema = file.schema_arrow
         value = _value_column(name, schema.names, columns)
-        as_bytes(pyarrow().nulls(0, schema.field(value).type), f"{value} of {name}")
+        as_bytes(import_pyarrow().nulls(0, schema.field(value).type), f"{value} of {name}")
         if columns.id is not None:
-            _ids(pyarrow().nulls(0, schema.field(columns.id).type), f"{columns.id} of {name}")
+            _ids(import_pyarrow().nulls(0, schema.field(columns.id).type), f"{columns.id} of {name}")
         total = file.metadata.num_rows
     for first in range(0, total, part_rows):
         yield first, min(part_rows, total - first), 0
@@ -294,7 +294,7 @@ def _value_column(name: str, names: Sequence[str], columns: Columns) -> str:
 
 def _ids(values: Any, name: str) -> Any:
     """A column of ids as strings. Raises InputError if it cannot be."""
-    pa = pyarrow()
+    pa = import_pyarrow()
     try:
         ids = values.cast(pa.string())
         ids.validate(full=True)
@@ -306,7 +306,7 @@ def _ids(values: Any, name: str) -> Any:
 
 
 def _read_parquet(address: str, part: Part, columns: Columns, row_bytes: int) -> Iterator[RecordBatch]:
-    pa = pyarrow()
+    pa = import_pyarrow()
     with _parquet(address) as file:
         value = _value_column(part.file, file.schema_arrow.names, columns)
         counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]

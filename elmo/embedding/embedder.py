@@ -20,17 +20,17 @@ import torch
 
 from elmo import formats, ops
 from elmo.embedding.graphs import GraphReader
-from elmo.embedding.layers import Layers, Selection, keeps_layers, selection
-from elmo.embedding.pooling import Pool, shaping
+from elmo.embedding.layers import Layers, Selection, keeps_layers, layer_selector
+from elmo.embedding.pooling import Pool, vector_shaper
 from elmo.embedding.reading import read_independent, read_sentences
-from elmo.embedding.returned import Returned, returned, similarities
-from elmo.embedding.texts import Split, TextVectors, embed_texts, splits, told_apart
-from elmo.embedding.words import WordVectors, encoder
+from elmo.embedding.returned import Returned, cosine_similarities, returned_vectors
+from elmo.embedding.texts import SplitText, TextVectors, embed_texts, split_texts, told_apart
+from elmo.embedding.words import WordVectors, word_encoder
 from elmo.errors import InputError, did_you_mean
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.terminal import Counter
-from elmo.text.batching import alongside, by_length, checked
+from elmo.text.batching import by_length, check_sentences, pair_results
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
 from elmo.text.vocabulary import Vocabulary
@@ -62,7 +62,7 @@ MOST_CHARACTERS = 1000
 """Per token of a chunk, on average, far above that of any text: it bounds the memory of what are not words."""
 
 
-def itself(sentence: Any) -> Any:
+def tokens_of_item(sentence: Any) -> Any:
     """The sentence: an item that is its tokens."""
     return sentence
 
@@ -145,7 +145,7 @@ class Embedder:
         dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         self._reader = GraphReader(self.bilm, dtype) if has_kernels else self.bilm
         normalize = () if text is None else text.normalize
-        self._words = WordVectors(self.bilm, encoder(bilm.config, vocabulary, normalize), self.device)
+        self._words = WordVectors(self.bilm, word_encoder(bilm.config, vocabulary, normalize), self.device)
         self._numbers = torch.float16 if numbers == "float16" else torch.float32
         self.text = text
         self.vocabulary = vocabulary
@@ -269,14 +269,14 @@ class Embedder:
         stream = self.embed_stream(given, layers, pool)
         if progress is not None and progress is not False:
             stream = _followed(stream, len(given) if hasattr(given, "__len__") else None, progress)
-        return returned(stream, given, pool, to)
+        return returned_vectors(stream, given, pool, to)
 
     def embed_stream(self, sentences: Any, layers: Layers = "all", pool: Pool | None = None) -> Iterator[np.ndarray]:
         """Like `embed`, one array at a time and in order, for any number of texts or sentences at constant memory.
 
         Reads some sentences ahead, for batches of similar length.
         """
-        select, shape = selection(layers, self.n_layers), shaping(layers, pool)
+        select, shape = layer_selector(layers, self.n_layers), vector_shaper(layers, pool)
         are_texts, rows = told_apart(sentences)
         if os.getpid() != self._process:
             torch.set_num_threads(1)  # torch would wait for threads that do not survive a fork
@@ -284,23 +284,23 @@ class Embedder:
         alone = self._independent
         read = {"reset": alone, "echo": alone, "carry": self._in_order, "warm": self._warmed}[self.state]
         if not are_texts:
-            return map(shape, read(checked(rows), select))
-        texts = splits(rows, sentences, self._tokenizer)
+            return map(shape, read(check_sentences(rows), select))
+        texts = split_texts(rows, sentences, self._tokenizer)
         return embed_texts(texts, lambda tokens: read(tokens, select), shape, pool is not None)
 
     def embed_items(
         self,
         items: Iterable[Item],
-        tokens: Callable[[Item], Sentence | Split],
+        tokens: Callable[[Item], Sentence | SplitText],
         layers: Layers = "all",
         pool: Pool | None = None,
     ) -> Iterator[tuple[Item, np.ndarray]]:
         """Every item with the vectors of its tokens or text, as `embed_stream` gives them, at constant memory."""
-        return alongside(items, tokens, lambda given: self.embed_stream(given, layers, pool))
+        return pair_results(items, tokens, lambda given: self.embed_stream(given, layers, pool))
 
     def split(self, text: str) -> list[list[str]]:
         """The tokens of every sentence of a text, as `embed` reads it."""
-        found = Split.of(text, self._tokenizer())
+        found = SplitText.of(text, self._tokenizer())
         return [list(found.tokens[begin:end]) for begin, end in found.sentences]
 
     def similarity(self, a: Any, b: Any, layers: Layers = "average", pool: Pool = "mean") -> Any:
@@ -309,7 +309,7 @@ class Embedder:
         Each is a text, a list of texts or of lists of tokens, which get one vector each by `layers` and `pool`; or
         vectors, such as `vectors.word("play")`: (D,) is one, and (T, D) several.
         """
-        return similarities(*(self._vectors_of(each, layers, pool) for each in (a, b)))
+        return cosine_similarities(*(self._vectors_of(each, layers, pool) for each in (a, b)))
 
     def _vectors_of(self, given: Any, layers: Layers, pool: Pool) -> np.ndarray:
         """Vectors as they are; those of texts, (D,) or (B, D)."""
@@ -326,7 +326,9 @@ class Embedder:
             self._own.tokenizer = Tokenizer(text_of(self.text, pretokenized=False))
         return self._own.tokenizer
 
-    def chunks(self, items: Iterator[Item], tokens: Callable[[Item], Sentence] = itself) -> Iterator[list[Item]]:
+    def chunks(
+        self, items: Iterator[Item], tokens: Callable[[Item], Sentence] = tokens_of_item
+    ) -> Iterator[list[Item]]:
         """Sentences that are read ahead together: a vector's last bits may depend on its chunk, and on nothing else.
 
         They may be items that have tokens.
@@ -388,7 +390,7 @@ class Embedder:
         if self._warm is None:
             state = self.bilm.initial_state(1)
             for sentence in self.warm_text:
-                _, state = self._run([sentence.split()], selection("top", self.n_layers), state)
+                _, state = self._run([sentence.split()], layer_selector("top", self.n_layers), state)
             self._warm = state
         return self._warm
 

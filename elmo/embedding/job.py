@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from elmo.disk.files import check_output, whole
+from elmo.disk.files import atomic_path, check_output
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
 from elmo.embedding.parts import embedded_in_parts, written_in_parts
@@ -19,13 +19,13 @@ from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, write_vectors
 from elmo.errors import InputError
 from elmo.text import corpus, opening
-from elmo.text.irregular import Irregular
-from elmo.text.records import Kind, Record, kind_of, read_records
+from elmo.text.irregular import IrregularPlaces
+from elmo.text.records import Kind, TextRecord, kind_of, read_records
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddedFile:
     """What `embed_file` has written."""
 
     path: Path
@@ -49,7 +49,7 @@ def embed_file(
     kind: Kind | None = None,
     index: str | Path | None = None,
     resume: bool = False,
-) -> Embedded:
+) -> EmbeddedFile:
     """Writes the vectors of every sentence of `source` to `output` (.hdf5, .npz, .parquet or .safetensors).
 
     `source` is a file (also .gz and .xz), "-" for standard input, or the lines. `kind` is text, CoNLL-U or FASTA; by
@@ -103,15 +103,15 @@ def embed_file(
                 progress(rows)
         if not rows:
             raise InputError(f"{source}: has no sentences; text is expected")
-    return Embedded(named_output, rows, tokens_seen, None if is_by_line else last)
+    return EmbeddedFile(named_output, rows, tokens_seen, None if is_by_line else last)
 
 
 @contextmanager
-def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, Record], None]]:
+def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, TextRecord], None]]:
     """A function that writes a row's entry."""
-    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with atomic_path(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
 
-        def note(row: int, record: Record) -> None:
+        def note(row: int, record: TextRecord) -> None:
             entry = {"row": row, "line": record.line, "start": record.start, "text": record.text}
             entry |= {"tokens": record.tokens, "offsets": record.offsets}
             file.write(f"{json.dumps(entry)}\n")
@@ -124,7 +124,7 @@ def read_lines(source: str | Path) -> Iterator[str]:
     if str(source) != "-":
         if Path(source).is_dir():
             raise InputError(f"{source}: is a folder; name one text file (.txt, .gz, .xz)")
-        yield from corpus.lines(Path(source), corpus.MOST_CHARACTERS, whole=True)
+        yield from corpus.file_lines(Path(source), corpus.MOST_CHARACTERS, whole=True)
         return
     if sys.stdin is None:
         raise InputError("the input is '-', but standard input is closed; redirect a text to it, or name a file")
@@ -133,10 +133,10 @@ def read_lines(source: str | Path) -> Iterator[str]:
 
 def _standard_input(raw: Any) -> Iterator[str]:
     """Its lines; each as soon as it has come, unless lines end with carriage returns alone."""
-    name, first = "standard input", opening.head(raw)
+    name, first = "standard input", opening.peek_start(raw)
     opening.check_encoding(first, name)
     ends = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+") if opening.has_old_ends(first) else None
-    irregular = Irregular(name)
+    irregular = IrregularPlaces(name)
     valid = 0
     each = iter(partial(raw.readline, corpus.MOST_CHARACTERS), b"") if ends is None else ends.findall(raw.read())
     for number, line in enumerate(each, 1):

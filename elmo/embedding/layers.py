@@ -51,11 +51,11 @@ def keeps_layers(layers: Layers) -> bool:
     return layers == "all" if isinstance(layers, str) else _are_whole(layers)
 
 
-def selection(layers: Layers, n_layers: int) -> Selection:
+def layer_selector(layers: Layers, n_layers: int) -> Selection:
     """A function that selects from all layers: (N, B, T, D) for "all", "concat" and several layers, else (B, T, D).
 
-    `elmo.embedding.pooling.shaping` concatenates a whole sentence's layers. The weights of a mix are used as they are:
-    neither normalised nor passed through a softmax. Raises InputError for layers that the model does not have.
+    `elmo.embedding.pooling.vector_shaper` concatenates a whole sentence's layers. The weights of a mix are used as they
+    are, neither normalised nor passed through a softmax. Raises InputError for layers that the model does not have.
     """
     if isinstance(layers, str):
         names: dict[str, Selection] = {

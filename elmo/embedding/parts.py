@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo.disk.files import check_output, remove, whole
-from elmo.disk.run import alone, check_same, read_json
+from elmo.disk.files import atomic_path, check_output, remove
+from elmo.disk.run import check_same, lock_folder, read_json
 from elmo.embedding.embedder import NEUTRAL_TEXT, Embedder
 from elmo.embedding.layers import Layers, written_layers
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, read_vectors, write_vectors
 from elmo.errors import InputError
-from elmo.text.records import Record
+from elmo.text.records import TextRecord
 
 RUN = "run.json"
 NAMES, VECTORS = "names", "vectors"
@@ -55,7 +55,7 @@ def written_in_parts(
     folder = folder_of(output)
     settings = _settings(embedder, layers, pool, dtype)
     written = folder / f"output{output.suffix}"
-    with alone(folder, "is writing this output", "name another output", moves=True):
+    with lock_folder(folder, "is writing this output", "name another output", is_moved=True):
         _check_run(folder, settings)
         for left in (*folder.glob(".*.partial"), written):  # from a killed process
             left.unlink(missing_ok=True)
@@ -67,12 +67,12 @@ def written_in_parts(
 
 def embedded_in_parts(
     embedder: Embedder,
-    records: Iterable[Record],
+    records: Iterable[TextRecord],
     output: Path,
     layers: Layers = "all",
     pool: Pool | None = None,
     dtype: Dtype = "float32",
-) -> Iterator[tuple[Record, np.ndarray]]:
+) -> Iterator[tuple[TextRecord, np.ndarray]]:
     """Every record with its vectors, within `written_in_parts`: kept rows are read, others are embedded and kept.
 
     Raises InputError if kept rows belong to other sentences, or are damaged.
@@ -98,7 +98,7 @@ def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int)
     emptied = embedder.words.times_emptied != times_emptied
     names, vectors = embedder.words.known(0 if emptied else known)
     text = np.frombuffer(json.dumps([emptied, names]).encode(), np.uint8)
-    with whole(path, overwrite=True) as temporary, temporary.open("wb") as file:
+    with atomic_path(path, overwrite=True) as temporary, temporary.open("wb") as file:
         np.savez(file, **{NAMES: text, VECTORS: vectors})
 
 
@@ -114,7 +114,7 @@ def _read_words(embedder: Embedder, path: Path) -> None:
     embedder.words.keep(names, vectors)
 
 
-def _read_part(part: Path, records: list[Record]) -> Iterator[tuple[Record, np.ndarray]]:
+def _read_part(part: Path, records: list[TextRecord]) -> Iterator[tuple[TextRecord, np.ndarray]]:
     with read_vectors(part) as kept:
         for row, record in enumerate(records):
             try:
@@ -161,7 +161,7 @@ def _check_run(folder: Path, settings: dict[str, Any]) -> None:
                     f"{folder}: holds {entry.name!r} but no {RUN}, so it is not of an interrupted run; move it away, or"
                     " name another output"
                 )
-        with whole(file) as new:
+        with atomic_path(file) as new:
             new.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8", newline="\n")
         return
     kept = read_json(file, f"remove {folder} to start again")

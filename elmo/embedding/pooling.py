@@ -16,26 +16,26 @@ Pool = Literal["mean", "max", "sum"]
 Shaping = Callable[[np.ndarray], np.ndarray]
 
 
-def shaping(layers: Layers, pool: Pool | None = None) -> Shaping:
+def vector_shaper(layers: Layers, pool: Pool | None = None) -> Shaping:
     """A function of a sentence's selected layers: (N, T, D) or (T, D) -> what `Embedder.embed` returns."""
     if pool is not None and pool not in get_args(Pool):
         raise InputError(f"pool is {pool!r}; one of {', '.join(get_args(Pool))} is expected, or nothing")
     side_by_side = isinstance(layers, str) and layers == "concat"
 
     def shape(vectors: np.ndarray) -> np.ndarray:
-        vectors = concatenated(vectors) if side_by_side else vectors
-        return vectors if pool is None else pooled(vectors, pool)
+        vectors = concatenate_layers(vectors) if side_by_side else vectors
+        return vectors if pool is None else pool_tokens(vectors, pool)
 
     return shape
 
 
-def concatenated(layers: Float[np.ndarray, "N T D"]) -> Float[np.ndarray, "T ND"]:
+def concatenate_layers(layers: Float[np.ndarray, "N T D"]) -> Float[np.ndarray, "T ND"]:
     """All layers of a token in one vector, layer 0 first."""
     n_layers, tokens, size = layers.shape
     return np.ascontiguousarray(layers.swapaxes(0, 1)).reshape(tokens, n_layers * size)
 
 
-def pooled(vectors: Float[np.ndarray, "*N T D"], pool: Pool) -> Float[np.ndarray, "*N D"]:
+def pool_tokens(vectors: Float[np.ndarray, "*N T D"], pool: Pool) -> Float[np.ndarray, "*N D"]:
     """The mean, maximum or sum over tokens; zero without tokens."""
     tokens = vectors.shape[-2]
     if not tokens:

@@ -14,7 +14,7 @@ from elmo.errors import InputError, did_you_mean
 Returned = Literal["numpy", "torch", "pandas"]
 
 
-def returned(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None, to: str) -> Any:
+def returned_vectors(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None, to: str) -> Any:
     """The arrays of `given` in a list; or as tensors, or as a data frame."""
     if to == "numpy":
         return list(arrays)
@@ -64,7 +64,7 @@ def _rows(name: Any, vectors: np.ndarray, given: Any) -> Iterator[tuple[Any, ...
             yield name, sentence, vectors.tokens[place], *spans[place], by_token[place]
 
 
-def similarities(a: Float[np.ndarray, "*A D"], b: Float[np.ndarray, "*B D"]) -> Any:
+def cosine_similarities(a: Float[np.ndarray, "*A D"], b: Float[np.ndarray, "*B D"]) -> Any:
     """Cosines between vectors: a float for one and one, else (A, B), (A,) or (B,). Zeros are similar to nothing: 0."""
     if max(a.ndim, b.ndim) > 2 or a.shape[-1] != b.shape[-1]:
         raise InputError(

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import h5py
 import numpy as np
 
-from elmo.disk.files import check_output, whole
+from elmo.disk.files import atomic_path, check_output
 from elmo.embedding.forking import renew_at_fork
 from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter, as_stored
 from elmo.errors import InputError
@@ -55,7 +55,7 @@ def write_vectors(path: str | Path, dtype: Dtype = "float32", overwrite: bool = 
     check_vectors_path(path, overwrite)
     if dtype not in ("float32", "float16"):
         raise InputError(f"dtype is {dtype!r}; float32 or float16 is expected")
-    with whole(path, overwrite) as temporary, WRITERS[path.suffix.lower()](temporary, np.dtype(dtype)) as writer:
+    with atomic_path(path, overwrite) as temporary, WRITERS[path.suffix.lower()](temporary, np.dtype(dtype)) as writer:
         yield writer
 
 

@@ -20,7 +20,7 @@ LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitText:
     """A text and its tokens."""
 
     text: str
@@ -32,7 +32,7 @@ class Split:
     """The first token of every sentence, and the one after its last."""
 
     @classmethod
-    def of(cls, text: str, tokenizer: Tokenizer) -> "Split":
+    def of(cls, text: str, tokenizer: Tokenizer) -> "SplitText":
         """Splits a text as a file with its lines would be."""
         tokens: list[str] = []
         spans: list[Span] = []
@@ -51,7 +51,7 @@ class Split:
         return cls(text, tuple(tokens), tuple(spans) if known else None, tuple(sentences))
 
     @classmethod
-    def of_tokens(cls, tokens: Sequence[str]) -> "Split":
+    def of_tokens(cls, tokens: Sequence[str]) -> "SplitText":
         """A sentence of these tokens, whose text is unknown."""
         return cls("", tuple(tokens), None, ((0, len(tokens)),) if tokens else ())
 
@@ -62,13 +62,13 @@ class TextVectors(np.ndarray):
     T counts the tokens of all sentences of the text. Parts of the array and results of arithmetic are plain arrays.
     """
 
-    split: Split = Split("")
+    split: SplitText = SplitText("")
     """The text with its tokens, their characters and its sentences; empty for an array that was put together."""
     is_pooled: bool = False
     """It tells whether the vectors of the tokens were pooled into one."""
 
     @classmethod
-    def of(cls, vectors: np.ndarray, split: Split, is_pooled: bool = False) -> "TextVectors":
+    def of(cls, vectors: np.ndarray, split: SplitText, is_pooled: bool = False) -> "TextVectors":
         """The vectors with their text; no copy."""
         made = vectors.view(cls)
         made.split, made.is_pooled = split, is_pooled
@@ -147,19 +147,19 @@ def told_apart(given: Any) -> tuple[bool, Iterator[Any]]:
     _warn_of_tokens(given)
     rows = iter(given)
     for first in rows:
-        if not isinstance(first, str | Split | Iterable):
+        if not isinstance(first, str | SplitText | Iterable):
             raise _no_text(first, 0, given)
-        return isinstance(first, str | Split), chain([first], rows)
+        return isinstance(first, str | SplitText), chain([first], rows)
     return False, rows
 
 
-def splits(rows: Iterable[Any], given: Any, tokenizer: Callable[[], Tokenizer]) -> Iterator[Split]:
+def split_texts(rows: Iterable[Any], given: Any, tokenizer: Callable[[], Tokenizer]) -> Iterator[SplitText]:
     """The texts, split. Raises InputError, with the row of `given`, for one that is missing or of another kind."""
     for number, text in enumerate(rows):
-        if isinstance(text, Split):
+        if isinstance(text, SplitText):
             yield text
         elif isinstance(text, str):
-            yield Split.of(str(text), tokenizer())  # spaCy reads no subclass, such as NumPy's
+            yield SplitText.of(str(text), tokenizer())  # spaCy reads no subclass, such as NumPy's
         else:
             raise _no_text(text, number, given)
 
@@ -195,13 +195,13 @@ def _warn_of_tokens(given: Any) -> None:
 
 
 def embed_texts(
-    texts: Iterable[Split],
+    texts: Iterable[SplitText],
     read: Callable[[Iterator[list[str]]], Iterator[np.ndarray]],
     shape: Shaping,
     is_pooled: bool,
 ) -> Iterator[TextVectors]:
     """The vectors of every text. `read` gives one array (N, T, D) or (T, D) per sentence, in order."""
-    waiting: deque[Split] = deque()  # what the reader has read ahead
+    waiting: deque[SplitText] = deque()  # what the reader has read ahead
 
     def sentences() -> Iterator[list[str]]:
         for text in texts:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from elmo.disk.files import whole
-from elmo.embedding.embedder import Embedder, itself
+from elmo.disk.files import atomic_path
+from elmo.embedding.embedder import Embedder, tokens_of_item
 from elmo.embedding.layers import Layers, keeps_layers
 from elmo.errors import InputError
 
@@ -19,7 +19,7 @@ FIRST_ROWS = 1024
 
 
 @dataclass(frozen=True)
-class Types:
+class DistinctWords:
     """Distinct words, in order of first occurrence."""
 
     words: list[str]
@@ -38,7 +38,7 @@ def average_types(
     layers: Layers = "average",
     lowercase: bool = False,
     progress: Callable[[int], None] | None = None,
-) -> Types:
+) -> DistinctWords:
     """The mean vector of every distinct word of `sentences`; `layers` is any choice that gives one vector.
 
     With `lowercase`, words that differ only in case are merged; they are embedded as written. Whitespace inside a word
@@ -51,7 +51,7 @@ def average_types(
     counts: list[int] = []
     sums = np.zeros((FIRST_ROWS, 0))
     read = 0
-    for number, (sentence, vectors) in enumerate(embedder.embed_items(sentences, itself, layers), 1):
+    for number, (sentence, vectors) in enumerate(embedder.embed_items(sentences, tokens_of_item, layers), 1):
         names = ["_".join(token.split()) for token in sentence]
         names = [name.lower() for name in names] if lowercase else names
         places = [rows.setdefault(name, len(rows)) for name in names]
@@ -66,16 +66,16 @@ def average_types(
     if not read:
         raise InputError("the text has no words")
     means = sums[: len(rows)] / np.array(counts)[:, None]
-    return Types(list(rows), counts, means.astype(np.float32))
+    return DistinctWords(list(rows), counts, means.astype(np.float32))
 
 
-def write_word2vec(types: Types, path: Path, min_count: int = 1, overwrite: bool = False) -> int:
+def write_word2vec(types: DistinctWords, path: Path, min_count: int = 1, overwrite: bool = False) -> int:
     """Writes the words that occur at least `min_count` times, most frequent first; returns their number."""
     order = sorted(range(len(types.words)), key=lambda row: -types.counts[row])
     order = [row for row in order if types.counts[row] >= min_count and types.words[row]]
     if not order:
         raise InputError(f"no word occurs {min_count} times; the most frequent occurs {max(types.counts)} times")
-    with whole(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with atomic_path(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(order)} {types.dim}\n")
         for row in order:
             numbers = " ".join(map(str, types.means[row]))

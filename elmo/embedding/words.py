@@ -14,7 +14,7 @@ from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.text.characters import encode_words
 from elmo.text.lexicon import Lexicon
-from elmo.text.normalization import respelled
+from elmo.text.normalization import respell_before
 from elmo.text.vocabulary import Vocabulary
 
 CACHE_BYTES = 32_000_000
@@ -22,12 +22,14 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 """Words -> their rows (W, C) in `Batch.char_ids`."""
 
 
-def encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None, normalize: tuple[str, ...] = ()) -> Encode:
+def word_encoder(
+    config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None, normalize: tuple[str, ...] = ()
+) -> Encode:
     """How a model of this configuration reads words: as bytes, as vocabulary ids, or as ids of words and characters.
 
     `normalize` is the spelling it reads, as in `TextConfig`.
     """
-    return respelled(_encoder(config, vocabulary), normalize)
+    return respell_before(_encoder(config, vocabulary), normalize)
 
 
 def _encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None) -> Encode:

@@ -19,7 +19,7 @@ from elmo.formats import (
     tensor_bundle,
     tensorflow,
 )
-from elmo.formats.files import is_archive, listed, on_disk, refuse_known
+from elmo.formats.files import file_on_disk, is_archive, list_files, refuse_known
 from elmo.formats.stored import Description as Description
 from elmo.formats.stored import Mix as Mix
 from elmo.formats.stored import Model as Model
@@ -69,7 +69,7 @@ def find(path: str | Path | None = None) -> Path:
         return Path(name)
     if tensor_bundle.index_of(Path(name)).is_file():  # TensorFlow names a checkpoint by the common prefix of its files
         return tensor_bundle.index_of(Path(name))
-    if name in packages.packaged():
+    if name in packages.packaged_names():
         return packages.ASSETS / name
     found = cache.local(name) or packages.folder_of(name)
     if found is not None:
@@ -78,7 +78,7 @@ def find(path: str | Path | None = None) -> Path:
         raise FileNotFoundError(f"{name}: a model package that is not installed; {packages.how_to_install(name)}")
     if REPOSITORY.fullmatch(name):
         return _on_the_hub(name)
-    here = [*packages.packaged(), *packages.installed()]
+    here = [*packages.packaged_names(), *packages.installed_packages()]
     names = ", ".join(here) or "none"
     meant = published.did_you_mean(name, ["default", *here, *packages.OWN])
     raise FileNotFoundError(
@@ -94,7 +94,7 @@ def _on_the_hub(repository: str) -> Path:
         raise FileNotFoundError(
             f"{repository}: no such folder; for a model of the Hugging Face Hub: pip install 'elmo-torch[hub]'"
         ) from error
-    found = hub.cached(repository)
+    found = hub.cached_folder(repository)
     if found is None:
         raise FileNotFoundError(
             f"{repository}: no such folder, and no such model in the cache of the Hugging Face Hub; get it from there:"
@@ -103,7 +103,7 @@ def _on_the_hub(repository: str) -> Path:
     return found
 
 
-def named(path: str | Path | None) -> str:
+def recorded_name(path: str | Path | None) -> str:
     """A model's path or name for a record: the default's own name, since another version may have another default."""
     return DEFAULT_MODEL if _is_default(path) else str(path)
 
@@ -112,10 +112,10 @@ def _is_default(path: str | Path | None) -> bool:
     return path is None or str(path) == "default"
 
 
-def here() -> list[str]:
+def local_names() -> list[str]:
     """The names of all models on this machine: those of the package, of installed packages, and in the cache."""
-    pulled = (model.name for model in published.models() if cache.is_pulled(model))
-    return [*packages.packaged(), *packages.installed(), *pulled]
+    pulled = (model.name for model in published.published_models() if cache.is_pulled(model))
+    return [*packages.packaged_names(), *packages.installed_packages(), *pulled]
 
 
 def _which(path: str | Path | None, weights: str | Path | None) -> tuple[ModuleType, tuple[Path, ...]]:
@@ -135,9 +135,9 @@ def _format_of(path: Path) -> ModuleType:
             return format_
     native.check_json(path)
     native.check_json(path / TRAINED)
-    files = listed(path) if path.is_dir() or is_archive(path) else [on_disk(path)]
+    files = list_files(path) if path.is_dir() or is_archive(path) else [file_on_disk(path)]
     refuse_known(files)
-    if is_archive(path) and {native.CONFIG, native.WEIGHTS} <= {file.name for file in listed(path)}:
+    if is_archive(path) and {native.CONFIG, native.WEIGHTS} <= {file.name for file in list_files(path)}:
         raise InputError(f"{path}: an archive of {native.CONFIG} and {native.WEIGHTS}; unpack it, and give the folder")
     raise InputError(
         f"{path}: not a known model; expected a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
@@ -149,6 +149,6 @@ def _format_of(path: Path) -> ModuleType:
 
 def _seen(path: Path, most: int = 8) -> str:
     folders = [f"{file.name}/" for file in sorted(path.iterdir()) if file.is_dir()] if path.is_dir() else []
-    files = listed(path) if path.is_dir() or is_archive(path) else [on_disk(path)]
+    files = list_files(path) if path.is_dir() or is_archive(path) else [file_on_disk(path)]
     names = folders + [f"{file.name} ({file.size:,} bytes)" for file in files]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") or "nothing"

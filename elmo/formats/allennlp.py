@@ -19,11 +19,11 @@ import h5py
 import numpy as np
 import torch
 
-from elmo.config import merge
-from elmo.disk.files import whole
+from elmo.config import merge_tables
+from elmo.disk.files import atomic_path
 from elmo.errors import InputError
 from elmo.formats.bilm_layout import dataset_names, to_config, to_datasets, to_options, to_weights
-from elmo.formats.files import Source, is_archive, listed, on_disk, refuse_known
+from elmo.formats.files import SourceFile, file_on_disk, is_archive, list_files, refuse_known
 from elmo.formats.hdf5 import Hdf5Output, check_dataset, datasets, is_hdf5, read_hdf5
 from elmo.formats.stored import Description, Model, check_words, weight_shapes
 from elmo.model.bilm import BiLMConfig
@@ -37,23 +37,23 @@ MOST_WORD_BYTES = 1000
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelFiles:
     """The files of a model."""
 
-    options: Source
-    weights: Source
-    table: Source | None
+    options: SourceFile
+    weights: SourceFile
+    table: SourceFile | None
     """Token embeddings, if they have their own file."""
-    beside: list[Source]
+    beside: list[SourceFile]
     """All files beside the weights, the vocabulary among them."""
 
 
 def recognizes(path: Path) -> bool:
     """Whether there are options and weights of this kind at `path`, or one of them with the other missing."""
     if path.is_dir() or is_archive(path):
-        files = listed(path)
+        files = list_files(path)
         return any(map(_is_options, files)) and bool(_hdf5_in(files))
-    return path.is_file() and (is_hdf5(on_disk(path)) or _is_options(on_disk(path)))
+    return path.is_file() and (is_hdf5(file_on_disk(path)) or _is_options(file_on_disk(path)))
 
 
 def describe(path: Path, weights: Path | None = None) -> Description:
@@ -88,7 +88,8 @@ def save(model: Model, path: str | Path, overwrite: bool = False) -> None:
     """Writes the folder `path` atomically: the two files, and the vocabulary of a word model.
 
     Options that only the published programs use (`card["options"]` of a loaded model) are kept. Raises InputError if
-    the format cannot store the model, or if the model reads words and has no vocabulary, and OSError as `whole` does.
+    the format cannot store the model, or if the model reads words and has no vocabulary, and OSError as `atomic_path`
+    does.
     """
     path = Path(path)
     if model.config.word_cnn is not None or model.config.lstm.has_projection != (
@@ -113,8 +114,8 @@ def save(model: Model, path: str | Path, overwrite: bool = False) -> None:
     published = model.card.get("options")
     published = published if isinstance(published, dict) else {}
     known = {key: value for key, value in published.items() if key != "char_cnn" or key in own}
-    options = merge(known, own)
-    with whole(path, overwrite, (OPTIONS, WEIGHTS, VOCABULARY)) as folder:
+    options = merge_tables(known, own)
+    with atomic_path(path, overwrite, (OPTIONS, WEIGHTS, VOCABULARY)) as folder:
         folder.mkdir()
         (folder / OPTIONS).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8", newline="\n")
         if model.config.char_cnn is None and model.vocabulary is not None:
@@ -128,48 +129,48 @@ def save(model: Model, path: str | Path, overwrite: bool = False) -> None:
 # Finding the files
 
 
-def _locate(path: Path, weights: Path | None) -> Parts:
+def _locate(path: Path, weights: Path | None) -> ModelFiles:
     """The files at `path`, or at the two paths."""
     if weights is not None:
         return _two_paths(path, weights)
     if path.is_dir() or is_archive(path):
-        beside = listed(path)
+        beside = list_files(path)
         found = _weights_in(path, beside)
         return _parts(_options_of(found, path, beside), found, beside)
-    beside = listed(path.parent)
-    if not is_hdf5(on_disk(path)):
-        return _parts(on_disk(path), _weights_in(path, beside), beside)
-    chosen = on_disk(path)
+    beside = list_files(path.parent)
+    if not is_hdf5(file_on_disk(path)):
+        return _parts(file_on_disk(path), _weights_in(path, beside), beside)
+    chosen = file_on_disk(path)
     if _tops(chosen) >= {"embedding"} and "RNN_0" not in _tops(chosen):
         weights_file = _weights_in(path, [file for file in beside if file.path != path])
-        return Parts(_options_of(weights_file, path, beside), weights_file, chosen, beside)
+        return ModelFiles(_options_of(weights_file, path, beside), weights_file, chosen, beside)
     return _parts(_options_of(chosen, path, beside), chosen, beside)
 
 
-def _two_paths(options: Path, weights: Path) -> Parts:
+def _two_paths(options: Path, weights: Path) -> ModelFiles:
     for file in (options, weights):
         if not file.exists():
             raise FileNotFoundError(f"{file}: no such file")
-    if options.is_dir() or not _is_options(on_disk(options)):
+    if options.is_dir() or not _is_options(file_on_disk(options)):
         raise InputError(f"{options}: not an options file (JSON with a table 'lstm'); give it, then the weights (HDF5)")
     if weights.is_dir() or is_archive(weights):
-        beside = listed(weights)
-        return _parts(on_disk(options), _weights_in(weights, beside), beside)
-    if not is_hdf5(on_disk(weights)):
+        beside = list_files(weights)
+        return _parts(file_on_disk(options), _weights_in(weights, beside), beside)
+    if not is_hdf5(file_on_disk(weights)):
         raise InputError(f"{weights}: not an HDF5 file ({weights.stat().st_size:,} bytes); give the weights file")
-    return _parts(on_disk(options), on_disk(weights), listed(weights.parent))
+    return _parts(file_on_disk(options), file_on_disk(weights), list_files(weights.parent))
 
 
-def _parts(options: Source, weights: Source, beside: list[Source]) -> Parts:
+def _parts(options: SourceFile, weights: SourceFile, beside: list[SourceFile]) -> ModelFiles:
     """Adds the token embeddings beside the weights, if the weights have no token encoder."""
     tops = _tops(weights)
     if "RNN_0" not in tops or tops & {"char_embed", "embedding"}:
-        return Parts(options, weights, None, beside)
+        return ModelFiles(options, weights, None, beside)
     tables = [file for file in _hdf5_in(beside) if file != weights and "embedding" in _tops(file)]
-    return Parts(options, weights, tables[0] if len(tables) == 1 else None, beside)
+    return ModelFiles(options, weights, tables[0] if len(tables) == 1 else None, beside)
 
 
-def _is_options(source: Source) -> bool:
+def _is_options(source: SourceFile) -> bool:
     if not source.name.endswith(".json") and "options" not in source.name:
         return False
     if source.size > MOST_OPTIONS:
@@ -183,19 +184,19 @@ def _is_options(source: Source) -> bool:
     return isinstance(options, dict) and isinstance(options.get("lstm"), dict)
 
 
-def options_in(files: list[Source]) -> list[Source]:
+def options_in(files: list[SourceFile]) -> list[SourceFile]:
     """Those of the files that are the options of a biLM."""
     return [file for file in files if _is_options(file)]
 
 
-def _options_of(weights: Source, place: Path, beside: list[Source]) -> Source:
+def _options_of(weights: SourceFile, place: Path, beside: list[SourceFile]) -> SourceFile:
     """The options file of the folder or archive; of several, the one with the weights' name, but for the kind."""
     found = options_in(beside)
     twins = [file for file in found if _are_twins(file.name, weights.name)]
     both = "give both paths: elmo.load(OPTIONS, weights=WEIGHTS), or --weights on the command line"
     if not found:
         refuse_known([file for file in beside if file.name.endswith(".json") or "options" in file.name])
-    return only(place, twins if len(twins) == 1 else found, "options", both)
+    return only_file(place, twins if len(twins) == 1 else found, "options", both)
 
 
 def _are_twins(options: str, weights: str) -> bool:
@@ -203,19 +204,19 @@ def _are_twins(options: str, weights: str) -> bool:
     return same_stem or options.split("options")[0] == weights.split("weights")[0]
 
 
-def _weights_in(place: Path, files: list[Source]) -> Source:
+def _weights_in(place: Path, files: list[SourceFile]) -> SourceFile:
     """The only HDF5 file of the folder or archive that holds weights; other HDF5 files may hold vectors."""
     found = _hdf5_in(files)
     if len(found) > 1:
         found = [file for file in found if "RNN_0" in _tops(file)]
     if not found:
         refuse_known([file for file in files if not file.name.endswith((".json", ".txt", ".gz", ".md"))])
-    return only(place, found, "weights", "give the path of one weights file")
+    return only_file(place, found, "weights", "give the path of one weights file")
 
 
-def _hdf5_in(files: list[Source]) -> list[Source]:
+def _hdf5_in(files: list[SourceFile]) -> list[SourceFile]:
     """The HDF5 files among them. Raises OSError only if there is none, and one of the files cannot be opened."""
-    found, problem = list[Source](), None
+    found, problem = list[SourceFile](), None
     for file in files:
         try:
             found += [file] if is_hdf5(file) else []
@@ -226,13 +227,13 @@ def _hdf5_in(files: list[Source]) -> list[Source]:
     return found
 
 
-def _tops(source: Source) -> set[str]:
+def _tops(source: SourceFile) -> set[str]:
     """The top-level names that identify our HDF5 files, as far as the file has them."""
     with read_hdf5(source) as file:
         return {name for name in ("RNN_0", "char_embed", "embedding") if name in file}
 
 
-def only(place: Path, found: list[Source], what: str, remedy: str) -> Source:
+def only_file(place: Path, found: list[SourceFile], what: str, remedy: str) -> SourceFile:
     """The one file found. Raises FileNotFoundError without any, and InputError with the remedy for more than one."""
     if len(found) == 1:
         return found[0]
@@ -247,7 +248,7 @@ def only(place: Path, found: list[Source], what: str, remedy: str) -> Source:
 # Reading them
 
 
-def read_options(source: Source) -> dict[str, Any]:
+def read_options(source: SourceFile) -> dict[str, Any]:
     """The content of an options file. Raises InputError if it has no table `lstm`."""
     options = source.json()
     if not isinstance(options, dict) or not isinstance(options.get("lstm"), dict):
@@ -256,7 +257,7 @@ def read_options(source: Source) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(parts: Parts) -> Iterator[dict[str, h5py.Dataset]]:
+def _opened(parts: ModelFiles) -> Iterator[dict[str, h5py.Dataset]]:
     """The datasets of the weights, and those of separate token embeddings."""
     with read_hdf5(parts.weights) as file:
         found = datasets(parts.weights.label, file)
@@ -272,7 +273,7 @@ def _opened(parts: Parts) -> Iterator[dict[str, h5py.Dataset]]:
 
 
 def _examine(
-    parts: Parts, options: dict[str, Any], found: dict[str, h5py.Dataset]
+    parts: ModelFiles, options: dict[str, Any], found: dict[str, h5py.Dataset]
 ) -> tuple[BiLMConfig, dict[str, str]]:
     """The configuration, and the name of each dataset in the file; InputError if something does not match."""
     label = parts.weights.label
@@ -285,7 +286,7 @@ def _examine(
     return config, names
 
 
-def _vocabulary(parts: Parts, config: BiLMConfig) -> Vocabulary | None:
+def _vocabulary(parts: ModelFiles, config: BiLMConfig) -> Vocabulary | None:
     """The vocabulary of a word model: of several, the one with as many words as the table."""
     if config.n_tokens_vocab is None:
         return None
@@ -299,7 +300,7 @@ def _vocabulary(parts: Parts, config: BiLMConfig) -> Vocabulary | None:
     return found
 
 
-def vocabulary_beside(files: list[Source], rows: int, table: str) -> Vocabulary | None:
+def vocabulary_beside(files: list[SourceFile], rows: int, table: str) -> Vocabulary | None:
     """The vocabulary of `rows` words among the files; None without any.
 
     Raises InputError if none of them matches `table`, which has `rows` rows.

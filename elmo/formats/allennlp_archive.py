@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 from torch import Tensor
 
-from elmo.config import merge
+from elmo.config import merge_tables
 from elmo.errors import InputError
 from elmo.formats.allennlp import options_in, read_options
 from elmo.formats.allennlp_state import CHARACTERS, state_shapes, to_weights
 from elmo.formats.bilm_layout import character_config, errors_of
-from elmo.formats.files import Source, is_archive, listed, on_disk
+from elmo.formats.files import SourceFile, file_on_disk, is_archive, list_files
 from elmo.formats.stored import Description, Mix, Model, Shape, check_shapes, weight_shapes
 from elmo.formats.torch_file import read_state_dict, read_state_headers
 from elmo.model.bilm import BiLMConfig
@@ -45,7 +45,7 @@ def recognizes(path: Path) -> bool:
         return (path.parent / CONFIG).is_file()
     if not path.is_dir() and not is_archive(path):
         return False
-    names = {file.name for file in listed(path)}
+    names = {file.name for file in list_files(path)}
     return CONFIG in names and not names.isdisjoint(WEIGHTS)
 
 
@@ -157,13 +157,13 @@ def _tables(key: str, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 # Files
 
 
-def _files(path: Path, weights: Path | None) -> tuple[Path, list[Source]]:
+def _files(path: Path, weights: Path | None) -> tuple[Path, list[SourceFile]]:
     archive = path if weights is None else weights
     archive = archive.parent if archive.is_file() and archive.name in WEIGHTS else archive
-    return archive, listed(archive)
+    return archive, list_files(archive)
 
 
-def _weights_in(archive: Path, files: list[Source]) -> Source:
+def _weights_in(archive: Path, files: list[SourceFile]) -> SourceFile:
     for name in WEIGHTS:
         found = [file for file in files if file.name == name]
         if len(found) == 1:
@@ -185,13 +185,13 @@ def _prefix(label: str, state: Mapping[str, Tensor]) -> str:
 
 
 def _config(
-    label: str, state: Mapping[str, Tensor], prefix: str, files: list[Source], given: Path | None
+    label: str, state: Mapping[str, Tensor], prefix: str, files: list[SourceFile], given: Path | None
 ) -> tuple[BiLMConfig, dict[str, Any]]:
     """The configuration, and a card that says where it comes from."""
     config_file = next(file for file in files if file.name == CONFIG)
     card: dict[str, Any] = {"config": config_file.json()}
     own = sizes(label, state, prefix)
-    options_files = [on_disk(given)] if given is not None else options_in(files)
+    options_files = [file_on_disk(given)] if given is not None else options_in(files)
     if options_files:
         options = card["options"] = read_options(options_files[0])
         if any(file.json() != options for file in options_files):
@@ -200,7 +200,7 @@ def _config(
                 f"{label}: {len(options_files)} different options files ({names}); give the right one with the archive"
             )
     else:
-        options = merge(own, ASSUMED)
+        options = merge_tables(own, ASSUMED)
         card["assumed"] = ASSUMED
     with errors_of(options_files[0].label if options_files else label, label):
         config = character_config(options, own["char_cnn"]["n_characters"], len(state))

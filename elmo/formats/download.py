@@ -46,7 +46,7 @@ class _Failure(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExpectedFile:
     """What is known about the file in advance."""
 
     size: int | None = None
@@ -54,12 +54,14 @@ class Wanted:
     sha256: str | None = None
 
 
-def download(urls: Sequence[str], target: Path, wanted: Wanted | None = None, progress: Progress | None = None) -> str:
+def download(
+    urls: Sequence[str], target: Path, wanted: ExpectedFile | None = None, progress: Progress | None = None
+) -> str:
     """Downloads the file to `target` and returns its sha256.
 
     Raises DownloadError, and OSError if writing fails; the received part is kept for the next call.
     """
-    wanted = wanted or Wanted()
+    wanted = wanted or ExpectedFile()
     part = _Part(target, wanted, progress or (lambda done, total: None))
     reasons = []
     for url in urls:
@@ -87,7 +89,7 @@ def sha256_of(path: Path) -> str:
 class _Part:
     """The received part of the file, and what the server said about it."""
 
-    def __init__(self, target: Path, wanted: Wanted, progress: Progress) -> None:
+    def __init__(self, target: Path, wanted: ExpectedFile, progress: Progress) -> None:
         self.path = part_of(target)
         self.wanted = wanted
         self.progress = progress

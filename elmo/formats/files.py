@@ -39,7 +39,7 @@ TAR_MARK, TAR_MARK_AT = b"ustar", 257
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A file to read."""
 
     name: str
@@ -87,11 +87,11 @@ class Source:
             raise InputError(f"{self.label}: not valid JSON ({error}); fix it, or fetch it again") from error
 
 
-def on_disk(path: Path) -> Source:
+def file_on_disk(path: Path) -> SourceFile:
     """A file of the file system. Raises InputError for a pipe or a device, whose end may never come."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is not a regular file; copy what it gives into one")
-    return Source(path.name, str(path), path.stat().st_size, path, lambda _: path.open("rb"))
+    return SourceFile(path.name, str(path), path.stat().st_size, path, lambda _: path.open("rb"))
 
 
 KNOWN = (
@@ -106,7 +106,7 @@ KNOWN = (
 """How files begin that lie where weights or options should, and what to do."""
 
 
-def refuse_known(files: Sequence[Source]) -> None:
+def refuse_known(files: Sequence[SourceFile]) -> None:
     """Raises InputError, with the remedy, for the first of these files that begins like something else than a model's.
 
     JSON that is not valid is refused, too; a compressed vocabulary is in place.
@@ -133,7 +133,7 @@ def is_archive(path: Path) -> bool:
     return start.startswith((*ZIP_START, GZIP_START)) or start[TAR_MARK_AT:] == TAR_MARK
 
 
-def listed(path: Path) -> list[Source]:
+def list_files(path: Path) -> list[SourceFile]:
     """The files in a folder (not in its subfolders), or all files of an archive.
 
     Raises InputError if an archive is damaged, or contains a path outside it.
@@ -142,13 +142,13 @@ def listed(path: Path) -> list[Source]:
         files = list(islice((file for file in path.iterdir() if file.is_file()), MOST_MEMBERS + 1))
         if len(files) > MOST_MEMBERS:
             raise _refuse_many(path, "name")
-        return [on_disk(file) for file in sorted(files)]
+        return [file_on_disk(file) for file in sorted(files)]
     stat = path.stat()
     return list(_members(path, stat.st_mtime_ns, stat.st_size))
 
 
 @lru_cache(maxsize=8)
-def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
+def _members(path: Path, changed: int, size: int) -> tuple[SourceFile, ...]:
     """Cached, since listing a compressed tar reads all of it."""
     with path.open("rb") as file:
         zipped = file.read(4) in ZIP_START
@@ -158,7 +158,7 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
         raise
     except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, ValueError, MemoryError, OverflowError) as error:
         if not zipped and not path.name.endswith((".tar", ".tar.gz", ".tgz")):
-            refuse_known([on_disk(path)])
+            refuse_known([file_on_disk(path)])
         raise InputError(
             f"{path}: damaged or incomplete archive ({size:,} bytes: {str(error) or 'a size beyond the memory'});"
             " fetch or copy it again"
@@ -173,7 +173,7 @@ def _members(path: Path, changed: int, size: int) -> tuple[Source, ...]:
                 f"{path}: contains {name!r}, a path outside the archive; do not use it, get the archive elsewhere"
             )
     return tuple(
-        Source(PurePosixPath(name).name, f"{path}/{name}", size, path, opener)
+        SourceFile(PurePosixPath(name).name, f"{path}/{name}", size, path, opener)
         for name, size, opener in sorted(found, key=lambda member: member[0])
         if not name.startswith("__MACOSX/") and not PurePosixPath(name).name.startswith("._")
     )

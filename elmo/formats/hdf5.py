@@ -18,7 +18,7 @@ from typing import Any
 import h5py
 
 from elmo.errors import InputError
-from elmo.formats.files import Source
+from elmo.formats.files import SourceFile
 
 MOST_UNPACKED = 200
 """Largest allowed ratio of a dataset's size to its stored size; compressed weights shrink by less than half."""
@@ -27,13 +27,13 @@ MOST_NAMES, DEEPEST = 10_000, 8
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-def is_hdf5(source: Source) -> bool:
+def is_hdf5(source: SourceFile) -> bool:
     """Whether the file begins like an HDF5 file."""
     return source.begins_with(SIGNATURE)
 
 
 @contextmanager
-def read_hdf5(source: Source) -> Iterator[h5py.File]:
+def read_hdf5(source: SourceFile) -> Iterator[h5py.File]:
     """Opens for reading. Raises InputError if the file is incomplete, also later, inside the block."""
     opened: Any | None = None
     try:

@@ -239,7 +239,7 @@ def _spoken(text: TextConfig | None) -> str | None:
     return text.language if text is not None and text.tokens == "spacy" and text.language != "xx" else None
 
 
-def cached(repository: str) -> Path | None:
+def cached_folder(repository: str) -> Path | None:
     """The folder of a repository's model in the Hub's cache; None if it is not there. Uses no network."""
     try:
         return Path(snapshot_download(repository, local_files_only=True, allow_patterns=list(native.FILES)))

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from elmo.config import ConfigError, from_dict
 from elmo.errors import InputError
-from elmo.formats.files import Source, is_archive, listed
+from elmo.formats.files import SourceFile, is_archive, list_files
 from elmo.formats.stored import Description, Model, Shape, check_counts, check_shapes, weight_shapes
 from elmo.formats.torch_file import read_state_dict, read_state_headers
 from elmo.model.bilm import BiLMConfig
@@ -54,15 +54,15 @@ Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """The parts of a model; the weights may be read or not."""
 
     label: str
     """The name of the file with the sizes, for errors."""
     config: BiLMConfig
     lexicon: Lexicon
-    embedder: Source
-    encoder: Source
+    embedder: SourceFile
+    encoder: SourceFile
     sizes: dict[str, Any]
     bytes_on_disk: int
 
@@ -71,7 +71,7 @@ def recognizes(path: Path) -> bool:
     """Whether there is such a model at `path`: a folder, an archive, or one of the two files of weights."""
     if path.is_file() and path.name in (EMBEDDER, ENCODER):
         return True
-    return (path.is_dir() or is_archive(path)) and {EMBEDDER, ENCODER} <= {source.name for source in listed(path)}
+    return (path.is_dir() or is_archive(path)) and {EMBEDDER, ENCODER} <= {source.name for source in list_files(path)}
 
 
 def describe(path: Path) -> Description:
@@ -103,10 +103,10 @@ def load(path: Path) -> Model:
     return Model(parts.config, weights, lexicon=parts.lexicon, card={"sizes": parts.sizes})
 
 
-def _examine(path: Path) -> Parts:
+def _examine(path: Path) -> ModelParts:
     """Everything but the values of the weights, whose shapes are checked."""
     place = path.parent if path.name in (EMBEDDER, ENCODER) else path
-    files = {source.name: source for source in listed(place)}
+    files = {source.name: source for source in list_files(place)}
     for name in (CONFIG, EMBEDDER, ENCODER):
         if name not in files:
             raise FileNotFoundError(
@@ -124,13 +124,15 @@ def _examine(path: Path) -> Parts:
             if name not in expected:
                 raise InputError(f"{source.label}: {name} {seen[name]} is not part of the model; {REMEDY} in {label}")
     used = {files[name].path for name in (CONFIG, EMBEDDER, ENCODER)}
-    return Parts(label, config, lexicon, files[EMBEDDER], files[ENCODER], sizes, sum(f.stat().st_size for f in used))
+    return ModelParts(
+        label, config, lexicon, files[EMBEDDER], files[ENCODER], sizes, sum(f.stat().st_size for f in used)
+    )
 
 
 # Sizes
 
 
-def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
+def _sizes(files: Mapping[str, SourceFile]) -> tuple[dict[str, Any], str]:
     """The table of sizes, and its name for errors."""
     source = files[CONFIG]
     config = source.json()
@@ -154,7 +156,7 @@ def _sizes(files: Mapping[str, Source]) -> tuple[dict[str, Any], str]:
 
 
 def _config(
-    sizes: dict[str, Any], label: str, files: Mapping[str, Source], shapes: Mapping[str, Shape], arrays: int
+    sizes: dict[str, Any], label: str, files: Mapping[str, SourceFile], shapes: Mapping[str, Shape], arrays: int
 ) -> tuple[BiLMConfig, Lexicon]:
     """The sizes as a configuration, and the dictionaries; the numbers of words and characters come from the tables."""
     encoder, embedder = sizes["encoder"], sizes["token_embedder"]
@@ -178,7 +180,7 @@ def _config(
 
 
 def _lexicon(
-    embedder: Source, words: dict[str, int] | None, characters: dict[str, int] | None, cut: int | None
+    embedder: SourceFile, words: dict[str, int] | None, characters: dict[str, int] | None, cut: int | None
 ) -> Lexicon:
     try:
         return Lexicon(words, characters, cut)
@@ -251,7 +253,7 @@ def _is_positive(embedder: dict[str, Any], name: str, label: str) -> bool:
 
 
 def _dictionary(
-    files: Mapping[str, Source], name: str, shapes: Mapping[str, Shape], table: str, dim: int
+    files: Mapping[str, SourceFile], name: str, shapes: Mapping[str, Shape], table: str, dim: int
 ) -> dict[str, int] | None:
     """The ids of the forms in a dictionary, each a row of its table; None if the model has no such table."""
     if not dim:
@@ -276,7 +278,7 @@ def _dictionary(
     return ids
 
 
-def _read_dictionary(source: Source) -> dict[str, int]:
+def _read_dictionary(source: SourceFile) -> dict[str, int]:
     try:
         text = source.read(MOST_DICTIONARY).decode("utf-8")
         text = text if text.startswith("\ufeff\t") else text.removeprefix("\ufeff")  # an editor's mark, or a form
@@ -298,7 +300,7 @@ def _read_dictionary(source: Source) -> dict[str, int]:
 # Weights
 
 
-def _headers(source: Source) -> Tensors:
+def _headers(source: SourceFile) -> Tensors:
     """The tensors of a file without their values."""
     tensors = read_state_headers(source)
     for name, tensor in tensors.items():

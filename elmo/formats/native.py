@@ -20,11 +20,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from elmo.config import ConfigError, finite, from_dict, to_dict
-from elmo.disk.files import whole
+from elmo.config import ConfigError, from_dict, to_dict, without_nonfinite
+from elmo.disk.files import atomic_path
 from elmo.errors import InputError
 from elmo.formats import int8_rows
-from elmo.formats.files import MOST_JSON, on_disk, refuse_known
+from elmo.formats.files import MOST_JSON, file_on_disk, refuse_known
 from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, check_words, weight_shapes
 from elmo.model.bilm import BiLMConfig
 from elmo.model.word_cnn import WordCnnConfig
@@ -53,7 +53,7 @@ def recognizes(path: Path) -> bool:
         return False
     config = _folder(path) / CONFIG
     try:
-        return config.is_file() and json.loads(on_disk(config).read(MOST_JSON))["format"] == FORMAT
+        return config.is_file() and json.loads(file_on_disk(config).read(MOST_JSON))["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError, RecursionError):  # InputError, a ValueError, for too many bytes
         return False
 
@@ -63,7 +63,7 @@ def check_json(path: Path) -> None:
     folder = _folder(path)
     is_ours = path == folder or path.name in FILES
     if is_ours and (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
-        on_disk(folder / CONFIG).json()
+        file_on_disk(folder / CONFIG).json()
 
 
 def describe(path: Path) -> Description:
@@ -142,14 +142,14 @@ def save(model: Model, path: str | Path, overwrite: bool = False, store: Store =
     """Writes the folder `path` atomically, with its weights stored as `store` says.
 
     Raises InputError if the model lacks the ids of its words or a weight is too large for float16, and OSError as
-    `whole` does.
+    `atomic_path` does.
     """
     path = Path(path)
     check_words(path, model)
     _check_path(path)
     config = config_values(model)
     stored = _stored(model, path, store)
-    with whole(path, overwrite, FILES) as folder:
+    with atomic_path(path, overwrite, FILES) as folder:
         folder.mkdir()
         _write_json(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False))
         _save_weights(stored, folder / WEIGHTS)
@@ -187,7 +187,7 @@ def config_values(model: Model) -> dict[str, Any]:
         "model_type": MODEL_TYPE,
         "model": _model_values(model.config),
         "text": None if model.text is None else text_values(model.text),
-        "card": finite(model.card),
+        "card": without_nonfinite(model.card),
     } | ({"mixes": [to_dict(mix) for mix in model.mixes]} if model.mixes else {})
 
 
@@ -270,7 +270,7 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
             kinds = {name: str(part.get_dtype()) for name, part in slices.items()}
     except safetensors.SafetensorError as error:
         size = file.stat().st_size
-        refuse_known([on_disk(file)])
+        refuse_known([file_on_disk(file)])
         raise InputError(
             f"{file}: damaged or incomplete safetensors file ({size:,} bytes: {error}); copy it again"
         ) from error

@@ -21,15 +21,15 @@ OWN = ("english-large", "english-small")
 """The models of this project's model packages."""
 
 
-def packaged() -> list[str]:
+def packaged_names() -> list[str]:
     """The names of the models that come with the package."""
     return sorted(folder.name for folder in ASSETS.glob("*/") if native.recognizes(folder))
 
 
-def installed() -> dict[str, str]:
+def installed_packages() -> dict[str, str]:
     """The models of installed model packages: their names, and the package with its version."""
     points = entry_points(group=GROUP)
-    return {name: _source(points[name]) for name in sorted(points.names) if name not in packaged()}
+    return {name: _source(points[name]) for name in sorted(points.names) if name not in packaged_names()}
 
 
 def folder_of(name: str) -> Path | None:
@@ -55,9 +55,10 @@ def folder_of(name: str) -> Path | None:
 
 def describe_all() -> list[tuple[str, str, Description]]:
     """The packaged models, then the installed ones: name, package with its version, and description."""
-    here = dict.fromkeys(packaged(), f"elmo-torch {__version__}") | installed()
+    here = dict.fromkeys(packaged_names(), f"elmo-torch {__version__}") | installed_packages()
     found = [
-        (name, package, ASSETS / name if name in packaged() else folder_of(name)) for name, package in here.items()
+        (name, package, ASSETS / name if name in packaged_names() else folder_of(name))
+        for name, package in here.items()
     ]
     return [(name, package, native.describe(folder)) for name, package, folder in found if folder is not None]
 

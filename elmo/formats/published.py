@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from elmo import errors
-from elmo.config import ConfigError, from_dict, load_toml, merge
+from elmo.config import ConfigError, from_dict, load_toml, merge_tables
 from elmo.errors import InputError
 
 TABLE = Path(__file__).with_name("models.toml")
@@ -56,12 +56,12 @@ class PublishedModel:
 
 
 @cache
-def models() -> tuple[PublishedModel, ...]:
+def published_models() -> tuple[PublishedModel, ...]:
     """The whole table, in order."""
     rows = []
     for collection in load_toml(TABLE)["collection"]:
         shared = {key: value for key, value in collection.items() if key != "model"}
-        rows += [merge(shared, row) for row in collection["model"]]
+        rows += [merge_tables(shared, row) for row in collection["model"]]
     try:
         return tuple(from_dict(PublishedModel, row) for row in rows)
     except ConfigError as error:
@@ -71,7 +71,7 @@ def models() -> tuple[PublishedModel, ...]:
 def find_model(name: str) -> PublishedModel | None:
     """The model with this name or alias, ignoring case."""
     wanted = name.lower()
-    for model in models():
+    for model in published_models():
         if wanted in (known.lower() for known in (model.name, *model.aliases)):
             return model
     return None
@@ -81,7 +81,7 @@ def model_named(name: str) -> PublishedModel:
     """Like `find_model`, but raises InputError without a match."""
     model = find_model(name)
     if model is None:
-        close = [other.name for other in models() if name.lower() in other.name.lower()]
+        close = [other.name for other in published_models() if name.lower() in other.name.lower()]
         hint = f"; similar names: {', '.join(close[:8])}" if close else did_you_mean(name)
         raise InputError(f"{name!r} is not a known published model{hint or '; elmo models lists them'}")
     return model
@@ -89,7 +89,7 @@ def model_named(name: str) -> PublishedModel:
 
 def did_you_mean(name: str, others: Sequence[str] = ()) -> str:
     """A question for the end of an error: the model's name, of these and the published, that is most like `name`."""
-    known = [*others, *(alias for model in models() for alias in (model.name, *model.aliases))]
+    known = [*others, *(alias for model in published_models() for alias in (model.name, *model.aliases))]
     return errors.did_you_mean(name, known, 0.75)
 
 
@@ -118,4 +118,4 @@ def normal_address(url: str) -> str:
 
 
 def _files() -> Iterator[tuple[PublishedModel, PublishedFile]]:
-    return ((model, file) for model in models() for file in model.files)
+    return ((model, file) for model in published_models() for file in model.files)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo.disk.files import whole
-from elmo.disk.run import alone
+from elmo.disk.files import atomic_path
+from elmo.disk.run import lock_folder
 from elmo.errors import InputError
 from elmo.formats import cache, published
-from elmo.formats.download import DownloadError, Wanted, download, part_of
+from elmo.formats.download import DownloadError, ExpectedFile, download, part_of
 from elmo.formats.published import PublishedFile, PublishedModel
 from elmo.text.vocabulary import SPECIAL
 
@@ -54,7 +54,7 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
     if not cache.is_pulled(model):
         _check_may_download(model, missing)
         cache.make_folder(folder)
-        with alone(folder, "is pulling this model", "stop it"):
+        with lock_folder(folder, "is pulling this model", "stop it"):
             missing = _missing(model, folder)  # another process may have downloaded it meanwhile
             for file in missing:
                 _pull_file(model, file, folder, progress)
@@ -100,7 +100,7 @@ def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progres
     tell = None if progress is None else lambda done, total: progress(file.name, done, total)
     target = folder / file.name
     try:
-        digest = download(file.urls, target, Wanted(file.size, file.sha256), tell)
+        digest = download(file.urls, target, ExpectedFile(file.size, file.sha256), tell)
     except DownloadError as error:
         kept = "the received part is kept: " if part_of(target).exists() else ""
         raise DownloadError(
@@ -116,5 +116,5 @@ def _record(folder: Path, name: str, entry: dict[str, Any]) -> None:
 
 
 def _write_record(folder: Path, files: dict[str, dict[str, Any]]) -> None:
-    with whole(folder / cache.RECORD, overwrite=True) as temporary:
+    with atomic_path(folder / cache.RECORD, overwrite=True) as temporary:
         temporary.write_text(json.dumps({"files": files}, indent=2) + "\n", encoding="utf-8", newline="\n")

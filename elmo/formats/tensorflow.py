@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from elmo.errors import InputError
-from elmo.formats.allennlp import only, options_in, read_options, vocabulary_beside
+from elmo.formats.allennlp import only_file, options_in, read_options, vocabulary_beside
 from elmo.formats.bilm_layout import REMEDY, dataset_names, to_config, to_weights
-from elmo.formats.files import listed
+from elmo.formats.files import list_files
 from elmo.formats.stored import Description, Model, Shape, check_shapes, weight_shapes
 from elmo.formats.tensor_bundle import Bundle, index_of, is_index, read_index
 from elmo.model.bilm import BiLMConfig
@@ -104,8 +104,8 @@ def _examine(path: Path) -> Checkpoint:
     """Everything but the values, whose shapes are checked."""
     index = _index_in(path) if path.is_dir() else _index_beside(path)
     bundle = read_index(index)
-    files = listed(index.parent)
-    options_file = only(index.parent, options_in(files), "options", "leave only the checkpoint's there")
+    files = list_files(index.parent)
+    options_file = only_file(index.parent, options_in(files), "options", "leave only the checkpoint's there")
     options = read_options(options_file)
     known = {_dataset(name): name for name in bundle.variables if name.startswith(SCOPE) and not SLOTS.search(name)}
     if any(name.startswith("rnn/") for name in known):

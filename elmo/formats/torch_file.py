@@ -15,10 +15,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from elmo.errors import InputError
-from elmo.formats.files import Source
+from elmo.formats.files import SourceFile
 
 
-def read_state_dict(source: Source) -> dict[str, Tensor]:
+def read_state_dict(source: SourceFile) -> dict[str, Tensor]:
     """The tensors by name, on the CPU. Raises InputError if the file holds anything else, or is damaged."""
     found = _read(source, nullcontext())
     for name, tensor in found.items():
@@ -27,7 +27,7 @@ def read_state_dict(source: Source) -> dict[str, Tensor]:
     return found
 
 
-def read_state_headers(source: Source) -> dict[str, Tensor]:
+def read_state_headers(source: SourceFile) -> dict[str, Tensor]:
     """Like `read_state_dict`, but the tensors have only shapes and types."""
     found = _read(source, FakeTensorMode())
     stored = {part._cdata: part.nbytes() for part in (tensor.untyped_storage() for tensor in found.values())}
@@ -37,7 +37,7 @@ def read_state_headers(source: Source) -> dict[str, Tensor]:
     return found
 
 
-def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
+def _read(source: SourceFile, mode: AbstractContextManager) -> dict[str, Tensor]:
     with source.open() as file:
         _check_zip(source, file)
         file.seek(0)
@@ -69,7 +69,7 @@ def _read(source: Source, mode: AbstractContextManager) -> dict[str, Tensor]:
     return dict(found)
 
 
-def _refusal(source: Source, error: Exception) -> InputError:
+def _refusal(source: SourceFile, error: Exception) -> InputError:
     code = re.search(r"GLOBAL ([\w.]+)", str(error))
     if code or "weights_only" in str(error):  # torch's advice to load the file anyway is omitted
         asked = f"asks for {code[1]}" if code else "has instructions that no state dict has"
@@ -81,7 +81,7 @@ def _refusal(source: Source, error: Exception) -> InputError:
     return InputError(f"{source.label}: damaged or incomplete state dict of torch ({reason}); fetch or copy it again")
 
 
-def _check_zip(source: Source, file: Any) -> None:
+def _check_zip(source: SourceFile, file: Any) -> None:
     """torch does not compress what it saves; a compressed member could be a bomb."""
     if not source.begins_with(b"PK"):
         return

@@ -12,7 +12,7 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import allennlp_state
 from elmo.formats.stored import Model, check_shapes
-from elmo.integrations.originals import StatePolicy, chosen_state, lacks, masks_are_bool, public_names
+from elmo.integrations.originals import StatePolicy, chosen_state, masks_are_bool, missing_name_line, public_names
 from elmo.model.bilm import BiLM
 from elmo.text.characters import BOS, END_WORD, EOS, PADDING, encode_words
 from elmo.types import Batch, LstmState
@@ -27,7 +27,7 @@ class StandIn(nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError as error:
-            raise AttributeError(lacks(type(self).__name__, name, public_names(self))) from error
+            raise AttributeError(missing_name_line(type(self).__name__, name, public_names(self))) from error
 
 
 class _ElmoCharacterEncoder(StandIn):

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.disk.files import whole
+from elmo.disk.files import atomic_path
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import selection
+from elmo.embedding.layers import layer_selector
 from elmo.errors import InputError
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, without_boundaries
-from elmo.integrations.originals import StatePolicy, lacks, public_names
+from elmo.integrations.originals import StatePolicy, missing_name_line, public_names
 from elmo.machine import usable_device
 from elmo.text.batching import batch_to_ids, token_lists
 
@@ -104,10 +104,10 @@ class ElmoEmbedder:
         """
         if output_format not in ("all", "top", "average"):
             raise InputError(f"output_format is {output_format!r}; all, top or average is expected")
-        select = selection(output_format, self.elmo_bilm.num_layers)
+        select = layer_selector(output_format, self.elmo_bilm.num_layers)
         sentences = [line.strip() for line in input_file]
         vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)
-        with whole(Path(output_file_path), overwrite=True) as temporary, Hdf5Output(temporary) as output:
+        with atomic_path(Path(output_file_path), overwrite=True) as temporary, Hdf5Output(temporary) as output:
             for number, (sentence, array) in enumerate(zip(sentences, vectors, strict=True)):
                 key = sentence if use_sentence_keys else str(number)
                 try:
@@ -133,7 +133,7 @@ class ElmoEmbedder:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(lacks("ElmoEmbedder", name, public_names(self)))
+        raise AttributeError(missing_name_line("ElmoEmbedder", name, public_names(self)))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_embedder": None}  # the copy packs weights for its own processor

@@ -14,7 +14,7 @@ import numpy as np
 from elmo.embedding.embedder import Embedder as OurEmbedder
 from elmo.embedding.layers import Layers
 from elmo.errors import InputError
-from elmo.integrations.originals import StatePolicy, chosen_state, lacks, public_names
+from elmo.integrations.originals import StatePolicy, chosen_state, missing_name_line, public_names
 from elmo.model.bilm import BiLM
 from elmo.text.batching import token_lists
 from elmo.text.lexicon import Lexicon
@@ -91,7 +91,7 @@ class Embedder:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(lacks("elmoformanylangs.Embedder", name, public_names(self)))
+        raise AttributeError(missing_name_line("elmoformanylangs.Embedder", name, public_names(self)))
 
 
 def _ids(vocabulary: object, table: str) -> dict[str, int] | None:

@@ -40,14 +40,14 @@ def masks_are_bool(version: str | None) -> bool:
     return not str(version).startswith("0")
 
 
-def lacks(stand_in: str, name: str, has: Iterable[str]) -> str:
+def missing_name_line(stand_in: str, name: str, has: Iterable[str]) -> str:
     """The line for a name that a stand-in does not have."""
     names = ", ".join(sorted(has))
     return f"{stand_in} is elmo-torch's stand-in and has no {name!r}; it has {names} (see {PAGE})"
 
 
 def public_names(owner: object) -> list[str]:
-    """What a stand-in's object has, for `lacks`: public names, and the modules and properties that programs touch."""
+    """The names of a stand-in's object, for `missing_name_line`: its public ones, modules and properties."""
     of_class = [name for name, value in vars(type(owner)).items() if name[0] != "_" or isinstance(value, property)]
     own = [name for name in vars(owner) if name[0] != "_" and name not in ("training", "call_super_init")]
     return [*of_class, *own, *vars(owner).get("_modules", ()), *vars(owner).get("_parameters", ())]

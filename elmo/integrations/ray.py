@@ -16,8 +16,17 @@ from typing import Any
 
 import torch
 
-from elmo.embedding.arrow import embed_batches, pyarrow, together
-from elmo.embedding.corpus import Job, Receipt, Settings, Worker, embed_part, examined, load_embedder, open_worker
+from elmo.embedding.arrow import embed_batches, import_pyarrow, with_errors
+from elmo.embedding.corpus import (
+    CorpusJob,
+    Receipt,
+    Settings,
+    Worker,
+    embed_part,
+    examine_model,
+    load_embedder,
+    open_worker,
+)
 from elmo.embedding.corpus_rows import Part
 from elmo.errors import InputError, in_one_line
 
@@ -25,7 +34,7 @@ TASKS_OF_AN_ACTOR = 2
 """The part being written, and the next."""
 
 
-def run(job: Job, parts: Sequence[Part], workers: int | None = None, threads: int = 1) -> Iterator[Receipt]:
+def run_parts(job: CorpusJob, parts: Sequence[Part], workers: int | None = None, threads: int = 1) -> Iterator[Receipt]:
     """An engine of `elmo.embedding.corpus`: parts go to a pool of actors, each with a model and `threads` processors.
 
     The cluster is that of the variable RAY_ADDRESS, or this machine. By default there are as many `workers` as fit, or
@@ -56,12 +65,13 @@ def embed(dataset: Any, settings: Settings | None = None, workers: int | None = 
     """A Ray dataset with the columns `id`, `tokens`, `vectors`, `shape`, `sentence_ends` and `error` (why a row has no
     vectors); `dataset` has `id`, and `text` or `tokens`.
 
-    `workers` and `threads` are those of `run`. Raises the errors of `elmo.formats.load`, and InputError without room.
+    `workers` and `threads` are those of `run_parts`. Raises the errors of `elmo.formats.load`, and InputError if the
+    cluster has no room.
     """
     ray = _ray()
     settings = settings or Settings()
     pool, device = _pool(ray, workers, threads)
-    options = {"settings": settings, "sha256": examined(settings)[1], "device": device, "threads": threads}
+    options = {"settings": settings, "sha256": examine_model(settings)[1], "device": device, "threads": threads}
     return dataset.map_batches(BatchWorker, fn_constructor_kwargs=options, **pool)
 
 
@@ -69,7 +79,7 @@ class PartWorker:
     """An actor that writes parts of a corpus. It returns errors that the user can fix, since Ray would pass only their
     text to the driver."""
 
-    def __init__(self, job: Job, device: str, threads: int) -> None:
+    def __init__(self, job: CorpusJob, device: str, threads: int) -> None:
         self._open = partial(open_worker, job, device, threads)
         self._worker: Worker | None = None
 
@@ -83,7 +93,7 @@ class PartWorker:
         except OSError as error:
             problem = in_one_line(error)
         receipts = receipts or [""]
-        return pyarrow().table({"receipt": receipts, "problem": [problem] * len(receipts)})
+        return import_pyarrow().table({"receipt": receipts, "problem": [problem] * len(receipts)})
 
 
 class BatchWorker:
@@ -96,7 +106,7 @@ class BatchWorker:
 
     def __call__(self, table: Any) -> Iterator[Any]:
         for made in embed_batches(self._embedder, table.to_batches(), self._tokenizer, **self._options):
-            yield pyarrow().Table.from_batches([together(*made)])
+            yield import_pyarrow().Table.from_batches([with_errors(*made)])
 
 
 def _ray() -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model
-from elmo.formats.source import open_model
+from elmo.formats.opened import open_model
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 Text = str | Sequence[str]
@@ -44,7 +44,7 @@ class Reader:
         return self._tokenizer.tokens(str(text))  # spaCy reads no subclass, such as NumPy's
 
 
-def checked(texts: Iterable[Any]) -> list[Text]:
+def check_texts(texts: Iterable[Any]) -> list[Text]:
     """The texts as a list. Raises InputError, a ValueError, if they are not texts."""
     if isinstance(texts, str):
         raise InputError(f"{texts[:40]!r} is a string; a list of texts is expected: [text]")

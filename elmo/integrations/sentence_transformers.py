@@ -6,10 +6,10 @@ from typing import Any, Self
 
 import torch
 
-from elmo.disk.files import whole
+from elmo.disk.files import atomic_path
 from elmo.errors import InputError
 from elmo.formats import native
-from elmo.integrations.reader import Reader, checked
+from elmo.integrations.reader import Reader, check_texts
 from elmo.integrations.token_vectors import TokenVectors
 
 try:
@@ -52,7 +52,7 @@ class Elmo(InputModule):
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """The tokens of texts. The mask is 1 at each token; a text without tokens has one whose vector is zero."""
-        sentences = [self._reader.tokens(text) for text in checked(inputs)]
+        sentences = [self._reader.tokens(text) for text in check_texts(inputs)]
         lengths = torch.tensor([max(1, len(sentence)) for sentence in sentences])  # a maximum needs a token
         mask = (torch.arange(int(lengths.max())) < lengths[:, None]).long()
         return {"tokens": sentences, "input_ids": mask, "attention_mask": mask}
@@ -66,7 +66,7 @@ class Elmo(InputModule):
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Writes a native model and the settings to a folder, which `elmo.load` also opens."""
-        with whole(Path(output_path), overwrite=True, holds=(*native.FILES, self.config_file_name)) as folder:
+        with atomic_path(Path(output_path), overwrite=True, holds=(*native.FILES, self.config_file_name)) as folder:
             native.save(self.vectors.model(), folder)
             self.save_config(str(folder))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from elmo.errors import InputError
 from elmo.integrations import originals
-from elmo.integrations.originals import PAGE, StatePolicy, chosen_state, lacks, masks_are_bool
+from elmo.integrations.originals import PAGE, StatePolicy, chosen_state, masks_are_bool, missing_name_line
 
 
 def install_shims(*, state: StatePolicy | None = None, allennlp: str | None = None) -> list[str]:
@@ -116,7 +116,7 @@ class _StandIn(ModuleType):
     """A module that says what it is when a program asks for a name that it lacks."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"module {lacks(self.__name__, name, _public(self))}")
+        raise AttributeError(f"module {missing_name_line(self.__name__, name, _public(self))}")
 
 
 class _NoSuchModule:
@@ -128,7 +128,7 @@ class _NoSuchModule:
         module = sys.modules.get(parent)
         if isinstance(module, _StandIn) and not last.startswith("__"):
             # Without `name=`, or `from allennlp.modules import X` would hide this line behind one of Python's.
-            raise ModuleNotFoundError(lacks(parent, last, _public(module)))
+            raise ModuleNotFoundError(missing_name_line(parent, last, _public(module)))
 
 
 def _public(module: ModuleType) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from elmo import formats
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.integrations.originals import StatePolicy, chosen_state, lacks, public_names
+from elmo.integrations.originals import StatePolicy, chosen_state, missing_name_line, public_names
 from elmo.pretraining.scoring import Scorer
 from elmo.text.batching import check_outer, token_lists
 
@@ -150,7 +150,7 @@ class ElmoModel:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(lacks("simple_elmo.ElmoModel", name, public_names(self)))
+        raise AttributeError(missing_name_line("simple_elmo.ElmoModel", name, public_names(self)))
 
 
 def divide_chunks(data: Sequence[Any], n: int) -> Iterator[Sequence[Any]]:

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, keeps_layers, selection
-from elmo.embedding.pooling import Pool, pooled, shaping
+from elmo.embedding.layers import Layers, keeps_layers, layer_selector
+from elmo.embedding.pooling import Pool, pool_tokens, vector_shaper
 from elmo.errors import InputError
-from elmo.integrations.reader import Reader, checked
+from elmo.integrations.reader import Reader, check_texts
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -58,7 +58,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         Raises ValueError if the model lacks the layers, and for a string instead of a list of texts.
         """
-        checked(X)
+        check_texts(X)
         _, embedder = self._loaded()
         self._check(embedder)
         side_by_side = isinstance(self.layers, str) and self.layers == "concat"
@@ -74,7 +74,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         reader, embedder = self._loaded()
         self._check(embedder)  # set_params may have changed them
-        sentences = [reader.tokens(text) for text in checked(X)]
+        sentences = [reader.tokens(text) for text in check_texts(X)]
         mixed = self.layers not in ("top", "concat") and not isinstance(self.layers, int)
         layers: Layers = self.layers if self.pool == "max" and mixed else "all"
         compute: Any = check_memory(self.memory).cache(_pooled, ignore=["embedder"])
@@ -101,11 +101,11 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _check(self, embedder: Embedder) -> None:
         """Checks the parameters here, since scikit-learn does not in __init__."""
-        selection(self.layers, embedder.n_layers)
+        layer_selector(self.layers, embedder.n_layers)
         pool: Any = self.pool
         if pool is None:
             raise InputError("pool is None; one vector per text is expected: 'mean', 'max' or 'sum'")
-        shaping(self.layers, pool)
+        vector_shaper(self.layers, pool)
         if keeps_layers(self.layers):
             raise InputError(f"layers is {self.layers!r}; one vector per text is expected: try 'concat'")
 
@@ -125,7 +125,7 @@ def _pooled(
 ) -> np.ndarray:
     """(B, N, D) for all layers, else (B, D). `model` is a key of the cache."""
     del model
-    arrays = list(map(partial(pooled, pool=pool), embedder.embed_stream(sentences, layers)))
+    arrays = list(map(partial(pool_tokens, pool=pool), embedder.embed_stream(sentences, layers)))
     shape = (embedder.n_layers, embedder.dim) if layers == "all" else (embedder.dim,)
     return np.stack(arrays) if arrays else np.zeros((0, *shape), np.float32)
 
@@ -135,4 +135,4 @@ def _mixed(vectors: Float[np.ndarray, "B N D"], layers: Layers) -> Float[np.ndar
     if isinstance(layers, str) and layers == "concat":
         return vectors.reshape(len(vectors), -1)
     every = torch.from_numpy(vectors.swapaxes(0, 1)[:, :, None])
-    return np.ascontiguousarray(selection(layers, len(every))(every)[:, 0].numpy())
+    return np.ascontiguousarray(layer_selector(layers, len(every))(every)[:, 0].numpy())

@@ -88,7 +88,7 @@ class Bilm:
 
     def _check(self) -> None:
         from elmo import formats
-        from elmo.embedding.layers import keeps_layers, selection
+        from elmo.embedding.layers import keeps_layers, layer_selector
 
         try:
             found = self._from_files(formats.describe)
@@ -100,7 +100,7 @@ class Bilm:
         if keeps_layers(self.layers):
             raise InputError(f"layers is {self.layers!r}; one vector per token is expected: try 'average' or 'concat'")
         if self.layers != "mix":
-            selection(self.layers, n_layers)
+            layer_selector(self.layers, n_layers)
         self.dim = 2 * found.config.lstm.projection_dim * (n_layers if self.layers == "concat" else 1)
 
     def _opened(self) -> Any:
@@ -150,10 +150,10 @@ class ElmoVectors(Pipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Writes a native folder, which `elmo.load` also opens."""
-        from elmo.disk.files import whole
+        from elmo.disk.files import atomic_path
         from elmo.formats import native
 
-        with whole(Path(path), overwrite=True, holds=native.FILES) as folder:
+        with atomic_path(Path(path), overwrite=True, holds=native.FILES) as folder:
             folder.mkdir()
             for name, content in self.bilm.files().items():
                 (folder / name).write_bytes(content)

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from elmo.embedding.arrow import RecordBatch, embed_batches, together
-from elmo.embedding.corpus import Settings, examined, load_embedder
+from elmo.embedding.arrow import RecordBatch, embed_batches, with_errors
+from elmo.embedding.corpus import Settings, examine_model, load_embedder
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer
@@ -47,7 +47,7 @@ def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device
         types.StructField("sentence_ends", array(types.IntegerType())),
         types.StructField("error", types.StringType()),
     ]
-    run = partial(_embed, settings, examined(settings)[1], threads, device)
+    run = partial(_embed, settings, examine_model(settings)[1], threads, device)
     return frame.select("id", column).mapInArrow(run, types.StructType(fields))
 
 
@@ -64,7 +64,7 @@ def _embed(
 ) -> Iterator[RecordBatch]:
     embedder, tokenizer = _loaded(settings, sha256, threads, device)
     for made in embed_batches(embedder, batches, tokenizer, **settings.choice()):
-        yield together(*made)
+        yield with_errors(*made)
 
 
 @lru_cache(maxsize=1)

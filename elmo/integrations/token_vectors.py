@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, keeps_layers, selection
+from elmo.embedding.layers import Layers, keeps_layers, layer_selector
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.integrations.reader import Reader
@@ -37,7 +37,7 @@ class TokenVectors(nn.Module):
         lstm = reader.model.config.lstm
         n_layers = lstm.n_layers + 1
         if layers != "mix":
-            selection(layers, n_layers)
+            layer_selector(layers, n_layers)
         if keeps_layers(layers):
             raise InputError(f"layers is {layers!r}; one vector per token is expected: try 'mix' or 'concat'")
         if not frozen and precision != "float32":
@@ -100,7 +100,11 @@ class TokenVectors(nn.Module):
         every = output.layers[:, :, 1:-1] * inside[None, :, :, None]
         if self.mix is not None:
             return self.mix(every, inside)
-        return torch.cat(list(every), dim=-1) if self.layers == "concat" else selection(self.layers, len(every))(every)
+        return (
+            torch.cat(list(every), dim=-1)
+            if self.layers == "concat"
+            else layer_selector(self.layers, len(every))(every)
+        )
 
 
 def _padded(arrays: list[np.ndarray]) -> Tensor:

@@ -199,7 +199,7 @@ class BiLM(nn.Module):
 
 def _available(precision: ops.Precision, library: ops.Library | None) -> ops.Precision:
     """The precision to pack for: the requested one, or float32 if that is faster."""
-    found = ops.support(precision)
+    found = ops.find_support(precision)
     if library is not None and library not in found.libraries:
         others = f"; {' and '.join(found.libraries)} can be used" if found.libraries else ""
         raise InputError(f"library {library} has no {precision} products on this CPU{others}")

@@ -17,7 +17,7 @@ from elmo import ops
 from elmo.config import ConfigError
 from elmo.errors import InputError
 from elmo.model.affine import Affine
-from elmo.model.highway import Highway, draw
+from elmo.model.highway import Highway, draw_weights
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class CharCnn(nn.Module):
         for convolution in self.convolutions:
             nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
         if self.projection is not None:
-            draw(self.projection.weight)
+            draw_weights(self.projection.weight)
             nn.init.zeros_(self.projection.bias)
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:

@@ -19,8 +19,8 @@ class Highway(nn.Module):
         super().__init__()
         self.transform = Affine(size, size)
         self.carry = Affine(size, size)
-        draw(self.transform.weight)
-        draw(self.carry.weight)
+        draw_weights(self.transform.weight)
+        draw_weights(self.carry.weight)
         nn.init.zeros_(self.transform.bias)
         # At the start of training, the input passes mostly unchanged.
         nn.init.constant_(self.carry.bias, -2.0)
@@ -32,7 +32,7 @@ class Highway(nn.Module):
         return x + carry * (transformed - x)
 
 
-def draw(weight: Float[Tensor, "F K"]) -> None:
+def draw_weights(weight: Float[Tensor, "F K"]) -> None:
     """Random weights of standard deviation 1 / sqrt(K), in place.
 
     Does nothing on the device "meta": torch would import its compiler, which costs 70 MB and a second at each start.

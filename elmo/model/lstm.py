@@ -86,7 +86,7 @@ class BiLstmLayer(nn.Module):
         `PackedBiLstmLayer`. Returns the outputs and the state after each row's last token.
         """
         if isinstance(active, Tensor):
-            return scanned(self, inputs, hidden, cell, active)
+            return scan_recurrence(self, inputs, hidden, cell, active)
         return ops.bi_lstm(
             inputs,
             self.weight_input,
@@ -181,7 +181,7 @@ def recurrence(
     return outputs, hiddens, cells
 
 
-def scanned(
+def scan_recurrence(
     layer: BiLstmLayer,
     inputs: Float[Tensor, "2 T B P"],
     hidden: Float[Tensor, "2 B P"],

@@ -26,9 +26,9 @@ from elmo.ops.packed_lstm import packed_bi_lstm as packed_bi_lstm
 from elmo.ops.packing import PackedModule as PackedModule
 from elmo.ops.packing import Precision as Precision
 from elmo.ops.packing import Support as Support
+from elmo.ops.packing import find_support as find_support
 from elmo.ops.packing import pack as pack
 from elmo.ops.packing import precision_of_words as precision_of_words
-from elmo.ops.packing import support as support
 from elmo.ops.pairs import multiplied_pairs as multiplied_pairs
 from elmo.ops.products import Library as Library
 from elmo.ops.products import Product as Product

@@ -19,7 +19,7 @@ ZERO = 128
 """Inputs are unsigned, as the fast products need: -127 to 127 become 1 to 255."""
 
 
-def quantized(weight: Float[Tensor, "size K"]) -> tuple[Int8[Tensor, "size K"], Float[Tensor, " size"]]:
+def quantize_rows(weight: Float[Tensor, "size K"]) -> tuple[Int8[Tensor, "size K"], Float[Tensor, " size"]]:
     """Integers and one scale per output: `weight` is about `integers * scales[:, None]`."""
     pairs = torch.nn.functional.pad(weight.abs(), (0, weight.shape[1] % 2)).unflatten(1, (-1, 2)).sum(2)
     scales = pairs.amax(dim=1).clamp(min=1e-12) / LIMIT
@@ -35,7 +35,7 @@ class FbgemmInt8Product:
 
     def __init__(self, weight: Float[Tensor, "size K"]) -> None:
         self.size = len(weight)
-        integers, scales = quantized(weight)
+        integers, scales = quantize_rows(weight)
         zeros = torch.zeros_like(scales, dtype=torch.long)
         engine = torch.backends.quantized.engine
         try:
@@ -58,7 +58,7 @@ class OneDnnInt8Product:
 
     def __init__(self, weight: Float[Tensor, "size K"]) -> None:
         self.size = len(weight)
-        integers, scales = quantized(weight)
+        integers, scales = quantize_rows(weight)
         self._scales = scales / LIMIT  # also includes the inputs' scales
         self._zero = scales.new_tensor(ZERO + 0.5)
         self._zeros = torch.zeros_like(scales, dtype=torch.long)

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from elmo.ops import fused
 from elmo.ops.compiled import StepKernel, step_kernel
-from elmo.ops.packed_lstm import Clips, PackedLstm, activate, fast_tanh, packed_bi_lstm, ready
+from elmo.ops.packed_lstm import Clips, PackedLstm, activate_gates, fast_tanh, packed_bi_lstm, prepare_gates
 from elmo.ops.precision import product_dtype
 from elmo.ops.products import OneDnnProduct, TorchProduct, default_library, has_onednn, product
 from elmo.ops.triton_there import has_kernels
@@ -68,9 +68,9 @@ def bi_lstm(
         live = None if active is None else _live(active, inputs)
         return fused.read_lstm(inputs, *weights[:2], bias, weights.projection, hidden, cell, clips, live, keep)
     to_input, to_state, to_bias = (
-        ready(weights.input),
-        ready(weights.state),
-        ready(bias[:, :, None], clips.forget_bias).squeeze(2),
+        prepare_gates(weights.input),
+        prepare_gates(weights.state),
+        prepare_gates(bias[:, :, None], clips.forget_bias).squeeze(2),
     )
     directions = []
     for d in range(2):
@@ -187,8 +187,8 @@ def _read_and_trace(
     dtype = weights.input.dtype
     to_input, to_state = weights.input, weights.state
     if kernel is None:
-        to_input, to_state = ready(to_input), ready(to_state)
-        bias = ready(bias[:, :, None], clips.forget_bias).mT.to(dtype)
+        to_input, to_state = prepare_gates(to_input), prepare_gates(to_state)
+        bias = prepare_gates(bias[:, :, None], clips.forget_bias).mT.to(dtype)
     of_inputs, of_states = _Both(to_input), _Both(to_state)
     of_memory = None if weights.projection is None else _Both(weights.projection)
     chunk = max(1, TRAINED_AT_ONCE // max(1, rows))
@@ -235,7 +235,7 @@ def _step(
     """From a step's products to the input of the projection; advances `cell`, fills `gates` and `memory`."""
     for d in range(2):
         torch.add(products[d], states[d], out=gates[d])
-    i, j, f, o = activate(gates)
+    i, j, f, o = activate_gates(gates)
     cell *= f
     cell.addcmul_(i, j)
     if limit is not None:

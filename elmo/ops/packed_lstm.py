@@ -14,7 +14,7 @@ from torch import Tensor
 
 from elmo.ops.int8_weights import FewRowsOfBoth, Int8WeightsProduct
 from elmo.ops.packing import Precision, pack
-from elmo.ops.parallel import both
+from elmo.ops.parallel import run_both
 from elmo.ops.products import Library, Product
 
 READ_AT_ONCE = 128
@@ -64,7 +64,7 @@ def packed_bi_lstm(
     def direction(d: int) -> None:
         _read(inputs[d], directions[d], hidden[d], cell[d], clips, active, _at(keep, d), _at(same, d), outputs[d])
 
-    both(direction, inputs.device)
+    run_both(direction, inputs.device)
     return outputs, hidden, cell
 
 
@@ -79,15 +79,15 @@ def pack_lstm(
 ) -> PackedLstm:
     """One direction's weights, packed: see `elmo.ops.packing.pack`."""
     return PackedLstm(
-        pack(ready(to_input), precision, library),
-        pack(ready(to_state), precision, library),
-        ready(bias[:, None].float(), clips.forget_bias).squeeze(1),
+        pack(prepare_gates(to_input), precision, library),
+        pack(prepare_gates(to_state), precision, library),
+        prepare_gates(bias[:, None].float(), clips.forget_bias).squeeze(1),
         None if projection is None else pack(projection, precision, library),
     )
 
 
-def ready(weight: Float[Tensor, "... gates I"], forget_bias: float = 0.0) -> Float[Tensor, "... gates I"]:
-    """Weights or bias as `activate` needs them: the candidate's rows doubled, the forget bias added."""
+def prepare_gates(weight: Float[Tensor, "... gates I"], forget_bias: float = 0.0) -> Float[Tensor, "... gates I"]:
+    """Weights or bias as `activate_gates` needs them: the candidate's rows doubled, the forget bias added."""
     weight = weight.detach().clone()
     _, j, f, _ = weight.chunk(4, dim=-2)
     j *= 2
@@ -128,7 +128,7 @@ def _read(
             c = cell[:n]
             step_gates = gates[t - start, :n] if place is None else gates[place[t - start, :n]]
             step_gates += packed.state(hidden[:n])
-            i, j, f, o = activate(step_gates)
+            i, j, f, o = activate_gates(step_gates)
             c *= f
             c += i.mul_(j)
             if clips.cell is not None:
@@ -181,7 +181,7 @@ def _read_few(
                 out[:, n:] = 0
                 step, i, j, f, o, out = (part[:, :n] for part in (step, i, j, f, o, out))
             step.addcmul_(of_hidden(h), of_hidden.scales).sigmoid_()
-            torch.add(minus_one, j, alpha=2, out=j)  # the candidate: see `activate`
+            torch.add(minus_one, j, alpha=2, out=j)  # the candidate: see `activate_gates`
             c.mul_(f).addcmul_(i, j)
             if clips.cell is not None:
                 c.clamp_(-clips.cell, clips.cell)
@@ -209,7 +209,7 @@ def _distinct(same: Int[Tensor, "t B"]) -> tuple[Int[Tensor, " D"], Int[Tensor, 
     return first, place
 
 
-def activate(gates: Float[Tensor, "... gates"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def activate_gates(gates: Float[Tensor, "... gates"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Activates i, j, f, o in place; the candidate is doubled, so that one sigmoid serves all four."""
     i, j, f, o = gates.sigmoid_().chunk(4, dim=-1)
     j.mul_(2).sub_(1)

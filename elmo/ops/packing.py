@@ -29,7 +29,7 @@ class Support:
 
 
 @cache
-def support(precision: Precision) -> Support:
+def find_support(precision: Precision) -> Support:
     """The libraries for `precision` on this CPU, found by running them."""
     if precision == "float32":
         return Support(("onednn", "torch") if default_library() == "onednn" else ("torch",))
@@ -38,7 +38,7 @@ def support(precision: Precision) -> Support:
         return Support(found, "" if found else "no library of this torch multiplies 8-bit integers exactly on this CPU")
     if precision == "int8-weights":
         slow = "this CPU has no fast product of few rows with 8-bit weights, so float32 is the better choice"
-        return Support(support(_of_many_rows()).libraries, "" if has_few_rows() else slow)
+        return Support(find_support(_of_many_rows()).libraries, "" if has_few_rows() else slow)
     onednn = is_x86() and has_onednn(torch.bfloat16)
     if not _multiplies_bfloat16() or (is_x86() and not onednn):
         return Support(("torch",), "this CPU has no bfloat16 instructions, so float32 is faster")
@@ -57,7 +57,7 @@ class PackedModule(nn.Module):
 
 def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
     """The product with a copy of `weight`, with a library of `support(precision)`, by default the first. CPU only."""
-    library = library or support(precision).libraries[0]
+    library = library or find_support(precision).libraries[0]
     if precision == "int8":
         return INT8[library](weight.float())
     kind = OneDnnProduct if library == "onednn" else TorchProduct
@@ -73,7 +73,7 @@ def precision_of_words(precision: Precision) -> Precision:
 
 def _of_many_rows() -> Precision:
     """The precision in which int8-weights multiplies many rows."""
-    return "float32" if support("bfloat16").problem else "bfloat16"
+    return "float32" if find_support("bfloat16").problem else "bfloat16"
 
 
 INT8: dict[Library, type[FbgemmInt8Product] | type[OneDnnInt8Product]] = {

@@ -8,7 +8,7 @@ from functools import cache
 import torch
 
 
-def both(work: Callable[[int], None], device: torch.device) -> None:
+def run_both(work: Callable[[int], None], device: torch.device) -> None:
     """Runs `work(0)` and `work(1)`, in parallel if torch may use at least two CPU threads.
 
     `work` records no gradients.

@@ -25,7 +25,7 @@ OWN = (
 """Settings that may differ between machines: where files are, and how the machine computes."""
 
 
-def agree(
+def check_agreement(
     fabric: Fabric,
     config: TrainConfig,
     paths: Sequence[Path],
@@ -39,7 +39,7 @@ def agree(
     """
     texts: dict[str, str] = {}
     try:
-        texts = {"train": corpus.fingerprint(paths), "heldout": corpus.fingerprint(heldout)}
+        texts = {"train": corpus.corpus_fingerprint(paths), "heldout": corpus.corpus_fingerprint(heldout)}
     except OSError as error:
         problem = problem or error
     for rank, found in enumerate(gather(fabric, problem)):
@@ -55,5 +55,5 @@ def agree(
                 raise InputError(
                     f"process {rank} has different files for --{key} than process 0; give all the same text"
                 )
-            was, now = configs.difference(value, other[key])
+            was, now = configs.differing_parts(value, other[key])
             raise InputError(f"{key} is {was!r} in process 0 and {now!r} in process {rank}; give all the same command")

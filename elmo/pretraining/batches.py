@@ -25,8 +25,8 @@ from jaxtyping import Bool, Int
 from torch.utils.data import DataLoader, IterableDataset
 
 from elmo.errors import InputError
-from elmo.pretraining.ids import BEGIN, Ids, forks
-from elmo.pretraining.order import BUFFER_CHARACTERS, MAX_CHARACTERS, ORDER, Piece, pieces, shuffled
+from elmo.pretraining.ids import BEGIN, Ids, processes_are_forked
+from elmo.pretraining.order import BUFFER_CHARACTERS, MAX_CHARACTERS, ORDER, Piece, document_pieces, shuffled_pieces
 from elmo.text.characters import encode_words
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.sharding import own_range
@@ -98,7 +98,7 @@ class LmReader:
         self, ids: Ids, vocabulary: Vocabulary, config: ReaderConfig, position: dict[str, Any] | None = None
     ) -> None:
         _check(config)
-        self._pieces = pieces(ids, config.document_characters)
+        self._pieces = document_pieces(ids, config.document_characters)
         if all(piece.begin == piece.end for file in self._pieces for piece in file):
             raise InputError(f"{', '.join(ids.names[:3])}: no text in the corpus; give files that contain words")
         self.config = config
@@ -200,7 +200,7 @@ class LmReader:
     def _epoch(self, epoch: int) -> Iterator[Piece]:
         config = self.config
         if config.shuffle:
-            return shuffled(self._pieces, self._ids.sizes, config.seed, epoch, config.buffer_characters)
+            return shuffled_pieces(self._pieces, self._ids.sizes, config.seed, epoch, config.buffer_characters)
         return chain.from_iterable(self._pieces)
 
     def _resume(self, position: dict[str, Any]) -> "_Dealer":
@@ -363,7 +363,7 @@ def prefetch(
         prefetch_factor=depth,
         generator=own,
         collate_fn=_unchanged,
-        multiprocessing_context="fork" if forks() else None,
+        multiprocessing_context="fork" if processes_are_forked() else None,
     )
     for item in loader:
         if isinstance(item, Exception):

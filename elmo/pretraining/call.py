@@ -32,7 +32,7 @@ def train(
     }
     given = configs.combined({} if recipe is None else configs.load_toml(Path(recipe)), flags, settings)
     values = on_its_base(given, Path(output) / "train.json" if resume else None)
-    done = training.main(configs.from_dict(TrainConfig, values), resume, quiet=quiet, loggers=loggers)
+    done = training.pretrain(configs.from_dict(TrainConfig, values), resume, quiet=quiet, loggers=loggers)
     return Path(done["model"])
 
 

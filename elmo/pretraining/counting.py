@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
-from elmo.disk.files import write
+from elmo.disk.files import write_run_file
 from elmo.errors import InputError
 from elmo.formats import describe as describe_model
 from elmo.pretraining.ids import Ids, keep_ids, kept_ids, make_ids
@@ -15,11 +15,11 @@ from elmo.pretraining.initial import initial_vocabulary, origin_of
 from elmo.pretraining.settings import FOR_WEIGHTS, TrainConfig, read_record
 from elmo.terminal import Counter
 from elmo.text import corpus
-from elmo.text.normalization import respelling
-from elmo.text.vocabulary import Counts, Vocabulary, choose_words
-from elmo.training.distributed import Fabric, gather, patient
+from elmo.text.normalization import respell_function
+from elmo.text.vocabulary import CorpusCounts, Vocabulary, choose_words
+from elmo.training.distributed import Fabric, gather, patient_group
 
-Counted = tuple[Vocabulary, Counts, dict[str, Any] | None]
+Counted = tuple[Vocabulary, CorpusCounts, dict[str, Any] | None]
 """The vocabulary, the corpus's counts and `initial.origin_of` (None without a model to start from)."""
 SESSIONS = "sessions.json"
 """In a run's folder: the steps from which it had other settings, if it was resumed with them."""
@@ -29,7 +29,7 @@ WORTH_KEEPING = 10.0
 """Seconds of reading a text from which a dry run keeps the ids."""
 
 
-def count(
+def count_corpus(
     fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool
 ) -> tuple[Ids, Counted]:
     """The text's ids, from the run's folder or made now; the vocabulary, the corpus's counts and the run's origin.
@@ -37,7 +37,7 @@ def count(
     With `keep`, the first process writes ids and record to the run's folder; without, only ids that took long to make.
     An error of one process is raised in all.
     """
-    group = patient(fabric)
+    group = patient_group(fabric)
     folder = Path(config.output) / TEXT if config.ids is None else Path(config.ids)
     ids: Ids | None = None
     counted: Counted | None = None
@@ -63,7 +63,7 @@ def count(
 
 def write_record(config: TrainConfig) -> None:
     """Writes the run's settings to its folder."""
-    write(Path(config.output) / "train.json", configs.to_json(config).encode())
+    write_run_file(Path(config.output) / "train.json", configs.to_json(config).encode())
 
 
 def record_session(config: TrainConfig, step: int) -> None:
@@ -82,7 +82,7 @@ def record_session(config: TrainConfig, step: int) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file}: damaged ({error}); remove it, then --resume") from error
     if was_kept or len(known) > 1:
-        write(file, (json.dumps(known, indent=2) + "\n").encode())
+        write_run_file(file, (json.dumps(known, indent=2) + "\n").encode())
     write_record(config)
 
 
@@ -100,13 +100,13 @@ def _raise_first(problems: Iterable[Exception | None]) -> None:
 def _counted(
     folder: Path, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool
 ) -> tuple[Ids, Counted]:
-    """`count` in the first process."""
+    """`count_corpus` in the first process."""
     record, file = Path(config.output) / "corpus.json", Path(config.output) / "vocab.txt"
     origin, counts, vocabulary = None, None, None
     if record.exists():
         try:
             stored = json.loads(record.read_text(encoding="utf-8"))
-            known, counts = stored["fingerprint"], Counts(**stored["counts"])
+            known, counts = stored["fingerprint"], CorpusCounts(**stored["counts"])
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{record}: damaged ({error}); remove it to count the words again") from error
         origin = stored.get("init_from")  # not in records of before 2026-11-22
@@ -141,13 +141,13 @@ def _counted(
         vocabulary.save(file)
         stored = {"fingerprint": fingerprint, "counts": vars(counts), "init_from": origin}
         stored["vocabulary"] = vocabulary.sha256
-        write(record, json.dumps(stored).encode())
+        write_run_file(record, json.dumps(stored).encode())
     return ids, (vocabulary, counts, origin)
 
 
-def _vocabulary(ids: Ids, config: TrainConfig) -> tuple[Vocabulary, Counts]:
+def _vocabulary(ids: Ids, config: TrainConfig) -> tuple[Vocabulary, CorpusCounts]:
     given = None if config.vocab is None else Vocabulary.load(Path(config.vocab), distinct=True)
-    respell = respelling(config.text.normalize)
+    respell = respell_function(config.text.normalize)
     if given is not None and (word := next((each for each in given.words if respell(each) != each), None)) is not None:
         raise InputError(
             f"{config.vocab}: has {word!r}, which text.normalize makes {respell(word)!r}; give the words as they are"

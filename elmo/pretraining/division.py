@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from elmo.pretraining.shares import own_shares
-from elmo.training.checkpoint import Progress, Saved
+from elmo.training.checkpoint import RankProgress, Saved
 from elmo.training.sharding import own_range
 
 
-def divide(saved: Sequence[Saved], rank: int, world: int) -> Saved:
+def divide_checkpoint(saved: Sequence[Saved], rank: int, world: int) -> Saved:
     """What process `rank` of `world` resumes; `saved` is what each old process saved, by rank."""
     wholes = [torch.cat(parts, dim=-2) for parts in zip(*(carried for carried, _ in saved), strict=True)]
     own = own_range(wholes[0].shape[-2], rank, world)
@@ -26,7 +26,9 @@ def divide(saved: Sequence[Saved], rank: int, world: int) -> Saved:
         position = _position(positions, own, rank, world)
     else:
         position = _shared(positions, len(shares), wholes[0].shape[-2] // len(shares), rank, world)
-    return [whole[..., own.start : own.stop, :].contiguous() for whole in wholes], Progress(last.step, position, losses)
+    return [whole[..., own.start : own.stop, :].contiguous() for whole in wholes], RankProgress(
+        last.step, position, losses
+    )
 
 
 def _shared(positions: Sequence[dict[str, Any]], shares: int, streams: int, rank: int, world: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from elmo.model.bilm import BiLM, BiLMConfig
 
 
-def obstacle(narrow: BiLMConfig, wide: BiLMConfig) -> str:
+def growth_obstacle(narrow: BiLMConfig, wide: BiLMConfig) -> str:
     """Why a model of `narrow` cannot become one of `wide`, with the remedy; empty if it can."""
     lstm = replace(wide.lstm, dim=narrow.lstm.dim, projection_dim=narrow.lstm.projection_dim)
     is_wider = wide.lstm.dim >= narrow.lstm.dim and wide.lstm.projection_dim >= narrow.lstm.projection_dim
@@ -35,14 +35,14 @@ def obstacle(narrow: BiLMConfig, wide: BiLMConfig) -> str:
 
 @torch.no_grad()
 def grow_into(bilm: BiLM, weights: Mapping[str, Tensor]) -> None:
-    """Copies the weights of a biLM that is at most as wide into a new one, in place; see `obstacle`."""
+    """Copies the weights of a biLM that is at most as wide into a new one, in place; see `growth_obstacle`."""
     weights = _identity(bilm.config) | dict(weights)
     for name, wide in bilm.state_dict().items():
         narrow = weights[name].to(wide.dtype)
         if name.endswith((".weight_input", ".weight_state", ".bias")) and name.startswith("layers."):
             # The four gates are stacked: each grows separately.
             wide, narrow = (t.view(2, 4, -1, *t.shape[2:]) for t in (wide, narrow))
-        wide[tuple(slice(size) for size in narrow.shape[:-1])] = widened(narrow, wide.shape[-1])
+        wide[tuple(slice(size) for size in narrow.shape[:-1])] = widen_last(narrow, wide.shape[-1])
 
 
 def _identity(config: BiLMConfig) -> dict[str, Tensor]:
@@ -54,6 +54,6 @@ def _identity(config: BiLMConfig) -> dict[str, Tensor]:
     return {f"token_encoder.projection.{name}": part for name, part in parts.items()}
 
 
-def widened(narrow: Tensor, size: int) -> Tensor:
+def widen_last(narrow: Tensor, size: int) -> Tensor:
     """`narrow`, with its last dimension zero-padded to `size`."""
     return torch.nn.functional.pad(narrow, (0, size - narrow.shape[-1]))

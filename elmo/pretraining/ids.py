@@ -26,15 +26,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from elmo.disk.files import write, writing
+from elmo.disk.files import run_file, write_run_file
 from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
 from elmo.machine import usable_cores
 from elmo.text import corpus, tokenizer
 from elmo.text.characters import BOS, EOS
-from elmo.text.normalization import respelling
+from elmo.text.normalization import respell_function
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_values
-from elmo.text.vocabulary import Counts, Vocabulary
+from elmo.text.vocabulary import CorpusCounts, Vocabulary
 
 END, BEGIN = 0, 1
 """Ids of `</S>` and `<S>`; a word of the text that is spelled like them has an id of its own."""
@@ -86,11 +86,11 @@ class Ids:
         counted = zip(self.words[2:], self.counts[2:].tolist(), strict=True)
         return sorted(counted, key=lambda item: (-item[1], item[0]))
 
-    def totals(self) -> Counts:
+    def totals(self) -> CorpusCounts:
         """The totals; none is covered yet."""
         sentences, words = len(self.sentence_ends), len(self.words) - 2
         lengths = np.fromiter(map(len, self.words), np.int64, len(self.words))
-        return Counts(len(self.tokens) - sentences, sentences, words, 0, int((lengths * self.counts).sum()))
+        return CorpusCounts(len(self.tokens) - sentences, sentences, words, 0, int((lengths * self.counts).sum()))
 
     def of_vocabulary(self, vocabulary: Vocabulary) -> Int[np.ndarray, " W"]:
         """The vocabulary's id of every word of the lexicon."""
@@ -165,25 +165,25 @@ def keep_ids(folder: Path, ids: Ids, paths: Sequence[Path], text: TextConfig) ->
     """Writes the folder, for `kept_ids`; a process that is killed meanwhile leaves nothing that counts."""
     with locked(folder / LOCK, wait=True):  # another run may do the same
         (folder / RECORD).unlink(missing_ok=True)
-        with writing(folder / "tokens.bin") as file:  # a run may have the former one open
+        with run_file(folder / "tokens.bin") as file:  # a run may have the former one open
             ids.tokens.tofile(file)
-        with writing(folder / "counts.npy") as file:
+        with run_file(folder / "counts.npy") as file:
             np.save(file, ids.counts)
-        with writing(folder / "paragraphs.npz") as file:
+        with run_file(folder / "paragraphs.npz") as file:
             np.savez(file, ends=ids.ends, characters=ids.characters, starts=ids.starts)
-        write(folder / "words.txt", "".join(f"{json.dumps(word)}\n" for word in ids.words[2:]).encode())
+        write_run_file(folder / "words.txt", "".join(f"{json.dumps(word)}\n" for word in ids.words[2:]).encode())
         record = {"positions": len(ids.tokens), "files": ids.files, "sizes": ids.sizes}
         record |= _identity(paths, text) | {"versions": _versions(paths, text)}
-        write(folder / RECORD, json.dumps(record).encode())
+        write_run_file(folder / RECORD, json.dumps(record).encode())
 
 
 def _identity(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
     """What kept ids are of, except versions; a file that was moved is the same."""
-    return {"format": FORMAT, "fingerprint": corpus.fingerprint(paths), "text": text_values(text)}
+    return {"format": FORMAT, "fingerprint": corpus.corpus_fingerprint(paths), "text": text_values(text)}
 
 
 def _versions(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
-    """What else a tokenized text depends on: the tokenizer, and changes that `corpus.fingerprint` cannot see."""
+    """What else a tokenized text depends on: the tokenizer, and changes that `corpus.corpus_fingerprint` cannot see."""
     packages = ["spacy"] * (text.tokens == "spacy") + ["pysbd"] * (text.sentences == "pysbd")
     versions = {"tokenizer": tokenizer.VERSION, "written": [path.stat().st_mtime_ns for path in paths]}
     for package in packages:
@@ -224,7 +224,7 @@ def make_ids(
 
     Raises InputError if a file cannot be read, or changes meanwhile.
     """
-    before, fingerprint = _state(paths), corpus.fingerprint(paths)
+    before, fingerprint = _state(paths), corpus.corpus_fingerprint(paths)
     numbers: dict[str, int] = {}
     tokens: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
@@ -265,7 +265,7 @@ def _state(paths: Sequence[Path]) -> list[tuple[int, int]]:
 def _parts(paths: Sequence[Path]) -> Iterator[_Part]:
     for file, path in enumerate(paths):
         part, held = _Part(file, [], []), 0
-        for line, starts_document in corpus.paragraphs(path):
+        for line, starts_document in corpus.file_paragraphs(path):
             part.lines.append(line)
             part.starts.append(starts_document)
             held += len(line)
@@ -285,7 +285,7 @@ def _tokenized(paths: Sequence[Path], text: TextConfig) -> Iterator[tuple[_Part,
             yield part, _tokenize(part.lines, splitter)
         return
     waiting: deque[tuple[_Part, Future[_Tokenized]]] = deque()
-    kind = "fork" if forks() else "spawn"
+    kind = "fork" if processes_are_forked() else "spawn"
     context = multiprocessing.get_context(kind)
     pool = ProcessPoolExecutor(cores, mp_context=context, initializer=_begin, initargs=(text,))
     try:
@@ -301,7 +301,7 @@ def _tokenized(paths: Sequence[Path], text: TextConfig) -> Iterator[tuple[_Part,
         pool.shutdown(cancel_futures=True)
 
 
-def forks() -> bool:
+def processes_are_forked() -> bool:
     """Whether other processes are forked; Python 3.14 has another default on Linux, which runs a program without
     `if __name__ == "__main__":` once more."""
     return sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) != "spawn"
@@ -325,7 +325,7 @@ def _tokenize(lines: list[str], splitter: Tokenizer) -> _Tokenized:
     numbers: dict[str, int] = {}
     tokens: list[int] = []
     lengths: list[int] = []
-    respell, spelled = respelling(splitter.config.normalize), dict[str, str]()
+    respell, spelled = respell_function(splitter.config.normalize), dict[str, str]()
     for line in lines:
         before = len(tokens)
         for sentence in splitter.sentences(line):

@@ -20,7 +20,7 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import Description, Model
 from elmo.model.bilm import BiLMConfig
-from elmo.pretraining.growth import grow_into, obstacle, widened
+from elmo.pretraining.growth import grow_into, growth_obstacle, widen_last
 from elmo.pretraining.objective import LanguageModel
 from elmo.text import corpus
 from elmo.text.vocabulary import Vocabulary
@@ -39,8 +39,8 @@ def settings_of(path: str | Path) -> dict[str, Any]:
 def check_source(path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: str | None) -> Description:
     """The model to start from, by its headers. Raises InputError if a run of `config` cannot start from it."""
     found = formats.describe(path)
-    if found.config != config and (problem := obstacle(found.config, config)):
-        was, now = configs.difference(configs.to_dict(found.config), configs.to_dict(config))
+    if found.config != config and (problem := growth_obstacle(found.config, config)):
+        was, now = configs.differing_parts(configs.to_dict(found.config), configs.to_dict(config))
         raise InputError(f"{path}: its model has {was!r}, but model is set to {now!r}; {problem}")
     if init_vocab == "keep" and vocab is not None:
         raise InputError(f"vocab is {vocab!r}, but init_vocab is keep; to use that file: --vocab replace, or extend")
@@ -68,7 +68,7 @@ def origin_of(
     is_same = corpus.is_fingerprint(read, fingerprint) if read is not None else card.get("train") == names_of(train)
     is_first = before is None or (isinstance(before, dict) and before.get("continues") is True)
     origin = {
-        "model": Path(formats.named(path)).name,
+        "model": Path(formats.recorded_name(path)).name,
         "vocab": init_vocab,
         "words_read": words,
         "continues": words is not None and is_same and is_first,
@@ -101,5 +101,5 @@ def begin_from(language_model: LanguageModel, vocabulary: Vocabulary, source: Mo
     theirs = source.vocabulary.ids(vocabulary.words[row] for row in rows)
     for name, parameter in language_model.lm_head.named_parameters():
         values = source.lm_head[name][theirs].to(parameter.dtype)
-        parameter[rows] = widened(values, parameter.shape[-1]) if values.dim() == 2 else values
+        parameter[rows] = widen_last(values, parameter.shape[-1]) if values.dim() == 2 else values
     return len(rows)

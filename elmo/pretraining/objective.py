@@ -90,7 +90,7 @@ def top_layer(
     return outputs[-1], state
 
 
-def matrices(bilm: BiLM) -> dict[nn.Parameter, tuple[int, ...]]:
+def muon_shapes(bilm: BiLM) -> dict[nn.Parameter, tuple[int, ...]]:
     """The weights that Muon steps on, each with the shape `(..., M, N)` of its matrices: all but tables and biases.
 
     A character filter is a row. A highway is cut into four blocks of rows: the cost grows with the cube of the shorter

@@ -42,7 +42,7 @@ class Piece(NamedTuple):
         return self.is_continuation and other is not None and (other.file, other.number) == (self.file, self.number - 1)
 
 
-def pieces(ids: Ids, max_characters: int = MAX_CHARACTERS) -> list[list[Piece]]:
+def document_pieces(ids: Ids, max_characters: int = MAX_CHARACTERS) -> list[list[Piece]]:
     """The documents of every file, in order; a paragraph is never cut."""
     found: list[list[Piece]] = []
     for file, (first, last) in enumerate(ids.files):
@@ -63,7 +63,7 @@ def pieces(ids: Ids, max_characters: int = MAX_CHARACTERS) -> list[list[Piece]]:
     return found
 
 
-def shuffled(
+def shuffled_pieces(
     files: Sequence[Sequence[Piece]],
     sizes: Sequence[int],
     seed: int,

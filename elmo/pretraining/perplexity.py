@@ -21,7 +21,7 @@ from elmo.formats import Model
 from elmo.model.bilm import BiLM
 from elmo.model.lm_head import LmHead
 from elmo.ops.packed_softmax import PackedSoftmax
-from elmo.ops.parallel import both
+from elmo.ops.parallel import run_both
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import Ids, make_ids
 from elmo.pretraining.objective import top_layer
@@ -121,7 +121,7 @@ def _beginning(windows: Iterator[LmBatch], tokens: float) -> Iterator[LmBatch]:
 
 
 @torch.inference_mode()
-def tally(
+def sum_losses(
     bilm: BiLM,
     lm_head: LmHead,
     heldout: HeldOut,
@@ -153,7 +153,7 @@ def tally(
 def _window_sums(
     softmax: LmHead | PackedSoftmax, hidden: Float[Tensor, "2 T K P"], targets: Int[Tensor, "2 T B"], unknown: int
 ) -> Tensor:
-    """A window's part of `tally`; K are the streams under the first policy, then under the second."""
+    """A window's part of `sum_losses`; K are the streams under the first policy, then under the second."""
     sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64, device="cpu")
 
     def direction(d: int) -> None:
@@ -168,12 +168,12 @@ def _window_sums(
         sums[:, d, 2] = scores.sum(1)
         sums[:, d, 3] = scores[:, known].sum(1)
 
-    both(direction, hidden.device)
+    run_both(direction, hidden.device)
     return sums
 
 
 def perplexities(sums: Tensor) -> dict[Policy, Perplexity]:
-    """Turns the sums of `tally` into perplexities."""
+    """Turns the sums of `sum_losses` into perplexities."""
     return {policy: _perplexity(own) for policy, own in zip(POLICIES, sums.tolist(), strict=True)}
 
 
@@ -202,7 +202,7 @@ def softmax_of(model: Model) -> tuple[Vocabulary, LmHead]:
     return model.vocabulary, lm_head.to("cpu", torch.float32)  # as the weights are, whatever the defaults
 
 
-def report(
+def perplexity_report(
     model: Model,
     paths: Sequence[Path],
     text: TextConfig,
@@ -216,7 +216,7 @@ def report(
     config = model.config
     heldout = HeldOut(paths, text, vocabulary, config.ids_per_token, max_words, config.n_tokens_vocab is not None)
     bilm = model.bilm()
-    measured = perplexities(tally(bilm, lm_head, heldout, progress=progress))
+    measured = perplexities(sum_losses(bilm, lm_head, heldout, progress=progress))
     return {
         "text": [path.name for path in paths],
         "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},

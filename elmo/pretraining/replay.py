@@ -14,7 +14,7 @@ from elmo import ops
 from elmo.pretraining.batches import LmReader, Places, ReaderConfig
 from elmo.pretraining.ids import Ids
 from elmo.pretraining.objective import LanguageModel
-from elmo.pretraining.resident import resident
+from elmo.pretraining.resident import copy_to_device
 from elmo.pretraining.shares import SharedReader
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.loop import Carried, Training, TrainingError, seed_step
@@ -54,7 +54,7 @@ class Replay:
         encoder: Any = model.bilm.token_encoder
         self._ids = ids
         self._reader = (LmReader if reader.shares == 1 else SharedReader)(ids, vocabulary, reader, position)
-        self._text = resident(ids, vocabulary, reader.max_characters, encoder.widest, device)
+        self._text = copy_to_device(ids, vocabulary, reader.max_characters, encoder.widest, device)
         shape = len(reader.own_streams), reader.window
         self._places = torch.zeros(shape, dtype=torch.long, device=device)
         self._keep = torch.zeros(shape, dtype=torch.bool, device=device)

@@ -36,7 +36,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Resident:
+class ResidentText:
     """The text on a device; word ids are those of `Ids` in the order of `number`."""
 
     forward: Int[Tensor, " N"]
@@ -109,7 +109,9 @@ class Resident:
         return torch.cat(rows), groups
 
 
-def resident(ids: Ids, vocabulary: Vocabulary, max_characters: int, widest: int, device: torch.device) -> Resident:
+def copy_to_device(
+    ids: Ids, vocabulary: Vocabulary, max_characters: int, widest: int, device: torch.device
+) -> ResidentText:
     """Copies a text to a device; `widest` is the width of the model's widest filter."""
     characters = _characters(ids.words, max_characters)
     lengths = (characters != PADDING).sum(1)
@@ -131,7 +133,7 @@ def resident(ids: Ids, vocabulary: Vocabulary, max_characters: int, widest: int,
         mirrored = ids.mirrored(np.arange(part.start, part.stop))
         forward[part] = torch.from_numpy(number[ids.tokens[part]]).to(device)
         backward[part] = torch.from_numpy(number[ids.tokens[mirrored]]).to(device)
-    return Resident(forward, backward, known, groups, number)
+    return ResidentText(forward, backward, known, groups, number)
 
 
 def _characters(words: list[str], max_characters: int) -> Int[np.ndarray, "W C"]:

@@ -25,7 +25,7 @@ from elmo.ops.packed_softmax import PackedSoftmax
 from elmo.pretraining.perplexity import softmax_of
 from elmo.text.batching import check_tokens
 from elmo.text.characters import BOS, EOS, encode_words
-from elmo.text.normalization import respelled, respelling
+from elmo.text.normalization import respell_before, respell_function
 
 Side = Literal["both", "forward", "backward"]
 """The words before the position, those after it, or both: the product of their distributions, divided by the prior."""
@@ -79,8 +79,10 @@ class Scorer:
         self.vocabulary, self.lm_head = softmax_of(model)
         characters = partial(encode_words, max_characters=model.config.ids_per_token)
         normalize = () if model.text is None else model.text.normalize
-        self._respell = respelling(normalize)
-        self._encode = respelled(self.vocabulary.encode if model.config.char_cnn is None else characters, normalize)
+        self._respell = respell_function(normalize)
+        self._encode = respell_before(
+            self.vocabulary.encode if model.config.char_cnn is None else characters, normalize
+        )
         self._bilm: BiLM = packed or model.bilm().packed()
         self._device = self._bilm.initial_state(1).hidden.device
         self.lm_head.to(self._device)

@@ -172,12 +172,12 @@ def on_its_base(given: Mapping[str, Any], record: Path | None) -> dict[str, Any]
     from. Raises InputError if the record is damaged, and the errors of `elmo.formats.describe`.
     """
     if record is not None and record.is_file():
-        return configs.merge(configs.to_dict(read_record(record)), given)
+        return configs.merge_tables(configs.to_dict(read_record(record)), given)
     path = given.get("init_from")
-    return dict(given) if path in (None, "none") else configs.merge(initial.settings_of(path), given)
+    return dict(given) if path in (None, "none") else configs.merge_tables(initial.settings_of(path), given)
 
 
-def fixed(config: TrainConfig) -> dict[str, Any]:
+def fixed_settings(config: TrainConfig) -> dict[str, Any]:
     """The settings that a resumed run must not change."""
     whole = {key: value for key, value in configs.to_dict(config).items() if key not in MAY_CHANGE}
     return whole | {"optim.name": config.optim.name, "loop.accumulate": config.loop.accumulate}

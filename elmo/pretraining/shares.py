@@ -33,7 +33,7 @@ def check_shares(paths: Sequence[Path], streams: int, shares: int, world: int) -
             f" number of processes ({world})"
         )
     of_files = [corpus.size_of(path) for path in paths]
-    sizes = [sum(of_files[file] for file in files) for files in deal(of_files, shares)]
+    sizes = [sum(of_files[file] for file in files) for files in deal_files(of_files, shares)]
     if max(sizes) > UNEVEN * min(sizes):
         raise InputError(
             f"shares is {shares}, but the {len(paths)} training files make shares of about {min(sizes):,} to"
@@ -41,7 +41,7 @@ def check_shares(paths: Sequence[Path], streams: int, shares: int, world: int) -
         )
 
 
-def deal(sizes: Sequence[int], shares: int) -> list[list[int]]:
+def deal_files(sizes: Sequence[int], shares: int) -> list[list[int]]:
     """The numbers of the files in `shares` parts of about the same size, each in order: the largest are dealt first."""
     lightest = [(0, share) for share in range(shares)]
     chosen: list[list[int]] = [[] for _ in range(shares)]
@@ -67,7 +67,7 @@ class SharedReader:
         self, ids: Ids, vocabulary: Vocabulary, config: ReaderConfig, position: dict[str, Any] | None = None
     ) -> None:
         self.config = config
-        files = deal(ids.sizes, config.shares)
+        files = deal_files(ids.sizes, config.shares)
         part = replace(config, streams=config.streams // config.shares, shares=1)
         self._own = own_shares(config.rank, config.world, config.shares)
         places = [None] * len(self._own) if position is None else position.get("shares", [])

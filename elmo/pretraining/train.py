@@ -25,33 +25,33 @@ from torch import Tensor, distributed, nn
 
 from elmo import config as configs
 from elmo import ops
-from elmo.disk.files import tidy
-from elmo.disk.run import alone, check_same, holds_run
+from elmo.disk.files import remove_leftovers
+from elmo.disk.run import check_same, holds_run, lock_folder
 from elmo.errors import InputError
 from elmo.formats import Model, native
 from elmo.formats import load as load_model
 from elmo.machine import peak_memory
-from elmo.pretraining.agreement import agree
+from elmo.pretraining.agreement import check_agreement
 from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
-from elmo.pretraining.counting import TEXT, count, record_session
-from elmo.pretraining.division import divide
+from elmo.pretraining.counting import TEXT, count_corpus, record_session
+from elmo.pretraining.division import divide_checkpoint
 from elmo.pretraining.initial import begin_from, check_source, names_of
-from elmo.pretraining.objective import LanguageModel, matrices
+from elmo.pretraining.objective import LanguageModel, muon_shapes
 from elmo.pretraining.order import MAX_CHARACTERS
-from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, tally
+from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, sum_losses
 from elmo.pretraining.replay import Replay, can_replay
-from elmo.pretraining.settings import TrainConfig, check_numbers, fixed, read_record
+from elmo.pretraining.settings import TrainConfig, check_numbers, fixed_settings, read_record
 from elmo.pretraining.shares import SharedReader, check_shares
 from elmo.text import corpus
 from elmo.text.records import check_text
-from elmo.text.vocabulary import Counts, Vocabulary
+from elmo.text.vocabulary import CorpusCounts, Vocabulary
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint
-from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes
+from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes_to_start
 from elmo.training.loop import Carried, Stepper, Steps, Training, check_finite, fit, seed_step, with_remedy
 from elmo.training.monitor import Logger, Monitor
 from elmo.training.optim import build_optimizer
 from elmo.training.sharding import Shard
-from elmo.training.stopping import Stopped
+from elmo.training.stopping import RunStopped
 from elmo.types import LmBatch, LstmState
 
 PIECES = 8
@@ -59,17 +59,17 @@ PIECES = 8
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What a run will do: counted, not configured."""
 
-    counts: Counts
+    counts: CorpusCounts
     words: int
     """Positions per epoch: tokens and sentence ends."""
     words_a_step: int
     steps: int
 
 
-def main(
+def pretrain(
     config: TrainConfig,
     resume: bool = False,
     dry_run: bool = False,
@@ -80,7 +80,7 @@ def main(
 
     Raises InputError if configuration or text cannot be used, or if the output holds another run.
     """
-    devices, nodes = processes(config.devices, config.nodes, config.accelerator, resume)
+    devices, nodes = processes_to_start(config.devices, config.nodes, config.accelerator, resume)
     config = dataclasses.replace(config, devices=devices, nodes=nodes, precision=_usable_precision(config))
     config = dataclasses.replace(config, compiled=config.compiled and not _on_gpu(config) and ops.can_compile())
     problem: InputError | OSError | None = None
@@ -93,11 +93,11 @@ def main(
         problem = error
     fabric = launch(config.accelerator, devices, nodes, config.precision, config.wait_minutes)
     with naming_lost(fabric):
-        agree(fabric, config, paths, heldout, problem)
+        check_agreement(fabric, config, paths, heldout, problem)
         with nullcontext() if dry_run else _alone(fabric, config, resume):
             try:
                 done = _train(fabric, config, paths, heldout, resume, dry_run, quiet, loggers)
-            except Stopped:
+            except RunStopped:
                 _leave_group()
                 raise
     _leave_group()
@@ -113,7 +113,10 @@ def _leave_group() -> None:
 def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Path]]:
     """The training and held-out texts, after all checks that are possible beforehand."""
     check_numbers(config)
-    paths, heldout = corpus.expand(config.train), corpus.expand(config.heldout) if config.heldout else []
+    paths, heldout = (
+        corpus.expand_patterns(config.train),
+        corpus.expand_patterns(config.heldout) if config.heldout else [],
+    )
     _check_files([*paths, *heldout])
     check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
     _check_output(config, may_exist)
@@ -132,11 +135,11 @@ def _train(
     quiet: bool,
     loggers: Sequence[Logger],
 ) -> dict[str, Any]:
-    """What `main` does after all checks but those of the text itself."""
+    """What `pretrain` does after all checks but those of the text itself."""
     folder = Path(config.output)
     checkpoint = newest_checkpoint(folder / "checkpoints")
-    fingerprint, heldout_fingerprint = corpus.fingerprint(paths), corpus.fingerprint(heldout_paths)
-    ids, (vocabulary, counts, origin) = count(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
+    fingerprint, heldout_fingerprint = corpus.corpus_fingerprint(paths), corpus.corpus_fingerprint(heldout_paths)
+    ids, (vocabulary, counts, origin) = count_corpus(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
     plan = make_plan(config, counts)
     characters = config.model.ids_per_token
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
@@ -154,13 +157,13 @@ def _train(
     shards = [Shard.of(tables[0], fabric.global_rank, fabric.world_size)] if in_parts else []
     rows = [shards[0].own, *tables[1:]] if shards else language_model.lm_head.parameters()
     rate = torch.zeros((), device=fabric.device) if replays else None
-    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows, matrices(language_model.bilm), rate)
+    bare = build_optimizer(language_model.bilm.parameters(), config.optim, rows, muon_shapes(language_model.bilm), rate)
     optimizer: Any = fabric.setup_optimizers(bare)  # an optimizer in all but type
     reader = _reader_config(config, fabric, counts)
     state = language_model.bilm.initial_state(len(reader.own_streams))
     begin = START
     if checkpoint is not None and resume:
-        tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer, divide, shards)
+        tensors, begin = load_checkpoint(checkpoint, fabric, language_model, optimizer, divide_checkpoint, shards)
         if begin.step > plan.steps:
             raise InputError(
                 f"{checkpoint}: is at step {begin.step:,}, but epochs and max_words give only {plan.steps:,} steps;"
@@ -193,7 +196,9 @@ def _train(
         if fabric.is_global_zero and (other := _other_file(folder / "model")):  # the run goes on without
             warnings.warn(f"{folder / 'model'}: not replaced, since it also holds {other!r}; move it out", stacklevel=2)
         elif fabric.is_global_zero:
-            export(language_model, vocabulary, config, folder, step * plan.words_a_step, measured, origin, fingerprint)
+            write_model(
+                language_model, vocabulary, config, folder, step * plan.words_a_step, measured, origin, fingerprint
+            )
         numbers: dict[str, Any] = {
             f"{policy}_{name}": perplexity.summary()[name]
             for policy, perplexity in measured.items()
@@ -231,7 +236,7 @@ def _perplexities(model: Path) -> str:
 
 def _usable_precision(config: TrainConfig) -> Literal["32-true", "bf16-mixed"]:
     """The precision asked for, or float32 on a CPU without bfloat16 instructions, where it is several times faster."""
-    problem = ops.support("bfloat16").problem
+    problem = ops.find_support("bfloat16").problem
     if config.precision == "32-true" or _on_gpu(config) or not problem:
         return config.precision
     warnings.warn(f"precision bf16-mixed: {problem}; training with precision=32-true", stacklevel=3)
@@ -248,7 +253,7 @@ def _replays(fabric: Fabric, config: TrainConfig, model: LanguageModel) -> bool:
     return alone and config.replayed and can_replay(model, fabric.device)
 
 
-def _remarks(plan: Plan, config: TrainConfig) -> Iterator[str]:
+def _remarks(plan: RunPlan, config: TrainConfig) -> Iterator[str]:
     """What is said before a run that cannot become anything: too little text, or a rate that never reaches its peak."""
     if plan.words < plan.words_a_step:
         yield (
@@ -273,9 +278,9 @@ def _alone(fabric: Fabric, config: TrainConfig, resume: bool) -> Iterator[None]:
     with ExitStack() as stack:
         if fabric.is_global_zero:
             try:
-                stack.enter_context(alone(Path(config.output)))
+                stack.enter_context(lock_folder(Path(config.output)))
                 _check_output(config, resume)
-                tidy(Path(config.output) / "model")
+                remove_leftovers(Path(config.output) / "model")
             except (InputError, OSError) as error:
                 problem = error
         problem = fabric.broadcast(problem)
@@ -284,15 +289,15 @@ def _alone(fabric: Fabric, config: TrainConfig, resume: bool) -> Iterator[None]:
         yield
 
 
-def make_plan(config: TrainConfig, counts: Counts) -> Plan:
+def make_plan(config: TrainConfig, counts: CorpusCounts) -> RunPlan:
     """Computes the number of steps."""
     words = counts.tokens + counts.sentences
     a_step = config.streams * config.window * config.loop.accumulate
     wanted = min(config.epochs * words, config.max_words or math.inf)
-    return Plan(counts, words, a_step, max(1, math.ceil(wanted / a_step)))
+    return RunPlan(counts, words, a_step, max(1, math.ceil(wanted / a_step)))
 
 
-def export(
+def write_model(
     model: LanguageModel,
     vocabulary: Vocabulary,
     config: TrainConfig,
@@ -324,7 +329,7 @@ def _words_read(words: int, origin: dict[str, Any] | None) -> int:
     return words + (origin["words_read"] if origin is not None and origin["continues"] else 0)
 
 
-def _is_exported(config: TrainConfig, plan: Plan, origin: dict[str, Any] | None) -> bool:
+def _is_exported(config: TrainConfig, plan: RunPlan, origin: dict[str, Any] | None) -> bool:
     """Whether the folder's model is from the last step, was measured on this held-out text, and is stored so."""
     path = Path(config.output) / "model"
     before = read_record(Path(config.output) / "train.json")
@@ -341,7 +346,7 @@ def _is_recorded(folder: Path, numbers: dict[str, Any]) -> bool:
     """Whether the last line of `metrics.jsonl` has these numbers."""
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     last = json.loads(lines[-1]) if lines else {}
-    return all(last.get(name) == value for name, value in configs.finite(numbers).items())
+    return all(last.get(name) == value for name, value in configs.without_nonfinite(numbers).items())
 
 
 def _loss(
@@ -355,11 +360,11 @@ def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Pol
     """The full-softmax perplexities of both state policies; every process reads a part of the text."""
     if not heldout.paths:
         return {}
-    sums = tally(model.bilm, model.lm_head, heldout, fabric.global_rank, fabric.world_size)
+    sums = sum_losses(model.bilm, model.lm_head, heldout, fabric.global_rank, fabric.world_size)
     return perplexities(fabric.all_reduce(sums, reduce_op="sum"))  # type: ignore[arg-type]
 
 
-def _reader_config(config: TrainConfig, fabric: Fabric, counts: Counts) -> ReaderConfig:
+def _reader_config(config: TrainConfig, fabric: Fabric, counts: CorpusCounts) -> ReaderConfig:
     return ReaderConfig(
         config.streams, config.window, config.seed, rank=fabric.global_rank, world=fabric.world_size,
         max_characters=config.model.ids_per_token, document_characters=piece_characters(counts, config.streams),
@@ -367,7 +372,7 @@ def _reader_config(config: TrainConfig, fabric: Fabric, counts: Counts) -> Reade
     )  # fmt: skip
 
 
-def piece_characters(counts: Counts, streams: int) -> int:
+def piece_characters(counts: CorpusCounts, streams: int) -> int:
     """How much of a document a stream gets at once, so that every stream gets several pieces per epoch.
 
     With fewer pieces than streams, some streams would start the text again before the rest of it is read.
@@ -388,7 +393,7 @@ def _check_files(paths: list[Path]) -> None:
 def _check_heldout(paths: list[Path], trained: list[Path]) -> None:
     """Refuses held-out text that is training text, or has no words, before hours of training.
 
-    `lines` refuses other faults.
+    `file_lines` refuses other faults.
     """
     known, sizes = {path.resolve() for path in trained}, defaultdict[int, list[Path]](list)
     for path in trained:
@@ -399,7 +404,7 @@ def _check_heldout(paths: list[Path], trained: list[Path]) -> None:
         same = next((other for other in sizes[path.stat().st_size] if filecmp.cmp(path, other, shallow=False)), None)
         if same is not None:
             raise InputError(f"{path}: is held-out text, and the same as {same}, which is trained on; leave out one")
-    if paths and not sum(bool(line.strip()) for path in paths for line in corpus.lines(path)):  # to the last line
+    if paths and not sum(bool(line.strip()) for path in paths for line in corpus.file_lines(path)):  # to the last line
         raise InputError(f"{', '.join(map(str, paths))}: contains no words; give held-out text, one paragraph per line")
 
 
@@ -433,7 +438,7 @@ def _check_output(config: TrainConfig, may_exist: bool) -> None:
         raise InputError(f"{config.output}: holds a run ({at}); add --resume to continue it, or name another --output")
     if other := _other_file(folder / "model"):
         raise InputError(f"{folder / 'model'}: also holds {other!r}; move it out: training replaces this folder")
-    old, new = fixed(read_record(record)), fixed(config)
+    old, new = fixed_settings(read_record(record)), fixed_settings(config)
     check_same(record, old, new)
 
 
@@ -443,7 +448,7 @@ def _other_file(model: Path) -> str | None:
     return next((name for name in names if name not in native.FILES), None)
 
 
-def _estimate(training: Training[LmBatch], steps: Stepper, plan: Plan, done: int) -> dict[str, Any]:
+def _estimate(training: Training[LmBatch], steps: Stepper, plan: RunPlan, done: int) -> dict[str, Any]:
     """Times a few real steps, at a rate of zero, and extrapolates to those after `done`, without evaluations."""
     times = []
     for step in range(4):

@@ -21,11 +21,11 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo import config as configs
-from elmo.disk.files import PARTIAL, check_output, is_unfinished, put_whole, remove, write
-from elmo.disk.run import alone, check_same
+from elmo.disk.files import PARTIAL, check_output, is_unfinished, move_into_place, remove, write_run_file
+from elmo.disk.run import check_same, lock_folder
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
-from elmo.search.nearest import Neighbor, evenly, unit
+from elmo.search.nearest import Neighbor, even_places, unit_vectors
 from elmo.text import corpus
 from elmo.text.batching import in_parts
 from elmo.text.characters import is_utf8
@@ -50,14 +50,14 @@ REFINE = 10
 
 
 @dataclass(frozen=True)
-class Record:
+class IndexRecord:
     """What an index was built from, and how far it got: `index.json`."""
 
     bilm: dict
-    """The biLM's card (`elmo.formats.source.Source.card`): its name, and the hash of everything it depends on."""
+    """The biLM's card (`elmo.formats.opened.OpenedModel.card`): its name, and the hash of everything it depends on."""
     texts: tuple[str, ...]
     fingerprint: str
-    """Of the texts: see `elmo.text.corpus.fingerprint`."""
+    """Of the texts: see `elmo.text.corpus.corpus_fingerprint`."""
     layers: tuple[int, ...]
     """From 0 (the word without context), in ascending order."""
     tokenizer: TextConfig = field(default_factory=TextConfig)
@@ -88,15 +88,15 @@ def layers_of(embedder: Embedder, layers: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({layer % embedder.n_layers for layer in layers}))
 
 
-def build(
+def build_index(
     embedder: Embedder,
     sentences: Iterable[Sequence[str]],
     output: Path,
-    record: Record,
+    record: IndexRecord,
     resume: bool = False,
     overwrite: bool = False,
     progress: Callable[[int], object] | None = None,
-) -> Record:
+) -> IndexRecord:
     """Builds the index of `sentences` in the folder `output`; returns its record.
 
     `record` says what it is built from. Memory holds one chunk's vectors at a time; for the graphs, at the end,
@@ -113,10 +113,10 @@ def build(
     output = output.resolve()  # the target of a link is replaced
     _check_name(output, "name another output")
     part = output.with_name(output.name + PART)
-    with alone(part, "is building this index", "name another output", moves=True):
+    with lock_folder(part, "is building this index", "name another output", is_moved=True):
         record = _built(embedder, sentences, part, _begun(part, record, resume, overwrite), progress)
         check_output(output, overwrite, FILES)  # again: it may be there by now
-        put_whole(part, output)
+        move_into_place(part, output)
     return record
 
 
@@ -124,9 +124,9 @@ def _built(
     embedder: Embedder,
     sentences: Iterable[Sequence[str]],
     part: Path,
-    record: Record,
+    record: IndexRecord,
     progress: Callable[[int], object] | None,
-) -> Record:
+) -> IndexRecord:
     """Builds the rest of the index in `part`."""
     left = islice(_limited(map(tuple, sentences), record.limit), record.sentences, None)
     with _writing(part):
@@ -185,7 +185,7 @@ class Index:
         return found
 
     def check_model(self, card: dict) -> None:
-        """Raises InputError if the biLM with this card (`elmo.formats.source.Source.card`) is not the index's."""
+        """Raises InputError if the biLM with this card (`elmo.formats.opened.OpenedModel.card`) is not the index's."""
         kept = self.record.bilm
         if card["sha256"] != kept["sha256"]:
             raise InputError(
@@ -200,7 +200,7 @@ class Index:
             search = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
             places = search.limit(None).to_arrow()
             order = np.lexsort((places["token"].to_numpy(), places["sentence"].to_numpy()))
-            order = order[evenly(len(order), len(order) if most is None else most)]
+            order = order[even_places(len(order), len(order) if most is None else most)]
             if not len(order):
                 return [], 0
             wanted = places["_rowid"].to_numpy()[order].tolist()
@@ -217,7 +217,7 @@ class Index:
         with self._errors():
             search = self._occurrences.search().where(_is(word)).select(["sentence", "token"])
             found = sorted(search.limit(None).to_arrow().to_pylist(), key=_place)
-        taken = [found[number] for number in evenly(len(found), most)]
+        taken = [found[number] for number in even_places(len(found), most)]
         tokens = self._tokens(row["sentence"] for row in taken)
         return [(tokens[row["sentence"]], row["token"]) for row in taken], len(found)
 
@@ -277,7 +277,7 @@ class Index:
         if not rows:
             return []
         vectors = found[column].combine_chunks().flatten().to_numpy().reshape(len(rows), -1)
-        similarities = unit(vectors) @ unit(query.vector[None])[0]
+        similarities = unit_vectors(vectors) @ unit_vectors(query.vector[None])[0]
         for row, similarity in zip(rows, similarities.astype(np.float32), strict=True):  # the same vector: the same
             row["similarity"] = float(similarity)
         return sorted(rows, key=lambda row: (-row["similarity"], *_place(row)))
@@ -348,7 +348,7 @@ def _column(layer: int) -> str:
     return f"layer_{layer}"
 
 
-def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
+def _begun(part: Path, record: IndexRecord, resume: bool, overwrite: bool) -> IndexRecord:
     """The record of the build in `part`: of an interrupted one as far as it got, or of a new one."""
     unfinished = f".{RECORD}.*{PARTIAL}"  # if the process was killed at once
     if overwrite and not resume:
@@ -368,11 +368,11 @@ def _begun(part: Path, record: Record, resume: bool, overwrite: bool) -> Record:
     return kept
 
 
-def _write(folder: Path, record: Record) -> None:
-    write(folder / RECORD, configs.to_json(record).encode())
+def _write(folder: Path, record: IndexRecord) -> None:
+    write_run_file(folder / RECORD, configs.to_json(record).encode())
 
 
-def _read(folder: Path) -> Record:
+def _read(folder: Path) -> IndexRecord:
     file = folder / RECORD
     if not file.is_file():
         raise InputError(f"{folder}: not an index (no {RECORD}); build one with elmo index TEXT --output {folder}")
@@ -381,7 +381,7 @@ def _read(folder: Path) -> Record:
         version = values["version"]
         if version != VERSION:
             raise InputError(f"{file}: version {version}; this program reads {VERSION}; build the index again")
-        record = configs.from_dict(Record, values)
+        record = configs.from_dict(IndexRecord, values)
         _ = record.bilm["sha256"], record.bilm["model"], record.layers[0]
     except (ValueError, KeyError, TypeError, IndexError) as error:
         if isinstance(error, InputError) and not isinstance(error, configs.ConfigError):
@@ -401,7 +401,7 @@ def _limited(sentences: Iterable[tuple[str, ...]], limit: int | None) -> Iterato
             yield sentence
 
 
-def _schemas(record: Record, dim: int) -> tuple[Any, Any]:
+def _schemas(record: IndexRecord, dim: int) -> tuple[Any, Any]:
     """The schemas of the tables of occurrences and of sentences."""
     import pyarrow as pa
 
@@ -412,7 +412,7 @@ def _schemas(record: Record, dim: int) -> tuple[Any, Any]:
     return pa.schema([word, sentence, token, *vectors]), pa.schema([sentence, tokens])
 
 
-def _tables(database: Any, record: Record, dim: int) -> tuple[Any, Any]:
+def _tables(database: Any, record: IndexRecord, dim: int) -> tuple[Any, Any]:
     """Both tables, created if missing."""
     occurrences, sentences = _schemas(record, dim)
     return (
@@ -421,7 +421,7 @@ def _tables(database: Any, record: Record, dim: int) -> tuple[Any, Any]:
     )
 
 
-def _rows(embedder: Embedder, chunk: list[tuple[str, ...]], record: Record) -> tuple[Any, Any]:
+def _rows(embedder: Embedder, chunk: list[tuple[str, ...]], record: IndexRecord) -> tuple[Any, Any]:
     """The rows of both tables for the sentences of a chunk."""
     import pyarrow as pa
 
@@ -449,11 +449,11 @@ def _rows(embedder: Embedder, chunk: list[tuple[str, ...]], record: Record) -> t
     return pa.table(columns, schema=occurrences), pa.table({"sentence": numbers, "tokens": chunk}, schema=sentences)
 
 
-def _graphs(record: Record) -> int:
+def _graphs(record: IndexRecord) -> int:
     return -(-record.tokens // PARTITION)
 
 
-def _train(tables: tuple[Any, Any], record: Record) -> None:
+def _train(tables: tuple[Any, Any], record: IndexRecord) -> None:
     """Builds the lookups by word and by sentence, and the graphs if the text is long."""
     from lancedb.index import BTree, HnswSq
 

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.text.tokenizer import split_at_spaces
-from elmo.text.word_vectors import entries
+from elmo.text.word_vectors import read_entries
 
 CHUNK = 256
 """Sentences whose vectors are in memory at a time."""
@@ -46,7 +46,7 @@ class StaticNeighbor:
 
 
 @dataclass
-class Found:
+class QueryResult:
     """The results of one query at one layer."""
 
     neighbors: list[Neighbor]
@@ -55,7 +55,7 @@ class Found:
     """The number of tokens that the query was compared with."""
 
 
-def occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int, int]]:
+def find_occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int, int]]:
     """Every (sentence index, token index) of `word` with the same spelling, in text order."""
     return [(s, t) for s, sentence in enumerate(sentences) for t, token in enumerate(sentence) if token == word]
 
@@ -88,7 +88,7 @@ def search(
     k: int = 5,
     same_word: bool = True,
     progress: Callable[[int], object] | None = None,
-) -> list[list[Found]]:
+) -> list[list[QueryResult]]:
     """By layer and query (a sentence and the index of a token in it), the `k` nearest tokens.
 
     Layers count from 0 (the word without context); -1 is the top. With `same_word` only occurrences of the query's
@@ -96,15 +96,15 @@ def search(
     is read once for all layers and queries. `progress` is told the sentences so far. Raises InputError if there is no
     query, or no such layer or token.
     """
-    sought = targets(embedder, queries, layers)
+    sought = query_vectors(embedder, queries, layers)
     words = {sentence[index] for sentence, index in queries} if same_word else None
-    best = [[Found([], 0) for _ in queries] for _ in layers]
+    best = [[QueryResult([], 0) for _ in queries] for _ in layers]
     for chunk in _chunks(enumerate(map(tuple, sentences)), words):
         embedded = embedder.embed([list(tokens) for _, tokens in chunk], layers="all")
         places = [(number, t, tokens) for number, tokens in chunk for t in range(len(tokens))]
         candidates = [_candidates(places, tuple(sentence), index, same_word) for sentence, index in queries]
         for layer, vectors_of_queries, of_layer in zip(layers, sought, best, strict=True):
-            vectors = unit(np.concatenate([array[layer] for array in embedded]))
+            vectors = unit_vectors(np.concatenate([array[layer] for array in embedded]))
             similarities = vectors_of_queries @ vectors.T  # queries, tokens of the chunk
             for row, allowed, found in zip(similarities, candidates, of_layer, strict=True):
                 nearest = allowed[np.argsort(-row[allowed], kind="stable")[:k]]
@@ -135,25 +135,25 @@ def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
     """The `k` nearest words to `word` by cosine of the vectors in a file in GloVe's text format, nearest first.
 
     If the file lacks the word as spelled, it is looked up in lower case; empty if the file has neither. The file is
-    read twice, so memory does not grow with it. Raises InputError like `elmo.text.word_vectors.entries`.
+    read twice, so memory does not grow with it. Raises InputError like `elmo.text.word_vectors.read_entries`.
     """
     spelled: dict[str, np.ndarray] = {}
-    for spelling, vector in entries(path, {word, word.lower()}):
+    for spelling, vector in read_entries(path, {word, word.lower()}):
         spelled.setdefault(spelling, vector)
     if not spelled:
         return []
     found = word if word in spelled else word.lower()
-    target = unit(spelled[found][None])[0]
+    target = unit_vectors(spelled[found][None])[0]
     best: list[StaticNeighbor] = []
-    others = (entry for entry in entries(path) if entry[0] != found)
+    others = (entry for entry in read_entries(path) if entry[0] != found)
     while chunk := list(islice(others, STATIC_CHUNK)):
-        similarities = unit(np.stack([vector for _, vector in chunk])) @ target
+        similarities = unit_vectors(np.stack([vector for _, vector in chunk])) @ target
         best += [StaticNeighbor(float(similarities[i]), chunk[i][0]) for i in np.argsort(-similarities)[:k]]
         best = sorted(best, key=lambda neighbor: (-neighbor.similarity, neighbor.word))[:k]
     return best
 
 
-def targets(
+def query_vectors(
     embedder: Embedder, queries: Sequence[tuple[Sequence[str], int]], layers: Sequence[int]
 ) -> Float[np.ndarray, "L Q D"]:
     """The unit vectors of the tokens of Q queries at L layers. Raises like `search`."""
@@ -168,7 +168,7 @@ def targets(
         if not -there <= layer < there:
             raise InputError(f"layer is {layer}; the model has layers 0 to {there - 1}")
     vectors = [array[list(layers), index] for array, (_, index) in zip(embedded, queries, strict=True)]
-    return unit(np.stack(vectors, axis=1))
+    return unit_vectors(np.stack(vectors, axis=1))
 
 
 def in_context(sentence: Sequence[str], index: int, width: int = 50) -> str:
@@ -191,13 +191,13 @@ def _within(tokens: Iterable[str], width: int) -> list[str]:
     return taken
 
 
-def evenly(count: int, most: int) -> list[int]:
+def even_places(count: int, most: int) -> list[int]:
     """The places of at most `most` of `count` things, the first and every n-th, evenly over all."""
     taken = min(count, most)
     return [number * count // taken for number in range(taken)]
 
 
-def marked(sentence: Sequence[str], index: int) -> str:
+def mark_token(sentence: Sequence[str], index: int) -> str:
     """The sentence, with one of its tokens in brackets."""
     return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))
 
@@ -211,7 +211,7 @@ def _chunks(
         yield chunk
 
 
-def unit(vectors: Float[np.ndarray, "... D"]) -> Float[np.ndarray, "... D"]:
+def unit_vectors(vectors: Float[np.ndarray, "... D"]) -> Float[np.ndarray, "... D"]:
     """The vectors scaled to length 1, in float64; zero stays zero."""
     vectors = vectors.astype(np.float64)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True).clip(min=1e-12)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from elmo.disk import figure as figure_file
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.search.nearest import evenly, in_context, targets
+from elmo.search.nearest import even_places, in_context, query_vectors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ class Panel:
     groups: Sequence[str] | None = None
 
 
-def plane(vectors: Float[np.ndarray, "uses D"]) -> tuple[Float[np.ndarray, "uses 2"], list[float]]:
+def project_to_plane(vectors: Float[np.ndarray, "uses D"]) -> tuple[Float[np.ndarray, "uses 2"], list[float]]:
     """The vectors' places on their first two principal components, and the part of the variance that each has."""
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
@@ -61,14 +61,14 @@ def plot(
             found += [(sentence, place) for place, token in enumerate(sentence) if token == word]
     if len(found) < 2:
         raise InputError(f"{word!r} occurs {len(found)} times in the sentences, spelled so; a picture needs two uses")
-    found = [found[number] for number in evenly(len(found), MOST_USES)]
-    return draw(of_uses(found, targets(embedder, found, layers), layers), f"{len(found)} uses of {word}")
+    found = [found[number] for number in even_places(len(found), MOST_USES)]
+    return draw(of_uses(found, query_vectors(embedder, found, layers), layers), f"{len(found)} uses of {word}")
 
 
 def of_uses(
     uses: Sequence[tuple[Sequence[str], int]], vectors: Float[np.ndarray, "L uses D"], layers: Sequence[int]
 ) -> list[Panel]:
-    """A plane per layer; `vectors` are those of `nearest.targets`."""
+    """A plane per layer; `vectors` are those of `nearest.query_vectors`."""
     names = [in_context(sentence, place, CONTEXT) for sentence, place in uses]
     return [Panel(f"layer {layer}", own, names) for layer, own in zip(layers, vectors, strict=True)]
 
@@ -91,7 +91,7 @@ def draw(panels: Sequence[Panel], title: str = "", columns: int = 4) -> "Figure"
 
 
 def _draw(axes: Any, panel: Panel) -> None:
-    points, parts = plane(panel.vectors)
+    points, parts = project_to_plane(panel.vectors)
     groups = panel.groups or [""] * len(points)
     for number, group in enumerate(dict.fromkeys(groups)):
         own = points[[each == group for each in groups]]
@@ -114,6 +114,6 @@ def check_path(path: Path) -> None:
     figure_file.check_path(path, SUFFIXES)
 
 
-def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
+def save_picture(figure: "Figure", path: Path, overwrite: bool = False) -> None:
     """Writes a picture, by its name. Raises InputError for other names, OSError if the file exists."""
-    figure_file.save(figure, path, SUFFIXES, overwrite)
+    figure_file.save_figure(figure, path, SUFFIXES, overwrite)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.search.nearest import targets, unit
+from elmo.search.nearest import query_vectors, unit_vectors
 from elmo.search.picture import Panel, of_uses
 from elmo.text.lines import numbered_lines
 from elmo.text.tokenizer import split_at_spaces
@@ -78,18 +78,18 @@ def _occurrence(line: str, columns: tuple[str, ...], where: str) -> Occurrence:
     return Occurrence(word, sense, index, tokens)
 
 
-def panels(embedder: Embedder, occurrences: Sequence[Occurrence], layer: int = -1, most: int = 12) -> list[Panel]:
+def sense_panels(embedder: Embedder, occurrences: Sequence[Occurrence], layer: int = -1, most: int = 12) -> list[Panel]:
     """The uses of each word in the plane, marked by their senses, of at most `most` words."""
     found = []
     for word in list(dict.fromkeys(each.word for each in occurrences))[:most]:
         mine = [each for each in occurrences if each.word == word]
         uses = [(each.sentence, each.index) for each in mine]
-        (panel,) = of_uses(uses, targets(embedder, uses, [layer]), [layer])
+        (panel,) = of_uses(uses, query_vectors(embedder, uses, [layer]), [layer])
         found.append(replace(panel, title=word, groups=[each.sense for each in mine]))
     return found
 
 
-def run(
+def score_layers(
     embedder: Embedder, occurrences: Sequence[Occurrence], progress: Callable[[int, int], object] | None = None
 ) -> list[SenseRow]:
     """One row per layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong.
@@ -122,7 +122,7 @@ def _agreement(vectors: Float[np.ndarray, "K D"], senses: np.ndarray) -> Float[n
     """For each of K occurrences, the share of its nearest neighbours (one, or several in a tie) with its sense."""
     if len(vectors) < 2:
         return np.zeros(len(vectors))
-    directions = unit(vectors)
+    directions = unit_vectors(vectors)
     similarity = directions @ directions.T
     np.fill_diagonal(similarity, -np.inf)
     nearest = similarity >= similarity.max(axis=1, keepdims=True) - TIE

@@ -29,7 +29,7 @@ class NotAcceptable(Exception):
     """The client accepts none of the available types; the message lists them."""
 
 
-def accepted(header: str) -> str:
+def preferred_type(header: str) -> str:
     """The available type that an Accept header prefers, by q, then by order; JSON for `*/*`."""
     weights: dict[str, float] = {}
     for part in filter(str.strip, (header.strip() or "*/*").split(",")):
@@ -62,7 +62,7 @@ def _written(array: np.ndarray) -> bytes:
     return orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def zipped(response: Response, header: str) -> Response:
+def compressed_response(response: Response, header: str) -> Response:
     """The same response, compressed if its size and the header Accept-Encoding allow it."""
     if SMALLEST <= len(response.body) <= LARGEST and takes_gzip(header):
         response.body = gzip.compress(response.body, 1, mtime=0)

@@ -10,10 +10,10 @@ from starlette.responses import HTMLResponse, Response
 
 from elmo.server import embeddings, language, openai, page, reference, similar
 from elmo.server.answers import json_response
-from elmo.server.errors import ERRORS, handle
+from elmo.server.errors import ERRORS, handle_error
 from elmo.server.guard import Guard, Traffic
 from elmo.server.metrics import CONTENT_TYPE_LATEST
-from elmo.server.openapi import Route, description, mounted
+from elmo.server.openapi import Route, openapi_document, starlette_routes
 from elmo.server.service import Service
 
 
@@ -24,10 +24,10 @@ def create_app(service: Service, key: str | None = None, traffic: Traffic | None
     """
     served = [each for part in (embeddings, openai, language, similar) for each in part.routes(service)]
     routes = [*served, *_own(service, served, key is not None), *page.routes()]
-    app = Starlette(routes=mounted(routes))
+    app = Starlette(routes=starlette_routes(routes))
     app.router.redirect_slashes = False
     for kind in (*ERRORS, HTTPException):
-        app.add_exception_handler(kind, handle)
+        app.add_exception_handler(kind, handle_error)
     app.add_middleware(Guard, service=service, key=key, traffic=traffic or Traffic(service.config.most_requests))
     if origins := service.config.cors:  # before the key check, since a browser's preflight request carries no key
         app.add_middleware(
@@ -58,7 +58,7 @@ def _own(service: Service, served: Sequence[Route], has_key: bool) -> Sequence[R
         return json_response(described)
 
     async def docs(request: Request) -> Response:
-        return HTMLResponse(reference.page(described, str(request.base_url), has_key))
+        return HTMLResponse(reference.reference_page(described, str(request.base_url), has_key))
 
     async def style(request: Request) -> Response:
         return Response(reference.STYLE, media_type="text/css")
@@ -72,5 +72,5 @@ def _own(service: Service, served: Sequence[Route], has_key: bool) -> Sequence[R
         Route("GET", "/docs", docs, shown=False),
         Route("GET", "/docs.css", style, shown=False),
     ]
-    described = description([*served, *own])
+    described = openapi_document([*served, *own])
     return own

@@ -1,7 +1,7 @@
 """Requests of many clients -> batches for the model, in the thread that runs `Batcher.run`.
 
 - a request waits until a batch is full or its deadline is reached, whichever comes first
-- a batch holds whole requests of one `Kind`, in order of arrival
+- a batch holds whole requests of one `BatchKind`, in order of arrival
 - a request larger than a batch takes several steps; between two of them, one batch of small requests is answered
 - what nobody waits for any more is not computed; if a batch fails, its requests are retried alone
 """
@@ -24,7 +24,7 @@ IDLE_SECONDS = 0.5
 """The longest wait: on Windows before Python 3.14, Ctrl-C does not interrupt one without an end."""
 
 
-class Kind(NamedTuple):
+class BatchKind(NamedTuple):
     """The options that all requests of one batch share."""
 
     layers: Layers
@@ -32,18 +32,18 @@ class Kind(NamedTuple):
     state: Literal["reset", "echo"] = "reset"
 
 
-Embed = Callable[[list[Sentence], Kind], list[np.ndarray]]
+Embed = Callable[[list[Sentence], BatchKind], list[np.ndarray]]
 
 
-class Overloaded(Exception):
+class QueueFull(Exception):
     """The queue is full."""
 
 
-class Closed(Exception):
+class QueueClosed(Exception):
     """The server is shutting down."""
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """Nobody waits for the work any more."""
 
 
@@ -54,7 +54,7 @@ class _Request:
     future: Future
     tokens: int
     sentences: list[Sentence] = field(default_factory=list)
-    kind: Kind | None = None
+    kind: BatchKind | None = None
     call: Callable[[], Any] | None = None
     arrived: float = field(default_factory=time.monotonic)
 
@@ -89,8 +89,8 @@ class Batcher:
         """Tokens in the queue."""
         return self._waiting
 
-    def submit(self, sentences: list[Sentence], kind: Kind) -> "Future[list[np.ndarray]]":
-        """The vectors of `sentences`, in order. Raises Overloaded and Closed; may be cancelled."""
+    def submit(self, sentences: list[Sentence], kind: BatchKind) -> "Future[list[np.ndarray]]":
+        """The vectors of `sentences`, in order. Raises QueueFull and QueueClosed; may be cancelled."""
         tokens = sum(len(sentence) + 2 for sentence in sentences)
         return self._add(_Request(Future(), tokens, sentences, kind))
 
@@ -112,12 +112,12 @@ class Batcher:
     def between(self) -> None:
         """Answers a batch of small requests, if some wait. Called in the model's thread, between two steps of its work.
 
-        Raises Gone if nobody waits for that work any more.
+        Raises ClientGone if nobody waits for that work any more.
         """
         if not self._at_work:
             return  # work of the server's own
         if all(request.future.cancelled() for request in self._at_work[-1]):
-            raise Gone
+            raise ClientGone
         if len(self._at_work) == 1:
             with self._changed:
                 batch = self._take(small=True)
@@ -127,12 +127,12 @@ class Batcher:
     def _add(self, request: _Request) -> Future:
         with self._changed:
             if not self._open:
-                raise Closed
+                raise QueueClosed
             if self._waiting + request.tokens > self._queue_tokens:
                 self._drop_cancelled()
                 # A request larger than the whole queue is accepted if the queue is empty.
                 if self._waiting and self._waiting + request.tokens > self._queue_tokens:
-                    raise Overloaded
+                    raise QueueFull
             self._queue.append(request)
             self._waiting += request.tokens
             self._changed.notify()
@@ -196,7 +196,7 @@ class Batcher:
                 results = [batch[0].call()]
             else:
                 results = self._embedded(batch)
-        except Gone:
+        except ClientGone:
             return
         except Exception as error:
             if len(batch) == 1:

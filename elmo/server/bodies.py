@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from elmo.server.errors import Invalid, TooLarge
+from elmo.server.errors import InvalidBody, RequestTooLarge
 
 MOST = {b"[": 65_536, b'"': 262_144}
 """Opening brackets and quotes of a body, far above what a request needs: lists and strings are slow to build."""
@@ -167,20 +167,22 @@ EXAMPLES: dict[type, tuple[dict[str, Any], ...]] = {
 """Bodies that work; a test sends them."""
 
 
-def decoded(body: bytes, kind: type[T]) -> T:
-    """A body as a `kind`. Raises Invalid, which names the first wrong place, and TooLarge for too many parts."""
+def decode_body(body: bytes, kind: type[T]) -> T:
+    """A body as a `kind`. Raises InvalidBody, which names the first wrong place, and RequestTooLarge."""
     for mark, most in MOST.items():
         if (count := body.count(mark)) > most:
-            raise TooLarge(f"the body has {count:,} times {mark.decode()}; at most {most:,} are accepted: send less")
+            raise RequestTooLarge(
+                f"the body has {count:,} times {mark.decode()}; at most {most:,} are accepted: send less"
+            )
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise Invalid(f"{_place(str(error))}; /openapi.json has the fields") from error
+        raise InvalidBody(f"{_place(str(error))}; /openapi.json has the fields") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if SURROGATE.search(body):
             message = "the body may have half of a surrogate pair (\\ud800 to \\udfff); send whole characters"
-            raise Invalid(message) from error
-        raise Invalid("the body is not JSON in UTF-8; send an object, as /openapi.json describes it") from error
+            raise InvalidBody(message) from error
+        raise InvalidBody("the body is not JSON in UTF-8; send an object, as /openapi.json describes it") from error
 
 
 def _place(message: str) -> str:
@@ -190,7 +192,7 @@ def _place(message: str) -> str:
     return f"{place}: {said}" if place else said
 
 
-def schemas(kinds: list[type]) -> dict[str, Any]:
+def body_schemas(kinds: list[type]) -> dict[str, Any]:
     """The JSON schemas of bodies by name, with their examples."""
     _, found = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     for kind in kinds:

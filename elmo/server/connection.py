@@ -61,6 +61,6 @@ def _stopped(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
-def connections(seconds: float) -> Any:
+def connection_class(seconds: float) -> Any:
     """The protocol class that uvicorn creates for each connection."""
     return partial(Connection, seconds=seconds)

@@ -9,11 +9,11 @@ from starlette.responses import Response
 from elmo import __version__
 from elmo.embedding.layers import keeps_layers, written_layers
 from elmo.server import bodies
-from elmo.server.answers import JSON, TYPES, accepted, json_response, vectors_response
-from elmo.server.batching import Kind
-from elmo.server.errors import Invalid
+from elmo.server.answers import JSON, TYPES, json_response, preferred_type, vectors_response
+from elmo.server.batching import BatchKind
+from elmo.server.errors import InvalidBody
 from elmo.server.openapi import Route
-from elmo.server.service import Service, unit
+from elmo.server.service import Service, normalize_rows
 from elmo.text.characters import BOS, EOS
 
 
@@ -23,10 +23,10 @@ def routes(service: Service) -> list[Route]:
 
     async def vectors(request: Request, body: bodies.Vectors) -> Response:
         """Vectors of all layers, of one, or mixed; per token, or pooled."""
-        media = accepted(request.headers.get("accept", "*/*"))
+        media = preferred_type(request.headers.get("accept", "*/*"))
         # A mix is written as text, since [0.0, 1.0], a mix, equals [0, 1], two layers.
         is_mix = isinstance(body.layers, list) and not keeps_layers(body.layers)
-        kind = Kind(written_layers(body.layers) if is_mix else body.layers, body.pool, body.state)
+        kind = BatchKind(written_layers(body.layers) if is_mix else body.layers, body.pool, body.state)
         sentences = await service.sentences(body.sentences)
         if media == JSON:
             service.check_json(sentences, kind)
@@ -36,15 +36,15 @@ def routes(service: Service) -> list[Route]:
     async def embed(request: Request, body: bodies.Embed) -> Response:
         """One vector per input, as in text-embeddings-inference."""
         service.check_dimensions(body.dimensions, config.layers)
-        inputs = texts(body.inputs)
+        inputs = input_texts(body.inputs)
         _, found = await service.embedded(inputs, service.pooled, body.truncate, body.truncation_direction)
         rows = np.stack(found)
-        return await service.written(request, json_response, unit(rows) if body.normalize else rows)
+        return await service.written(request, json_response, normalize_rows(rows) if body.normalize else rows)
 
     async def embed_all(request: Request, body: bodies.EmbedAll) -> Response:
         """One vector per token, as in text-embeddings-inference."""
-        kind = Kind(config.layers, None)
-        _, found = await service.embedded(texts(body.inputs), kind, body.truncate, body.truncation_direction)
+        kind = BatchKind(config.layers, None)
+        _, found = await service.embedded(input_texts(body.inputs), kind, body.truncate, body.truncation_direction)
         return await service.written(request, json_response, found)
 
     async def similarity(request: Request, body: bodies.Similarity) -> Response:
@@ -52,7 +52,7 @@ def routes(service: Service) -> list[Route]:
         given = body.parameters or bodies.SimilarityParameters()
         inputs = [body.inputs.source_sentence, *body.inputs.sentences]
         _, found = await service.embedded(inputs, service.pooled, given.truncate, given.truncation_direction)
-        source, *others = unit(np.stack(found))
+        source, *others = normalize_rows(np.stack(found))
         return json_response([float(source @ other) for other in others])
 
     async def root(request: Request, body: bodies.Root) -> Response:
@@ -64,7 +64,7 @@ def routes(service: Service) -> list[Route]:
 
     async def tokenize(request: Request, body: bodies.Tokenize) -> Response:
         """The tokens of each input: ids in the vocabulary, and places; as in text-embeddings-inference."""
-        inputs = texts(body.inputs)
+        inputs = input_texts(body.inputs)
         sentences = await service.sentences(inputs)
         rows = [service.placed(text, tokens) for text, tokens in zip(inputs, sentences, strict=True)]
         if body.add_special_tokens:
@@ -101,10 +101,10 @@ def routes(service: Service) -> list[Route]:
     ]
 
 
-def texts(given: str | Sequence[str | list[int]]) -> list[str]:
-    """The inputs as a list. Raises Invalid for token ids."""
+def input_texts(given: str | Sequence[str | list[int]]) -> list[str]:
+    """The inputs as a list. Raises InvalidBody for token ids."""
     listed = [given] if isinstance(given, str) else given
     found = [each for each in listed if isinstance(each, str)]
     if len(found) < len(listed):
-        raise Invalid(f"inputs {bodies.TOKEN_IDS}")
+        raise InvalidBody(f"inputs {bodies.TOKEN_IDS}")
     return found

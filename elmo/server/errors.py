@@ -10,30 +10,30 @@ from starlette.responses import Response
 
 from elmo.errors import InputError
 from elmo.server.answers import NotAcceptable, json_response
-from elmo.server.batching import Closed, Overloaded
+from elmo.server.batching import QueueClosed, QueueFull
 
 log = logging.getLogger("elmo.server")
 MOST_CHARACTERS = 500
 """The longest message: it may quote what was sent, so its middle is cut out."""
 
 
-class Invalid(Exception):
+class InvalidBody(Exception):
     """A body has other fields or types than its route; the message says where."""
 
 
-class TooLarge(Exception):
+class RequestTooLarge(Exception):
     """A request exceeds a limit; the message says which."""
 
 
-class TimedOut(Exception):
+class RequestTimedOut(Exception):
     """A request was not answered in time."""
 
 
-class Empty(InputError):
+class EmptyRequest(InputError):
     """A request has no inputs."""
 
 
-class Problem(msgspec.Struct):
+class ErrorResponse(msgspec.Struct):
     """An error response; on /v1 in OpenAI's format."""
 
     error: str
@@ -42,14 +42,19 @@ class Problem(msgspec.Struct):
 
 Row = tuple[int, str, str, dict[str, str]]
 ERRORS: dict[type[Exception], Row] = {
-    Invalid: (422, "Validation", "", {}),
-    Empty: (400, "Empty", "", {}),
+    InvalidBody: (422, "Validation", "", {}),
+    EmptyRequest: (400, "Empty", "", {}),
     InputError: (400, "Validation", "", {}),
-    TooLarge: (413, "Validation", "", {}),
+    RequestTooLarge: (413, "Validation", "", {}),
     NotAcceptable: (406, "Validation", "", {}),
-    Overloaded: (429, "Overloaded", "too many requests wait already; try again in a second", {"retry-after": "1"}),
-    Closed: (503, "Unhealthy", "the server is shutting down; try another one", {"retry-after": "10"}),
-    TimedOut: (504, "Backend", "no answer in time; send fewer sentences, or try again when there is less to do", {}),
+    QueueFull: (429, "Overloaded", "too many requests wait already; try again in a second", {"retry-after": "1"}),
+    QueueClosed: (503, "Unhealthy", "the server is shutting down; try another one", {"retry-after": "10"}),
+    RequestTimedOut: (
+        504,
+        "Backend",
+        "no answer in time; send fewer sentences, or try again when there is less to do",
+        {},
+    ),
 }
 """Status, the error type of text-embeddings-inference, message (empty: the error's own) and headers."""
 OPENAI = {401: ("invalid_request_error", "invalid_api_key"), 404: ("invalid_request_error", "model_not_found")} | {
@@ -58,12 +63,12 @@ OPENAI = {401: ("invalid_request_error", "invalid_api_key"), 404: ("invalid_requ
 """OpenAI's types and codes; other statuses have none of their own."""
 
 
-async def handle(request: Request, error: Exception) -> Response:
+async def handle_error(request: Request, error: Exception) -> Response:
     """The response to an error of a route. A coroutine, since plain functions would run in threads, which stay."""
-    return failed(request, error)
+    return error_response(request, error)
 
 
-def failed(request: Request, error: Exception) -> Response:
+def error_response(request: Request, error: Exception) -> Response:
     """The response to an error, in the format of the called API."""
     status, kind, message, headers = _explained(error)
     if status == 500:

@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elmo.server import page
-from elmo.server.batching import Closed, Overloaded
-from elmo.server.errors import TooLarge, failed
+from elmo.server.batching import QueueClosed, QueueFull
+from elmo.server.errors import RequestTooLarge, error_response
 from elmo.server.service import Service
 
 log = logging.getLogger("elmo.server")
@@ -48,9 +48,9 @@ class Traffic:
     ended: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
-        """Raises Overloaded if too many requests are at work."""
+        """Raises QueueFull if too many requests are at work."""
         if self.working >= self.most:
-            raise Overloaded
+            raise QueueFull
         self.working += 1
 
     def end(self) -> None:
@@ -88,9 +88,9 @@ class Guard:
         except ClientDisconnect:
             pass
         except asyncio.CancelledError:  # at the end of a shutdown, for unfinished requests
-            await failed(request, Closed())(scope, receive, answer)
+            await error_response(request, QueueClosed())(scope, receive, answer)
         except Exception as error:
-            await failed(request, error)(scope, receive, answer)
+            await error_response(request, error)(scope, receive, answer)
         finally:
             seconds = time.monotonic() - began
             route = scope.get("elmo.route", "other")
@@ -102,7 +102,7 @@ class Guard:
         self._check(request)
         if self._traffic.draining:
             await self._body(request, receive)  # or the client might not read the answer
-            raise Closed
+            raise QueueClosed
         self._traffic.begin()
         try:
             body = await self._body(request, receive)
@@ -133,7 +133,7 @@ class Guard:
         most = self._service.config.most_bytes
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > most:
-            raise TooLarge(
+            raise RequestTooLarge(
                 f"the body has {int(announced):,} bytes; at most {most:,} are accepted: send fewer sentences"
             )
         try:
@@ -155,7 +155,7 @@ async def _whole(receive: Receive, most: int) -> bytes:
         size += len(parts[-1])
         more = message.get("more_body", False)
         if size > most:
-            raise TooLarge(f"the body has more than the limit of {most:,} bytes: send fewer sentences")
+            raise RequestTooLarge(f"the body has more than the limit of {most:,} bytes: send fewer sentences")
     return b"".join(parts)
 
 
@@ -171,7 +171,7 @@ def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
     except zlib.error as error:
         raise HTTPException(400, f"content-encoding says gzip, but the body is none ({error})") from error
     if len(unpacked) > most:
-        raise TooLarge(f"the unpacked body has more than the limit of {most:,} bytes: send fewer sentences")
+        raise RequestTooLarge(f"the unpacked body has more than the limit of {most:,} bytes: send fewer sentences")
     if not unpacking.eof or unpacking.unused_data:
         raise HTTPException(400, "the body is not one whole gzip stream; send it again")
     return unpacked

@@ -12,7 +12,7 @@ from elmo.errors import InputError
 from elmo.server import bodies
 from elmo.server.answers import json_response
 from elmo.server.openapi import Route
-from elmo.server.service import Service, unit
+from elmo.server.service import Service, normalize_rows
 
 
 def routes(service: Service) -> list[Route]:
@@ -28,7 +28,12 @@ def routes(service: Service) -> list[Route]:
         sentences, found = await service.embedded([str(each) for each in inputs], service.pooled)
         rows = np.stack(found)
         return await service.written(
-            request, _response, service.name, unit(rows) if body.normalize else rows, body.encoding_format, sentences
+            request,
+            _response,
+            service.name,
+            normalize_rows(rows) if body.normalize else rows,
+            body.encoding_format,
+            sentences,
         )
 
     async def models(request: Request) -> Response:

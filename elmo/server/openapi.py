@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from elmo import __version__
-from elmo.server.bodies import decoded, schemas
-from elmo.server.errors import Invalid, Problem
+from elmo.server.bodies import body_schemas, decode_body
+from elmo.server.errors import ErrorResponse, InvalidBody
 
 Answer = Callable[..., Awaitable[Response]]
 """A route's function: it takes the request, and the decoded body if the route has one."""
@@ -40,7 +40,7 @@ class Route:
         return re.sub(r":\w+}", "}", self.path)
 
 
-def mounted(routes: Sequence[Route]) -> list[routing.Route]:
+def starlette_routes(routes: Sequence[Route]) -> list[routing.Route]:
     """The routes as Starlette takes them."""
     return [routing.Route(route.path, _endpoint(route), methods=[route.method]) for route in routes]
 
@@ -52,16 +52,18 @@ def _endpoint(route: Route) -> Callable[[Request], Awaitable[Response]]:
             return await route.answer(request)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON and not kind.endswith("+json"):  # what a form of another site may send without asking
-            raise Invalid("the header content-type is not application/json; send it with the body, as curl's -H does")
-        return await route.answer(request, decoded(await request.body(), route.body))
+            raise InvalidBody(
+                "the header content-type is not application/json; send it with the body, as curl's -H does"
+            )
+        return await route.answer(request, decode_body(await request.body(), route.body))
 
     return endpoint
 
 
-def description(routes: Sequence[Route]) -> dict[str, Any]:
+def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     """The content of /openapi.json."""
     shown = [route for route in routes if route.shown]
-    components = schemas([*(route.body for route in shown if route.body), Problem])
+    components = body_schemas([*(route.body for route in shown if route.body), ErrorResponse])
     paths: dict[str, dict[str, Any]] = {}
     for route in shown:
         paths.setdefault(route.template, {})[route.method.lower()] = _operation(route)
@@ -71,7 +73,7 @@ def description(routes: Sequence[Route]) -> dict[str, Any]:
 
 def _operation(route: Route) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "the answer", "content": {kind: {} for kind in route.types}}
-    problem = {"description": "an error and its remedy", "content": {JSON: {"schema": _reference(Problem)}}}
+    problem = {"description": "an error and its remedy", "content": {JSON: {"schema": _reference(ErrorResponse)}}}
     operation_id = f"{route.method.lower()}_{re.sub('[{}]', '', route.template.strip('/')).replace('/', '_')}"
     told = " ".join((route.answer.__doc__ or "").split())
     operation: dict[str, Any] = {"operationId": operation_id, "description": told, "responses": {"200": good}}

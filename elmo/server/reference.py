@@ -16,7 +16,7 @@ th, td { padding: 0.2rem 1rem 0.2rem 0; text-align: left; vertical-align: top; b
 """
 
 
-def page(description: dict[str, Any], address: str, key: bool) -> str:
+def reference_page(description: dict[str, Any], address: str, key: bool) -> str:
     """HTML without scripts. Commands go to `address`; with `key`, they send the key in the shell's variable."""
     parts = [
         "<!doctype html>",

@@ -18,7 +18,7 @@ try:
     import uvicorn
 
     from elmo.server.app import create_app
-    from elmo.server.connection import connections
+    from elmo.server.connection import connection_class
     from elmo.server.guard import Traffic
     from elmo.server.service import ServeConfig, Service
 except ImportError as error:  # pragma: no cover
@@ -54,7 +54,7 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def reserved(host: str, port: int) -> Iterator[int]:
+def reserved_port(host: str, port: int) -> Iterator[int]:
     """Keeps a port for processes that serve as workers; yields its number, a free one for 0.
 
     Raises InputError where ports cannot be shared, and OSError if the port is taken.
@@ -97,7 +97,7 @@ def serve(
         app = create_app(service, key, traffic)
         options = uvicorn.Config(
             app,
-            http=connections(config.sending),
+            http=connection_class(config.sending),
             log_config=None,
             access_log=False,
             server_header=False,

@@ -18,17 +18,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from elmo.embedding.embedder import MEMORY, Embedder, StatePolicy, tokens_within
-from elmo.embedding.layers import Layers, keeps_layers, selection
-from elmo.embedding.pooling import Pool, shaping
+from elmo.embedding.layers import Layers, keeps_layers, layer_selector
+from elmo.embedding.pooling import Pool, vector_shaper
 from elmo.errors import InputError
 from elmo.formats import Model
-from elmo.formats.source import open_model
+from elmo.formats.opened import open_model
 from elmo.ops import Precision
 from elmo.pretraining.scoring import Scorer
 from elmo.search.index import Index
-from elmo.server.answers import zipped
-from elmo.server.batching import Batcher, Kind, Sentence
-from elmo.server.errors import Empty, TimedOut, TooLarge
+from elmo.server.answers import compressed_response
+from elmo.server.batching import Batcher, BatchKind, Sentence
+from elmo.server.errors import EmptyRequest, RequestTimedOut, RequestTooLarge
 from elmo.server.metrics import Metrics
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
@@ -118,7 +118,7 @@ class Service:
         self.metrics.watch(lambda: self.batcher.waiting)
         if keeps_layers(config.layers):  # /embed and /v1/embeddings promise one vector
             raise InputError(f"--layers is {config.layers!r}, but clients expect one vector per input: try concat")
-        self.pooled = Kind(config.layers, config.pool)
+        self.pooled = BatchKind(config.layers, config.pool)
         """The layers and pooling of routes whose clients cannot choose them."""
         self.check(self.pooled)
 
@@ -146,10 +146,10 @@ class Service:
     def _between(self) -> None:
         self.batcher.between()
 
-    def check(self, kind: Kind) -> None:
+    def check(self, kind: BatchKind) -> None:
         """Raises InputError for unknown layers or pooling."""
-        selection(kind.layers, self.embedder.n_layers)
-        shaping(kind.layers, kind.pool)
+        layer_selector(kind.layers, self.embedder.n_layers)
+        vector_shaper(kind.layers, kind.pool)
 
     def check_dimensions(self, dimensions: int | None, layers: Layers) -> None:
         """Raises InputError if a client asks for vectors of another size than the model's."""
@@ -160,12 +160,14 @@ class Service:
     async def sentences(self, given: Sequence[str | list[str]], cut: Cut | None = None) -> list[list[str]]:
         """The tokens of each sentence, which is given as text or as tokens.
 
-        With `cut`, a sentence that is too long loses that end. Raises TooLarge, TimedOut, and Empty.
+        With `cut`, a sentence that is too long loses its end. Raises RequestTooLarge, RequestTimedOut or EmptyRequest.
         """
         if not given:
-            raise Empty("no sentences; at least one is expected")
+            raise EmptyRequest("no sentences; at least one is expected")
         if len(given) > self.config.most_sentences:
-            raise TooLarge(f"{len(given):,} sentences; at most {self.config.most_sentences:,} are accepted: send fewer")
+            raise RequestTooLarge(
+                f"{len(given):,} sentences; at most {self.config.most_sentences:,} are accepted: send fewer"
+            )
         sentences: list[list[str]] = []
         steps = self._tokenized(given, cut, sentences)
         while await self._answer(self._tokenizing.submit(_step, steps)):
@@ -185,7 +187,7 @@ class Service:
                 if cut is not None:
                     tokens = tokens[-most:] if cut.lower() == "left" else tokens[:most]
                 if total + len(tokens) > self.config.most_tokens:
-                    raise TooLarge(f"more than the limit of {self.config.most_tokens:,} tokens: send fewer")
+                    raise RequestTooLarge(f"more than the limit of {self.config.most_tokens:,} tokens: send fewer")
                 if cut in ("Right", "right") and len(tokens) == most:
                     break
                 yield
@@ -193,7 +195,7 @@ class Service:
             sentences.append(tokens)
 
     async def embedded(
-        self, given: list[str], kind: Kind, truncate: bool = False, cut: Cut = "Right"
+        self, given: list[str], kind: BatchKind, truncate: bool = False, cut: Cut = "Right"
     ) -> tuple[list[list[str]], list[np.ndarray]]:
         """The tokens and the vectors of texts. Raises InputError for a text without tokens."""
         sentences = await self.sentences(given, cut if truncate else None)
@@ -219,14 +221,14 @@ class Service:
         number = None if self.vocabulary is None else self.vocabulary.id(token)
         return {"id": number, "text": token, "special": True, "start": None, "stop": None}
 
-    def check_json(self, sentences: Sequence[Sentence], kind: Kind) -> None:
-        """Raises TooLarge if their vectors are too many numbers for JSON."""
+    def check_json(self, sentences: Sequence[Sentence], kind: BatchKind) -> None:
+        """Raises RequestTooLarge if their vectors are too many numbers for JSON."""
         rows = sum(map(len, sentences)) if kind.pool is None else len(sentences)
         layers = self.embedder.n_layers if kind.layers in ("all", "concat") else 1
         if keeps_layers(kind.layers) and kind.layers != "all":
             layers = len(kind.layers)  # type: ignore[arg-type]
         if (numbers := rows * layers * self.embedder.dim) > self.config.most_numbers:
-            raise TooLarge(
+            raise RequestTooLarge(
                 f"{numbers:,} numbers in JSON; at most {self.config.most_numbers:,} are accepted: send fewer sentences,"
                 " or ask /vectors with pool, one of the layers, or accept: application/x-npz"
             )
@@ -234,9 +236,9 @@ class Service:
     async def written(self, request: Request, function: Callable[..., Response], *given: Any) -> Response:
         """The answer that `function` returns, compressed if the client takes it: both may take long, in a thread."""
         accepts = request.headers.get("accept-encoding", "")
-        return await asyncio.wrap_future(self._writing.submit(lambda: zipped(function(*given), accepts)))
+        return await asyncio.wrap_future(self._writing.submit(lambda: compressed_response(function(*given), accepts)))
 
-    async def vectors(self, sentences: Sequence[Sentence], kind: Kind) -> list[np.ndarray]:
+    async def vectors(self, sentences: Sequence[Sentence], kind: BatchKind) -> list[np.ndarray]:
         """One array per sentence, like `Embedder.embed`. Raises like `Batcher.submit` and `answer`."""
         self.check(kind)
         return await self._accepted(self.batcher.submit(list(sentences), kind), sentences)
@@ -255,9 +257,9 @@ class Service:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self.config.timeout)
         except TimeoutError as error:
-            raise TimedOut from error
+            raise RequestTimedOut from error
 
-    def _embed(self, sentences: list[Sentence], kind: Kind) -> list[np.ndarray]:
+    def _embed(self, sentences: list[Sentence], kind: BatchKind) -> list[np.ndarray]:
         return self.embedders[kind.state].embed(sentences, kind.layers, kind.pool)
 
 
@@ -267,7 +269,7 @@ def _step(steps: Iterator[None]) -> bool:
     return any(time.monotonic() > end for _ in steps)
 
 
-def unit(rows: np.ndarray) -> np.ndarray:
+def normalize_rows(rows: np.ndarray) -> np.ndarray:
     """The rows scaled to length 1; zero stays zero."""
     return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-12)
 

@@ -29,7 +29,7 @@ def routes(service: Service) -> list[Route]:
         embedder = service.embedders[own.record.state]
 
         def search() -> list[nearest.Neighbor]:
-            vector = nearest.targets(embedder, [(sentence, body.position)], [layer])[0, 0]
+            vector = nearest.query_vectors(embedder, [(sentence, body.position)], [layer])[0, 0]
             return own.nearest(Query(tuple(sentence), body.position, vector), layer, body.k, not body.any_word)
 
         found = await service.call(search, [sentence])

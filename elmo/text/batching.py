@@ -19,7 +19,7 @@ from torch import Tensor
 from elmo.errors import InputError
 from elmo.text.characters import BOS, EOS, encode_words
 from elmo.text.lexicon import Lexicon
-from elmo.text.normalization import respelled
+from elmo.text.normalization import respell_before
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import Batch
 
@@ -43,7 +43,7 @@ def to_batch(
     """
     lists = token_lists(sentences)
     encode = partial(encode_words, max_characters=max_characters) if vocabulary is None else vocabulary.encode
-    return _pad([[BOS, *sentence, EOS] for sentence in lists], respelled(encode, normalize))
+    return _pad([[BOS, *sentence, EOS] for sentence in lists], respell_before(encode, normalize))
 
 
 def batch_to_ids(sentences: Iterable[Iterable[str]]) -> Int[Tensor, "B T 50"]:
@@ -72,10 +72,10 @@ def check_tokens(sentences: Any) -> None:
 
 def token_lists(sentences: Any) -> list[list[str]]:
     """The sentences as lists, since iterators can be read only once. Raises InputError as `check_sentence` does."""
-    return list(checked(sentences))
+    return list(check_sentences(sentences))
 
 
-def checked(sentences: Any) -> Iterator[list[str]]:
+def check_sentences(sentences: Any) -> Iterator[list[str]]:
     """The sentences as lists, one at a time. Warns of the first text that was not split.
 
     Raises InputError for a string, whose letters would be read as sentences, for a set, and as `check_sentence` does.
@@ -93,7 +93,7 @@ def checked(sentences: Any) -> Iterator[list[str]]:
         yield tokens
 
 
-def alongside(
+def pair_results(
     items: Iterable[Item], part: Callable[[Item], Any], read: Callable[[Iterator[Any]], Iterator[Result]]
 ) -> Iterator[tuple[Item, Result]]:
     """Every item with what `read` gives for its part: one result a part, in order; it may read some parts ahead."""

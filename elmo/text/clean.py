@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from elmo.config import finite
-from elmo.disk.files import check_output, whole
+from elmo.config import without_nonfinite
+from elmo.disk.files import atomic_path, check_output
 from elmo.errors import InputError, IrregularInput
 from elmo.text.clean_languages import Languages
 from elmo.text.clean_lines import paragraphs_of
 from elmo.text.corpus import size_of
-from elmo.text.irregular import Irregular
-from elmo.text.opening import COMPRESSED, MARK, decoded, open_bytes
+from elmo.text.irregular import IrregularPlaces
+from elmo.text.opening import COMPRESSED, MARK, decode_text, open_bytes
 
 TRAIN, HELDOUT, REPORT = "train.txt", "heldout.txt", "report.json"
 TEXTS = (".txt", ".text")
@@ -47,7 +47,7 @@ class CleanConfig:
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CleanedFile:
     """A file as it was read, and where it went."""
 
     name: str
@@ -60,12 +60,12 @@ class Cleaned:
 
 
 @dataclass(frozen=True)
-class Report:
+class CleanReport:
     """What a folder was, and what was removed."""
 
     source: str
     config: CleanConfig
-    files: tuple[Cleaned, ...]
+    files: tuple[CleanedFile, ...]
     removed: dict[str, dict[str, int | list[str]]]
     """For each kind: `count`, and `first`, the first places."""
     words: dict[str, int]
@@ -78,7 +78,7 @@ def clean_folder(
     config: CleanConfig = CleanConfig(),
     overwrite: bool = False,
     progress: Callable[[int, int], object] | None = None,
-) -> Report:
+) -> CleanReport:
     """Writes the folder `output` from the text files (.txt, .gz, .xz, .bz2) below the folder `source`.
 
     It has `train.txt` and `heldout.txt`, a paragraph a line and a blank line between files, and `report.json`. Files of
@@ -98,13 +98,13 @@ def clean_folder(
         raise InputError(f"heldout is {config.heldout}; a share from 0 to below 1 is expected")
     languages = None if config.language is None else Languages(config.language)
     paths, others = _files_below(source)
-    noted = Irregular(source)
+    noted = IrregularPlaces(source)
     for path in others:
         noted.note("files that are no text", str(path.relative_to(source)))
     held = set(held_out(paths, source, config))
     cleaner = _Cleaner(source, config, languages, noted)
     words = dict[str, int]()
-    with whole(output, overwrite, (TRAIN, HELDOUT, REPORT)) as folder:
+    with atomic_path(output, overwrite, (TRAIN, HELDOUT, REPORT)) as folder:
         folder.mkdir()
         for part, own in ((HELDOUT, [path for path in paths if path in held]), (TRAIN, paths)):
             words[part] = 0
@@ -123,8 +123,8 @@ def clean_folder(
             (folder / HELDOUT).unlink()
         removed = {what: {"count": count, "first": noted.places[what]} for what, count in noted.counts.items()}
         files = tuple(sorted(cleaner.files, key=lambda file: file.name))
-        report = Report(str(source), config, files, removed, words)  # type: ignore[arg-type]
-        text = json.dumps(finite(asdict(report)), indent=2, ensure_ascii=False)
+        report = CleanReport(str(source), config, files, removed, words)  # type: ignore[arg-type]
+        text = json.dumps(without_nonfinite(asdict(report)), indent=2, ensure_ascii=False)
         (folder / REPORT).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace", newline="\n")
     return report
 
@@ -167,11 +167,11 @@ def _files_below(source: Path) -> tuple[list[Path], list[Path]]:
 class _Cleaner:
     """Reads one file after another, and knows what it has read."""
 
-    def __init__(self, source: Path, config: CleanConfig, languages: Languages | None, noted: Irregular) -> None:
+    def __init__(self, source: Path, config: CleanConfig, languages: Languages | None, noted: IrregularPlaces) -> None:
         self._source, self._config, self._languages, self._noted = source, config, languages, noted
         self._texts: dict[bytes, str] = {}
         self._paragraphs: set[bytes] = set()
-        self.files: list[Cleaned] = []
+        self.files: list[CleanedFile] = []
 
     def paragraphs(self, path: Path, part: str) -> Iterator[str]:
         """What is kept of a file."""
@@ -192,7 +192,7 @@ class _Cleaner:
                 if self._is_kept(paragraph, f"{name}, line {line}"):
                     kept += len(paragraph)
                     yield paragraph
-        self.files.append(Cleaned(name, encoding, part, len(text), kept))
+        self.files.append(CleanedFile(name, encoding, part, len(text), kept))
 
     def _is_kept(self, paragraph: str, place: str) -> bool:
         other = None if self._languages is None else self._languages.foreign(paragraph)
@@ -219,7 +219,7 @@ def read_text(path: Path, encoding: str | None) -> tuple[str, str]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise InputError(f"{path}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
-    text, found = decoded(raw, path, encoding)
+    text, found = decode_text(raw, path, encoding)
     return text.removeprefix(MARK), found
 
 

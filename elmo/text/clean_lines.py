@@ -30,7 +30,7 @@ Note = Callable[[str, int], None]
 """Told what is removed or changed, and the line's number from 1."""
 
 
-class Line(NamedTuple):
+class KeptLine(NamedTuple):
     """A line that is not removed."""
 
     number: int
@@ -72,9 +72,9 @@ def is_broken(lines: Sequence[str]) -> bool:
     return 2 * sum(map(_ends_sentence, lines)) <= len(lines)
 
 
-def _kept(lines: Sequence[str], note: Note) -> list[Line]:
+def _kept(lines: Sequence[str], note: Note) -> list[KeptLine]:
     heads = _running_heads(lines)
-    kept: list[Line] = []
+    kept: list[KeptLine] = []
     after = ""
     for number, line in enumerate(lines, 1):
         text = " ".join(line.split())
@@ -90,7 +90,7 @@ def _kept(lines: Sequence[str], note: Note) -> list[Line]:
             note("lines without letters", number)
             after = after or "blank"
         else:
-            kept.append(Line(number, text, line[0].isspace(), after))
+            kept.append(KeptLine(number, text, line[0].isspace(), after))
             after = ""
     return kept
 
@@ -115,7 +115,7 @@ def _bare(text: str) -> str:
     return NUMBER.sub("", text).casefold()
 
 
-def _begins(line: Line, before: str) -> bool:
+def _begins(line: KeptLine, before: str) -> bool:
     """Whether a paragraph begins with a line of a broken file."""
     if line.after == "page":
         return _ends_sentence(before) or not (line.text[0].islower() or DIVIDED.search(before))

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from elmo.errors import InputError
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo.text.opening import COMPRESSED, MARK, not_utf8, open_text
 from elmo.text.tokenizer import Tokenizer
 
@@ -29,7 +29,7 @@ BLOCK = 4096  # bytes of a sample
 MOST_BLOCKS, ALL_BLOCKS = 16, 4096  # of a file, and of all, but one of each
 
 
-def expand(patterns: Iterable[str | Path]) -> list[Path]:
+def expand_patterns(patterns: Iterable[str | Path]) -> list[Path]:
     """The files that match the names and glob patterns, sorted, each once."""
     paths: set[Path] = set()
     for pattern in patterns:
@@ -45,7 +45,7 @@ def expand(patterns: Iterable[str | Path]) -> list[Path]:
     return sorted(paths, key=attrgetter("parts"))  # Windows paths compare case-insensitively
 
 
-def lines(path: Path, max_characters: int = MAX_CHARACTERS, whole: bool = False) -> Iterator[str]:
+def file_lines(path: Path, max_characters: int = MAX_CHARACTERS, whole: bool = False) -> Iterator[str]:
     """The lines of a file, without line ends; one of `max_characters` or more is split, at white space if possible.
 
     With `whole`, it is refused instead: a small compressed file can hold a line that no memory can.
@@ -53,7 +53,7 @@ def lines(path: Path, max_characters: int = MAX_CHARACTERS, whole: bool = False)
     Carriage returns and NULs within lines are counted in a warning. Raises InputError with the file and the line if the
     text is not UTF-8 or the compressed file is damaged.
     """
-    irregular = Irregular(path)
+    irregular = IrregularPlaces(path)
     try:
         with open_text(path) as file:
             text = file.readline(max_characters)
@@ -86,20 +86,20 @@ def long_line(source: str | Path, number: int, most: int) -> InputError:
     )
 
 
-def paragraphs(path: Path) -> Iterator[tuple[str, bool]]:
+def file_paragraphs(path: Path) -> Iterator[tuple[str, bool]]:
     """The lines of a file that are not blank, without white space around them, and whether each starts a document."""
     starts_document = True
-    for line in lines(path):
+    for line in file_lines(path):
         line = line.strip()
         if line:
             yield line, starts_document
         starts_document = not line
 
 
-def sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[list[str]]:
+def corpus_sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[list[str]]:
     """The tokens of every sentence of the corpus, in file order."""
     for path in paths:
-        for line in lines(path):
+        for line in file_lines(path):
             yield from tokenizer.sentences(line)
 
 
@@ -109,11 +109,11 @@ def size_of(path: Path) -> int:
     return size * RATIO if path.suffix.lower() in COMPRESSED else size
 
 
-def fingerprint(paths: Sequence[Path]) -> str:
+def corpus_fingerprint(paths: Sequence[Path]) -> str:
     """Short hashes of the files' names and sizes, and of a sample of their bytes, to detect a corpus that changed."""
     listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)
     names = hashlib.sha256(listing.encode("utf-8", errors="surrogateescape")).hexdigest()[:HASH]
-    return names + sample(paths)
+    return names + sample_hash(paths)
 
 
 def is_fingerprint(known: object, now: str) -> bool:
@@ -121,7 +121,7 @@ def is_fingerprint(known: object, now: str) -> bool:
     return known in (now, now[:HASH])
 
 
-def sample(paths: Sequence[Path]) -> str:
+def sample_hash(paths: Sequence[Path]) -> str:
     """A short hash of blocks of the files' raw bytes: of each the first and, unless there are many, some to the last.
 
     A pipe is not read.

@@ -18,7 +18,7 @@ MOST = 8
 
 
 @dataclass
-class Irregular:
+class IrregularPlaces:
     """The irregular places of one file."""
 
     source: str | Path

@@ -14,5 +14,5 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file (.gz, .xz, .bz2), without line ends, with their numbers, counted from 1."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name one file")
-    lines = corpus.lines(path, MOST_CHARACTERS, whole=True)
+    lines = corpus.file_lines(path, MOST_CHARACTERS, whole=True)
     return enumerate((line.rstrip(corpus.END_OF_FILE) for line in lines), 1)

@@ -58,7 +58,7 @@ def check_steps(steps: Sequence[str], where: str = "normalize") -> None:
 
 
 @lru_cache(maxsize=32)
-def respelling(steps: tuple[str, ...]) -> Respell:
+def respell_function(steps: tuple[str, ...]) -> Respell:
     """The spelling that a model with these steps reads, of one token. Applying it twice changes nothing more.
 
     `<S>`, `</S>` and `<UNK>` stay, and so does a token of which nothing, or white space, would be left.
@@ -77,11 +77,11 @@ def respelling(steps: tuple[str, ...]) -> Respell:
     return respell if steps else str
 
 
-def respelled(encode: Callable[[Sequence[str]], np.ndarray], steps: tuple[str, ...]) -> Callable[..., np.ndarray]:
+def respell_before(encode: Callable[[Sequence[str]], np.ndarray], steps: tuple[str, ...]) -> Callable[..., np.ndarray]:
     """A function from words to ids, as it is for the words' spelling in the model."""
     if not steps:
         return encode
-    respell = respelling(steps)
+    respell = respell_function(steps)
     return lambda words: encode([respell(word) for word in words])
 
 

@@ -41,7 +41,7 @@ def open_text(path: Path) -> TextIOWrapper:
     """
     raw = open_bytes(path)
     try:
-        first = head(raw)
+        first = peek_start(raw)
         check_encoding(first, path)
     except BaseException:
         raw.close()
@@ -66,7 +66,7 @@ def open_bytes(path: Path) -> Any:
     return path.open("rb") if opener is None else opener(path, "rb")
 
 
-def head(raw: Any) -> bytes:
+def peek_start(raw: Any) -> bytes:
     """The first bytes of a stream, which stay unread: up to 64 KiB of a file, what has arrived of a pipe."""
     if not raw.seekable():
         return raw.peek(HEAD)[:HEAD]
@@ -104,7 +104,7 @@ def not_utf8(path: Path) -> InputError:
     return InputError(f"{path}: line {line} is not UTF-8: it ends within a character; fetch the file again")
 
 
-def decoded(raw: bytes, path: Path, otherwise: str | None = None) -> tuple[str, str]:
+def decode_text(raw: bytes, path: Path, otherwise: str | None = None) -> tuple[str, str]:
     """The text of a file's bytes, and its encoding: UTF-8, UTF-16 or UTF-32, which show, or else the one that is named.
 
     Raises InputError if the text is not Unicode and `otherwise` is None, is no encoding, or is not that of the text.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from elmo.errors import InputError
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo.text.opening import COMPRESSED
 from elmo.text.tokenizer import Tokenizer
 
@@ -28,7 +28,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Record:
+class TextRecord:
     """One sentence or protein."""
 
     text: str
@@ -69,7 +69,7 @@ def suffix_of(path: str | Path) -> str:
 
 def read_records(
     lines: Iterable[str], kind: Kind, tokenizer: Tokenizer | None, source: str | Path = "input"
-) -> Iterator[Record]:
+) -> Iterator[TextRecord]:
     """The records of a file's lines; `tokenizer`, needed only for text, splits a line into sentences of tokens.
 
     Raises InputError with `source` and the line.
@@ -83,26 +83,26 @@ def read_records(
     return read_conllu(lines, source) if kind == "conllu" else read_fasta(lines, source)
 
 
-def text_records(line: str, tokenizer: Tokenizer, number: int | None = None) -> Iterator[Record]:
+def text_records(line: str, tokenizer: Tokenizer, number: int | None = None) -> Iterator[TextRecord]:
     """The sentences of a line of text: the one place where raw text becomes sentences.
 
     Where a line is a sentence, it is one record, even without tokens; otherwise a line without tokens has none.
     """
     if tokenizer.config.sentences == "line":
         tokens = tokenizer.tokens(line)
-        yield Record(line, tokens, offsets(line, tokens), number)
+        yield TextRecord(line, tokens, token_offsets(line, tokens), number)
         return
     end = 0
     for tokens in tokenizer.sentences(line):
-        spans = offsets(line, tokens, end)
+        spans = token_offsets(line, tokens, end)
         if spans is None:  # the tokenizer saw another text, as without a lone surrogate
-            yield Record(" ".join(tokens), tokens, None, number, end)
+            yield TextRecord(" ".join(tokens), tokens, None, number, end)
             continue
         begin, end = spans[0][0], spans[-1][1]
-        yield Record(line[begin:end], tokens, [(a - begin, b - begin) for a, b in spans], number, begin)
+        yield TextRecord(line[begin:end], tokens, [(a - begin, b - begin) for a, b in spans], number, begin)
 
 
-def offsets(text: str, tokens: Sequence[str], begin: int = 0) -> list[Span] | None:
+def token_offsets(text: str, tokens: Sequence[str], begin: int = 0) -> list[Span] | None:
     """Start and end of the tokens in `text`, in characters: each is searched for after the one before it.
 
     The first is searched for from `begin` on. None if one is missing. If a tokenizer dropped only white space, every
@@ -118,7 +118,7 @@ def offsets(text: str, tokens: Sequence[str], begin: int = 0) -> list[Span] | No
     return spans
 
 
-def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[Record]:
+def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[TextRecord]:
     """The sentences of CoNLL-U (https://universaldependencies.org/format.html): tab-separated ID, FORM and more.
 
     A sentence also ends where the numbers of its words begin again. Such places, and numbers that do not count the
@@ -162,7 +162,7 @@ def read_conllu_columns(
             yield words
 
 
-def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[Record]:
+def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[TextRecord]:
     """The proteins of a FASTA file, by the first word of their header, in upper case and without white space."""
     name, parts = None, list[str]()
     for number, line in enumerate(lines, 1):
@@ -178,9 +178,9 @@ def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[R
         yield _protein(name, parts)
 
 
-def _protein(name: str, parts: list[str]) -> Record:
+def _protein(name: str, parts: list[str]) -> TextRecord:
     residues = list("".join(parts))
-    return Record(name, residues, [(place, place + 1) for place in range(len(residues))])
+    return TextRecord(name, residues, [(place, place + 1) for place in range(len(residues))])
 
 
 Row = tuple[str, list[str], int]
@@ -189,7 +189,7 @@ Row = tuple[str, list[str], int]
 
 def _conllu_sentences(lines: Iterable[str], source: str | Path) -> Iterator[tuple[str | None, list[Row]]]:
     """The text in the comments of every sentence, and its rows; empty nodes are left out."""
-    irregular = Irregular(source)
+    irregular = IrregularPlaces(source)
     text, rows = None, list[Row]()
     last = inside = 0  # the number of the last word; how many of a multiword token are to come
     number = 0
@@ -230,7 +230,7 @@ def _conllu_sentences(lines: Iterable[str], source: str | Path) -> Iterator[tupl
     irregular.tell()
 
 
-def _conllu_columns(line: str, number: int, source: str | Path, irregular: Irregular) -> list[str]:
+def _conllu_columns(line: str, number: int, source: str | Path, irregular: IrregularPlaces) -> list[str]:
     """The columns of a line; the first is a valid ID."""
     columns = line.split("\t")
     if len(columns) == 1 and len(found := line.split()) in CONLL_WIDTHS:
@@ -254,12 +254,12 @@ def _check_words(inside: int, number: int, source: str | Path) -> None:
         )
 
 
-def _conllu_record(text: str | None, words: list[str], units: list[tuple[str, int]]) -> Record:
+def _conllu_record(text: str | None, words: list[str], units: list[tuple[str, int]]) -> TextRecord:
     """Words of a multiword token get its position."""
     forms = [form for form, _ in units]
     text = " ".join(forms) if text is None else text
-    found = offsets(text, forms)
+    found = token_offsets(text, forms)
     spans = (
         None if found is None else [span for span, (_, count) in zip(found, units, strict=True) for _ in range(count)]
     )
-    return Record(text, words, spans)
+    return TextRecord(text, words, spans)

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from elmo.disk.files import whole
+from elmo.disk.files import atomic_path
 from elmo.errors import InputError
 from elmo.text.characters import BOS, EOS, UNKNOWN
 
@@ -79,7 +79,7 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Writes one word per line, in UTF-8; the file is written completely or not at all."""
-        with whole(path, overwrite=True) as temporary:
+        with atomic_path(path, overwrite=True) as temporary:
             temporary.write_bytes(self._bytes())
 
     @classmethod
@@ -152,7 +152,7 @@ def _decompressed(raw: bytes, name: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Counts:
+class CorpusCounts:
     """The corpus that a vocabulary was counted from."""
 
     tokens: int
@@ -166,7 +166,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class WordTable:
+class WordCounts:
     """How often every word occurs in a text."""
 
     words: Counter[str]
@@ -178,17 +178,17 @@ class WordTable:
         """Words and counts, the most frequent first."""
         return sorted(self.words.items(), key=lambda item: (-item[1], item[0]))
 
-    def counts(self) -> Counts:
+    def counts(self) -> CorpusCounts:
         """The totals of these words; none is covered yet."""
         characters = sum(len(word) * count for word, count in self.words.items())
-        return Counts(self.tokens, self.sentences, len(self.words), 0, characters)
+        return CorpusCounts(self.tokens, self.sentences, len(self.words), 0, characters)
 
 
 def count_words(
     sentences: Iterable[Sequence[str]],
     progress: Callable[[int], None] | None = None,
     max_types: int = 4_000_000,
-) -> WordTable:
+) -> WordCounts:
     """Counts the words of `sentences`; `progress` is called with the tokens read so far.
 
     When the table exceeds `max_types`, its rarest words are dropped; when the words longer than `LONG` exceed
@@ -209,12 +209,12 @@ def count_words(
             reported = tokens
     if progress is not None:
         progress(tokens)
-    return WordTable(table, tokens, n_sentences)
+    return WordCounts(table, tokens, n_sentences)
 
 
 def choose_words(
-    ranked: Iterable[tuple[str, int]], counts: Counts, max_size: int, min_count: int
-) -> tuple[Vocabulary, Counts]:
+    ranked: Iterable[tuple[str, int]], counts: CorpusCounts, max_size: int, min_count: int
+) -> tuple[Vocabulary, CorpusCounts]:
     """The most frequent words of `WordTable.ranked`, after `<S>`, `</S>` and `<UNK>`; `max_size` counts all of them."""
     if max_size <= len(SPECIAL):
         raise InputError(f"max_size is {max_size}; more than {len(SPECIAL)} are needed to hold any word of the text")
@@ -231,7 +231,7 @@ def count_vocabulary(
     min_count: int = 2,
     progress: Callable[[int], None] | None = None,
     max_types: int = 4_000_000,
-) -> tuple[Vocabulary, Counts]:
+) -> tuple[Vocabulary, CorpusCounts]:
     """`count_words`, then `choose_words`."""
     table = count_words(sentences, progress, max_types)
     return choose_words(table.ranked(), table.counts(), max_size, min_count)

@@ -16,7 +16,7 @@ TOO_LONG = re.compile(rf"(?!{NUMBER} ).+ {NUMBER}")
 """What stands before a vector where the line has more numbers than the first. Words may have spaces: "10 000"."""
 
 
-def entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Float[np.ndarray, " E"]]]:
+def read_entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Float[np.ndarray, " E"]]]:
     """The `wanted` words (None: all) of a file and their vectors, one at a time, in order.
 
     Skips a first line of two numbers (word2vec's). A word may contain spaces. Raises InputError, which names file and
@@ -44,7 +44,7 @@ def check_file(path: Path) -> None:
 
 def _numbered(path: Path) -> Iterator[tuple[int, str]]:
     """The lines with vectors, and their numbers, from 1."""
-    for number, line in enumerate(corpus.lines(path, LONGEST_LINE), 1):
+    for number, line in enumerate(corpus.file_lines(path, LONGEST_LINE), 1):
         line = line.rstrip()
         if number == 1 and len(parts := line.split()) == 2 and all(part.isdigit() for part in parts):
             continue

@@ -5,7 +5,7 @@ A checkpoint is a folder `step-000001200/`:
 - `model.safetensors`, `optimizer.safetensors`: the same on every rank, written by rank 0
 - `table-R.safetensors`: with a sharded optimizer, its state for rank R's part of the tables
 - `rank-R.safetensors`: the state carried between batches (for a biLM, its LSTM state)
-- `rank-R.json`: the rank's `Progress`
+- `rank-R.json`: the rank's `RankProgress`
 - `best.safetensors`: in training by epochs, the weights of the best one so far
 
 It is written under a temporary name and renamed when complete. Random numbers are a function of seed, step and rank, so
@@ -26,10 +26,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from elmo.disk.files import PARTIAL, remove, write
+from elmo.disk.files import PARTIAL, remove, write_run_file
 from elmo.errors import InputError
 from elmo.training.distributed import Fabric
-from elmo.training.sharding import Shard, joined, part
+from elmo.training.sharding import Shard, join_parts, take_part
 
 BEST_SO_FAR = "best.safetensors"
 KEPT = 2
@@ -39,7 +39,7 @@ OF_SHAPES = re.compile(r"Error\(s\) in loading state_dict|[Tt]ensors must (match
 
 
 @dataclass(frozen=True)
-class Progress:
+class RankProgress:
     """A process's progress. Plain JSON values."""
 
     step: int = 0
@@ -50,8 +50,8 @@ class Progress:
     """Losses of the steps since the last line of metrics."""
 
 
-START = Progress()
-Saved = tuple[list[Tensor], Progress]
+START = RankProgress()
+Saved = tuple[list[Tensor], RankProgress]
 """What a process saves for itself: the carried tensors and its progress."""
 
 
@@ -61,7 +61,7 @@ def save_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     carried: Sequence[Tensor],
-    progress: Progress,
+    progress: RankProgress,
     shards: Sequence[Shard] = (),
     best: Path | None = None,
 ) -> Path:
@@ -73,16 +73,16 @@ def save_checkpoint(
         for left_over in folder.glob(f".step-*{PARTIAL}"):  # from a run that was killed here
             shutil.rmtree(left_over)
         temporary.mkdir(parents=True)
-        write(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
-        write(temporary / "optimizer.safetensors", save(whole))
+        write_run_file(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
+        write_run_file(temporary / "optimizer.safetensors", save(whole))
         if best is not None:
-            write(temporary / BEST_SO_FAR, best.read_bytes())
+            write_run_file(temporary / BEST_SO_FAR, best.read_bytes())
     fabric.barrier()
     name = f"rank-{fabric.global_rank}"
-    write(temporary / f"{name}.safetensors", save(_contiguous({str(i): t for i, t in enumerate(carried)})))
+    write_run_file(temporary / f"{name}.safetensors", save(_contiguous({str(i): t for i, t in enumerate(carried)})))
     if shards:
-        write(temporary / f"table-{fabric.global_rank}.safetensors", save(sharded))
-    write(temporary / f"{name}.json", json.dumps(dataclasses.asdict(progress)).encode())
+        write_run_file(temporary / f"table-{fabric.global_rank}.safetensors", save(sharded))
+    write_run_file(temporary / f"{name}.json", json.dumps(dataclasses.asdict(progress)).encode())
     fabric.barrier()
     if fabric.is_global_zero:
         shutil.rmtree(target, ignore_errors=True)
@@ -144,7 +144,7 @@ def load_checkpoint(
 def _kept(checkpoint: Path, rank: int, device: str) -> Saved:
     carried = _copies(load_file(checkpoint / f"rank-{rank}.safetensors", device=device))
     progress = json.loads((checkpoint / f"rank-{rank}.json").read_text(encoding="utf-8"))
-    return [carried[str(i)] for i in range(len(carried))], Progress(**progress)
+    return [carried[str(i)] for i in range(len(carried))], RankProgress(**progress)
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -175,10 +175,10 @@ def _optimizer_state(
     tensors = _copies(load_file(checkpoint / "optimizer.safetensors"))
     files = [checkpoint / f"table-{other}.safetensors" for other in range(len(list(checkpoint.glob("table-*"))))]
     parts = [load_file(file) for file in files]
-    tensors |= {name: joined(each[name] for each in parts) for name in (parts[0] if parts else {})}
+    tensors |= {name: join_parts(each[name] for each in parts) for name in (parts[0] if parts else {})}
     sharded = _numbers_of(optimizer, shards)
     return {
-        name: part(tensor, rank, world) if int(name.partition(".")[0]) in sharded else tensor
+        name: take_part(tensor, rank, world) if int(name.partition(".")[0]) in sharded else tensor
         for name, tensor in tensors.items()
     }
 

@@ -43,7 +43,7 @@ class LostProcess(Failure):
     """A process does not answer."""
 
 
-def processes(devices: int, nodes: int, accelerator: str = "cpu", resumed: bool = False) -> tuple[int, int]:
+def processes_to_start(devices: int, nodes: int, accelerator: str = "cpu", resumed: bool = False) -> tuple[int, int]:
     """Devices per node, and nodes: as given, or as started by `torchrun`.
 
     A run that is `resumed` on this machine alone takes what this machine has, not what the run had. A new one raises
@@ -219,7 +219,7 @@ def gather_to_first(fabric: Fabric, value: T, group: distributed.ProcessGroup | 
     return values or []
 
 
-def patient(fabric: Fabric) -> distributed.ProcessGroup | None:
+def patient_group(fabric: Fabric) -> distributed.ProcessGroup | None:
     """A group of all processes with a timeout long enough to read a large corpus."""
     if fabric.world_size == 1:
         return None

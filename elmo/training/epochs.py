@@ -19,12 +19,12 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from elmo.config import check_range
-from elmo.disk.files import write
-from elmo.training.checkpoint import BEST_SO_FAR, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
+from elmo.disk.files import write_run_file
+from elmo.training.checkpoint import BEST_SO_FAR, RankProgress, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import Fabric
 from elmo.training.loop import TrainingError, check_finite, seed_step
 from elmo.training.monitor import Monitor
-from elmo.training.stopping import Stopped, requests_to_stop
+from elmo.training.stopping import RunStopped, requests_to_stop
 
 BEST = "model.safetensors"
 """The best epoch's weights, in the run's folder."""
@@ -75,7 +75,7 @@ class EpochConfig:
 
 
 @dataclass(frozen=True)
-class State:
+class EpochState:
     """A run's progress. Plain JSON values."""
 
     rate: float
@@ -111,7 +111,7 @@ def fit_epochs(
     quiet: bool = False,
     label: str = "",
     undecayed: Iterable[Tensor] = (),
-) -> State:
+) -> EpochState:
     """Trains `model`, which is on the fabric's device, from the checkpoint in `folder` or from the beginning.
 
     `batches_of(epoch)` gives an epoch's batches; `evaluate()` is called after each epoch in evaluation mode, and
@@ -125,7 +125,7 @@ def fit_epochs(
     # The line of an unfinished epoch is written again, even if all its steps were done.
     with (
         Monitor(folder, total, state.step, quiet, state.step - state.batch, label) as monitor,
-        requests_to_stop(speaks=True) as must_stop,
+        requests_to_stop(prints=True) as must_stop,
     ):
         while not state.stopped:
             for batch in batches_of(state.epoch)[state.batch :]:
@@ -146,7 +146,7 @@ def fit_epochs(
             state = _after_epoch(state, scores[metric], config)
             if state.best_epoch == state.epoch:
                 weights = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
-                write(folder / BEST, save(weights))
+                write_run_file(folder / BEST, save(weights))
             state = replace(state, seconds=state.seconds + time.monotonic() - began)
             saver.save_if_due(state, must_stop())
     return state
@@ -154,15 +154,15 @@ def fit_epochs(
 
 def _begin(
     fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, config: EpochConfig
-) -> State:
+) -> EpochState:
     checkpoint = newest_checkpoint(folder / "checkpoints")
     if checkpoint is None:
-        return State(config.lr)
+        return EpochState(config.lr)
     _, progress = load_checkpoint(checkpoint, fabric, model, optimizer)
     assert progress.position is not None
     if (checkpoint / BEST_SO_FAR).is_file():  # the run's file may be of a later epoch, which it has not had now
-        write(folder / BEST, (checkpoint / BEST_SO_FAR).read_bytes())
-    return State(**progress.position)
+        write_run_file(folder / BEST, (checkpoint / BEST_SO_FAR).read_bytes())
+    return EpochState(**progress.position)
 
 
 def _step(
@@ -172,8 +172,8 @@ def _step(
     batch: T,
     config: EpochConfig,
     seed: int,
-    state: State,
-) -> State:
+    state: EpochState,
+) -> EpochState:
     """One update."""
     began = time.monotonic()
     seed_step(seed, state.step, 0)
@@ -205,7 +205,7 @@ def _step(
     )
 
 
-def _check_finite(model: nn.Module, scores: dict[str, float], state: State, what: str) -> None:
+def _check_finite(model: nn.Module, scores: dict[str, float], state: EpochState, what: str) -> None:
     try:
         check_finite(model, scores, f"after epoch {state.epoch + 1}")
     except TrainingError as error:
@@ -213,7 +213,7 @@ def _check_finite(model: nn.Module, scores: dict[str, float], state: State, what
         raise TrainingError(f"{what}: {error}; {remedy}") from error
 
 
-def _after_epoch(state: State, score: float, config: EpochConfig) -> State:
+def _after_epoch(state: EpochState, score: float, config: EpochConfig) -> EpochState:
     """The state at the start of the next epoch, or at the end."""
     epoch = state.epoch + 1
     is_best = score > state.best
@@ -247,17 +247,17 @@ class _Saver:
         self._fabric, self._model, self._optimizer, self._folder = fabric, model, optimizer, folder
         self._interval, self._saved = 60 * minutes, time.monotonic()
 
-    def save_if_due(self, state: State, must_stop: bool) -> None:
+    def save_if_due(self, state: EpochState, must_stop: bool) -> None:
         """Raises Stopped after a checkpoint if the run must stop; of an ended one, too, which has no result yet."""
         is_due = not state.stopped and time.monotonic() - self._saved >= self._interval
         if not (is_due or must_stop):
             return
-        progress = Progress(state.step, dataclasses.asdict(state))
+        progress = RankProgress(state.step, dataclasses.asdict(state))
         best = self._folder.parent / BEST if state.best_epoch else None
         save_checkpoint(self._folder, self._fabric, self._model, self._optimizer, (), progress, best=best)
         self._saved = time.monotonic()
         if must_stop:
-            raise Stopped(
+            raise RunStopped(
                 f"{self._folder.parent}: stopped after step {state.step}, with a checkpoint; to continue, run the"
                 " command again, with --resume if it has that"
             )

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import Failure
-from elmo.training.checkpoint import START, Progress, newest_checkpoint, save_checkpoint
+from elmo.training.checkpoint import START, RankProgress, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import Fabric, average_rows
 from elmo.training.monitor import Logger, Monitor
 from elmo.training.optim import OptimConfig, learning_rate
 from elmo.training.sharding import Shard
-from elmo.training.stopping import Stopped, requests_to_stop
+from elmo.training.stopping import RunStopped, requests_to_stop
 
 
 class Positioned(Protocol):
@@ -155,7 +155,7 @@ def fit(
     folder: Path,
     total_steps: int,
     tokens_a_step: int,
-    begin: Progress = START,
+    begin: RankProgress = START,
     quiet: bool = False,
     loggers: Sequence[Logger] = (),
 ) -> Carried:
@@ -208,13 +208,15 @@ def fit(
                 asked = int(fabric.all_reduce(wish, reduce_op="max"))  # type: ignore[arg-type]
             if asked:
                 steps.check()
-                progress = Progress(done, steps.position(), [float(loss) for loss in losses])
+                progress = RankProgress(done, steps.position(), [float(loss) for loss in losses])
                 save_checkpoint(
                     folder / "checkpoints", fabric, model, optimizer, steps.carried, progress, training.shards
                 )
                 saved_at, saved_step = time.monotonic(), done
             if asked == 2 and done < total_steps:
-                raise Stopped(f"stopped after step {done} of {total_steps}, with a checkpoint; continue with --resume")
+                raise RunStopped(
+                    f"stopped after step {done} of {total_steps}, with a checkpoint; continue with --resume"
+                )
             if not losses:
                 since, since_step = time.monotonic(), done
     return steps.carried

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
-from elmo.config import finite
-from elmo.disk.files import Appended, write
-from elmo.terminal import Counter, shown
+from elmo.config import without_nonfinite
+from elmo.disk.files import AppendedFile, write_run_file
+from elmo.terminal import Counter, format_value
 
 
 @runtime_checkable
@@ -69,17 +69,17 @@ class Monitor:
         """Writes and shows the metrics of a step."""
         line = {"step": step, **metrics, "time": round(time.time(), 1)}
         if self._lines is not None:
-            self._lines.write(json.dumps(finite(line)).encode() + b"\n")
+            self._lines.write(json.dumps(without_nonfinite(line)).encode() + b"\n")
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         if self._events is not None:
             self._events.add(step, numbers)
         for logger in self._loggers:
             logger.log_metrics(numbers, step)
-        self._counter.update(step, self._total, [f"{name} {shown(value)}" for name, value in numbers.items()])
+        self._counter.update(step, self._total, [f"{name} {format_value(value)}" for name, value in numbers.items()])
         self._counter.show()
 
 
-def _lines_after(path: Path, step: int) -> Appended:
+def _lines_after(path: Path, step: int) -> AppendedFile:
     """Opens the file to append, after dropping lines of steps after `step`."""
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []:
@@ -88,8 +88,8 @@ def _lines_after(path: Path, step: int) -> Appended:
                 kept.append(line)
         except json.JSONDecodeError:  # the line that a killed run was writing
             continue
-    write(path, "".join(kept).encode())
-    return Appended(path)
+    write_run_file(path, "".join(kept).encode())
+    return AppendedFile(path)
 
 
 class _Events:
@@ -102,7 +102,7 @@ class _Events:
 
         folder.mkdir(parents=True, exist_ok=True)
         self._event, self._summary = Event, Summary
-        self._writer = RecordWriter(Appended(folder / f"events.out.tfevents.{time.time():.6f}.{os.getpid()}"))
+        self._writer = RecordWriter(AppendedFile(folder / f"events.out.tfevents.{time.time():.6f}.{os.getpid()}"))
         self._write(file_version="brain.Event:2")
         # Hides what an interrupted run wrote after the step from which this one resumes.
         self._write(step=first_step + 1, session_log=SessionLog(status=SessionLog.START))

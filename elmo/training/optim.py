@@ -174,7 +174,7 @@ class Muon(TableAdamW):
         for matrix, gradient in gradients.items():
             state = self._state_of(matrix, group, squares=False)  # AdamW, which loads it, expects a step
             average = state["exp_avg"].lerp_(gradient, 1 - MOMENTUM)
-            step = orthogonalized(gradient.lerp(average, MOMENTUM).reshape(shapes[matrix]))
+            step = orthogonalize(gradient.lerp(average, MOMENTUM).reshape(shapes[matrix]))
             scale = 0.2 * max(step.shape[-2:]) ** 0.5
             matrix.mul_(1 - lr * group["weight_decay"]).sub_(step.reshape(matrix.shape) * (lr * scale))
 
@@ -190,7 +190,7 @@ def _withheld(parameters: Iterable[nn.Parameter]) -> Iterator[dict[nn.Parameter,
         parameter.grad = gradient
 
 
-def orthogonalized(matrix: Tensor) -> Tensor:
+def orthogonalize(matrix: Tensor) -> Tensor:
     """`U V^T` of the singular value decomposition `U S V^T` of a matrix `(..., M, N)`, nearly: singular values of 0.7
     to 1.2 where they were not tiny.
 
@@ -198,7 +198,7 @@ def orthogonalized(matrix: Tensor) -> Tensor:
     shorter side, so only that small matrix is iterated on.
     """
     if matrix.shape[-2] > matrix.shape[-1]:
-        return orthogonalized(matrix.mT).mT
+        return orthogonalize(matrix.mT).mT
     matrix = matrix / (torch.linalg.matrix_norm(matrix, keepdim=True) + 1e-7)
     a, b, c = NEWTON_SCHULZ
     gram = matrix @ matrix.mT

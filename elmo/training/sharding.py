@@ -54,7 +54,7 @@ def own_range(count: int, rank: int, world: int) -> range:
     return range(rank * count // world, (rank + 1) * count // world)
 
 
-def part(whole: Tensor, rank: int, world: int) -> Tensor:
+def take_part(whole: Tensor, rank: int, world: int) -> Tensor:
     """One process's part of the optimizer state of a whole table; scalars belong to all."""
     if not whole.dim():
         return whole
@@ -62,7 +62,7 @@ def part(whole: Tensor, rank: int, world: int) -> Tensor:
     return whole[rows.start : rows.stop].clone()
 
 
-def joined(parts: Iterable[Tensor]) -> Tensor:
-    """The inverse of `part`, from the parts by rank."""
+def join_parts(parts: Iterable[Tensor]) -> Tensor:
+    """The inverse of `take_part`, from the parts by rank."""
     parts = list(parts)
     return torch.cat(parts) if parts[0].dim() else parts[0]

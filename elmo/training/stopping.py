@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Stopped(KeyboardInterrupt):
+class RunStopped(KeyboardInterrupt):
     """The run was asked to stop, and has written a checkpoint."""
 
 
 @contextmanager
-def requests_to_stop(speaks: bool) -> Iterator[Callable[[], bool]]:
+def requests_to_stop(prints: bool) -> Iterator[Callable[[], bool]]:
     """Yields a function that says whether a signal has asked to stop; a second signal does what it did before.
 
-    The first signal is answered on stderr if this process `speaks`. Signals can be handled in the main thread only: in
+    The first signal is answered on stderr if this process `prints`. Signals can be handled in the main thread only: in
     another one the function is always false.
     """
     requested = threading.Event()
@@ -27,7 +27,7 @@ def requests_to_stop(speaks: bool) -> Iterator[Callable[[], bool]]:
     def request(number: int, frame: FrameType | None) -> None:
         requested.set()
         restore()
-        if speaks:
+        if prints:
             # print may not be called where a signal came in.
             os.write(2, b"\nstopping with a checkpoint after this step; again to stop at once\n")
 

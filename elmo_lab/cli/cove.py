@@ -57,5 +57,5 @@ def cove_verb(arguments: argparse.Namespace) -> None:
     if only_shows(arguments):
         show(arguments, made)
         return
-    for name, value in translation.main(made, arguments.resume, arguments.quiet).items():
+    for name, value in translation.train_cove(made, arguments.resume, arguments.quiet).items():
         print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}")

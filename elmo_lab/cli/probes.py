@@ -29,9 +29,9 @@ from elmo.cli.settings import (
     show,
 )
 from elmo.errors import InputError
-from elmo.terminal import Counter, print_table, say
+from elmo.terminal import Counter, print_line, print_table
 from elmo_lab import RECIPES
-from elmo_lab.plugins import points
+from elmo_lab.plugins import entry_points_of
 
 HELP = {
     "senses": ("measure each layer's nearest-neighbour accuracy on word senses", ""),
@@ -67,7 +67,7 @@ def add_verbs(verbs: Any) -> None:
         "the paper's tasks, and what layers know",
     )
     probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
-    for name, point in points("elmo.probes").items():
+    for name, point in entry_points_of("elmo.probes").items():
         text, example = HELP.get(name, (f"the probe {point.value}", ""))
         parser = add_verb(probes, name, partial(probe_verb, name), text, f"elmo probe {name} {example}".rstrip())
         if name not in WITHOUT_SETTINGS:
@@ -180,13 +180,13 @@ def _values(probe: Any, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _run(probe: Any, made: Any, folder: Path | None, resume: bool, quiet: bool, figure: Path | None) -> Any:
     """Runs a probe with the settings `made`, and returns its record."""
-    from elmo.formats.source import open_model
+    from elmo.formats.opened import open_model
     from elmo_lab import record
     from elmo_lab.probes.probe import Context
 
     def show(line: str) -> None:
         if not quiet:
-            say(line)
+            print_line(line)
 
     began, source = time.monotonic(), None
     if hasattr(made, "model") and not probe.trains:
@@ -200,7 +200,7 @@ def _run(probe: Any, made: Any, folder: Path | None, resume: bool, quiet: bool, 
         with Counter(probe.units, quiet) as counter:
             rows = probe.run(made, Context(source, folder, resume, quiet, counter.update, show, recipes, figure))
     card = None if source is None else source.card()
-    return record.probed(probe.name, probe.version, made, rows, card, time.monotonic() - began)
+    return record.probe_record(probe.name, probe.version, made, rows, card, time.monotonic() - began)
 
 
 def _output(probe: Any, arguments: argparse.Namespace) -> Path | None:
@@ -221,14 +221,14 @@ def _output(probe: Any, arguments: argparse.Namespace) -> Path | None:
 @contextmanager
 def _alone(folder: Path | None) -> Iterator[None]:
     """Locks the output folder for the block, if there is one. Raises InputError if another process works there."""
-    from elmo.disk.run import alone
+    from elmo.disk.run import lock_folder
     from elmo_lab import record
 
     if folder is None:
         yield
         return
     record.make_output(folder)
-    with alone(folder, "works here"):
+    with lock_folder(folder, "works here"):
         yield
 
 
@@ -264,5 +264,5 @@ def _draw(path: Path, rows: Sequence[dict[str, Any]], arguments: argparse.Namesp
     from elmo_lab import figures
     from elmo_lab.probes import weights
 
-    means = weights.means([weights.Row(**row) for row in rows])
+    means = weights.means([weights.WeightRow(**row) for row in rows])
     figures.save(figures.layer_weights(means, arguments.dark), path, arguments.overwrite)

@@ -30,6 +30,8 @@ def report_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.report import job
 
     output, markdown = (None if each is None else Path(each) for each in (arguments.output, arguments.markdown))
-    written = job.write(list(map(Path, arguments.folders)), output, markdown, arguments.title, arguments.overwrite)
+    written = job.write_report(
+        list(map(Path, arguments.folders)), output, markdown, arguments.title, arguments.overwrite
+    )
     for path in written:
         print(path)

@@ -29,9 +29,9 @@ from elmo.cli.settings import (
     show,
 )
 from elmo.errors import InputError
-from elmo.terminal import Counter, print_table, say
+from elmo.terminal import Counter, print_line, print_table
 from elmo_lab import RECIPES
-from elmo_lab.plugins import points
+from elmo_lab.plugins import entry_points_of
 
 SETTINGS = ("elmo_lab.tasks.train", "TaskConfig")
 
@@ -94,7 +94,7 @@ def _add_train(tasks: Any) -> None:
 def _settings(arguments: argparse.Namespace) -> list[Setting]:
     """The settings of a run; `model` has those of the task's network."""
     found = list(settings_of(*SETTINGS))
-    point = points("elmo.tasks").get(arguments.task)
+    point = entry_points_of("elmo.tasks").get(arguments.task)
     home = None if point is None else config_of(point.value)
     network = [] if home is None else [replace(each, name=f"model.{each.name}") for each in settings_of(*home)]
     return [*found, *network]
@@ -178,12 +178,12 @@ def train_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.record import RECORD
     from elmo_lab.tasks import train
 
-    made = train.completed(config.from_dict(train.TaskConfig, _train_values(arguments)))
+    made = train.with_defaults(config.from_dict(train.TaskConfig, _train_values(arguments)))
     if only_shows(arguments):
         show(arguments, made)
         return
     with Counter("tokens of the biLM", arguments.quiet) as counter:
-        report = train.main(made, arguments.resume, arguments.quiet, counter.update)
+        report = train.train_task(made, arguments.resume, arguments.quiet, counter.update)
     if arguments.json:
         print_json(asdict(report), indent=2)
         return
@@ -267,7 +267,7 @@ def _predictions(members: list[Any], examples: list[Any], quiet: bool) -> list[A
         if problem is not None:
             print(f"{problem} (--vectors names their file)", file=sys.stderr)
     with Counter("examples", quiet) as counter:
-        return trained.ensemble(members, examples, counter.update)
+        return trained.predict_jointly(members, examples, counter.update)
 
 
 def eval_verb(arguments: argparse.Namespace) -> None:
@@ -343,7 +343,7 @@ def _unlabelled(arguments: argparse.Namespace, member: Any) -> list[Any]:
 def sentences_verb(arguments: argparse.Namespace) -> None:
     from elmo.disk.files import check_output
     from elmo_lab.tasks import task as tasks
-    from elmo_lab.tasks.readers import writing
+    from elmo_lab.tasks.readers import text_output
 
     task, output = tasks.find(arguments.task), Path(arguments.output)
     check_output(output, arguments.overwrite, inputs=(arguments.input,))
@@ -352,7 +352,7 @@ def sentences_verb(arguments: argparse.Namespace) -> None:
         raise InputError(f"{arguments.input}: no examples; give a file in the format of the task {task.name}")
     sentences = (each for example in examples for each in task.sentences(example) if each)
     lines = dict.fromkeys(" ".join(" ".join(each).split()) for each in sentences)  # tokens may contain white space
-    with writing(output, arguments.overwrite) as file:
+    with text_output(output, arguments.overwrite) as file:
         file.writelines(f"{line}\n" for line in lines)
     print(f"{output}: {len(lines):,} sentences of {len(examples):,} examples")
 
@@ -371,7 +371,7 @@ def compare_verb(arguments: argparse.Namespace) -> None:
 
     def show(line: str) -> None:
         if not arguments.quiet:
-            say(line)
+            print_line(line)
 
     def recipe_of(name: str) -> Path:
         beside = path.parent / name
@@ -382,5 +382,5 @@ def compare_verb(arguments: argparse.Namespace) -> None:
         raise InputError(f"{output}: no such folder; name the --output of a queue that has run")
     if not arguments.table:
         compare.train_queue(queue, output, recipe_of, given, arguments.quiet, show)
-    with compare.writing(output):
+    with compare.lock_output(output):
         print(write_tables(queue, output), end="")

@@ -20,10 +20,10 @@ from elmo_lab import RECIPES, record
 from elmo_lab.document import Block, Heading, Text, table
 from elmo_lab.probes import blocks, queues
 from elmo_lab.probes.probe import Context, Probe
-from elmo_lab.record import Record
+from elmo_lab.record import RunRecord
 from elmo_lab.tasks import compare, train
 from elmo_lab.tasks.queue import Queue
-from elmo_lab.tasks.queue import Row as TaskRow
+from elmo_lab.tasks.queue import QueueRow as TaskRow
 from elmo_lab.tasks.task import Place
 
 NAME, VERSION = "ablate", "1"
@@ -96,7 +96,7 @@ class AblateConfig:
 
 
 @dataclass(frozen=True)
-class Row:
+class AblationRow:
     """An arm of an analysis for one task: means over its seeds, in percent."""
 
     analysis: Analysis
@@ -125,14 +125,14 @@ class Row:
     test_scores: tuple[float, ...] | None = None
 
 
-def train_arms(config: AblateConfig, context: Context) -> list[Row]:
+def train_arms(config: AblateConfig, context: Context) -> list[AblationRow]:
     """Trains what is missing, and writes the record to `config.output` after every run.
 
     Raises InputError if settings or data cannot be used.
     """
     output = Path(config.output)
     queues.check_output(output, NAME)
-    given = queues.given(config.settings, config.data, config.vectors, config.model)
+    given = queues.common_settings(config.settings, config.data, config.vectors, config.model)
     queue, runs = plan(config, context.find_recipe, given)
     return queues.train_all(queue, output, given, context, lambda: write(config, queue, runs))
 
@@ -182,14 +182,14 @@ def _names(recipe: str) -> tuple[str, str]:
     return recipe, queues.folder_of(recipe)
 
 
-def write(config: AblateConfig, queue: Queue, runs: Runs) -> list[Row]:
+def write(config: AblateConfig, queue: Queue, runs: Runs) -> list[AblationRow]:
     """Writes the record of finished runs, and returns their rows, by analysis and task."""
     output = Path(config.output)
     found = {
         (row.name, name): done
         for row in queue.rows
         for name in row.arms
-        if (done := queues.done(row, output / row.name / name)) is not None
+        if (done := queues.finished_runs(row, output / row.name / name)) is not None
     }
     rows = []
     for analysis in config.analyses:
@@ -198,19 +198,21 @@ def write(config: AblateConfig, queue: Queue, runs: Runs) -> list[Row]:
     results = [result for done in found.values() for result in done.results]
     bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
     seconds = sum(result["seconds"] for result in results)
-    record.write(output, record.probed(NAME, VERSION, config, rows, bilm, seconds))
+    record.write(output, record.probe_record(NAME, VERSION, config, rows, bilm, seconds))
     return rows
 
 
-def _rows(analysis: Analysis, recipe: str, runs: Runs, found: Mapping[tuple[str, str], queues.Done]) -> Iterator[Row]:
+def _rows(
+    analysis: Analysis, recipe: str, runs: Runs, found: Mapping[tuple[str, str], queues.FinishedRuns]
+) -> Iterator[AblationRow]:
     """The finished arms, compared with the first one if that is finished."""
-    first: Row | None = None
+    first: AblationRow | None = None
     for number, arm in enumerate(ARMS[analysis]):
         name = runs[recipe, analysis, arm]
         if (recipe, name) not in found:
             continue
         done = found[recipe, name]
-        row = Row(analysis, recipe, arm=arm, run=f"{recipe}/{name}", place=done.place, **done.numbers())
+        row = AblationRow(analysis, recipe, arm=arm, run=f"{recipe}/{name}", place=done.place, **done.numbers())
         if first is not None:
             test = None if row.test is None or first.test is None else row.test - first.test
             row = replace(row, dev_difference=row.dev - first.dev, test_difference=test)
@@ -234,7 +236,7 @@ TITLES = {
 }
 
 
-def _show(record: Record) -> Iterator[Block]:
+def _show(record: RunRecord) -> Iterator[Block]:
     """One table per analysis."""
     head = ("task", "arm", "place", "dev", "std", "difference", "test", "std", "difference", "seeds", "ended by")
     for analysis in dict.fromkeys(row["analysis"] for row in record.rows):
@@ -247,11 +249,18 @@ def _show(record: Record) -> Iterator[Block]:
 def _cells(row: Mapping[str, Any]) -> list[str]:
     """An arm as a row of its analysis' table."""
     parts = [
-        (blocks.cell(row[part]), blocks.spread(row, part), blocks.signed(row[f"{part}_difference"]))
+        (blocks.cell(row[part]), blocks.seed_deviation(row, part), blocks.signed_difference(row[f"{part}_difference"]))
         for part in ("dev", "test")
     ]
     numbers = [number for part in parts for number in part]
-    return [row["recipe"], row["arm"], row["place"], *numbers, str(len(row["seeds"])), blocks.ends(row["stopped"])]
+    return [
+        row["recipe"],
+        row["arm"],
+        row["place"],
+        *numbers,
+        str(len(row["seeds"])),
+        blocks.stop_reasons(row["stopped"]),
+    ]
 
 
 PROBE = Probe(

@@ -26,7 +26,7 @@ def cell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def plain(rows: Sequence[Row], columns: Sequence[str] = ()) -> Iterator[Block]:
+def plain_tables(rows: Sequence[Row], columns: Sequence[str] = ()) -> Iterator[Block]:
     """The rows as a table of these columns, or of all; numbers by name, such as those of test sets, become columns."""
     flat = [_flat({key: row[key] for key in columns or row if key in row}) for row in rows]
     head = list(dict.fromkeys(name for row in flat for name in row))
@@ -73,17 +73,17 @@ def part_of(rows: Sequence[Row]) -> str:
     return "test" if all(row.get("test") is not None for row in rows) else "dev"
 
 
-def signed(value: float | None) -> str:
+def signed_difference(value: float | None) -> str:
     """A difference; empty without a comparison."""
     return "" if value is None else f"{value:+.2f}"
 
 
-def spread(row: Row, part: str) -> str:
+def seed_deviation(row: Row, part: str) -> str:
     """The deviation over the seeds of a row with `seeds`; one seed has none."""
     return cell(row[f"{part}_std"]) if len(row["seeds"]) > 1 and row[part] is not None else ""
 
 
-def ends(stopped: Sequence[str]) -> str:
+def stop_reasons(stopped: Sequence[str]) -> str:
     """Why trainings ended, each reason once."""
     return ", ".join("time limit" if why == "minutes" else why for why in dict.fromkeys(stopped))
 

@@ -1,8 +1,8 @@
 """Sample efficiency: what ELMo saves in updates and in training data (sec. 5.4, Figure 1).
 
 A resumable queue of task runs, with and without ELMo, on growing parts of the training data; larger parts contain the
-smaller ones. It gives three kinds of rows: `Score`, for a part of the data; `Point`, for an epoch of a run on the
-largest part; `Answer`, for the paper's questions about both.
+smaller ones. It gives three kinds of rows: `PartScore` for a part of the data, `CurvePoint` for an epoch of a run on
+the largest part, and `EfficiencyAnswer` for the paper's questions about both.
 """
 
 import json
@@ -18,9 +18,9 @@ from elmo_lab import RECIPES, figures, record
 from elmo_lab.document import Block, Figure, Figures, slug, table
 from elmo_lab.probes import blocks, queues
 from elmo_lab.probes.probe import Context, Probe
-from elmo_lab.record import Record
+from elmo_lab.record import RunRecord
 from elmo_lab.tasks.queue import Queue
-from elmo_lab.tasks.queue import Row as TaskRow
+from elmo_lab.tasks.queue import QueueRow as TaskRow
 from elmo_lab.tasks.task import Place
 
 NAME, VERSION = "efficiency", "1"
@@ -59,7 +59,7 @@ class EfficiencyConfig:
 
 
 @dataclass(frozen=True)
-class Score:
+class PartScore:
     """An arm, `none` or `elmo`, on a part of the training data: means over its seeds, in percent."""
 
     recipe: str
@@ -84,7 +84,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """The score on development data after an epoch of a run on the largest part."""
 
     recipe: str
@@ -100,7 +100,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Answer:
+class EfficiencyAnswer:
     """What ELMo saves.
 
     - `updates`: updates with ELMo until the baseline's best score on development data, divided by the baseline's own;
@@ -130,7 +130,7 @@ class Answer:
     kind: Literal["answer"] = "answer"
 
 
-Row = Score | Point | Answer
+Row = PartScore | CurvePoint | EfficiencyAnswer
 
 
 def train_parts(config: EfficiencyConfig, context: Context) -> list[Row]:
@@ -141,7 +141,7 @@ def train_parts(config: EfficiencyConfig, context: Context) -> list[Row]:
     output = Path(config.output)
     queues.check_output(output, NAME)
     queue = plan(config, context.find_recipe)
-    given = queues.given(config.settings, config.data, config.vectors, config.model)
+    given = queues.common_settings(config.settings, config.data, config.vectors, config.model)
     return queues.train_all(queue, output, given, context, lambda: write(config, queue))
 
 
@@ -178,22 +178,22 @@ def write(config: EfficiencyConfig, queue: Queue) -> list[Row]:
         for arm in (BASELINE, ELMO):
             for fraction in sorted(config.fractions):
                 folder = output / row.name / _folder(arm, fraction)
-                done = queues.done(row, folder)
+                done = queues.finished_runs(row, folder)
                 if done is None:
                     continue
                 examples = done.results[0]["examples"]["train"]
-                scores.append(Score(row.name, arm=arm, fraction=fraction, examples=examples, **done.numbers()))
+                scores.append(PartScore(row.name, arm=arm, fraction=fraction, examples=examples, **done.numbers()))
                 if fraction == max(config.fractions):
                     points += _points(row.name, arm, fraction, folder, done)
                 results += done.results
-        rows += [*scores, *points, *answers(scores, points)]
+        rows += [*scores, *points, *answer_questions(scores, points)]
     bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
     seconds = sum(result["seconds"] for result in results)
-    record.write(output, record.probed(NAME, VERSION, config, rows, bilm, seconds))
+    record.write(output, record.probe_record(NAME, VERSION, config, rows, bilm, seconds))
     return rows
 
 
-def answers(scores: Sequence[Score], points: Sequence[Point]) -> Iterator[Answer]:
+def answer_questions(scores: Sequence[PartScore], points: Sequence[CurvePoint]) -> Iterator[EfficiencyAnswer]:
     """Answers to the paper's two questions and its example, for one task; none if a run that they need is missing."""
     baseline, elmo = ([score for score in scores if score.arm == arm] for arm in (BASELINE, ELMO))
     if not baseline or not elmo:
@@ -208,7 +208,7 @@ def answers(scores: Sequence[Score], points: Sequence[Point]) -> Iterator[Answer
         yield _data("baseline", elmo[0], baseline)
 
 
-def reached(curve: Sequence[tuple[float, float]], score: float) -> tuple[float | None, bool]:
+def first_reached(curve: Sequence[tuple[float, float]], score: float) -> tuple[float | None, bool]:
     """Where a curve of (x, score), with rising x, first reaches `score`, by linear interpolation between points.
 
     None if it never does; and whether the first point already does, so the curve may have reached it before.
@@ -222,7 +222,7 @@ def reached(curve: Sequence[tuple[float, float]], score: float) -> tuple[float |
     return None, False
 
 
-def _updates(score: Score, points: Sequence[Point], seeds: Sequence[int]) -> Answer:
+def _updates(score: PartScore, points: Sequence[CurvePoint], seeds: Sequence[int]) -> EfficiencyAnswer:
     """How soon the runs with ELMo reach the best score of those without, for each seed."""
     found: list[float] = []
     at_most = False
@@ -231,7 +231,7 @@ def _updates(score: Score, points: Sequence[Point], seeds: Sequence[int]) -> Ans
             arm: [(float(p.step), p.dev) for p in points if p.arm == arm and p.seed == seed] for arm in (BASELINE, ELMO)
         }
         best = max(dev for _, dev in curves[BASELINE])
-        step, early = reached(curves[ELMO], best)
+        step, early = first_reached(curves[ELMO], best)
         if step is not None:
             found.append(step / next(step for step, dev in curves[BASELINE] if dev == best))
             at_most = at_most or early
@@ -244,16 +244,16 @@ def _updates(score: Score, points: Sequence[Point], seeds: Sequence[int]) -> Ans
         text += "" if std is None else f" (std {_percent(std, False)})"
     text += "" if len(seeds) == 1 else f", with {len(found)} of {len(seeds)} seeds"
     sooner = sum(ratio < 1 for ratio in found)
-    return Answer(
+    return EfficiencyAnswer(
         score.recipe, score.task, score.metric, "updates", value, at_most, text, len(found), len(seeds), std, sooner
     )
 
 
-def _data(question: Literal["data", "baseline"], wanted: Score, scores: Sequence[Score]) -> Answer:
+def _data(question: Literal["data", "baseline"], wanted: PartScore, scores: Sequence[PartScore]) -> EfficiencyAnswer:
     """The part of the data with which the others reach the wanted score, linear in the logarithm of the part."""
     part = "dev" if wanted.test is None else "test"
     curve = [(math.log(score.fraction), getattr(score, part)) for score in scores]
-    found, at_most = reached(curve, getattr(wanted, part))
+    found, at_most = first_reached(curve, getattr(wanted, part))
     value = None if found is None else math.exp(found)
     names = {BASELINE: "the baseline", ELMO: "ELMo"}
     one, other, there = names[scores[0].arm], names[wanted.arm], _percent(wanted.fraction, False)
@@ -262,20 +262,22 @@ def _data(question: Literal["data", "baseline"], wanted: Score, scores: Sequence
         text = f"With {most} of the data {one} does not score what {other} does with {there}"
     else:
         text = f"With {_percent(value, at_most)} of the data {one} scores what {other} does with {there}"
-    return Answer(wanted.recipe, wanted.task, wanted.metric, question, value, at_most, text)
+    return EfficiencyAnswer(wanted.recipe, wanted.task, wanted.metric, question, value, at_most, text)
 
 
 def _percent(fraction: float, at_most: bool) -> str:
     return f"{'at most ' if at_most else ''}{100 * fraction:.3g} %"
 
 
-def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.Done) -> Iterator[Point]:
+def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.FinishedRuns) -> Iterator[CurvePoint]:
     """The scores that the runs recorded after each epoch."""
     task = done.task
     for result in done.results:
         file = folder / f"seed-{result['seed']}" / "metrics.jsonl"
         for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-            yield Point(recipe, task.name, arm, fraction, task.metric, result["seed"], line["step"], line[task.metric])
+            yield CurvePoint(
+                recipe, task.name, arm, fraction, task.metric, result["seed"], line["step"], line[task.metric]
+            )
 
 
 def _folder(arm: str, fraction: float) -> str:
@@ -283,7 +285,7 @@ def _folder(arm: str, fraction: float) -> str:
     return f"{arm}-{fraction:.12g}"
 
 
-def _show(record: Record) -> Iterator[Block]:
+def _show(record: RunRecord) -> Iterator[Block]:
     """Figure 1, the scores and the answers."""
     scores, answers = ([row for row in record.rows if row["kind"] == kind] for kind in ("score", "answer"))
     recipes = list(dict.fromkeys(row["recipe"] for row in scores))
@@ -292,8 +294,9 @@ def _show(record: Record) -> Iterator[Block]:
     cells = [
         (
             row["recipe"], f"{100 * row['fraction']:g} %", f"{row['examples']:,}", row["arm"],
-            blocks.cell(row["dev"]), blocks.spread(row, "dev"), blocks.cell(row["test"]), blocks.spread(row, "test"),
-            str(len(row["seeds"])), f"{row['steps']:,}", blocks.ends(row["stopped"]),
+            blocks.cell(row["dev"]), blocks.seed_deviation(row, "dev"),
+            blocks.cell(row["test"]), blocks.seed_deviation(row, "test"),
+            str(len(row["seeds"])), f"{row['steps']:,}", blocks.stop_reasons(row["stopped"]),
         )
         for row in sorted(scores, key=lambda row: (recipes.index(row["recipe"]), row["fraction"]))
     ]  # fmt: skip

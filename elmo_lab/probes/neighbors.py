@@ -13,8 +13,8 @@ from typing import Literal
 from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.formats.source import open_model
-from elmo.search.nearest import Found, find_token, marked, search, static_neighbors
+from elmo.formats.opened import open_model
+from elmo.search.nearest import QueryResult, find_token, mark_token, search, static_neighbors
 from elmo.text import corpus
 from elmo.text.lines import numbered_lines
 from elmo.text.records import kind_of, read_records
@@ -24,7 +24,7 @@ from elmo_lab.document import Block, Text, table
 from elmo_lab.probes import wsd_readers
 from elmo_lab.probes.blocks import cell
 from elmo_lab.probes.probe import Context, Probe
-from elmo_lab.record import Record
+from elmo_lab.record import RunRecord
 from elmo_lab.tasks.files import find_file
 
 STATIC = "static"
@@ -33,7 +33,7 @@ DEPTH = 1000
 
 
 @dataclass(frozen=True)
-class Query:
+class NeighborQuery:
     """A word in its sentence."""
 
     sentence: str
@@ -63,7 +63,7 @@ class NeighborsConfig:
 
     text: str
     """A text (.gz, .xz), CoNLL-U (`.conllu`), FASTA (`.fasta`), or the sentences of a `NAME.data.xml`."""
-    queries: tuple[Query, ...]
+    queries: tuple[NeighborQuery, ...]
     k: int = 3
     any_word: bool = False
     """Candidates are all tokens, not only the same word."""
@@ -92,7 +92,7 @@ class NeighborsConfig:
 
 
 @dataclass(frozen=True)
-class Row:
+class NeighborRow:
     """A neighbour of a query."""
 
     query: str
@@ -114,7 +114,7 @@ class Row:
     """The number of tokens compared; None for static vectors."""
 
 
-def find_neighbors(config: NeighborsConfig, context: Context) -> list[Row]:
+def find_neighbors(config: NeighborsConfig, context: Context) -> list[NeighborRow]:
     """The `k` nearest of every query at every layer, nearest first, and the published one if it is among `DEPTH`.
 
     Static neighbours come first, once per word. Progress is the sentences so far. Raises InputError if text, vectors or
@@ -128,17 +128,17 @@ def find_neighbors(config: NeighborsConfig, context: Context) -> list[Row]:
     return [*found, *rows(embedder, sentences(text, config, model.text), config, context.progress)]
 
 
-def static_rows(config: NeighborsConfig, path: Path | None) -> list[Row]:
+def static_rows(config: NeighborsConfig, path: Path | None) -> list[NeighborRow]:
     """The `k` nearest words to each word of the queries. Raises InputError if a word has no vector."""
     if path is None:
         return []
-    rows: list[Row] = []
+    rows: list[NeighborRow] = []
     for word in dict.fromkeys(asked.word for asked in config.queries):
         found = static_neighbors(path, word, config.k)
         if not found:
             raise InputError(f"{path}: no vector for {word!r}; give other vectors, or none")
         rows += [
-            Row(word, STATIC, rank, each.similarity, each.word, None, None, False, None)
+            NeighborRow(word, STATIC, rank, each.similarity, each.word, None, None, False, None)
             for rank, each in enumerate(found, 1)
         ]
     return rows
@@ -152,7 +152,7 @@ def sentences(path: Path, config: NeighborsConfig, text: TextConfig | None) -> I
     if kind != "text":
         return (record.tokens for record in read_records((line for _, line in numbered_lines(path)), kind, None, path))
     tokenizer = Tokenizer(text_of(text, config.pretokenized))
-    return corpus.sentences([path], tokenizer)
+    return corpus.corpus_sentences([path], tokenizer)
 
 
 def rows(
@@ -160,7 +160,7 @@ def rows(
     text: Iterable[Sequence[str]],
     config: NeighborsConfig,
     progress: Callable[[int], object] | None = None,
-) -> list[Row]:
+) -> list[NeighborRow]:
     """The rows of the layers, computed from the text's sentences."""
     layers = tuple(range(1, embedder.n_layers)) if config.layers is None else config.layers
     places = [asked.place for asked in config.queries]
@@ -178,17 +178,19 @@ def rows(
     ]
 
 
-def _rows(asked: Query, layer: str, found: Found, k: int) -> Iterator[Row]:
+def _rows(asked: NeighborQuery, layer: str, found: QueryResult, k: int) -> Iterator[NeighborRow]:
     """The first k neighbours, and the published one."""
     for rank, each in enumerate(found.neighbors, 1):
         published = asked.published is not None and " ".join(each.sentence).split() == asked.published.split()
         if rank <= k or published:
-            neighbor = marked(each.sentence, each.token_index)
+            neighbor = mark_token(each.sentence, each.token_index)
             place = each.sentence_index, each.token_index
-            yield Row(marked(*asked.place), layer, rank, each.similarity, neighbor, *place, published, found.candidates)
+            yield NeighborRow(
+                mark_token(*asked.place), layer, rank, each.similarity, neighbor, *place, published, found.candidates
+            )
 
 
-def _show(record: Record) -> Iterator[Block]:
+def _show(record: RunRecord) -> Iterator[Block]:
     """Every query, with its neighbours below."""
     for query in dict.fromkeys(row["query"] for row in record.rows):
         mine = [row for row in record.rows if row["query"] == query]

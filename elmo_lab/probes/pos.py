@@ -20,7 +20,7 @@ from torch import Tensor
 
 from elmo.config import ConfigError
 from elmo.errors import InputError
-from elmo.formats.source import open_model
+from elmo.formats.opened import open_model
 from elmo.text.lines import numbered_lines
 from elmo.text.records import read_conllu_columns, suffix_of
 from elmo_lab import RECIPES
@@ -29,7 +29,7 @@ from elmo_lab.probes import blocks
 from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
 from elmo_lab.probes.probe import Context, Probe
 from elmo_lab.probes.resampling import Difference, differences
-from elmo_lab.record import Record
+from elmo_lab.record import RunRecord
 from elmo_lab.tasks.cache import CacheConfig, limit_of
 from elmo_lab.tasks.files import find_file
 from elmo_lab.tasks.readers_columns import check_words, read_conll
@@ -82,7 +82,7 @@ class PosConfig:
 
 
 @dataclass(frozen=True)
-class Row:
+class PosRow:
     """The score of one layer, the mix or the baseline: percent of all tokens."""
 
     layer: str
@@ -98,14 +98,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Tagged:
+class TaggedTokens:
     """A sentence."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
 
 
-def classify(config: PosConfig, context: Context) -> list[Row]:
+def classify(config: PosConfig, context: Context) -> list[PosRow]:
     """One row per layer, layer 0 first, then the mix and the baseline.
 
     Progress is the tokens done and their total, first for the biLM, then for training the classifiers. Raises
@@ -126,18 +126,18 @@ def classify(config: PosConfig, context: Context) -> list[Row]:
     return rows(cache, parts, config, context.progress)
 
 
-def read_tagged(path: Path, config: PosConfig) -> list[Tagged]:
+def read_tagged(path: Path, config: PosConfig) -> list[TaggedTokens]:
     """The sentences of a CoNLL-U file (.conllu), or of a file of columns."""
     if suffix_of(path) == ".conllu":
         lines = (line for _, line in numbered_lines(path))
         columns = (FORM, TAGS[config.tags])
-        found = [Tagged(*zip(*words, strict=True)) for words in read_conllu_columns(lines, columns, path)]
+        found = [TaggedTokens(*zip(*words, strict=True)) for words in read_conllu_columns(lines, columns, path)]
     else:
         # Tags can have any form: the reader's own check is for BIO.
         tokens, tags = (
             read_conll(path, column, tag_column=None) for column in (config.token_column, config.tag_column)
         )
-        found = [Tagged(one.tokens, other.tokens) for one, other in zip(tokens, tags, strict=True)]
+        found = [TaggedTokens(one.tokens, other.tokens) for one, other in zip(tokens, tags, strict=True)]
         if found and all(sentence.tokens == sentence.tags for sentence in found):
             raise InputError(
                 f"{path}: the tags are the tokens: token_column={config.token_column} and tag_column="
@@ -152,8 +152,8 @@ def read_tagged(path: Path, config: PosConfig) -> list[Tagged]:
 
 
 def rows(
-    layers_of: Layers, parts: dict[str, list[Tagged]], config: PosConfig, progress: Progress | None = None
-) -> list[Row]:
+    layers_of: Layers, parts: dict[str, list[TaggedTokens]], config: PosConfig, progress: Progress | None = None
+) -> list[PosRow]:
     """The rows, given a source of sentences' layers; `parts` has train, dev and, if there is one, test."""
     tags = list(dict.fromkeys(tag for sentence in parts["train"] for tag in sentence.tags))
     data = _Data(layers_of, {tag: number for number, tag in enumerate(tags)}, config.mix)
@@ -166,23 +166,23 @@ def rows(
     chosen = max(range(len(best) - 1), key=best.__getitem__)
     counts = {**dict(zip(names, right.T.tolist(), strict=True)), BASELINE: [usual(sentence) for sentence in scored]}
     found = [
-        Row(name, best[place], test[place], epochs[place], place == chosen, differences(counts, name, sizes))
+        PosRow(name, best[place], test[place], epochs[place], place == chosen, differences(counts, name, sizes))
         for place, name in enumerate(names)
     ]
     return [*found, baseline(parts)]
 
 
-def baseline(parts: dict[str, list[Tagged]]) -> Row:
+def baseline(parts: dict[str, list[TaggedTokens]]) -> PosRow:
     """A word's most frequent tag in training, by exact spelling; for a new word the most frequent tag overall."""
     usual = _usual_tags(parts["train"])
 
     def accuracy(part: str) -> float:
         return 100 * sum(map(usual, parts[part])) / sum(len(sentence.tokens) for sentence in parts[part])
 
-    return Row(BASELINE, accuracy("dev"), accuracy("test") if "test" in parts else None, None)
+    return PosRow(BASELINE, accuracy("dev"), accuracy("test") if "test" in parts else None, None)
 
 
-def _usual_tags(train: Sequence[Tagged]) -> Callable[[Tagged], int]:
+def _usual_tags(train: Sequence[TaggedTokens]) -> Callable[[TaggedTokens], int]:
     """What counts the tokens of a sentence that have the baseline's tag."""
     counts: dict[str, Counter[str]] = {}
     for sentence in train:
@@ -202,7 +202,7 @@ class _Data:
     def __init__(self, layers_of: Layers, tags: dict[str, int], mix: Sequence[float] | None) -> None:
         self._layers_of, self._tags, self._mix = layers_of, tags, mix
 
-    def batch(self, sentences: Sequence[Tagged]) -> tuple[Float[Tensor, "T R D"], Int[Tensor, " T"]]:
+    def batch(self, sentences: Sequence[TaggedTokens]) -> tuple[Float[Tensor, "T R D"], Int[Tensor, " T"]]:
         """For every token, the layers and their mix (R = N + 1), and its tag."""
         arrays = self._layers_of([sentence.tokens for sentence in sentences])
         layers = np.concatenate([array.transpose(1, 0, 2) for array in arrays]).astype(np.float32)
@@ -210,7 +210,7 @@ class _Data:
         numbers = [self._tags.get(tag, UNKNOWN) for sentence in sentences for tag in sentence.tags]
         return torch.from_numpy(features), torch.tensor(numbers)
 
-    def moments(self, sentences: Sequence[Tagged]) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"]]:
+    def moments(self, sentences: Sequence[TaggedTokens]) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"]]:
         """Mean and standard deviation of every feature; 1 for a constant feature."""
         total, squares, tokens = torch.tensor(0.0), torch.tensor(0.0), 0
         for begin in range(0, len(sentences), BATCH):
@@ -223,7 +223,7 @@ class _Data:
         return mean.float(), torch.where(differs, variance.sqrt(), 1.0).float()
 
     @torch.no_grad()
-    def right(self, classifiers: "_Classifiers", sentences: Sequence[Tagged]) -> Int[np.ndarray, "sentences R"]:
+    def right(self, classifiers: "_Classifiers", sentences: Sequence[TaggedTokens]) -> Int[np.ndarray, "sentences R"]:
         """How many tokens of every sentence each row of features gets right."""
         counts = []
         for begin in range(0, len(sentences), BATCH):
@@ -233,7 +233,7 @@ class _Data:
             counts += [part.sum(0).numpy() for part in is_right.split([len(sentence.tokens) for sentence in batch])]
         return np.stack(counts)
 
-    def accuracies(self, classifiers: "_Classifiers", sentences: Sequence[Tagged]) -> list[float]:
+    def accuracies(self, classifiers: "_Classifiers", sentences: Sequence[TaggedTokens]) -> list[float]:
         """For every row of features, in percent."""
         tokens = sum(len(sentence.tokens) for sentence in sentences)
         return (100 * self.right(classifiers, sentences).sum(axis=0) / tokens).tolist()
@@ -255,7 +255,11 @@ class _Classifiers(torch.nn.Module):
 
 
 def _fit(
-    classifiers: _Classifiers, data: _Data, parts: dict[str, list[Tagged]], config: PosConfig, progress: Progress | None
+    classifiers: _Classifiers,
+    data: _Data,
+    parts: dict[str, list[TaggedTokens]],
+    config: PosConfig,
+    progress: Progress | None,
 ) -> tuple[list[float], list[int]]:
     """Trains; returns each row's best accuracy on dev and its epoch, and leaves the classifiers with its weights."""
     train, parameters = parts["train"], list(classifiers.parameters())
@@ -289,10 +293,10 @@ def _fit(
     return best, epochs
 
 
-def _show(record: Record) -> Iterator[Block]:
+def _show(record: RunRecord) -> Iterator[Block]:
     """The scores by layer, and the differences of the chosen layer."""
     yield from blocks.by_layer("pos", record.rows, blocks.part_of(record.rows), "accuracy")
-    yield from blocks.plain(record.rows, ("layer", "dev", "test", "epoch", "chosen"))
+    yield from blocks.plain_tables(record.rows, ("layer", "dev", "test", "epoch", "chosen"))
     for row in record.rows:
         if row["chosen"]:
             yield Text(f"Layer {row['layer']} is the best on dev; points against {blocks.intervals(row)}.")

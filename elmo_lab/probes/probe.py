@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.formats.source import Source
+from elmo.formats.opened import OpenedModel
 from elmo_lab import plugins
 from elmo_lab.document import Block, Text
 from elmo_lab.probes import blocks
-from elmo_lab.record import Record
+from elmo_lab.record import RunRecord
 
 GROUP = "elmo.probes"
 """The entry points by which a package brings probes: each names a `Probe`."""
@@ -20,7 +20,7 @@ GROUP = "elmo.probes"
 class Context:
     """What a command gives a probe besides its settings."""
 
-    source: Source | None = None
+    source: OpenedModel | None = None
     """The biLM of the setting `model`; None if the probe has no such setting."""
     folder: Path | None = None
     """The output folder, if there is one."""
@@ -53,7 +53,7 @@ class Probe:
     """The rows, which are frozen dataclasses of JSON values. InputError if data or settings cannot be used."""
     columns: tuple[str, ...] = ()
     """The fields of rows that a table shows; by default all."""
-    show: Callable[[Record], Iterable[Block]] | None = None
+    show: Callable[[RunRecord], Iterable[Block]] | None = None
     """The tables, texts and figures of a record, for terminals and reports; by default a table of `columns`."""
     units: str = "sentences"
     """What its progress counts."""
@@ -66,12 +66,12 @@ class Probe:
     trains: bool = False
     """Whether it trains tasks in its output folder, and writes its record there after each run."""
 
-    def blocks(self, record: Record) -> list[Block]:
+    def blocks(self, record: RunRecord) -> list[Block]:
         """What is shown of a record. Raises InputError if its rows are not this probe's."""
         if not record.rows:
             return [Text("No rows yet.")]
         try:
-            found = blocks.plain(record.rows, self.columns) if self.show is None else self.show(record)
+            found = blocks.plain_tables(record.rows, self.columns) if self.show is None else self.show(record)
             return list(found)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise InputError(f"rows that the probe {self.name} does not write ({error!r}); probe again") from error

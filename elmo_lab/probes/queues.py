@@ -11,12 +11,12 @@ from elmo_lab import record
 from elmo_lab.probes.probe import Context
 from elmo_lab.tasks import compare, train
 from elmo_lab.tasks import task as tasks
-from elmo_lab.tasks.queue import Queue, Row, results_of
+from elmo_lab.tasks.queue import Queue, QueueRow, results_of
 from elmo_lab.tasks.task import Place, Task
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedRuns:
     """The finished runs of an arm, one per seed."""
 
     task: Task
@@ -54,16 +54,18 @@ class Done:
         }
 
 
-def done(row: Row, folder: Path) -> Done | None:
+def finished_runs(row: QueueRow, folder: Path) -> FinishedRuns | None:
     """The finished runs of an arm in `folder`; None if there are none."""
     results = results_of(folder, row.seeds)
     if not results:
         return None
     config = train.read_config(folder / train.CONFIG)
-    return Done(tasks.find(config.task), results, config.inputs.elmo)
+    return FinishedRuns(tasks.find(config.task), results, config.inputs.elmo)
 
 
-def given(settings: Sequence[str], data: str | None, vectors: str | None, model: str | None) -> dict[str, Any]:
+def common_settings(
+    settings: Sequence[str], data: str | None, vectors: str | None, model: str | None
+) -> dict[str, Any]:
     """The values for all runs; they override the recipes."""
     return configs.combined({}, {"data": data, "inputs": {"vectors": vectors, "model": model}}, settings)
 
@@ -87,9 +89,9 @@ def train_all(
 ) -> list[Any]:
     """Trains what is missing of a queue; `write` writes the record after every run, and returns its rows."""
     for _ in compare.work_off(queue, output, context.find_recipe, given, context.quiet, context.show):
-        with compare.writing(output):
+        with compare.lock_output(output):
             write()
-    with compare.writing(output):
+    with compare.lock_output(output):
         return write()
 
 

@@ -11,7 +11,7 @@ from elmo.search.senses import SenseRow
 from elmo_lab.document import Block, Text
 from elmo_lab.probes import blocks
 from elmo_lab.probes.probe import Context, Probe
-from elmo_lab.record import Record
+from elmo_lab.record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ def measure(config: SensesConfig, context: Context) -> list[SenseRow]:
     model = context.source.model
     embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=config.state)
     if context.figure is not None:
-        picture.save(picture.draw(senses.panels(embedder, occurrences)), context.figure, overwrite=True)
-    return senses.run(embedder, occurrences, context.progress)
+        picture.save_picture(picture.draw(senses.sense_panels(embedder, occurrences)), context.figure, overwrite=True)
+    return senses.score_layers(embedder, occurrences, context.progress)
 
 
-def _show(record: Record) -> Iterator[Block]:
+def _show(record: RunRecord) -> Iterator[Block]:
     """The accuracies in percent."""
     occurrences = record.rows[0]["occurrences"]
     yield Text(f"How often the nearest other occurrence of a word has its sense ({occurrences} labelled occurrences):")
@@ -47,7 +47,7 @@ def _show(record: Record) -> Iterator[Block]:
         for row in record.rows
     ]
     yield from blocks.by_layer("senses", rows, "all", "accuracy")
-    yield from blocks.plain(rows)
+    yield from blocks.plain_tables(rows)
 
 
 PROBE = Probe("senses", senses.VERSION, "Nearest neighbours' senses", SensesConfig, measure, show=_show)

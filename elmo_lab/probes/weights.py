@@ -17,12 +17,12 @@ from typing import Any
 
 from elmo.disk.run import read_json
 from elmo.errors import InputError
-from elmo.formats.source import is_bilm
+from elmo.formats.opened import is_bilm
 from elmo_lab import figures
 from elmo_lab.document import Block, Figure, Figures
 from elmo_lab.probes import blocks
 from elmo_lab.probes.probe import Context, Probe
-from elmo_lab.record import Record
+from elmo_lab.record import RunRecord
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.queue import TRIAL
 from elmo_lab.tasks.train import CONFIG
@@ -42,7 +42,7 @@ class WeightsConfig:
 
 
 @dataclass(frozen=True)
-class Row:
+class WeightRow:
     """One layer in one mix of one network."""
 
     task: str
@@ -61,7 +61,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class MeanRow:
+class MeanWeightRow:
     """The mean of such rows over the seeds of a run."""
 
     task: str
@@ -75,7 +75,7 @@ class MeanRow:
     """Sample standard deviation; 0 for one seed."""
 
 
-def collect(config: WeightsConfig, left_out: Callable[[str], object] = lambda mix: None) -> list[Row]:
+def collect(config: WeightsConfig, left_out: Callable[[str], object] = lambda mix: None) -> list[WeightRow]:
     """The rows of all runs, sorted by run, place and layer, then by seed.
 
     `left_out` is told of every mix that is not learned: run, seed and place. Raises InputError if a folder holds no
@@ -85,7 +85,7 @@ def collect(config: WeightsConfig, left_out: Callable[[str], object] = lambda mi
         raise InputError("no runs given; give folders of finished runs of elmo task train")
     roots = {name: Path(os.path.abspath(name)) for name in config.runs}  # noqa: PTH100 (links keep their names)
     base = _common(roots.values())
-    rows: set[Row] = set()
+    rows: set[WeightRow] = set()
     for name in config.runs:
         found = {
             row
@@ -101,13 +101,13 @@ def collect(config: WeightsConfig, left_out: Callable[[str], object] = lambda mi
     return sorted(rows, key=lambda row: (_natural(row.run), PLACES.index(row.place), row.layer, row.seed))
 
 
-def means(rows: Sequence[Row]) -> list[MeanRow]:
+def means(rows: Sequence[WeightRow]) -> list[MeanWeightRow]:
     """The means over the seeds for every run, place and layer, in the order of the rows."""
-    groups: dict[tuple[str, str, str, int], list[Row]] = {}
+    groups: dict[tuple[str, str, str, int], list[WeightRow]] = {}
     for row in rows:
         groups.setdefault((row.task, row.run, row.place, row.layer), []).append(row)
     return [
-        MeanRow(
+        MeanWeightRow(
             *key,
             weight=statistics.fmean(row.weight for row in members),
             gamma=statistics.fmean(row.gamma for row in members),
@@ -183,7 +183,7 @@ def _on_dev(files: Sequence[Path]) -> float:
         raise _no_result(first, error) from error
 
 
-def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[Row]:
+def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[WeightRow]:
     result = read_json(file)
     try:
         mixes, seed = result["mixes"], int(result["seed"])
@@ -202,7 +202,7 @@ def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[
             left_out(f"{name}, seed {seed}, {place}")
             continue
         for layer, weight in enumerate(shares):
-            yield Row(said["task"], name, seed, place, layer, weight, gamma, encoder)
+            yield WeightRow(said["task"], name, seed, place, layer, weight, gamma, encoder)
 
 
 def _no_result(file: Path, error: Exception) -> InputError:
@@ -232,7 +232,7 @@ def _said(folder: Path) -> dict[str, Any]:
     raise InputError(f"{folder}: neither {CONFIG} nor {RECORD} names the task; give a complete run")
 
 
-def _collect(config: WeightsConfig, context: Context) -> list[Row]:
+def _collect(config: WeightsConfig, context: Context) -> list[WeightRow]:
     """The rows; says how many mixes have none."""
     left_out: set[str] = set()
     rows = collect(config, left_out.add)
@@ -242,14 +242,16 @@ def _collect(config: WeightsConfig, context: Context) -> list[Row]:
     return rows
 
 
-def _show(record: Record) -> Iterator[Block]:
+def _show(record: RunRecord) -> Iterator[Block]:
     """Figure 2 and the means over the seeds."""
-    found = means([Row(**row) for row in record.rows])
+    found = means([WeightRow(**row) for row in record.rows])
     names = ", ".join(dict.fromkeys(f"{row.task} at the {row.place}" for row in found))
     alt = f"Weights of the biLM's layers in the mixes of {names}"
     figure = Figure("layer-weights", alt, lambda dark: figures.layer_weights(found, dark))
     yield Figures((figure,), "The weight of every layer in the mixes that the tasks learned, mean over the seeds.")
-    yield from blocks.plain([asdict(row) | {"weight_std": row.weight_std if row.seeds > 1 else None} for row in found])
+    yield from blocks.plain_tables(
+        [asdict(row) | {"weight_std": row.weight_std if row.seeds > 1 else None} for row in found]
+    )
 
 
 PROBE = Probe("weights", "1", "The layer weights that the tasks learned", WeightsConfig, _collect, show=_show)

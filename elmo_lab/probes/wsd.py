@@ -21,9 +21,9 @@ from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.formats.download import sha256_of
-from elmo.formats.source import open_model
+from elmo.formats.opened import open_model
 from elmo.ops import Precision
-from elmo.search.nearest import unit
+from elmo.search.nearest import unit_vectors
 from elmo_lab import RECIPES
 from elmo_lab.document import Block, Text, table
 from elmo_lab.probes import blocks
@@ -31,10 +31,10 @@ from elmo_lab.probes import wsd_readers as readers
 from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
 from elmo_lab.probes.probe import Context, Probe
 from elmo_lab.probes.resampling import Difference, differences
-from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sums
-from elmo_lab.probes.wsd_readers import Instance, Labelled
-from elmo_lab.probes.wsd_vectors import chunks, instance_vectors
-from elmo_lab.record import Record
+from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sense_sums
+from elmo_lab.probes.wsd_readers import Instance, LabelledSentence
+from elmo_lab.probes.wsd_vectors import instance_vectors, sentence_batches
+from elmo_lab.record import RunRecord
 from elmo_lab.tasks.files import find_file
 
 BASELINE = "mfs"
@@ -83,7 +83,7 @@ class WsdConfig:
 
 
 @dataclass(frozen=True)
-class Row:
+class WsdRow:
     """The scores of one layer, the mix or the baseline, in percent.
 
     Every instance counts, and one without an answer is wrong, so precision, recall and F1 are equal.
@@ -109,7 +109,7 @@ class Row:
     does not depend on the model."""
 
 
-def disambiguate(config: WsdConfig, context: Context) -> list[Row]:
+def disambiguate(config: WsdConfig, context: Context) -> list[WsdRow]:
     """One row per layer, layer 0 first, then the mix and the baseline.
 
     In an output folder, the sums are saved in `sums.npz`, from which a resumed run goes on, exactly. Progress is the
@@ -140,11 +140,11 @@ def disambiguate(config: WsdConfig, context: Context) -> list[Row]:
     settings |= {"bilm": source.sha256, "batch_tokens": embedder.batch_tokens}
     settings |= {"train's content": sha256_of(train), "its keys' content": sha256_of(readers.keys_of(train))}
     corpus = readers.read_labelled(train, config.limit)
-    totals = sums(embedder, corpus, senses, checkpoint, settings, config.checkpoint_minutes, context.progress)
+    totals = sense_sums(embedder, corpus, senses, checkpoint, settings, config.checkpoint_minutes, context.progress)
     return score(embedder, tests, senses, totals, inventory, weights, config.choose)
 
 
-def read_tests(config: WsdConfig) -> dict[str, list[Labelled]]:
+def read_tests(config: WsdConfig) -> dict[str, list[LabelledSentence]]:
     """The test sets by name."""
     files = [find_file(test, config.data) for test in config.tests]
     tests = {readers.name_of(file): list(readers.read_labelled(file)) for file in files}
@@ -172,11 +172,11 @@ def count_senses(train: Path, limit: int | None = None) -> Senses:
 
 
 def baseline(
-    tests: Mapping[str, Sequence[Labelled]],
+    tests: Mapping[str, Sequence[LabelledSentence]],
     senses: Senses,
     inventory: Mapping[tuple[str, str], str],
     choose: str | None = None,
-) -> Row:
+) -> WsdRow:
     """The most frequent sense, which needs no model."""
     right = {}
     for name, test in tests.items():
@@ -188,13 +188,13 @@ def baseline(
 
 def score(
     embedder: Embedder,
-    tests: Mapping[str, Sequence[Labelled]],
+    tests: Mapping[str, Sequence[LabelledSentence]],
     senses: Senses,
     totals: Float[np.ndarray, "S N D"],
     inventory: Mapping[tuple[str, str], str],
     weights: Float[np.ndarray, " N"],
     choose: str | None = None,
-) -> list[Row]:
+) -> list[WsdRow]:
     """The rows, computed from the sums of every sense's vectors."""
     names = [*layer_names(len(weights) + 1), BASELINE]
     right: dict[str, Int[np.ndarray, "sentences R"]] = {}
@@ -203,7 +203,7 @@ def score(
     for name, test in tests.items():
         found: list[list[bool]] = []
         sizes[name] = []
-        for chunk in chunks(embedder, test):
+        for chunk in sentence_batches(embedder, test):
             sizes[name] += [len(labelled.keys) for labelled in chunk if labelled.keys]
             for instance, gold, vector in instance_vectors(embedder, chunk):
                 answers = _answers(instance, vector, senses, totals, inventory, weights)
@@ -248,18 +248,18 @@ def _usual(instance: Instance, senses: Senses, inventory: Mapping[tuple[str, str
 
 def _nearest(means: Float[np.ndarray, "K R D"], vector: Float[np.ndarray, "R D"]) -> list[int]:
     """For every row, the nearest of K means; in case of a tie, the first."""
-    cosines = np.einsum("krd,rd->kr", unit(means), unit(vector))
+    cosines = np.einsum("krd,rd->kr", unit_vectors(means), unit_vectors(vector))
     return (cosines >= cosines.max(axis=0) - TIE).argmax(axis=0).tolist()
 
 
 def _rows(
     names: Sequence[str],
     right: Mapping[str, Int[np.ndarray, "sentences R"]],
-    tests: Mapping[str, Sequence[Labelled]],
+    tests: Mapping[str, Sequence[LabelledSentence]],
     senses: Senses,
     inventory: Mapping[tuple[str, str], str],
     choose: str | None,
-) -> list[Row]:
+) -> list[WsdRow]:
     """The rows, from how many instances of each sentence each of them has right."""
     sizes = {name: sum(len(labelled.keys) for labelled in test) for name, test in tests.items()}
     words = [(one.lemma, one.pos) for test in tests.values() for each in test for one in each.sentence.instances]
@@ -271,7 +271,7 @@ def _rows(
         return 100 * sum(int(right[name][:, place].sum()) for name in of) / sum(sizes[name] for name in of)
 
     return [
-        Row(
+        WsdRow(
             layer,
             {name: percent(place, [name]) for name in tests},
             percent(place, tests),
@@ -284,7 +284,7 @@ def _rows(
     ]
 
 
-def _show(record: Record) -> Iterator[Block]:
+def _show(record: RunRecord) -> Iterator[Block]:
     """F1 by layer and test set, the counts of instances, and the differences of the chosen layer."""
     rows, choose = record.rows, record.settings.get("choose")
     names = list(rows[0]["f1"])

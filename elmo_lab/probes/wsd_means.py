@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from elmo.disk.files import resumable, writing
+from elmo.disk.files import advise_resume, run_file
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo_lab.probes.wsd_readers import Instance, Labelled
-from elmo_lab.probes.wsd_vectors import chunks, instance_vectors
+from elmo_lab.probes.wsd_readers import Instance, LabelledSentence
+from elmo_lab.probes.wsd_vectors import instance_vectors, sentence_batches
 
 CHECKPOINT = "sums.npz"
 START_OVER = "to start over, give --overwrite instead of --resume"
@@ -38,7 +38,7 @@ class Senses:
     sentences: int = 0
     """Sentences with an instance."""
 
-    def add(self, labelled: Labelled) -> None:
+    def add(self, labelled: LabelledSentence) -> None:
         """Counts the senses of one sentence."""
         self.sentences += bool(labelled.keys)
         for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):
@@ -60,9 +60,9 @@ class Senses:
         return sorted(known.items(), key=lambda item: -self.counts[item[1]])
 
 
-def sums(
+def sense_sums(
     embedder: Embedder,
-    corpus: Iterable[Labelled],
+    corpus: Iterable[LabelledSentence],
     senses: Senses,
     checkpoint: Path | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -81,7 +81,7 @@ def sums(
     if checkpoint is not None and checkpoint.is_file():
         kept = _read(checkpoint, settings or {}, totals, embedder)
     saved, number, sentences = time.monotonic(), 0, 0
-    for number, chunk in enumerate(chunks(embedder, corpus), 1):
+    for number, chunk in enumerate(sentence_batches(embedder, corpus), 1):
         if number > kept:
             _add(totals, embedder, chunk, senses)
             if checkpoint is not None and time.monotonic() - saved >= 60 * minutes:
@@ -95,7 +95,7 @@ def sums(
     return totals
 
 
-def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[Labelled], senses: Senses) -> None:
+def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[LabelledSentence], senses: Senses) -> None:
     """Adds one chunk's vectors, summed as float64 by sense."""
     vectors: list[np.ndarray] = []
     numbers: list[int] = []
@@ -118,10 +118,10 @@ def _write(
     """Writes the file; its `run` is JSON in bytes."""
     names, vectors = embedder.words.known()
     run = np.frombuffer(json.dumps({"settings": settings, "done": done, "words": names}).encode(), np.uint8)
-    with resumable(path):
+    with advise_resume(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with writing(path) as file:
-        np.savez(file, run=run, sums=totals, words=vectors)
+    with run_file(path) as file:
+        np.savez(file, run=run, sense_sums=totals, words=vectors)
 
 
 def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder) -> int:

@@ -49,7 +49,7 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledSentence:
     """A sentence with the gold sense keys of every instance."""
 
     sentence: Sentence
@@ -75,7 +75,7 @@ def keys_of(path: Path) -> Path:
     )
 
 
-def read_labelled(path: Path, limit: int | None = None) -> Iterator[Labelled]:
+def read_labelled(path: Path, limit: int | None = None) -> Iterator[LabelledSentence]:
     """The sentences of `NAME.data.xml` with the keys beside it, one at a time; at most `limit` of them.
 
     Raises InputError with file and line if an instance has no key or occurs twice, if a key has no instance (not with
@@ -97,7 +97,7 @@ def read_labelled(path: Path, limit: int | None = None) -> Iterator[Labelled]:
                     f"{path}: line {instance.line}: instance {instance.id!r} has no line in {file}; add its keys there"
                 )
             seen.add(instance.id)
-        yield Labelled(sentence, tuple(waiting.pop(instance.id)[1] for instance in sentence.instances))
+        yield LabelledSentence(sentence, tuple(waiting.pop(instance.id)[1] for instance in sentence.instances))
     for name, (line, _) in waiting.items():
         raise InputError(f"{file}: line {line}: instance {name!r} is not in {path}; remove the line")
 

@@ -13,15 +13,15 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
-from elmo_lab.probes.wsd_readers import Instance, Labelled, Sentence
+from elmo_lab.probes.wsd_readers import Instance, LabelledSentence, Sentence
 
 tokens_of = attrgetter("sentence.tokens")
-NOTHING = Labelled(Sentence((), ()), ())
+NOTHING = LabelledSentence(Sentence((), ()), ())
 """A placeholder once a text, or a row of the batch, has no more sentences."""
 Vectors = Iterator[tuple[Instance, tuple[str, ...], Float[np.ndarray, "N D"]]]
 
 
-def chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labelled]]:
+def sentence_batches(embedder: Embedder, corpus: Iterable[LabelledSentence]) -> Iterator[list[LabelledSentence]]:
     """The batches that the embedder reads, in order: the same in every run, so that even the last bits are the same.
 
     With "carry", texts are side by side: their first sentences, then their second ones, and so on.
@@ -35,7 +35,7 @@ def chunks(embedder: Embedder, corpus: Iterable[Labelled]) -> Iterator[list[Labe
     yield from embedder.chunks((labelled for labelled in corpus if labelled.keys), tokens_of)
 
 
-def instance_vectors(embedder: Embedder, chunk: list[Labelled]) -> Vectors:
+def instance_vectors(embedder: Embedder, chunk: list[LabelledSentence]) -> Vectors:
     """Every instance of a chunk with its keys and the mean of its tokens' vectors at every layer."""
     for labelled, layers in embedder.embed_items(chunk, tokens_of, "all"):
         for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):

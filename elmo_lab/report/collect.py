@@ -12,9 +12,9 @@ from typing import Any
 
 from elmo.errors import InputError
 from elmo_lab import record
-from elmo_lab.record import Record
+from elmo_lab.record import RunRecord
 from elmo_lab.report import pretraining
-from elmo_lab.report.pretraining import Pretraining
+from elmo_lab.report.pretraining import PretrainingRun
 
 SKIPPED = {"tensorboard", "checkpoints", "__pycache__"}
 LARGEST = 4_000_000
@@ -24,12 +24,12 @@ PERPLEXITY, EVALUATION = {"text", "vocabulary", "perplexity"}, {"task", "version
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """A folder with the record of a task or probe."""
 
     name: str
     folder: Path
-    record: Record
+    record: RunRecord
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class JsonFile:
 class Results:
     """All results, each kind ordered by name."""
 
-    tasks: list[Run] = field(default_factory=list)
-    probes: list[Run] = field(default_factory=list)
-    pretrainings: list[Pretraining] = field(default_factory=list)
+    tasks: list[RecordedRun] = field(default_factory=list)
+    probes: list[RecordedRun] = field(default_factory=list)
+    pretrainings: list[PretrainingRun] = field(default_factory=list)
     perplexities: list[JsonFile] = field(default_factory=list)
     evaluations: list[JsonFile] = field(default_factory=list)
 
@@ -88,7 +88,7 @@ def _named(roots: Sequence[Path]) -> dict[Path, str]:
 def _add_folder(results: Results, folder: Path, name: str, files: set[str], inside: list[str]) -> list[str]:
     """Adds what a folder is; returns which folders inside may hold other results."""
     if record.RECORD in files:
-        found = Run(name, folder, record.read(folder))
+        found = RecordedRun(name, folder, record.read(folder))
         if found.record.kind == "probe":
             results.probes.append(found)
             return []  # the runs that it trained are in its rows

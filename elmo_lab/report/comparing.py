@@ -8,11 +8,11 @@ from elmo.errors import InputError
 from elmo_lab import figures
 from elmo_lab.document import ABSENT, Block, Details, Figure, Figures, Section, Text, table
 from elmo_lab.probes import blocks
-from elmo_lab.report.collect import Run
+from elmo_lab.report.collect import RecordedRun
 from elmo_lab.report.provenance import provenance
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.queue import TRIAL
-from elmo_lab.tasks.table import counted, error_reduction, percent
+from elmo_lab.tasks.table import count_seeds, error_reduction, signed_percent
 
 NOTE = (
     "Mean and standard deviation over the seeds, in percent. Error reduction is the difference as a share of the first"
@@ -21,11 +21,11 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class Arm:
+class ReportedArm:
     """A run of a task, with the name of its arm."""
 
     name: str
-    run: Run
+    run: RecordedRun
 
     @property
     def place(self) -> str:
@@ -52,7 +52,7 @@ class Arm:
         return [row[part][self.scores[0]] for row in rows] if all(part in row for row in rows) else []
 
 
-def sections(runs: Sequence[Run]) -> Iterator[Section]:
+def sections(runs: Sequence[RecordedRun]) -> Iterator[Section]:
     """One section, if there are runs of tasks. Raises InputError if a record has no scores."""
     if not runs:
         return
@@ -63,8 +63,8 @@ def sections(runs: Sequence[Run]) -> Iterator[Section]:
         raise InputError(f"{names}: records without a task's scores ({error!r}); train again") from error
 
 
-def _blocks(runs: Sequence[Run]) -> Iterator[Block]:
-    found = groups(runs)
+def _blocks(runs: Sequence[RecordedRun]) -> Iterator[Block]:
+    found = comparable_arms(runs)
     gains = [gain for group in found if (gain := _gain(group)) is not None]
     if gains:
         alt = "; ".join(f"{gain.name} {', '.join(f'{score:.1f}' for score in gain.scores)}" for gain in gains)
@@ -79,25 +79,25 @@ def _blocks(runs: Sequence[Run]) -> Iterator[Block]:
             yield Details(f"{arm.run.name}: seeds, command, settings", (_by_seed(arm), *provenance(arm.run.record)))
 
 
-def groups(runs: Sequence[Run]) -> list[list[Arm]]:
+def comparable_arms(runs: Sequence[RecordedRun]) -> list[list[ReportedArm]]:
     """The arms of a folder by task and data, the best without ELMo first, then the others by name.
 
     Of an arm's trials (`arm/trial-1` ...), only the best on dev by the first seed is one. Arms are also
     divided by the hash of their static vectors, if there are several.
     """
-    alike: dict[str, dict[tuple[str, str], Arm]] = {}
+    alike: dict[str, dict[tuple[str, str], ReportedArm]] = {}
     for run in runs:
         parts = run.name.split("/")
         is_trial = len(parts) > 1 and TRIAL.fullmatch(parts[-1]) is not None
         *parent, name = parts[:-1] if is_trial else parts
-        record, arm = run.record, Arm(name, run)
+        record, arm = run.record, ReportedArm(name, run)
         data = [record.data.get(part) or record.settings.get(part) for part in ("train", "dev", "test")]
         limits = [record.settings.get(key) for key in ("max_train", "train_fraction")]
         arms = alike.setdefault(repr([parent, record.name, record.version, data, limits]), {})
         key = name, arm.place  # runs with other inputs are no trials of one arm
         if key not in arms or arm.values("dev")[0] > arms[key].values("dev")[0]:
             arms[key] = arm
-    found: dict[tuple[str, str | None], list[Arm]] = {}
+    found: dict[tuple[str, str | None], list[ReportedArm]] = {}
     for group, arms in alike.items():
         several = len({arm.vectors for arm in arms.values()} - {None}) > 1
         for arm in arms.values():
@@ -105,25 +105,25 @@ def groups(runs: Sequence[Run]) -> list[list[Arm]]:
     return [_ordered(arms) for arms in found.values()]
 
 
-def _ordered(arms: Sequence[Arm]) -> list[Arm]:
+def _ordered(arms: Sequence[ReportedArm]) -> list[ReportedArm]:
     """The best without ELMo first, then the others by name."""
     bare = [arm for arm in arms if arm.place == "none"]
     first = max(bare, key=lambda arm: statistics.fmean(arm.values("dev")), default=None)
     return sorted(arms, key=lambda arm: (arm is not first, arm.name))
 
 
-def _part(arms: Sequence[Arm]) -> str:
+def _part(arms: Sequence[ReportedArm]) -> str:
     return "test" if all(arm.values("test") for arm in arms) else "dev"
 
 
-def _title(arms: Sequence[Arm]) -> str:
+def _title(arms: Sequence[ReportedArm]) -> str:
     """The folder of the arms, with the task where the folder does not name it."""
     record = arms[0].run.record
     folder = arms[0].run.name.rpartition("/")[0] if len(arms) > 1 else arms[0].run.name
     return folder if record.name in folder else f"{folder} ({record.name})"
 
 
-def _gain(arms: Sequence[Arm]) -> figures.Gain | None:
+def _gain(arms: Sequence[ReportedArm]) -> figures.Gain | None:
     """The first arm and the best with ELMo; None without both."""
     part, first = _part(arms), arms[0]
     best = max(
@@ -135,22 +135,22 @@ def _gain(arms: Sequence[Arm]) -> figures.Gain | None:
     return figures.Gain(_title(arms), before, after)
 
 
-def _rows(arms: Sequence[Arm]) -> Iterator[tuple[str, ...]]:
+def _rows(arms: Sequence[ReportedArm]) -> Iterator[tuple[str, ...]]:
     part = _part(arms)
     baseline = statistics.fmean(arms[0].values(part))
     for arm in arms:
         values, record = arm.values(part), arm.run.record
         mean, gain = statistics.fmean(values), ("", "")
         if arm is not arms[0] and arms[0].place == "none":
-            gain = f"{mean - baseline:+.2f}", percent(error_reduction(mean, baseline))
+            gain = f"{mean - baseline:+.2f}", signed_percent(error_reduction(mean, baseline))
         std = f"{statistics.stdev(values):.2f}" if len(values) > 1 else ABSENT
-        seeds = counted(len(values), len(record.settings.get("seeds") or ()))
+        seeds = count_seeds(len(values), len(record.settings.get("seeds") or ()))
         minutes = statistics.fmean(row["seconds"] for row in record.rows) / 60
         score = f"{part} {arm.scores[0]}"
         yield (_title(arms), arm.name, score, f"{mean:.2f}", std, seeds, *gain, f"{minutes:.1f}")
 
 
-def _by_seed(arm: Arm) -> Block:
+def _by_seed(arm: ReportedArm) -> Block:
     """One row a seed: the shown scores, and how training went."""
     parts = [part for part in ("dev", "test") if arm.values(part)]
     head = ["seed", *(f"{part} {name}" for part in parts for name in arm.scores), "best epoch", "updates", "ended by"]

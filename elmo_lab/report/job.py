@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from elmo.disk.files import check_output, whole
+from elmo.disk.files import atomic_path, check_output
 from elmo.errors import InputError
 from elmo_lab.document import Document
 from elmo_lab.report import markdown, page, sections
@@ -13,7 +13,7 @@ INDEX = "index.html"
 FIGURES = ("*.svg",)
 
 
-def write(
+def write_report(
     paths: Sequence[Path],
     output: Path | None = None,
     markdown_file: Path | None = None,
@@ -39,7 +39,7 @@ def write(
         text = page.render(document)
         if file.parent == output:
             file.parent.mkdir(exist_ok=True)
-        with whole(file, overwrite) as temporary:
+        with atomic_path(file, overwrite) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         written.append(file)
     if markdown_file is not None and folder is not None:
@@ -63,9 +63,9 @@ def _write_markdown(document: Document, file: Path, folder: Path, overwrite: boo
     """Writes the figures first, so that the page never refers to a missing one."""
     text, drawn = markdown.render(document, folder.name)
     if drawn:
-        with whole(folder, overwrite, FIGURES) as temporary:
+        with atomic_path(folder, overwrite, FIGURES) as temporary:
             temporary.mkdir()
             for name, content in drawn.items():
                 (temporary / name).write_bytes(content)
-    with whole(file, overwrite) as temporary:
+    with atomic_path(file, overwrite) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")

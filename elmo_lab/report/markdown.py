@@ -15,13 +15,13 @@ SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
 def render(document: Document, folder: str) -> tuple[str, dict[str, bytes]]:
     """The page, and the figures by file name; `folder` is the prefix of links to them."""
     drawn: dict[str, bytes] = {}
-    lines = [f"# {escaped(document.title)}", "", *_blocks(document.intro, folder, drawn)]
+    lines = [f"# {escape_markdown(document.title)}", "", *_blocks(document.intro, folder, drawn)]
     for section in document.sections:
-        lines += [f"## {escaped(section.title)}", "", *_blocks(section.blocks, folder, drawn)]
+        lines += [f"## {escape_markdown(section.title)}", "", *_blocks(section.blocks, folder, drawn)]
     return "\n".join(lines).rstrip() + "\n", drawn
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text escaped, on one line."""
     return "".join(f"\\{letter}" if letter in SPECIAL else letter for letter in " ".join(text.split()))
 
@@ -30,15 +30,15 @@ def _blocks(blocks: tuple[Block, ...], folder: str, drawn: dict[str, bytes]) -> 
     for block in blocks:
         match block:
             case Text(text):
-                yield from (escaped(text), "")
+                yield from (escape_markdown(text), "")
             case Heading(text):
-                yield from (f"### {escaped(text)}", "")
+                yield from (f"### {escape_markdown(text)}", "")
             case Code(text):
                 yield from (*_code(text), "")
             case Table():
                 yield from (*_table(block), "")
             case Figures(several, caption):
-                yield from (*(_image(figure, folder, drawn) for figure in several), "", escaped(caption), "")
+                yield from (*(_image(figure, folder, drawn) for figure in several), "", escape_markdown(caption), "")
             case Details(summary, inside):
                 yield from ("<details>", f"<summary>{html.escape(summary)}</summary>", "")
                 yield from _blocks(inside, folder, drawn)
@@ -61,7 +61,7 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _row(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(map(escaped, cells)) + " |"
+    return "| " + " | ".join(map(escape_markdown, cells)) + " |"
 
 
 def _image(figure: Figure, folder: str, drawn: dict[str, bytes]) -> str:
@@ -71,4 +71,4 @@ def _image(figure: Figure, folder: str, drawn: dict[str, bytes]) -> str:
         number += 1
         name = f"{figure.name}-{number}.svg"
     drawn[name] = figures.svg(figure.draw(False), transparent=False)
-    return f"![{escaped(figure.alt)}]({quote(str(PurePosixPath(folder, name)))})"
+    return f"![{escape_markdown(figure.alt)}]({quote(str(PurePosixPath(folder, name)))})"

@@ -14,7 +14,7 @@ from elmo_lab.record import REMEDY, setting_lines
 
 
 @dataclass(frozen=True)
-class Pretraining:
+class PretrainingRun:
     """A run of `elmo train`."""
 
     name: str
@@ -26,7 +26,7 @@ class Pretraining:
     words_a_second: float | None
 
 
-def read(name: str, folder: Path) -> Pretraining:
+def read(name: str, folder: Path) -> PretrainingRun:
     """The run in a folder; unfinished lines of its metrics are skipped. Raises InputError if a file is damaged."""
     points = []
     for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
@@ -39,19 +39,19 @@ def read(name: str, folder: Path) -> Pretraining:
         speeds = sorted(point["tokens_per_s"] for point in points if "tokens_per_s" in point)
         card = read_json(model, REMEDY).get("card", {}) if model.is_file() else {}
         speed = float(speeds[len(speeds) // 2]) if speeds else None
-        return Pretraining(name, read_json(folder / "train.json", REMEDY), card, measured(points), speed)
+        return PretrainingRun(name, read_json(folder / "train.json", REMEDY), card, newest_perplexities(points), speed)
     except (TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{folder}: not the metrics of elmo train ({error}); {REMEDY}") from error
 
 
-def measured(metrics: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def newest_perplexities(metrics: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The perplexities of the newest held-out text, of the lines of `metrics.jsonl`; a resumed run may have another."""
     points = [point for point in metrics if point.get("carry_mean") is not None]  # null in a network that has diverged
     text = points[-1].get("measured_on") if points else None
     return [point for point in points if point.get("measured_on", text) == text]
 
 
-def sections(runs: Sequence[Pretraining]) -> Iterator[Section]:
+def sections(runs: Sequence[PretrainingRun]) -> Iterator[Section]:
     """One section, if there are runs."""
     if not runs:
         return
@@ -69,7 +69,7 @@ def sections(runs: Sequence[Pretraining]) -> Iterator[Section]:
     yield Section("Pretraining", tuple(blocks))
 
 
-def _cells(run: Pretraining) -> tuple[str, ...]:
+def _cells(run: PretrainingRun) -> tuple[str, ...]:
     found = run.card.get("perplexity") or {}
     carry, reset = (found.get(policy) or {} for policy in ("carry", "reset"))
     words = run.card.get("words_read")
@@ -84,7 +84,7 @@ def _cells(run: Pretraining) -> tuple[str, ...]:
     )
 
 
-def _curve(run: Pretraining) -> Figures:
+def _curve(run: PretrainingRun) -> Figures:
     """Perplexity against words read, for both state policies."""
     words = [float(point.get("tokens", point["step"])) for point in run.curve]
     lines = [

@@ -4,13 +4,13 @@ import shlex
 from collections.abc import Iterator
 
 from elmo_lab.document import Block, Code, Text
-from elmo_lab.record import Record, setting_lines, shown
+from elmo_lab.record import RunRecord, setting_lines, without_folders
 
 
-def provenance(record: Record) -> Iterator[Block]:
+def provenance(record: RunRecord) -> Iterator[Block]:
     """The command that made a record, and everything else that it says but its rows."""
     yield Text("Made by:")
-    yield Code(shlex.join(shown(record.argv)))
+    yield Code(shlex.join(without_folders(record.argv)))
     settings = {key: value for key, value in record.settings.items() if key != "output"}
     parts = {"settings": settings, "bilm": record.bilm, "data": record.data, "versions": record.versions}
     lines = [f"{record.kind} = {record.name}, version {record.version}"]

@@ -5,12 +5,12 @@ from typing import Any
 
 from elmo.errors import InputError
 from elmo_lab.document import ABSENT, Block, Details, Document, Section, Table, Text, table
-from elmo_lab.plugins import points
+from elmo_lab.plugins import entry_points_of
 from elmo_lab.probes import blocks
 from elmo_lab.probes import probe as probes
-from elmo_lab.record import RECORD, shown
+from elmo_lab.record import RECORD, without_folders
 from elmo_lab.report import comparing, pretraining
-from elmo_lab.report.collect import JsonFile, Results, Run
+from elmo_lab.report.collect import JsonFile, RecordedRun, Results
 from elmo_lab.report.provenance import provenance
 
 
@@ -45,23 +45,23 @@ def _plural(what: str, number: int) -> str:
     return what[:-1] + "ies" if what.endswith("y") else what + "s"
 
 
-def _probes(runs: Sequence[Run]) -> Iterator[Section]:
+def _probes(runs: Sequence[RecordedRun]) -> Iterator[Section]:
     """One section a probe; its title has the folder if there are several of a kind."""
     names = [run.record.name for run in runs]
     for run in runs:
         title, found = _shown(run)
         title += f": {run.name}" if names.count(run.record.name) > 1 else ""
-        model = shown((run.record.bilm or {}).get("model"))
+        model = without_folders((run.record.bilm or {}).get("model"))
         said = (Text(f"The biLM is {model}."),) if model else ()
         details = Details(f"{run.name}: command, settings, biLM", tuple(provenance(run.record)))
         yield Section(title, (*found, *said, details))
 
 
-def _shown(run: Run) -> tuple[str, list[Block]]:
+def _shown(run: RecordedRun) -> tuple[str, list[Block]]:
     """The title and the blocks of a probe's record; its plain rows if its package is not installed here."""
     name = run.record.name
-    if name not in points(probes.GROUP):
-        return f"Probe {name}", list(blocks.plain(run.record.rows)) if run.record.rows else []
+    if name not in entry_points_of(probes.GROUP):
+        return f"Probe {name}", list(blocks.plain_tables(run.record.rows)) if run.record.rows else []
     probe = probes.find(name)
     try:
         return probe.title, probe.blocks(run.record)
@@ -85,13 +85,13 @@ def _perplexities(files: Sequence[JsonFile]) -> Iterator[Section]:
 
 def _policies(file: JsonFile) -> Iterator[tuple[str, ...]]:
     """One row a state policy."""
-    values, model = file.values, shown((file.values.get("bilm") or {}).get("model", ""))
+    values, model = file.values, without_folders((file.values.get("bilm") or {}).get("model", ""))
     size = (values["vocabulary"] or {}).get("size", 0)
     for policy, numbers in values["perplexity"].items():
         means = [numbers.get(key) for key in ("forward", "backward", "mean", "mean_known")]
         unknown = numbers.get("unknown_rate")
         yield (
-            file.name, str(model), ", ".join(map(str, shown(values["text"]))), policy,
+            file.name, str(model), ", ".join(map(str, without_folders(values["text"]))), policy,
             *(ABSENT if mean is None else f"{mean:,.2f}" for mean in means),
             ABSENT if unknown is None else f"{100 * unknown:.1f} %", f"{size:,}",
         )  # fmt: skip
@@ -118,10 +118,12 @@ def _machines(results: Results) -> Iterator[Section]:
     """The machines of the records, and the versions on them."""
     cards = [run.record.machine for run in (*results.tasks, *results.probes)]
     if cards:
-        yield Section("Machines and versions", (machines(cards, ("processor", "cores", "threads", "torch", "elmo")),))
+        yield Section(
+            "Machines and versions", (machines_table(cards, ("processor", "cores", "threads", "torch", "elmo")),)
+        )
 
 
-def machines(cards: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> Table:
+def machines_table(cards: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> Table:
     """One row per machine, as these keys of its card say it, with the first and last date and the number of results."""
     made: dict[tuple[str, ...], list[str]] = {}
     for card in cards:

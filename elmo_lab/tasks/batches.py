@@ -24,7 +24,7 @@ class BatchConfig:
                 raise ConfigError(f"batch.{name} is {number}; at least 1 is expected")
 
 
-def shuffled(sizes: Sequence[int], config: BatchConfig, seed: int, epoch: int) -> list[list[int]]:
+def shuffled_batches(sizes: Sequence[int], config: BatchConfig, seed: int, epoch: int) -> list[list[int]]:
     """The indices of the examples in each batch of an epoch; `sizes` are the lengths in tokens."""
     rng = random.Random(f"{seed} {epoch}")
     order = _in_random_order(list(range(len(sizes))), rng)

@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from elmo.disk.files import remove_abandoned, writing
+from elmo.disk.files import remove_abandoned, run_file
 from elmo.disk.lock import locked
 from elmo.embedding.embedder import Embedder, parse_bytes
 from elmo.errors import InputError
@@ -155,7 +155,7 @@ class LayerCache:
         name = uuid.uuid4().hex
         layers, index = self.folder / f"{name}.layers.npy", self.folder / f"{name}.index.npz"
         keys: UInt8[np.ndarray, "S 16"] = np.frombuffer(b"".join(map(key_of, sentences)), np.uint8).reshape(-1, 16)
-        with writing(index) as index_file, writing(layers) as file:  # the index takes its place last
+        with run_file(index) as index_file, run_file(layers) as file:  # the index takes its place last
             header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
             begin = file.tell()

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
-from elmo.disk.files import write
+from elmo.disk.files import write_run_file
 from elmo.disk.lock import locked
 from elmo.errors import InputError
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train, trained
 from elmo_lab.tasks.files import find_file
-from elmo_lab.tasks.queue import Queue, Work, metric_of, pending, trials
+from elmo_lab.tasks.queue import Queue, Work, first_seeds, metric_of, pending_work
 from elmo_lab.tasks.table import TABLE, scores_of, write_tables
 
 WAIT = 5.0
@@ -45,7 +45,7 @@ def train_queue(
 ) -> None:
     """Does the remaining work, and updates the tables after each piece."""
     for _ in work_off(queue, output, find_recipe, given, quiet, show):
-        with writing(output):
+        with lock_output(output):
             write_tables(queue, output)
 
 
@@ -63,15 +63,15 @@ def work_off(
     existing run has other settings, or used other data, word vectors or biLM of the same name, or if a file of an
     unfinished row is missing.
     """
-    first = [trial for row in queue.rows for arm in row.arms for trial in trials(row, arm, output)]
-    rows = {work.row.name for work in pending(queue, output)}
+    first = [trial for row in queue.rows for arm in row.arms for trial in first_seeds(row, arm, output)]
+    rows = {work.row.name for work in pending_work(queue, output)}
     for work in first:
         config = _config(work, find_recipe, given)
         train.check_output(config, resume=True)
         if work.row.name in rows:
             train.check_files(config)  # before hours of other rows
     folders = [work.folder for work in first]
-    while works := list(pending(queue, output)):
+    while works := list(pending_work(queue, output)):
         for work in works:
             with locked(work.folder.with_name(f"{work.folder.name}.lock")) as mine:
                 if not mine or work.done:
@@ -90,7 +90,7 @@ def work_off(
             time.sleep(WAIT)
 
 
-def writing(output: Path) -> AbstractContextManager[bool]:
+def lock_output(output: Path) -> AbstractContextManager[bool]:
     """A lock for files that all processes of a folder write."""
     return locked(output / f"{TABLE}.lock", wait=True)
 
@@ -101,7 +101,7 @@ def config_of(
     """The settings of a run: the recipe, then `given`, then those of its arm."""
     values = configs.combined(train.read_recipe(recipe), given, settings)
     values |= {"output": str(folder), "seeds": list(seeds)}
-    return train.completed(configs.from_dict(train.TaskConfig, values))
+    return train.with_defaults(configs.from_dict(train.TaskConfig, values))
 
 
 def _config(work: Work, find_recipe: Callable[[str], Path], given: Mapping[str, Any]) -> train.TaskConfig:
@@ -118,7 +118,7 @@ def _train(
 ) -> dict[str, float]:
     """Trains the last seed, or continues it, and returns its scores."""
     begun = (Path(config.output) / train.CONFIG).is_file()
-    return scores_of(train.main(config, begun, quiet, progress, beside).rows[-1])
+    return scores_of(train.train_task(config, begun, quiet, progress, beside).rows[-1])
 
 
 def _tell(show: Callable[[str], object], work: str, done: int, total: int) -> None:
@@ -135,6 +135,6 @@ def _join(work: Work, config: train.TaskConfig) -> dict[str, float]:
         path = getattr(config, part)
         if path is not None:
             examples = tasks.read_examples(members[0].task, find_file(path, config.data))
-            report[part] = members[0].task.score(examples, trained.ensemble(members, examples))
-    write(work.result, (json.dumps(report, indent=2) + "\n").encode())
+            report[part] = members[0].task.score(examples, trained.predict_jointly(members, examples))
+    write_run_file(work.result, (json.dumps(report, indent=2) + "\n").encode())
     return scores_of(report)

@@ -84,7 +84,7 @@ class CorefLabels:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class CorefPrediction:
     """The clusters of a document, and the links that form them."""
 
     clusters: tuple[tuple[Span, ...], ...]
@@ -95,7 +95,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Part:
+class DocumentPart:
     """The sentences of a document from `begin` up to, but not including, `end`."""
 
     document: Example
@@ -197,15 +197,15 @@ class CorefModel(nn.Module):
             total = total - spans.marginal_log_likelihood(ranking.scores, ranking.mask, gold).sum()
         return total / max(1, len(examples))
 
-    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[CorefPrediction]:
         """The clusters of whole documents."""
         return self._decode(tokens, examples, False)
 
-    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[CorefPrediction]:
         """Like `decode`, with the probability of every link (eq. 1)."""
         return self._decode(tokens, examples, True)
 
-    def _decode(self, tokens: Tokens, examples: Sequence[Example], probable: bool) -> list[Prediction]:
+    def _decode(self, tokens: Tokens, examples: Sequence[Example], probable: bool) -> list[CorefPrediction]:
         predictions = []
         for ranking in self._rankings(tokens, [_all_of(example) for example in examples]):
             pairs = ranking.spans.pairs()
@@ -219,13 +219,13 @@ class CorefModel(nn.Module):
             )
         return predictions
 
-    def _window(self, example: Example) -> Part:
+    def _window(self, example: Example) -> DocumentPart:
         """A random window of a training step's sentences, drawn from torch's generator."""
         spare = len(example.sentences) - self.config.window
         begin = int(torch.randint(spare + 1, ())) if spare > 0 else 0
-        return Part(example, begin, min(begin + self.config.window, len(example.sentences)))
+        return DocumentPart(example, begin, min(begin + self.config.window, len(example.sentences)))
 
-    def _rankings(self, tokens: Tokens, parts: Sequence[Part]) -> Iterator[Ranking]:
+    def _rankings(self, tokens: Tokens, parts: Sequence[DocumentPart]) -> Iterator[Ranking]:
         """The kept spans of each part; the rows of `tokens` are all sentences of the parts' documents."""
         starts = accumulate((len(part.document.sentences) for part in parts), initial=0)
         rows = [start + row for start, part in zip(starts, parts, strict=False) for row in range(part.begin, part.end)]
@@ -242,7 +242,7 @@ class CorefModel(nn.Module):
         for part, words, state in zip(parts, words_of, states_of, strict=True):
             yield self._rank(part, words, state)
 
-    def _rank(self, part: Part, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> Ranking:
+    def _rank(self, part: DocumentPart, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> Ranking:
         found = spans.candidates(part.lengths, self.config.max_width).to(words.device)
         described = self._describe(found, words, states)
         mention_scores = self._mention_scores(described)
@@ -276,7 +276,7 @@ class CorefModel(nn.Module):
         first = cast(Affine, first)
         return score(nn.Sequential(*others)(described.times(first.weight, first.bias))).squeeze(1)
 
-    def _speakers(self, part: Part, found: Spans, span: Tensor, before: Tensor) -> Int[Tensor, " pairs"]:
+    def _speakers(self, part: DocumentPart, found: Spans, span: Tensor, before: Tensor) -> Int[Tensor, " pairs"]:
         """0 if either speaker is unknown, 1 if they differ, 2 if they are the same."""
         names = [name for sentence in part.document.speakers[part.begin : part.end] for name in sentence]
         ids = {name: number for number, name in enumerate(dict.fromkeys(names), 1)} | dict.fromkeys(UNNAMED, 0)
@@ -328,11 +328,11 @@ def _nothing(device: torch.device) -> Ranking:
     return Ranking(spans.candidates([], 1).to(device), torch.zeros(mask.shape, device=device), rows, mask)
 
 
-def _all_of(example: Example) -> Part:
-    return Part(example, 0, len(example.sentences))
+def _all_of(example: Example) -> DocumentPart:
+    return DocumentPart(example, 0, len(example.sentences))
 
 
-def _gold_clusters(part: Part, kept: Spans) -> Int[Tensor, " K"]:
+def _gold_clusters(part: DocumentPart, kept: Spans) -> Int[Tensor, " K"]:
     """The gold cluster of each span, -1 for none."""
     clusters = part.document.clusters
     assert clusters is not None, "a document without clusters cannot be learned from"
@@ -340,29 +340,29 @@ def _gold_clusters(part: Part, kept: Spans) -> Int[Tensor, " K"]:
     return torch.tensor([number.get(span, -1) for span in kept.pairs()], dtype=torch.long).to(kept.first.device)
 
 
-def _linked(links: dict[Span, Span | None]) -> Prediction:
-    return Prediction(spans.clusters_of(links), tuple(sorted(links.items())))
+def _linked(links: dict[Span, Span | None]) -> CorefPrediction:
+    return CorefPrediction(spans.clusters_of(links), tuple(sorted(links.items())))
 
 
-def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+def score(examples: Sequence[Example], predictions: Sequence[CorefPrediction]) -> dict[str, float]:
     """Precision, recall and F1 of MUC, B3 and CEAF-phi4, and `f1`, the mean of the three, in percent."""
     gold = [example.clusters or () for example in examples]
     return coref_scores(gold, [prediction.clusters for prediction in predictions])
 
 
-def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[Example], predictions: Sequence[CorefPrediction]) -> dict[str, dict[str, float | int]]:
     """Precision, recall, F1 and support of mentions, whatever their clusters."""
     sides = ([each.clusters or () for each in examples], [each.clusters for each in predictions])
     gold, found = ([[(mention, "mention") for cluster in one for mention in cluster] for one in side] for side in sides)
     return label_scores(gold, found)
 
 
-def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+def combine(members: Sequence[Sequence[CorefPrediction]]) -> list[CorefPrediction]:
     """Each span links to the antecedent that most members chose; ties go to the first member."""
     return [_vote(votes) for votes in zip(*members, strict=True)]
 
 
-def _vote(votes: Sequence[Prediction]) -> Prediction:
+def _vote(votes: Sequence[CorefPrediction]) -> CorefPrediction:
     members = [dict(vote.links) for vote in votes]
     everything = sorted({span for links in members for span in links})
     counts = {span: Counter(links.get(span) for links in members) for span in everything}
@@ -375,7 +375,7 @@ def _vote(votes: Sequence[Prediction]) -> Prediction:
     )
 
 
-def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+def record(example: Example, prediction: CorefPrediction) -> dict[str, Any]:
     """A prediction as a JSON object: the document, its clusters, and the links between their mentions."""
     found = readers.as_record(replace(example, clusters=prediction.clusters))
     known = zip_longest(prediction.links, prediction.probabilities)

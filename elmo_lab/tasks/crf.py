@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmo_lab.tasks.tagging import Span, pair, spans
+from elmo_lab.tasks.tagging import Span, spans, tags_of_type
 
 FORBIDDEN = -1e6
 """The score of a forbidden transition: finite, so that sums of it stay finite."""
@@ -173,7 +173,7 @@ def _span_probability(
 ) -> float:  # fmt: skip
     begin, stop, kind = span
     between, end = scores
-    first, inside = (ids[name] for name in pair(kind))
+    first, inside = (ids[name] for name in tags_of_type(kind))
     total = before[begin, first]
     last = first
     for token in range(begin + 1, stop):

@@ -9,7 +9,7 @@ DATA = "ELMO_DATA"
 """The variable with the data folder, if no setting names one."""
 
 
-def resolve(path: str, data: str | None) -> Path:
+def resolve_data(path: str, data: str | None) -> Path:
     """The path as given, else in the folder `data`, else in the folder of ELMO_DATA."""
     root = data or os.environ.get(DATA)
     here = Path(path)
@@ -19,8 +19,8 @@ def resolve(path: str, data: str | None) -> Path:
 
 
 def find_file(path: str, data: str | None) -> Path:
-    """Like `resolve`. Raises InputError if the file does not exist."""
-    found = resolve(path, data)
+    """Like `resolve_data`. Raises InputError if the file does not exist."""
+    found = resolve_data(path, data)
     if not found.is_file():
         remedy = "put it there" if found != Path(path) else f"name the folder of the data with --data, or in {DATA}"
         raise InputError(f"{found}: no such file; {remedy}, or name another file")

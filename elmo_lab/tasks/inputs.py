@@ -212,7 +212,7 @@ class Collator:
 
     def _layers(self, sentences: Sequence[Sequence[str]], mask: np.ndarray) -> Float[Tensor, "N B T D"]:
         assert self.layers_of is not None, "a frozen biLM is to be read, and the collator was given none"
-        arrays = [choose(array, self.config.layers) for array in self.layers_of(sentences)]
+        arrays = [choose_layers(array, self.config.layers) for array in self.layers_of(sentences)]
         layers, _, size = arrays[0].shape if arrays else (0, 0, 0)
         padded = np.zeros((layers, *mask.shape, size), np.float32)
         for row, array in enumerate(arrays):
@@ -227,7 +227,7 @@ class Collator:
 Array = TypeVar("Array", np.ndarray, Tensor)
 
 
-def choose(layers: Array, which: Literal["mix", "top", "average", "types"]) -> Array:
+def choose_layers(layers: Array, which: Literal["mix", "top", "average", "types"]) -> Array:
     """Selects the layers to read, (N, ...) -> (n, ...); a mix of one layer has nothing to weigh."""
     return {"top": layers[-1:], "types": layers[:1]}.get(which, layers)
 
@@ -291,7 +291,7 @@ class Inputs(nn.Module):
             assert tokens.bilm_batch is not None
             layers = self.bilm(tokens.bilm_batch).layers[:, :, 1:]  # without <S>
             layers = layers[:, :, : mask.shape[1]]  # </S> is where padding begins: `forward` makes it zero
-            layers = choose(layers, self.config.layers)
+            layers = choose_layers(layers, self.config.layers)
         if layers is not None and self.config.layer_norm:
             layers = nn.functional.layer_norm(layers, layers.shape[-1:])
         return layers

@@ -21,10 +21,10 @@ class HighwayLstm(nn.Module):
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
         self.hidden_size = hidden_size
-        self.to_gates = nn.Parameter(orthonormal(GATES, hidden_size, input_size))
-        self.state_to_gates = nn.Parameter(orthonormal(GATES, hidden_size, hidden_size))
+        self.to_gates = nn.Parameter(orthonormal_blocks(GATES, hidden_size, input_size))
+        self.state_to_gates = nn.Parameter(orthonormal_blocks(GATES, hidden_size, hidden_size))
         self.bias = nn.Parameter(torch.zeros(GATES * hidden_size))
-        self.carry = nn.Parameter(orthonormal(1, hidden_size, input_size))
+        self.carry = nn.Parameter(orthonormal_blocks(1, hidden_size, input_size))
         with torch.no_grad():
             self.bias.view(GATES, hidden_size)[2] = 1.0  # so that the cell keeps its content at first
 
@@ -66,6 +66,6 @@ class InterleavedLstm(nn.Module):
         return states.view(batch, steps, self.size)
 
 
-def orthonormal(blocks: int, rows: int, columns: int) -> Float[Tensor, "gates columns"]:
+def orthonormal_blocks(blocks: int, rows: int, columns: int) -> Float[Tensor, "gates columns"]:
     """`blocks` stacked random matrices, each with orthonormal rows or columns, whichever are fewer."""
     return torch.cat([nn.init.orthogonal_(torch.empty(rows, columns)) for _ in range(blocks)])

@@ -48,7 +48,7 @@ class NerConfig:
 
 
 @dataclass(frozen=True)
-class Example:
+class NerExample:
     """A sentence."""
 
     tokens: tuple[str, ...]
@@ -58,41 +58,43 @@ class Example:
     """The line in the file, for each token."""
 
 
-def read(path: Path) -> list[Example]:
+def read(path: Path) -> list[NerExample]:
     """The sentences of a file of columns, of CoNLL-2012, or of JSON lines with `tokens` and `tags`: docs/files.md."""
-    return [Example(found.tokens, found.tags, found.lines) for found in readers_columns.read_entities(path)]
+    return [NerExample(found.tokens, found.tags, found.lines) for found in readers_columns.read_entities(path)]
 
 
-def read_all(path: Path) -> list[Example]:
+def read_all(path: Path) -> list[NerExample]:
     """Like `read`, but tags are neither needed nor read; also of CoNLL-U (`.conllu`)."""
-    return [Example(found.tokens, None, found.lines) for found in readers_columns.read_entities(path, unlabelled=True)]
+    return [
+        NerExample(found.tokens, None, found.lines) for found in readers_columns.read_entities(path, unlabelled=True)
+    ]
 
 
-def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[NerExample]:
     """The sentences of a line of text."""
-    return [Example(tuple(tokens)) for part in parts for tokens in tokenizer.sentences(part)]
+    return [NerExample(tuple(tokens)) for part in parts for tokens in tokenizer.sentences(part)]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> NerExample:
     """An example of one sentence."""
     check_tokens(sentences)
     if len(sentences) != 1:
         raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
-    return Example(tuple(sentences[0]))
+    return NerExample(tuple(sentences[0]))
 
 
-def sentences(example: Example) -> list[list[str]]:
+def sentences(example: NerExample) -> list[list[str]]:
     """The sentence."""
     return [list(example.tokens)]
 
 
-def labels_of(examples: Sequence[Example]) -> TagLabels:
+def labels_of(examples: Sequence[NerExample]) -> TagLabels:
     """The tags of the examples, with both tags of every type."""
     types = {kind for example in examples for _, _, kind in spans(example.tags or ())}
     return TagLabels(bio_tags(types))
 
 
-def check(examples: Sequence[Example], labels: TagLabels, path: Path) -> None:
+def check(examples: Sequence[NerExample], labels: TagLabels, path: Path) -> None:
     """Warns of types that are not in the training data. Raises InputError if a sentence has no tags."""
     for example in examples:
         if example.tags is None:
@@ -129,24 +131,24 @@ class NerModel(nn.Module):
             vectors = encoder(vectors, tokens.lengths)
         return self.scores(vectors if output is None else torch.cat([vectors, output], dim=-1))
 
-    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+    def loss(self, tokens: Tokens, examples: Sequence[NerExample]) -> Float[Tensor, ""]:
         """The negative log-likelihood of the gold tags, per sentence."""
         gold = self._gold(tokens, examples)
         return -self.crf.log_likelihood(self(tokens), gold, tokens.mask).mean()
 
-    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[TagPrediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[NerExample]) -> list[TagPrediction]:
         """The best tags that BIO allows."""
         best = self.crf.viterbi(self(tokens), tokens.mask)
         return [TagPrediction(tuple(self.tags[tag] for tag in tags)) for tags in best]
 
-    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[TagPrediction]:
+    def decode_probable(self, tokens: Tokens, examples: Sequence[NerExample]) -> list[TagPrediction]:
         """Like `decode`, with the probability of every span."""
         emissions = self(tokens)
         best = [[self.tags[tag] for tag in tags] for tags in self.crf.viterbi(emissions, tokens.mask)]
         known = span_probabilities(emissions, tokens.mask, self.crf.transitions(), self.tags, best)
         return [TagPrediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
 
-    def _gold(self, tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
+    def _gold(self, tokens: Tokens, examples: Sequence[NerExample]) -> Int[Tensor, "B T"]:
         ids = {tag: number for number, tag in enumerate(self.tags)}
         gold = torch.zeros(tokens.word_ids.shape, dtype=torch.long)
         for row, example in enumerate(examples):
@@ -155,12 +157,12 @@ class NerModel(nn.Module):
         return gold.to(tokens.word_ids.device)
 
 
-def score(examples: Sequence[Example], predictions: Sequence[TagPrediction]) -> dict[str, float]:
+def score(examples: Sequence[NerExample], predictions: Sequence[TagPrediction]) -> dict[str, float]:
     """Precision, recall and F1 of spans with their types, over all sentences, in percent."""
     return scores.span_scores([each.tags or () for each in examples], [each.tags for each in predictions])
 
 
-def by_label(examples: Sequence[Example], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[NerExample], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
     """Precision, recall, F1 and support of each type."""
     pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
     gold, found = ([[((begin, end), kind) for begin, end, kind in spans(tags)] for tags in side] for side in pairs)
@@ -184,13 +186,13 @@ def _majority(members: Sequence[TagPrediction]) -> TagPrediction:
     return TagPrediction(tags, mean_of_spans(tags, [(member.tags, member.probabilities) for member in members]))
 
 
-def record(example: Example, prediction: TagPrediction) -> dict[str, Any]:
+def record(example: NerExample, prediction: TagPrediction) -> dict[str, Any]:
     """A prediction as a JSON object: tokens, tags, and spans with their first and last token."""
     chunks = readers.spans_record(example.tokens, prediction.tags, prediction.probabilities, "label")
     return {"tokens": example.tokens, "tags": prediction.tags, "spans": chunks}
 
 
-def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+def write(path: Path, examples: Sequence[NerExample | None], predictions: Sequence[Any]) -> None:
     """Writes tokens and predicted tags, as BIO; to `.jsonl`, also the spans with their probabilities.
 
     An example that is None is an empty line.

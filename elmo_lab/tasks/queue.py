@@ -26,7 +26,7 @@ Settings = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Row:
+class QueueRow:
     """A task and its data, with its arms."""
 
     name: str
@@ -65,7 +65,7 @@ class Row:
 class Queue:
     """What to train."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[QueueRow, ...]
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
@@ -77,7 +77,7 @@ class Queue:
 class Work:
     """A piece of work: a seed of a trial of an arm, or the arm's ensemble."""
 
-    row: Row
+    row: QueueRow
     arm: str
     settings: Settings
     """The trial's."""
@@ -115,24 +115,24 @@ def read_queue(path: Path) -> Queue:
         raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
 
 
-def pending(queue: Queue, output: Path) -> Iterator[Work]:
+def pending_work(queue: Queue, output: Path) -> Iterator[Work]:
     """The remaining work that can start now, in order."""
     for count in range(1, 1 + max((len(row.seeds) for row in queue.rows), default=0)):
         for row in queue.rows:
             for arm in row.arms if count <= len(row.seeds) else ():
-                works = trials(row, arm, output) if count == 1 else _chosen_works(row, arm, output, count)
+                works = first_seeds(row, arm, output) if count == 1 else _chosen_works(row, arm, output, count)
                 yield from (work for work in works if not work.done)
 
 
-def chosen(row: Row, arm: str, output: Path) -> Work | None:
+def chosen_work(row: QueueRow, arm: str, output: Path) -> Work | None:
     """The first seed's work in an arm's best trial; None until all trials are done."""
-    works = trials(row, arm, output)
+    works = first_seeds(row, arm, output)
     if not all(work.done for work in works):
         return None
     return max(works, key=on_dev)
 
 
-def trials(row: Row, arm: str, output: Path) -> list[Work]:
+def first_seeds(row: QueueRow, arm: str, output: Path) -> list[Work]:
     """The first seed of each trial."""
     folder = output / row.name / arm
     several = len(row.tuning) > 1
@@ -142,9 +142,9 @@ def trials(row: Row, arm: str, output: Path) -> list[Work]:
     ]
 
 
-def _chosen_works(row: Row, arm: str, output: Path, count: int) -> Iterator[Work]:
+def _chosen_works(row: QueueRow, arm: str, output: Path, count: int) -> Iterator[Work]:
     """A later seed of the best trial and, after the last one, the ensemble."""
-    best = chosen(row, arm, output)
+    best = chosen_work(row, arm, output)
     if best is None:
         return
     make = partial(Work, row, arm, best.settings, best.folder)

@@ -19,10 +19,10 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from elmo.disk.files import whole
+from elmo.disk.files import atomic_path
 from elmo.errors import InputError
 from elmo.text.characters import is_utf8
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK
 from elmo_lab.tasks.tagging import spans
@@ -35,7 +35,7 @@ EMPTY = "\ufffd"
 
 def tell_unknown(labels: Iterable[tuple[int, str]], known: Collection[str], path: Path, what: str = "tag") -> None:
     """Warns of `labels`, each with its line, that the training data lack: they cannot be predicted, only missed."""
-    irregular = Irregular(path)
+    irregular = IrregularPlaces(path)
     for line, label in labels:
         if label not in known:
             irregular.note(f"the {what} {label!r} is not in the training data: scored, never predicted", line)
@@ -43,10 +43,10 @@ def tell_unknown(labels: Iterable[tuple[int, str]], known: Collection[str], path
 
 
 @contextmanager
-def writing(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
+def text_output(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
     """A text file that appears only if the block succeeds; compressed if its suffix is `.gz` or `.xz`."""
     with (
-        whole(path, overwrite) as temporary,
+        atomic_path(path, overwrite) as temporary,
         temporary.open("wb") as raw,
         TextIOWrapper(_compressed(raw, path.suffix.lower()), encoding="utf-8", newline="\n") as file,
     ):
@@ -61,7 +61,7 @@ def _compressed(raw: BinaryIO, suffix: str) -> Any:
     return raw
 
 
-def json_records(path: Path, irregular: Irregular) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_records(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSON file, with the lines where they begin: one a line, one after another, or a list of them.
 
     Objects of a list `rows` with their own key `row`, as the Hub's server of data sets sends them, are taken out.
@@ -93,7 +93,7 @@ def _rows_of(record: Any) -> list[Any]:
     return record if isinstance(record, list) else [record]
 
 
-def _one_after_another(text: str, path: Path, irregular: Irregular) -> Iterator[tuple[int, Any]]:
+def _one_after_another(text: str, path: Path, irregular: IrregularPlaces) -> Iterator[tuple[int, Any]]:
     """The values of a JSON text, with their lines."""
     decoder, place, line = json.JSONDecoder(), 0, 1
     while found := NOT_BLANK.search(text, place):
@@ -106,7 +106,7 @@ def _one_after_another(text: str, path: Path, irregular: Irregular) -> Iterator[
         line, place = line + text.count("\n", place, end), end
 
 
-def parsed_json(text: str, path: Path, line: int, irregular: Irregular) -> Any:
+def parsed_json(text: str, path: Path, line: int, irregular: IrregularPlaces) -> Any:
     """Parses JSON that begins in this line; half a surrogate pair, which no file can have, becomes U+FFFD."""
     try:
         value = json.loads(text)
@@ -128,7 +128,7 @@ def _no_json(error: Exception, text: str, path: Path, line: int) -> InputError:
     return InputError(f"{path}: {place}: not valid JSON ({error.msg}); {remedy}")
 
 
-def _with_whole_characters(value: Any, text: str, line: int, irregular: Irregular) -> Any:
+def _with_whole_characters(value: Any, text: str, line: int, irregular: IrregularPlaces) -> Any:
     if "\\u" not in text:
         return value
     written = json.dumps(value, ensure_ascii=False)
@@ -140,7 +140,7 @@ def _with_whole_characters(value: Any, text: str, line: int, irregular: Irregula
 
 def write_json_lines(path: Path, records: Iterable[dict[str, Any] | None], overwrite: bool = False) -> None:
     """Writes objects, one per line; an empty line for None."""
-    with writing(path, overwrite) as file:
+    with text_output(path, overwrite) as file:
         lines = ("" if record is None else json.dumps(record, ensure_ascii=False) for record in records)
         file.writelines(f"{line}\n" for line in lines)
 
@@ -184,7 +184,9 @@ def strings_field(record: dict[str, Any], key: str, place: str) -> tuple[str, ..
     return tuple(value)
 
 
-def tokens_field(record: dict[str, Any], key: str, place: str, line: int, irregular: Irregular) -> tuple[str, ...]:
+def tokens_field(
+    record: dict[str, Any], key: str, place: str, line: int, irregular: IrregularPlaces
+) -> tuple[str, ...]:
     """A list of tokens of a JSON object; an empty one keeps its place, since labels are counted by tokens."""
     value = record.get(key)
     if isinstance(value, list) and "" in value:
@@ -193,6 +195,6 @@ def tokens_field(record: dict[str, Any], key: str, place: str, line: int, irregu
     return strings_field(record | {key: value} if key in record else record, key, place)
 
 
-def count(number: int, what: str) -> str:
+def with_noun(number: int, what: str) -> str:
     """The number with its noun, with an s in the plural."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

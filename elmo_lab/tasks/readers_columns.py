@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elmo.errors import InputError
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK, read_conllu, suffix_of
 from elmo.text.tokenizer import split_at_spaces
 from elmo_lab.tasks import readers_conll2012 as conll2012
-from elmo_lab.tasks.readers import EMPTY, count, json_records, writing
+from elmo_lab.tasks.readers import EMPTY, json_records, text_output, with_noun
 from elmo_lab.tasks.tagging import is_tag, to_bio
 
 DOCUMENT_START = "-DOCSTART-"
@@ -31,7 +31,7 @@ Row = tuple[int, list[str]]
 
 
 @dataclass(frozen=True)
-class Tagged:
+class TaggedSentence:
     """A sentence of a column file."""
 
     tokens: tuple[str, ...]
@@ -41,14 +41,14 @@ class Tagged:
     """The line of every token, counted from 1."""
 
 
-def read_tagged(path: Path, unlabelled: bool = False) -> list[Tagged]:
+def read_tagged(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
     """The sentences of a file with tags, whose columns are found; with `unlabelled`, of one with or without tags.
 
     Tokens are in the first column, or in the second if the first numbers them. The tag is the last column, or with
     such numbers the first that has only tags; of two columns, it may be the first. A language code before all tokens,
     such as `en:`, is removed.
     """
-    irregular = Irregular(path)
+    irregular = IrregularPlaces(path)
     sentences = list(_sentences(path, irregular, None if unlabelled else -1))
     tokens, tags = 0, -1
     if _is_numbered(sentences):
@@ -60,7 +60,7 @@ def read_tagged(path: Path, unlabelled: bool = False) -> list[Tagged]:
     return _tagged(path, sentences, tokens, None if unlabelled else tags, irregular)
 
 
-def read_entities(path: Path, unlabelled: bool = False) -> list[Tagged]:
+def read_entities(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
     """The sentences of a file with named entities: columns (`read_tagged`), CoNLL-2012, or JSON lines.
 
     JSON lines have `tokens`, and `tags`, `ner_tags` or `labels`: a list of the names of tags. With `unlabelled`, tags
@@ -68,15 +68,18 @@ def read_entities(path: Path, unlabelled: bool = False) -> list[Tagged]:
     """
     if unlabelled and suffix_of(path) == ".conllu":
         lines = (line for _, line in numbered_lines(path))
-        return [Tagged(tuple(record.tokens), None, ()) for record in read_conllu(lines, path)]
+        return [TaggedSentence(tuple(record.tokens), None, ()) for record in read_conllu(lines, path)]
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
-    irregular = Irregular(path)
+    irregular = IrregularPlaces(path)
     if conll2012.is_begin(first) and unlabelled:
-        every = conll2012.documents(path, irregular)
+        every = conll2012.read_documents(path, irregular)
         words = (tuple(rows.cells(each, 1)) for rows in every for each in rows.sentences)
-        found = [Tagged(tokens, None, ()) for tokens in words]
+        found = [TaggedSentence(tokens, None, ()) for tokens in words]
     elif conll2012.is_begin(first):
-        found = [Tagged(tuple(words), tags, tuple(lines)) for words, tags, lines in conll2012.entities(path, irregular)]
+        found = [
+            TaggedSentence(tuple(words), tags, tuple(lines))
+            for words, tags, lines in conll2012.document_entities(path, irregular)
+        ]
     elif JSON.match(first.strip()):
         found = _of_json(path, irregular)
     else:
@@ -86,8 +89,8 @@ def read_entities(path: Path, unlabelled: bool = False) -> list[Tagged]:
     return found
 
 
-def _of_json(path: Path, irregular: Irregular) -> list[Tagged]:
-    sentences = list[Tagged]()
+def _of_json(path: Path, irregular: IrregularPlaces) -> list[TaggedSentence]:
+    sentences = list[TaggedSentence]()
     for number, record in json_records(path, irregular):
         place = f"{path}: line {number}"
         tokens = record.get("tokens", record.get("words"))
@@ -106,7 +109,7 @@ def _of_json(path: Path, irregular: Irregular) -> list[Tagged]:
         if "" in tokens:
             irregular.note(f"an empty token, read as {EMPTY!r}", number)
         words = tuple(token or EMPTY for token in tokens)
-        sentences.append(Tagged(words, None if tags is None else tuple(tags), (number,) * len(tokens)))
+        sentences.append(TaggedSentence(words, None if tags is None else tuple(tags), (number,) * len(tokens)))
     found = to_bio([sentence.tags or () for sentence in sentences])
     for sentence, _, problem in found.broken:
         irregular.note(problem, sentences[sentence].lines[0])
@@ -116,7 +119,7 @@ def _of_json(path: Path, irregular: Irregular) -> list[Tagged]:
     ]
 
 
-def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -> list[Tagged]:
+def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -> list[TaggedSentence]:
     """The sentences of a column file: one token per line, an empty line between sentences.
 
     Columns are separated by tabs, or by spaces and tabs if the first token's line has no tab; all lines have the same
@@ -128,7 +131,7 @@ def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -
     not allow, such as O I-PER in BIO, are read as conlleval does, and counted in a warning (`IrregularInput`); so are
     an empty token, which becomes U+FFFD, and an empty tag, which is O.
     """
-    irregular = Irregular(path)
+    irregular = IrregularPlaces(path)
     return _tagged(path, list(_sentences(path, irregular, tag_column)), token_column, tag_column, irregular)
 
 
@@ -137,21 +140,21 @@ def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]], overwr
 
     Without columns, it is only the empty line. conlleval reads the columns tokens, gold, predicted.
     """
-    with writing(path, overwrite) as file:
+    with text_output(path, overwrite) as file:
         for columns in sentences:
             file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
             file.write("\n")
 
 
-def check_words(sentences: Sequence[Tagged], path: Path, remedy: str) -> None:
+def check_words(sentences: Sequence[TaggedSentence], path: Path, remedy: str) -> None:
     """Raises InputError if the tokens of all sentences are 1, 2, 3 ...: their numbers instead of the words."""
     if _counts([list(each.tokens) for each in sentences]):
         raise InputError(f"{path}: the tokens are 1, 2, 3 ...: the column numbers them; {remedy}")
 
 
 def _tagged(
-    path: Path, sentences: list[list[Row]], token_column: int, tag_column: int | None, irregular: Irregular
-) -> list[Tagged]:
+    path: Path, sentences: list[list[Row]], token_column: int, tag_column: int | None, irregular: IrregularPlaces
+) -> list[TaggedSentence]:
     """The sentences' tokens and tags, normalised."""
     tokens = [[_column(row, token_column, path).strip() for row in rows] for rows in sentences]
     tokens = _without_language(tokens)
@@ -163,13 +166,15 @@ def _tagged(
     lines = [tuple(number for number, _ in rows) for rows in sentences]
     if tag_column is None:
         irregular.tell()
-        return [Tagged(tuple(words), None, numbers) for words, numbers in zip(tokens, lines, strict=True)]
+        return [TaggedSentence(tuple(words), None, numbers) for words, numbers in zip(tokens, lines, strict=True)]
     inside = "I-" if _are_types([_column(row, tag_column, path).strip() for rows in sentences for row in rows]) else ""
     found = to_bio([[_tag(row, tag_column, path, irregular, inside) for row in rows] for rows in sentences])
     for sentence, token, problem in found.broken:
         irregular.note(problem, lines[sentence][token])
     irregular.tell()
-    return [Tagged(tuple(words), tags, own) for words, tags, own in zip(tokens, found.sentences, lines, strict=True)]
+    return [
+        TaggedSentence(tuple(words), tags, own) for words, tags, own in zip(tokens, found.sentences, lines, strict=True)
+    ]
 
 
 def _are_types(tags: list[str]) -> bool:
@@ -178,7 +183,7 @@ def _are_types(tags: list[str]) -> bool:
     return counts["O"] * 2 > len(tags) and not any(is_tag(tag) or not tag for tag in counts if tag != "O")
 
 
-def _tag(row: Row, column: int, path: Path, irregular: Irregular, inside: str = "") -> str:
+def _tag(row: Row, column: int, path: Path, irregular: IrregularPlaces, inside: str = "") -> str:
     """The tag of a row; `inside` comes before a type alone."""
     tag = _column(row, column, path).strip()
     if not tag:
@@ -197,7 +202,7 @@ def _tag(row: Row, column: int, path: Path, irregular: Irregular, inside: str = 
 # Lines and columns
 
 
-def _sentences(path: Path, irregular: Irregular, tag_column: int | None) -> Iterator[list[Row]]:
+def _sentences(path: Path, irregular: IrregularPlaces, tag_column: int | None) -> Iterator[list[Row]]:
     rows, by_tabs, width = list[Row](), False, 0
     for number, line in numbered_lines(path):
         if not line.strip(BLANK) or line.startswith(DOCUMENT_START):
@@ -214,7 +219,7 @@ def _sentences(path: Path, irregular: Irregular, tag_column: int | None) -> Iter
         width = width or len(columns)
         if len(columns) != width:
             raise InputError(
-                f"{path}: line {number} has {count(len(columns), 'column')} where the lines before it have {width}:"
+                f"{path}: line {number} has {with_noun(len(columns), 'column')} where the lines before it have {width}:"
                 f" {line[:60]!r}; give every token all columns, and put an empty line between sentences"
             )
         rows.append((number, columns))
@@ -247,7 +252,7 @@ def _column(row: Row, index: int, path: Path) -> str:
     number, columns = row
     if not -len(columns) <= index < len(columns):
         raise InputError(
-            f"{path}: line {number} has {count(len(columns), 'column')}, so no column {index} (the first is"
+            f"{path}: line {number} has {with_noun(len(columns), 'column')}, so no column {index} (the first is"
             " 0, the last -1); choose another column"
         )
     return columns[index]

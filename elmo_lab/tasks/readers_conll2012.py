@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.errors import InputError
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK
 from elmo.text.tokenizer import split_at_spaces
-from elmo_lab.tasks.readers import EMPTY, count
+from elmo_lab.tasks.readers import EMPTY, with_noun
 from elmo_lab.tasks.tagging import Span, tags_of
 
 BEGIN = re.compile(r"#\s*begin document\b:?\s*(?P<name>.*?)(?:; *part (?P<part>\d{1,9}))?\s*")
@@ -34,7 +34,7 @@ Row = tuple[int, list[str]]
 
 
 @dataclass(frozen=True)
-class Rows:
+class ColumnDocument:
     """A document's sentences as rows of columns."""
 
     line: int
@@ -54,7 +54,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Predicate:
+class TaggedPredicate:
     """A predicate and the tags of its sentence, BIO."""
 
     index: int
@@ -68,7 +68,7 @@ def is_begin(line: str) -> bool:
     return BEGIN.fullmatch(line.strip()) is not None
 
 
-def documents(path: Path, irregular: Irregular) -> Iterator[Rows]:
+def read_documents(path: Path, irregular: IrregularPlaces) -> Iterator[ColumnDocument]:
     """The documents of a file. Raises InputError for rows outside of one, and if no column counts the words."""
     begin: tuple[int, str, int] | None = None  # line, name, part of the open document
     sentences: list[list[Row]] = []
@@ -101,10 +101,10 @@ def documents(path: Path, irregular: Irregular) -> Iterator[Rows]:
         )
 
 
-def entities(path: Path, irregular: Irregular) -> Iterator[tuple[list[str], tuple[str, ...], list[int]]]:
+def document_entities(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[list[str], tuple[str, ...], list[int]]]:
     """The words, the named entities as BIO tags, and the lines of every sentence. Raises InputError without any."""
     any_bracket = False
-    for document in documents(path, irregular):
+    for document in read_documents(path, irregular):
         for rows in document.sentences:
             cells = document.cells(rows, ENTITIES)
             any_bracket |= any("(" in cell for cell in cells)
@@ -114,15 +114,19 @@ def entities(path: Path, irregular: Irregular) -> Iterator[tuple[list[str], tupl
         raise InputError(f"{path}: the column of entities, the eleventh of CoNLL-2012, is empty; give a file with them")
 
 
-def predicates(path: Path, irregular: Irregular) -> Iterator[tuple[int, str, list[str], Iterator[Predicate]]]:
+def read_predicates(
+    path: Path, irregular: IrregularPlaces
+) -> Iterator[tuple[int, str, list[str], Iterator[TaggedPredicate]]]:
     """The first line, a name, the words and the predicates of every sentence."""
-    for document in documents(path, irregular):
+    for document in read_documents(path, irregular):
         for number, rows in enumerate(document.sentences):
             name = f"{document.name}/{document.part}/{number}"
             yield rows[0][0], name, document.cells(rows, 1), _predicates(path, document, rows, irregular)
 
 
-def _predicates(path: Path, document: Rows, rows: list[Row], irregular: Irregular) -> Iterator[Predicate]:
+def _predicates(
+    path: Path, document: ColumnDocument, rows: list[Row], irregular: IrregularPlaces
+) -> Iterator[TaggedPredicate]:
     width = len(rows[0][1])
     for column in range(ARGUMENTS, width - 1 - document.number if document.first == 0 else 0):
         spans = _spans(path, rows, document.cells(rows, column))
@@ -131,7 +135,7 @@ def _predicates(path: Path, document: Rows, rows: list[Row], irregular: Irregula
             irregular.note("a column of arguments without its predicate (V*), left out", rows[0][0])
             continue
         lemma, roleset = (document.cells(rows, place)[verb] for place in (LEMMA, FRAMESET))
-        yield Predicate(
+        yield TaggedPredicate(
             verb, tags_of(spans, len(rows)), *("" if each in NOTHING else each for each in (lemma, roleset))
         )
 
@@ -169,7 +173,7 @@ def _header(line: str) -> tuple[str, int]:
     return name, int(found["part"] or 0)
 
 
-def _columns(path: Path, number: int, line: str, before: list[Row], irregular: Irregular) -> list[str]:
+def _columns(path: Path, number: int, line: str, before: list[Row], irregular: IrregularPlaces) -> list[str]:
     by_tabs = "\t" in line
     columns = line.split("\t") if by_tabs else split_at_spaces(line)
     width = len(before[0][1]) if before else max(len(columns), NUMBER + 3)
@@ -178,7 +182,7 @@ def _columns(path: Path, number: int, line: str, before: list[Row], irregular: I
     if len(columns) != width:
         expected = f"its sentence has {width}" if before else f"at least {width} are expected"
         raise InputError(
-            f"{path}: line {number} has {count(len(columns), 'column')} where {expected}: {line[:60]!r}; write"
+            f"{path}: line {number} has {with_noun(len(columns), 'column')} where {expected}: {line[:60]!r}; write"
             " document, part, number, word, ..., coreference, and an empty line between sentences"
         )
     columns[-1] = columns[-1].strip()
@@ -188,7 +192,9 @@ def _columns(path: Path, number: int, line: str, before: list[Row], irregular: I
     return columns
 
 
-def _document(path: Path, begin: tuple[int, str, int], sentences: list[list[Row]], irregular: Irregular) -> Rows:
+def _document(
+    path: Path, begin: tuple[int, str, int], sentences: list[list[Row]], irregular: IrregularPlaces
+) -> ColumnDocument:
     line, name, part = begin
     sentences = [rows for rows in sentences if rows]
     words = len(name.split())
@@ -209,7 +215,7 @@ def _document(path: Path, begin: tuple[int, str, int], sentences: list[list[Row]
             if not columns[place + 1]:
                 irregular.note(f"an empty token, read as {EMPTY!r}", number)
                 columns[place + 1] = EMPTY
-    return Rows(line, name, part, sentences, place, base)
+    return ColumnDocument(line, name, part, sentences, place, base)
 
 
 def _is_count(sentences: list[list[Row]], place: int, base: int) -> bool:
@@ -241,7 +247,7 @@ def _most_counting(sentences: list[list[Row]], places: list[int]) -> tuple[int, 
     return best, 0 if "0" in numbers else 1
 
 
-def _divided(sentences: list[list[Row]], place: int, base: int, irregular: Irregular) -> list[list[Row]]:
+def _divided(sentences: list[list[Row]], place: int, base: int, irregular: IrregularPlaces) -> list[list[Row]]:
     """The sentences, also divided where the numbers begin again; other numbers than the next are noted."""
     divided: list[list[Row]] = []
     for rows in sentences:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
-from elmo.text.records import offsets
+from elmo.text.records import token_offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks import readers_conll2012 as conll2012
-from elmo_lab.tasks.readers import count, json_records, tokens_field, write_json_lines, writing
+from elmo_lab.tasks.readers import json_records, text_output, tokens_field, with_noun, write_json_lines
 
 Mention = tuple[int, int]
 """The first and last token, counted from the start of the document."""
@@ -69,7 +69,7 @@ def read_coref(path: Path, tokenizer: Tokenizer | None = None) -> list[Document]
 
     Raises InputError if brackets are not balanced, or a mention is not within its document.
     """
-    irregular = Irregular(path)
+    irregular = IrregularPlaces(path)
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if first.lstrip().startswith(("{", "[")):
         found = [
@@ -79,7 +79,7 @@ def read_coref(path: Path, tokenizer: Tokenizer | None = None) -> list[Document]
     elif tuple(first.split("\t")[: len(GAP) - 1]) == GAP[:-1]:
         found = list(_of_gap(path, tokenizer or Tokenizer(TextConfig())))
     else:
-        found = [_document(path, rows, irregular) for rows in conll2012.documents(path, irregular)]
+        found = [_document(path, rows, irregular) for rows in conll2012.read_documents(path, irregular)]
     irregular.tell()
     return found
 
@@ -90,7 +90,7 @@ def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool =
     Raises ValueError for crossing mentions of one cluster, which this format cannot distinguish, and InputError for a
     token that is empty or contains a tab or line end.
     """
-    with writing(path, overwrite) as file:
+    with text_output(path, overwrite) as file:
         for document in documents:
             file.write(f"#begin document ({' '.join(document.name.split())}); part {document.part:03d}\n")
             file.writelines(_rows(document))
@@ -112,7 +112,7 @@ def as_record(document: Document) -> dict[str, Any]:
     )
 
 
-def checked(clusters: Iterable[Iterable[Mention]], irregular: Irregular, line: int) -> tuple[Cluster, ...]:
+def check_clusters(clusters: Iterable[Iterable[Mention]], irregular: IrregularPlaces, line: int) -> tuple[Cluster, ...]:
     """The clusters with their mentions in text order; a mention that occurs twice stays, and is noted.
 
     Scores count it as the reference scorer does (`coref_scores`).
@@ -133,7 +133,7 @@ def genre_of(name: str) -> str:
 # JSON lines
 
 
-def _document_of(record: dict[str, Any], number: int, place: str, irregular: Irregular) -> Document:
+def _document_of(record: dict[str, Any], number: int, place: str, irregular: IrregularPlaces) -> Document:
     sentences = record.get("sentences")
     if not isinstance(sentences, list):
         raise InputError(
@@ -172,7 +172,7 @@ def _of_preco(clusters: list[Any], sentences: Sequence[Sequence[str]], place: st
 
 
 def _clusters(
-    clusters: Any, sentences: Sequence[Sequence[str]], place: str, line: int, irregular: Irregular
+    clusters: Any, sentences: Sequence[Sequence[str]], place: str, line: int, irregular: IrregularPlaces
 ) -> tuple[Cluster, ...]:
     sentence_of = [number for number, tokens in enumerate(sentences) for _ in tokens]
     if not isinstance(clusters, list) or not all(isinstance(cluster, list) for cluster in clusters):
@@ -185,12 +185,12 @@ def _clusters(
         first, last = mention
         if not 0 <= first <= last < len(sentence_of):
             raise InputError(
-                f"{place} has the mention {mention} in a document of {count(len(sentence_of), 'token')}; two of its"
+                f"{place} has the mention {mention} in a document of {with_noun(len(sentence_of), 'token')}; two of its"
                 " tokens are expected, counted from 0 and both included"
             )
         if sentence_of[first] != sentence_of[last]:
             irregular.note("a mention across sentences, which is scored but never predicted", line)
-    return checked(([(first, last) for first, last in cluster] for cluster in clusters), irregular, line)
+    return check_clusters(([(first, last) for first, last in cluster] for cluster in clusters), irregular, line)
 
 
 def _speakers(speakers: Any, sentences: tuple[tuple[str, ...], ...], place: str) -> tuple[tuple[str, ...], ...]:
@@ -225,7 +225,7 @@ def _of_gap(path: Path, tokenizer: Tokenizer) -> Iterator[Document]:
             )
         text = row["Text"]
         sentences = tuple(map(tuple, tokenizer.sentences(text)))
-        spans = offsets(text, [token for tokens in sentences for token in tokens]) or []
+        spans = token_offsets(text, [token for tokens in sentences for token in tokens]) or []
         mentions = {}
         for name in ("Pronoun", "A", "B"):
             begin = int(row[f"{name}-offset"])
@@ -242,14 +242,14 @@ def _of_gap(path: Path, tokenizer: Tokenizer) -> Iterator[Document]:
 # CoNLL-2012
 
 
-def _document(path: Path, rows: conll2012.Rows, irregular: Irregular) -> Document:
+def _document(path: Path, rows: conll2012.ColumnDocument, irregular: IrregularPlaces) -> Document:
     speakers = tuple(tuple(rows.cells(each, conll2012.SPEAKER)) for each in rows.sentences)
     if rows.first:  # SemEval-2010 has none
         speakers = tuple(("",) * len(each) for each in speakers)
     return Document(
         rows.name,
         tuple(tuple(rows.cells(each, 1)) for each in rows.sentences),
-        checked(_mentions(path, rows.sentences, irregular).values(), irregular, rows.line),
+        check_clusters(_mentions(path, rows.sentences, irregular).values(), irregular, rows.line),
         speakers,
         genre_of(rows.name),
         rows.part,
@@ -257,7 +257,7 @@ def _document(path: Path, rows: conll2012.Rows, irregular: Irregular) -> Documen
     )
 
 
-def _mentions(path: Path, sentences: list[list[conll2012.Row]], irregular: Irregular) -> dict[str, list[Mention]]:
+def _mentions(path: Path, sentences: list[list[conll2012.Row]], irregular: IrregularPlaces) -> dict[str, list[Mention]]:
     """The mentions of each cluster, clusters in the order in which the reference scorer meets them.
 
     Within a cluster, the last opened is closed first.

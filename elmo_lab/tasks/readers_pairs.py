@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo_lab.tasks.readers import json_records, write_json_lines
 
@@ -43,7 +43,7 @@ def read_snli(path: Path, undecided: bool = False) -> list[Pair]:
     Their label, and that of pairs of a file without labels, is None. Pairs with another label or without a text are
     omitted and counted in a warning.
     """
-    irregular = Irregular(path)
+    irregular = IrregularPlaces(path)
     pairs, omitted = list[Pair](), 0
     for number, record in _records(path, irregular):
         fields = {key.lower(): value for key, value in record.items()}
@@ -75,7 +75,7 @@ def as_record(pair: Pair) -> dict[str, Any]:
     return label | {"sentence1": pair.premise, "sentence2": pair.hypothesis}
 
 
-def _records(path: Path, irregular: Irregular) -> Iterator[tuple[int, dict[str, Any]]]:
+def _records(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a file, by the names of their columns."""
     lines = ((number, line) for number, line in numbered_lines(path) if line.strip())
     first = next(lines, None)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo.text.tokenizer import split_at_spaces
 from elmo_lab.tasks import readers_conll2012 as conll2012
-from elmo_lab.tasks.readers import count, json_records, strings_field, tokens_field, write_json_lines
+from elmo_lab.tasks.readers import json_records, strings_field, tokens_field, with_noun, write_json_lines
 from elmo_lab.tasks.tagging import is_tag, to_bio
 
 BAR = "|||"
@@ -50,10 +50,10 @@ def read_roles(path: Path) -> list[Roles]:
 
     Tags that break BIO are read as conlleval does, and counted in a warning.
     """
-    irregular = Irregular(path)
+    irregular = IrregularPlaces(path)
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if conll2012.is_begin(first):
-        found = [_of_columns(*sentence) for sentence in conll2012.predicates(path, irregular)]
+        found = [_of_columns(*sentence) for sentence in conll2012.read_predicates(path, irregular)]
     elif first and not first.lstrip().startswith(("{", "[")) and BAR not in first:
         raise InputError(
             f"{path}: line 1 is {first[:40]!r}; JSON lines, `2 My cats love hats . ||| O B-A0 B-V B-A1 O`, or"
@@ -82,12 +82,12 @@ def as_record(sentence: Roles) -> dict[str, Any]:
     return name | {"tokens": sentence.tokens, "props": [_prop(predicate) for predicate in sentence.predicates]}
 
 
-def _of_columns(line: int, name: str, tokens: list[str], found: Iterator[conll2012.Predicate]) -> Roles:
+def _of_columns(line: int, name: str, tokens: list[str], found: Iterator[conll2012.TaggedPredicate]) -> Roles:
     predicates = tuple(Predicate(each.index, each.tags, each.lemma, each.roleset) for each in found)
     return Roles(tuple(tokens), predicates, line, name)
 
 
-def _of_line(path: Path, number: int, line: str, irregular: Irregular) -> Roles:
+def _of_line(path: Path, number: int, line: str, irregular: IrregularPlaces) -> Roles:
     text, _, after = line.partition(BAR)
     index, *tokens = split_at_spaces(text) or [""]
     if not index.isdecimal() or not tokens:
@@ -99,7 +99,7 @@ def _of_line(path: Path, number: int, line: str, irregular: Irregular) -> Roles:
     return Roles(tuple(tokens), (_predicate(prop, len(tokens), f"{path}: line {number}", number, irregular),), number)
 
 
-def _roles(record: dict[str, Any], number: int, place: str, irregular: Irregular) -> Roles:
+def _roles(record: dict[str, Any], number: int, place: str, irregular: IrregularPlaces) -> Roles:
     name = "words" if "words" in record and "tokens" not in record else "tokens"
     tokens = tokens_field(record, name, place, number, irregular)
     props = record.get("props")
@@ -129,11 +129,11 @@ def _props_of_allennlp(record: dict[str, Any], tokens: tuple[str, ...], place: s
     return [{"pred": marks.index(1), "tags": tags}] if 1 in marks else []
 
 
-def _predicate(prop: dict[str, Any], length: int, place: str, line: int, irregular: Irregular) -> Predicate:
+def _predicate(prop: dict[str, Any], length: int, place: str, line: int, irregular: IrregularPlaces) -> Predicate:
     index = prop.get("pred")
     if type(index) is not int or not 0 <= index < length:
         raise InputError(
-            f"{place} has 'pred': {index!r} in a sentence of {count(length, 'token')}; the index of one"
+            f"{place} has 'pred': {index!r} in a sentence of {with_noun(length, 'token')}; the index of one"
             " of them is expected, counted from 0"
         )
     lemma, roleset = (str(prop.get(key) or "") for key in ("lemma", "roleset"))
@@ -142,8 +142,8 @@ def _predicate(prop: dict[str, Any], length: int, place: str, line: int, irregul
     tags = strings_field(prop, "tags", place)
     if len(tags) != length:
         raise InputError(
-            f"{place}: the predicate of token {index} has {count(len(tags), 'tag')} for {count(length, 'token')}; give"
-            " one per token"
+            f"{place}: the predicate of token {index} has {with_noun(len(tags), 'tag')} for"
+            f" {with_noun(length, 'token')}; give one per token"
         )
     for token, tag in enumerate(tags):
         if not is_tag(tag):

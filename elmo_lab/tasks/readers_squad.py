@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.text.irregular import Irregular
-from elmo.text.records import Span, offsets
-from elmo_lab.tasks.readers import json_records, text_field, writing
+from elmo.text.irregular import IrregularPlaces
+from elmo.text.records import Span, token_offsets
+from elmo_lab.tasks.readers import json_records, text_field, text_output
 
 Tokenize = Callable[[str], list[str]]
 MOST_PASSAGES = 1000
@@ -55,7 +55,7 @@ def read_squad(path: Path, tokenize: Tokenize, unanswerable: bool = False) -> li
     questions without an answer (SQuAD 2.0), which are left out unless `unanswerable`. Raises InputError if two
     different questions have the same id.
     """
-    irregular = Irregular(path)
+    irregular = IrregularPlaces(path)
     questions: dict[str, Question] = {}
     passages: dict[str, Passage] = {}
     for number, record in json_records(path, irregular):
@@ -84,7 +84,7 @@ def read_squad(path: Path, tokenize: Tokenize, unanswerable: bool = False) -> li
 
 def write_squad(path: Path, answers: Mapping[str, str], overwrite: bool = False) -> None:
     """Writes the predicted text by question id, for the official script."""
-    with writing(path, overwrite) as file:
+    with text_output(path, overwrite) as file:
         json.dump(dict(answers), file, ensure_ascii=False, indent=1)
         file.write("\n")
 
@@ -92,7 +92,7 @@ def write_squad(path: Path, answers: Mapping[str, str], overwrite: bool = False)
 def passage_of(text: str, tokenize: Tokenize, place: str = "the passage") -> Passage:
     """A passage with its tokens and their offsets."""
     tokens = tokenize(text)
-    spans = offsets(text, tokens)
+    spans = token_offsets(text, tokens)
     if spans is None:
         raise InputError(
             f"{place}: the tokens do not follow the text in order; use a tokenizer that changes no characters"
@@ -100,7 +100,7 @@ def passage_of(text: str, tokenize: Tokenize, place: str = "the passage") -> Pas
     return Passage(text, tuple(tokens), tuple(spans))
 
 
-def covering(spans: Iterable[Span], begin: int, end: int) -> tuple[int, int] | None:
+def covering_tokens(spans: Iterable[Span], begin: int, end: int) -> tuple[int, int] | None:
     """The first and last token with a character from `begin` to `end` (exclusive); None if there is none."""
     inside = [token for token, (first, after) in enumerate(spans) if first < end and after > begin]
     return (inside[0], inside[-1]) if inside else None
@@ -127,7 +127,7 @@ def _rows(record: dict[str, Any], path: Path, line: int) -> Iterator[tuple[str, 
 
 
 def _question(
-    record: dict[str, Any], passage: Passage, path: Path, line: int, tokenize: Tokenize, irregular: Irregular
+    record: dict[str, Any], passage: Passage, path: Path, line: int, tokenize: Tokenize, irregular: IrregularPlaces
 ) -> Question:
     name = record.get("id", record.get("qid"))
     if isinstance(name, bool) or not isinstance(name, str | int):
@@ -151,7 +151,9 @@ def _question(
     return Question(str(name), text, tuple(tokenize(text)), passage, tuple(each for each in found if each is not None))
 
 
-def _answer(record: dict[str, Any], passage: Passage, place: str, name: str, irregular: Irregular) -> Answer | None:
+def _answer(
+    record: dict[str, Any], passage: Passage, place: str, name: str, irregular: IrregularPlaces
+) -> Answer | None:
     """The answer at its place; None for one without a text."""
     text, begin = text_field(record, "text", place), record.get("answer_start")
     question = f"question {name!r}"
@@ -166,7 +168,7 @@ def _answer(record: dict[str, Any], passage: Passage, place: str, name: str, irr
         if begin is not None:
             irregular.note("an answer that is not at its answer_start, so the nearest place is taken", question)
         begin = nearest
-    tokens = covering(passage.offsets, begin, begin + len(text))
+    tokens = covering_tokens(passage.offsets, begin, begin + len(text))
     return Answer(text, None, None) if tokens is None else Answer(text, *tokens)
 
 

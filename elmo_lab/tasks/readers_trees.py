@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK
 from elmo.text.tokenizer import TextConfig, Tokenizer
-from elmo_lab.tasks.readers import count, json_records, text_field, writing
+from elmo_lab.tasks.readers import json_records, text_field, text_output, with_noun
 
 BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # the Penn Treebank's escapes
 TREE_PART = re.compile(
@@ -53,7 +53,7 @@ def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tr
     """
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
     if first.lstrip().startswith(("{", "[")):
-        irregular = Irregular(path)
+        irregular = IrregularPlaces(path)
         found = [_row(record, path, number, labels, unlabelled) for number, record in json_records(path, irregular)]
         irregular.tell()
         return found
@@ -62,7 +62,7 @@ def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tr
 
 def write_trees(path: Path, trees: Iterable[Tree | None], overwrite: bool = False) -> None:
     """Writes trees, one per line; an empty line for None."""
-    with writing(path, overwrite) as file:
+    with text_output(path, overwrite) as file:
         file.writelines("\n" if tree is None else f"{_bracketed(tree)}\n" for tree in trees)
 
 
@@ -104,7 +104,7 @@ def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
             if nodes[phrase].begin == len(tokens):
                 raise _broken_tree(path, number, "has a phrase without a word")
     if is_open:
-        raise _broken_tree(path, number, f"leaves {count(len(is_open), 'bracket')} open")
+        raise _broken_tree(path, number, f"leaves {with_noun(len(is_open), 'bracket')} open")
     return Tree(tuple(tokens), tuple(nodes), number)
 
 

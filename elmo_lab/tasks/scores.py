@@ -83,9 +83,9 @@ def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
 def role_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
     """`precision`, `recall` and `f1` of arguments, given the BIO tags of each predicate; V is not scored.
 
-    An argument is right if its role and all its pieces are: see `arguments`.
+    An argument is right if its role and all its pieces are: see `arguments_of`.
     """
-    return _exact(map(scored, gold), map(scored, predicted)).named()
+    return _exact(map(scored_arguments, gold), map(scored_arguments, predicted)).named()
 
 
 def label_scores(
@@ -104,7 +104,7 @@ def label_scores(
     return {label: total[label].named() | {"support": int(total[label].gold)} for label in sorted(total)}
 
 
-def arguments(tags: Iterable[str]) -> list[Argument]:
+def arguments_of(tags: Iterable[str]) -> list[Argument]:
     """The arguments of one predicate's tags.
 
     A chunk C-X continues the last argument X before it; without one it is an argument X itself.
@@ -125,26 +125,26 @@ def squad_scores(answers: Sequence[Sequence[str]], predicted: Sequence[str]) -> 
     """`em` and `f1`: means over questions, each scored by its best answer; each has at least one."""
     pairs = list(zip(answers, predicted, strict=True))
     count = max(1, len(pairs))
-    exact = sum(any(normalised(text) == normalised(answer) for answer in golds) for golds, text in pairs)
+    exact = sum(any(normalize_answer(text) == normalize_answer(answer) for answer in golds) for golds, text in pairs)
     overlap = sum(max(word_f1(answer, text) for answer in golds) for golds, text in pairs)
     return {"em": 100 * exact / count, "f1": 100 * overlap / count}
 
 
-def normalised(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Lower case, without (ASCII) punctuation, articles and superfluous whitespace (Rajpurkar et al. 2016)."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
 
 
 def word_f1(answer: str, text: str) -> float:
     """F1, from 0 to 1, of the words that two normalised texts share, counting repetitions."""
-    gold, predicted = normalised(answer).split(), normalised(text).split()
+    gold, predicted = normalize_answer(answer).split(), normalize_answer(text).split()
     common = (Counter(gold) & Counter(predicted)).total()
     return 2 * common / (len(gold) + len(predicted)) if common else 0.0
 
 
-def scored(tags: Iterable[str]) -> list[Argument]:
+def scored_arguments(tags: Iterable[str]) -> list[Argument]:
     """The arguments without the predicate itself."""
-    return [argument for argument in arguments(tags) if argument[0] != VERB]
+    return [argument for argument in arguments_of(tags) if argument[0] != VERB]
 
 
 def _exact(gold: Iterable[Iterable[Hashable]], predicted: Iterable[Iterable[Hashable]]) -> Counts:

@@ -51,7 +51,7 @@ class SnliConfig:
 
 
 @dataclass(frozen=True)
-class Example:
+class SnliExample:
     """Two sentences, and what the first, if true, says about the second."""
 
     premise: tuple[str, ...]
@@ -72,7 +72,7 @@ class SnliLabels:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class SnliPrediction:
     """What the premise says about the hypothesis."""
 
     label: str
@@ -80,7 +80,7 @@ class Prediction:
     """One probability for each of `SNLI_LABELS`, in their order."""
 
 
-def read(path: Path) -> list[Example]:
+def read(path: Path) -> list[SnliExample]:
     """The pairs of a file of SNLI's JSON lines, tokenised by spaCy's rules for English.
 
     Pairs with the gold_label "-" (no agreement among annotators) are omitted: neither trained on nor scored.
@@ -88,22 +88,22 @@ def read(path: Path) -> list[Example]:
     return _examples(read_snli(path))
 
 
-def read_all(path: Path) -> list[Example]:
+def read_all(path: Path) -> list[SnliExample]:
     """Like `read`, but with pairs without a label."""
     return _examples(read_snli(path, undecided=True))
 
 
-def _examples(pairs: Sequence[Pair]) -> list[Example]:
+def _examples(pairs: Sequence[Pair]) -> list[SnliExample]:
     tokens = Tokenizer(TextConfig()).tokens
     return [_example(pair, tokens) for pair in pairs]
 
 
-def _example(pair: Pair, tokens: Callable[[str], list[str]]) -> Example:
+def _example(pair: Pair, tokens: Callable[[str], list[str]]) -> SnliExample:
     premise, hypothesis = (tuple(tokens(text)) for text in (pair.premise, pair.hypothesis))
-    return Example(premise, hypothesis, pair.label, (pair.premise, pair.hypothesis), pair.line)
+    return SnliExample(premise, hypothesis, pair.label, (pair.premise, pair.hypothesis), pair.line)
 
 
-def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[SnliExample]:
     """The pair of a line: a premise, a tab and a hypothesis."""
     if len(parts) != 2:
         raise InputError(f"{len(parts)} tab-separated texts; premise, tab, hypothesis is expected")
@@ -111,26 +111,26 @@ def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[E
     return [_example(Pair(premise, hypothesis, None, line), tokenizer.tokens)]
 
 
-def sentences(example: Example) -> list[list[str]]:
+def sentences(example: SnliExample) -> list[list[str]]:
     """Premise and hypothesis."""
     return [list(example.premise), list(example.hypothesis)]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SnliExample:
     """A premise and a hypothesis."""
     check_tokens(sentences)
     if len(sentences) != 2:
         raise InputError(f"{len(sentences)} tab-separated sentences; premise, tab, hypothesis is expected")
     premise, hypothesis = sentences
-    return Example(tuple(premise), tuple(hypothesis), line=line)
+    return SnliExample(tuple(premise), tuple(hypothesis), line=line)
 
 
-def labels_of(examples: Sequence[Example]) -> SnliLabels:
+def labels_of(examples: Sequence[SnliExample]) -> SnliLabels:
     """The three classes, whichever the examples have."""
     return SnliLabels()
 
 
-def check(examples: Sequence[Example], labels: SnliLabels, path: Path) -> None:
+def check(examples: Sequence[SnliExample], labels: SnliLabels, path: Path) -> None:
     """Raises InputError if a pair for training or scoring has no label."""
     for example in examples:
         if example.label is None:
@@ -170,13 +170,13 @@ class SnliModel(nn.Module):
         pools = torch.cat([masked_mean(composed, mask), masked_max(composed, mask)], dim=1)
         return self.head(pools.unflatten(0, (-1, 2)).flatten(1))
 
-    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+    def loss(self, tokens: Tokens, examples: Sequence[SnliExample]) -> Float[Tensor, ""]:
         """The mean cross-entropy."""
         assert all(example.label in SNLI_LABELS for example in examples), "training needs the label of every pair"
         targets = [SNLI_LABELS.index(example.label or "") for example in examples]
         return functional.cross_entropy(self(tokens), torch.tensor(targets, device=tokens.lengths.device))
 
-    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[SnliExample]) -> list[SnliPrediction]:
         """The likeliest class of every pair."""
         return [_prediction(row) for row in torch.softmax(self(tokens), dim=1).tolist()]
 
@@ -195,37 +195,39 @@ def swap(rows: Tensor) -> Tensor:
     return rows.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
 
 
-def _prediction(probabilities: Sequence[float]) -> Prediction:
+def _prediction(probabilities: Sequence[float]) -> SnliPrediction:
     best = max(range(len(probabilities)), key=probabilities.__getitem__)
-    return Prediction(SNLI_LABELS[best], tuple(probabilities))
+    return SnliPrediction(SNLI_LABELS[best], tuple(probabilities))
 
 
-def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+def score(examples: Sequence[SnliExample], predictions: Sequence[SnliPrediction]) -> dict[str, float]:
     """The percentage of labelled pairs whose class is predicted."""
     gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
     return {"accuracy": accuracy(gold, found)}
 
 
-def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+def by_label(
+    examples: Sequence[SnliExample], predictions: Sequence[SnliPrediction]
+) -> dict[str, dict[str, float | int]]:
     """Precision, recall, F1 and support of each class, over labelled pairs."""
     pairs = [(each.label, found.label) for each, found in zip(examples, predictions, strict=True) if each.label]
     return label_scores([[("", gold)] for gold, _ in pairs], [[("", label)] for _, label in pairs])
 
 
-def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+def combine(members: Sequence[Sequence[SnliPrediction]]) -> list[SnliPrediction]:
     """The mean of the members' probabilities."""
     means = mean_probabilities([[prediction.probabilities for prediction in member] for member in members])
     return [_prediction(mean) for mean in means]
 
 
-def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+def record(example: SnliExample, prediction: SnliPrediction) -> dict[str, Any]:
     """A prediction as a JSON object of SNLI's keys, and `probabilities`."""
     premise, hypothesis = example.texts or (" ".join(example.premise), " ".join(example.hypothesis))
     known = dict(zip(SNLI_LABELS, prediction.probabilities, strict=False))
     return as_record(Pair(premise, hypothesis, prediction.label, example.line)) | {"probabilities": known}
 
 
-def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+def write(path: Path, examples: Sequence[SnliExample | None], predictions: Sequence[Any]) -> None:
     """Writes SNLI's JSON lines with the predictions as gold_label, and the probability of every class.
 
     An example that is None is an empty line.

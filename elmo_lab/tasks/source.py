@@ -8,7 +8,7 @@ from typing import Any
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model
-from elmo.formats.source import Source, open_model
+from elmo.formats.opened import OpenedModel, open_model
 from elmo.text.batching import to_batch
 from elmo.types import Batch
 from elmo_lab.tasks.cache import CacheConfig, LayerCache, limit_of, open_cache
@@ -18,14 +18,16 @@ Sentences = Sequence[Sequence[str]]
 Progress = Callable[[int, int], object]
 
 
-def open_source(config: InputConfig) -> Source | None:
+def open_source(config: InputConfig) -> OpenedModel | None:
     """The biLM of these inputs; None if they have none. Raises the errors of `elmo.formats.load`."""
     if config.elmo == "none":
         return None
     return open_model(config.model)
 
 
-def collator(config: InputConfig, words: Sequence[str], source: Source | None, cache: CacheConfig) -> Collator:
+def make_collator(
+    config: InputConfig, words: Sequence[str], source: OpenedModel | None, cache: CacheConfig
+) -> Collator:
     """Makes batches for a network with these inputs."""
     if source is None:
         return Collator(config, words)
@@ -34,21 +36,21 @@ def collator(config: InputConfig, words: Sequence[str], source: Source | None, c
     return Collator(config, words, layers_of=layer_cache(source, cache))
 
 
-def layer_cache(source: Source, config: CacheConfig) -> LayerCache:
+def layer_cache(source: OpenedModel, config: CacheConfig) -> LayerCache:
     """The layers of a frozen biLM: from disk, and from the model for new sentences."""
     model = source.model
     embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs)
     return open_cache(config, source.sha256, embedder)
 
 
-def compute(collate: Collator, sentences: Sentences, config: CacheConfig, progress: Progress | None = None) -> int:
+def store_layers(collate: Collator, sentences: Sentences, config: CacheConfig, progress: Progress | None = None) -> int:
     """Stores the layers of these sentences if the collator has a cache; returns the number of new tokens."""
     if not isinstance(collate.layers_of, LayerCache) or not config.enabled:
         return 0
     return collate.layers_of.add(sentences, limit_of(config), progress)
 
 
-def check_same(source: Source, card: dict[str, Any], folder: Path) -> None:
+def check_same(source: OpenedModel, card: dict[str, Any], folder: Path) -> None:
     """Raises InputError if a trained task is used with another biLM than in training."""
     if source.sha256 != card["sha256"]:
         raise InputError(

@@ -28,7 +28,7 @@ from elmo.config import check_range
 from elmo.errors import InputError
 from elmo.model.affine import Affine
 from elmo.text.batching import check_tokens
-from elmo.text.records import offsets, suffix_of
+from elmo.text.records import suffix_of, token_offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
@@ -63,7 +63,7 @@ class SquadConfig:
 
 
 @dataclass(frozen=True)
-class Example:
+class SquadExample:
     """A question on a passage."""
 
     question: tuple[str, ...]
@@ -91,7 +91,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class SquadPrediction:
     """The answer, and all candidates, the most probable first."""
 
     text: str
@@ -105,22 +105,22 @@ class Bounds(NamedTuple):
     last: Float[Tensor, "B T"]
 
 
-def read(path: Path) -> list[Example]:
+def read(path: Path) -> list[SquadExample]:
     """The questions of a SQuAD file, or of the Hub's JSON lines, tokenised by spaCy's rules for English."""
     return _examples(path)
 
 
-def read_all(path: Path) -> list[Example]:
+def read_all(path: Path) -> list[SquadExample]:
     """Like `read`, but with the questions of SQuAD 2.0 that have no answer."""
     return _examples(path, unanswerable=True)
 
 
-def _examples(path: Path, unanswerable: bool = False) -> list[Example]:
+def _examples(path: Path, unanswerable: bool = False) -> list[SquadExample]:
     found = read_squad(path, Tokenizer(TextConfig()).tokens, unanswerable)
-    return [Example(question.tokens, question.passage, question.answers, question.id) for question in found]
+    return [SquadExample(question.tokens, question.passage, question.answers, question.id) for question in found]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SquadExample:
     """An example from two token lists, question and passage; the passage's text is its tokens joined by spaces.
 
     Its line is its id.
@@ -130,35 +130,35 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
         raise InputError(f"{len(sentences)} tab-separated sentences; question, tab, passage is expected")
     question, passage = map(tuple, sentences)
     text = " ".join(passage)
-    spans = offsets(text, passage)
+    spans = token_offsets(text, passage)
     assert spans is not None
-    return Example(question, Passage(text, passage, tuple(spans)), id=str(line or ""))
+    return SquadExample(question, Passage(text, passage, tuple(spans)), id=str(line or ""))
 
 
-def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[SquadExample]:
     """The question of a line, a tab and its passage; the line is its id."""
     if len(parts) != 2:
         raise InputError(f"{len(parts)} tab-separated texts; question, tab, passage is expected")
     question, passage = parts
-    return [Example(tuple(tokenizer.tokens(question)), passage_of(passage, tokenizer.tokens), id=str(line or ""))]
+    return [SquadExample(tuple(tokenizer.tokens(question)), passage_of(passage, tokenizer.tokens), id=str(line or ""))]
 
 
-def sentences(example: Example) -> list[list[str]]:
+def sentences(example: SquadExample) -> list[list[str]]:
     """Question and passage."""
     return [list(example.question), list(example.passage.tokens)]
 
 
-def labels_of(examples: Sequence[Example]) -> SquadLabels:
+def labels_of(examples: Sequence[SquadExample]) -> SquadLabels:
     """Empty."""
     return SquadLabels()
 
 
-def training(examples: Sequence[Example], config: SquadConfig) -> list[Example]:
+def training(examples: Sequence[SquadExample], config: SquadConfig) -> list[SquadExample]:
     """The questions of which the passage has an answer."""
     return [each for each in examples if any(answer.first is not None for answer in each.answers)]
 
 
-def check(examples: Sequence[Example], labels: SquadLabels, path: Path) -> None:
+def check(examples: Sequence[SquadExample], labels: SquadLabels, path: Path) -> None:
     """Raises InputError if a question for training or scoring has no answer."""
     if (problem := _unanswered(examples)) is not None:
         raise InputError(f"{path}: {problem}")
@@ -200,7 +200,7 @@ class SquadModel(nn.Module):
         scores = (self.first_score(first), self.last_score(last))
         return Bounds(*(_log_softmax(each.squeeze(-1), mask) for each in scores))
 
-    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+    def loss(self, tokens: Tokens, examples: Sequence[SquadExample]) -> Float[Tensor, ""]:
         """The negative log-likelihood of the answers' first tokens plus that of their last, per question."""
         bounds = self(tokens)
         gold = torch.zeros(2, *bounds.first.shape, dtype=torch.bool)
@@ -212,7 +212,7 @@ class SquadModel(nn.Module):
         found = torch.stack(bounds).masked_fill(~gold.to(bounds.first.device), -math.inf).logsumexp(dim=2)
         return -found.sum(dim=0).mean()
 
-    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[SquadExample]) -> list[SquadPrediction]:
         """The best spans of at most `max_answer` tokens; an empty text for an empty passage."""
         bounds = self(tokens)
         return [
@@ -289,7 +289,7 @@ class SelfAttention(nn.Module):
         return torch.cat([vectors, seen, vectors * seen], dim=-1)
 
 
-def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+def score(examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> dict[str, float]:
     """Exact match and F1 of words, counted like SQuAD's script. Raises InputError if a question has no answer."""
     if (problem := _unanswered(examples)) is not None:
         raise InputError(problem)
@@ -297,9 +297,11 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dic
     return squad_scores(answers, [prediction.text for prediction in predictions])
 
 
-def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+def by_label(
+    examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]
+) -> dict[str, dict[str, float | int]]:
     """Exact match, F1 and support by the question's word: who, what, when ..., or other."""
-    groups: dict[str, list[tuple[Example, Prediction]]] = {}
+    groups: dict[str, list[tuple[SquadExample, SquadPrediction]]] = {}
     for pair in zip(examples, predictions, strict=True):
         words = (token.lower() for token in pair[0].question)
         groups.setdefault(next((word for word in words if word in QUESTION_WORDS), "other"), []).append(pair)
@@ -309,12 +311,12 @@ def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> 
     }
 
 
-def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+def combine(members: Sequence[Sequence[SquadPrediction]]) -> list[SquadPrediction]:
     """Candidates by their mean probability, which is 0 from members that do not list them."""
     return [_mean(together) for together in zip(*members, strict=True)]
 
 
-def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+def record(example: SquadExample, prediction: SquadPrediction) -> dict[str, Any]:
     """A prediction as a JSON object: the answer, its probability, and all candidates."""
     return {
         "id": example.id,
@@ -325,7 +327,7 @@ def record(example: Example, prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+def write(path: Path, examples: Sequence[SquadExample | None], predictions: Sequence[Any]) -> None:
     """Writes the predicted text by question id, for SQuAD's script; to `.jsonl`, all candidates of each question.
 
     Leaves out an example that is None. Raises InputError if two questions have the same id.
@@ -340,7 +342,7 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
     write_squad(path, {example.id: found.text for example, found in kept}, overwrite=True)
 
 
-def _unanswered(examples: Sequence[Example]) -> str | None:
+def _unanswered(examples: Sequence[SquadExample]) -> str | None:
     """What is wrong with the first question without an answer; None if all have one."""
     for example in examples:
         if not example.answers:
@@ -352,11 +354,11 @@ def _log_softmax(scores: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Flo
     return functional.log_softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=1)
 
 
-def _prediction(first: Tensor, last: Tensor, passage: Passage, config: SquadConfig) -> Prediction:
+def _prediction(first: Tensor, last: Tensor, passage: Passage, config: SquadConfig) -> SquadPrediction:
     """The best spans, from the bounds of one passage with its padding."""
     length = len(passage.tokens)
     if not length:
-        return Prediction("", ())
+        return SquadPrediction("", ())
     reach = min(config.max_answer, length)
     ends = functional.pad(last[:length], (0, reach - 1), value=-math.inf)
     spans = first[:length, None] + ends.unfold(0, reach, 1)  # (length, reach): begin, tokens after it
@@ -366,10 +368,10 @@ def _prediction(first: Tensor, last: Tensor, passage: Passage, config: SquadConf
         begin, more = divmod(place, reach)
         text = passage.text[passage.offsets[begin][0] : passage.offsets[begin + more][1]]
         found.append(Candidate(text, begin, begin + more, value))
-    return Prediction(found[0].text, tuple(found))
+    return SquadPrediction(found[0].text, tuple(found))
 
 
-def _mean(members: Sequence[Prediction]) -> Prediction:
+def _mean(members: Sequence[SquadPrediction]) -> SquadPrediction:
     listed = {(each.first, each.last): each for member in members for each in member.candidates}
     sums = dict.fromkeys(listed, 0.0)
     for member in members:
@@ -377,7 +379,7 @@ def _mean(members: Sequence[Prediction]) -> Prediction:
             sums[each.first, each.last] += each.probability
     order = sorted(listed, key=lambda span: -sums[span])
     candidates = tuple(replace(listed[span], probability=sums[span] / len(members)) for span in order)
-    return Prediction(candidates[0].text if candidates else "", candidates)
+    return SquadPrediction(candidates[0].text if candidates else "", candidates)
 
 
 TASK = Task(

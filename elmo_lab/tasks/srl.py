@@ -56,7 +56,7 @@ class SrlConfig:
 
 
 @dataclass(frozen=True)
-class Example:
+class SrlExample:
     """A sentence and one of its predicates."""
 
     tokens: tuple[str, ...]
@@ -71,60 +71,60 @@ class Example:
     """The sentence's line, from 1; examples of one sentence share it, and are written as one line."""
 
 
-def read(path: Path) -> list[Example]:
+def read(path: Path) -> list[SrlExample]:
     """The predicates of a file of JSON lines; sentences without one give no example."""
     return [example for example in read_all(path) if example.predicate is not None]
 
 
-def read_all(path: Path) -> list[Example]:
+def read_all(path: Path) -> list[SrlExample]:
     """Like `read`, plus one example per sentence without a predicate; also of CoNLL-U, whose verbs are predicates."""
     if suffix_of(path) == ".conllu":
         return _of_conllu(path)
     return [example for sentence in roles.read_roles(path) for example in _examples(sentence)]
 
 
-def _of_conllu(path: Path) -> list[Example]:
+def _of_conllu(path: Path) -> list[SrlExample]:
     """An example for every token with the part of speech VERB, or one for a sentence without."""
     lines = (line for _, line in numbered_lines(path))
-    found: list[Example | None] = []
+    found: list[SrlExample | None] = []
     for number, words in enumerate(read_conllu_columns(lines, (1, 3), path), 1):
         verbs = [place for place, (_, kind) in enumerate(words) if kind == "VERB"]
-        sentence = Example(tuple(form for form, _ in words), None, line=number)
+        sentence = SrlExample(tuple(form for form, _ in words), None, line=number)
         found += with_predicates([sentence], lambda tokens, verbs=verbs: verbs)
     return [example for example in found if example is not None]
 
 
-def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[SrlExample]:
     """The sentences of a line, without predicates; or one sentence, a tab and the index of its predicate's token."""
     if len(parts) == 2:
         return [unlabelled([tokenizer.tokens(parts[0]), parts[1].split()])]
-    return [Example(tuple(tokens), None) for part in parts for tokens in tokenizer.sentences(part)]
+    return [SrlExample(tuple(tokens), None) for part in parts for tokens in tokenizer.sentences(part)]
 
 
-def with_predicates(examples: Sequence[Example | None], verbs: Verbs) -> list[Example | None]:
+def with_predicates(examples: Sequence[SrlExample | None], verbs: Verbs) -> list[SrlExample | None]:
     """The examples; those without a predicate once for each of the tokens that `verbs` finds."""
-    found: list[Example | None] = []
+    found: list[SrlExample | None] = []
     for example in examples:
         places = [] if example is None or example.predicate is not None else verbs(example.tokens)
         found += [example] if example is None or not places else [replace(example, predicate=place) for place in places]
     return found
 
 
-def _examples(sentence: roles.Roles) -> list[Example]:
+def _examples(sentence: roles.Roles) -> list[SrlExample]:
     if not sentence.predicates:
-        return [Example(sentence.tokens, None, id=sentence.id, line=sentence.line)]
+        return [SrlExample(sentence.tokens, None, id=sentence.id, line=sentence.line)]
     return [
-        Example(sentence.tokens, role.index, role.tags, sentence.id, role.lemma, role.roleset, sentence.line)
+        SrlExample(sentence.tokens, role.index, role.tags, sentence.id, role.lemma, role.roleset, sentence.line)
         for role in sentence.predicates
     ]
 
 
-def sentences(example: Example) -> list[list[str]]:
+def sentences(example: SrlExample) -> list[list[str]]:
     """The sentence."""
     return [list(example.tokens)]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SrlExample:
     """An example from a sentence and a second one with the index of its predicate's token, from 0.
 
     The example has no line, so that consecutive predicates of one sentence are written together.
@@ -135,16 +135,16 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
         raise InputError("a sentence, a tab and the index of the predicate's token (from 0) are expected")
     if int(rest[0][0]) >= len(tokens):
         raise InputError(f"the predicate is token {rest[0][0]}; the sentence has {len(tokens)} tokens, counted from 0")
-    return Example(tokens, int(rest[0][0]))
+    return SrlExample(tokens, int(rest[0][0]))
 
 
-def labels_of(examples: Sequence[Example]) -> TagLabels:
+def labels_of(examples: Sequence[SrlExample]) -> TagLabels:
     """O, and both tags of every role in the examples."""
     roles = {tag[2:] for example in examples for tag in example.tags or () if tag != "O"}
     return TagLabels(bio_tags(roles))
 
 
-def check(examples: Sequence[Example], labels: TagLabels, path: Path) -> None:
+def check(examples: Sequence[SrlExample], labels: TagLabels, path: Path) -> None:
     """Raises InputError if a predicate has no tags; warns of roles that are not in the training data.
 
     A new reference to a known role, or a new continuation of it (R-, C-), is allowed, though it cannot be predicted:
@@ -179,14 +179,14 @@ class SrlModel(nn.Module):
         self._rows = {tag: row for row, tag in enumerate(labels.tags)}
         self._rules = bio_transitions(labels.tags)
 
-    def forward(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, "B T K"]:
+    def forward(self, tokens: Tokens, examples: Sequence[SrlExample]) -> Float[Tensor, "B T K"]:
         """The scores of all tags (logits)."""
         vectors, elmo = self.inputs(tokens)
         marks = self.is_predicate(_marks(tokens, examples))
         states = self.encoder(torch.cat([vectors, marks], dim=-1), tokens.lengths)
         return self.output(states if elmo is None else torch.cat([states, elmo], dim=-1))
 
-    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+    def loss(self, tokens: Tokens, examples: Sequence[SrlExample]) -> Float[Tensor, ""]:
         """The negative log-likelihood of a sentence's tags, averaged over the examples."""
         logits = self(tokens, examples)
         gold = torch.full(logits.shape[:2], IGNORED)
@@ -197,24 +197,24 @@ class SrlModel(nn.Module):
         )
         return total / max(1, len(examples))
 
-    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[TagPrediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[SrlExample]) -> list[TagPrediction]:
         """The best tags of every example."""
         rows = viterbi(self(tokens, examples), tokens.mask, self._rules)
         return [TagPrediction(tuple(self.labels.tags[tag] for tag in row)) for row in rows]
 
-    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[TagPrediction]:
+    def decode_probable(self, tokens: Tokens, examples: Sequence[SrlExample]) -> list[TagPrediction]:
         """Like `decode`, with the probability of every chunk among the tags that BIO allows."""
         logits, names = self(tokens, examples), self.labels.tags
         best = [[names[tag] for tag in row] for row in viterbi(logits, tokens.mask, self._rules)]
         known = span_probabilities(logits, tokens.mask, self._rules, names, best)
         return [TagPrediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
 
-    def _gold(self, example: Example) -> list[int]:
+    def _gold(self, example: SrlExample) -> list[int]:
         assert example.tags is not None, "an example without tags cannot be learned from"
         return [self._rows[tag] for tag in example.tags]
 
 
-def _marks(tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
+def _marks(tokens: Tokens, examples: Sequence[SrlExample]) -> Int[Tensor, "B T"]:
     marks = torch.zeros_like(tokens.word_ids)
     for row, example in enumerate(examples):
         if example.predicate is not None:
@@ -222,16 +222,18 @@ def _marks(tokens: Tokens, examples: Sequence[Example]) -> Int[Tensor, "B T"]:
     return marks
 
 
-def score(examples: Sequence[Example], predictions: Sequence[TagPrediction]) -> dict[str, float]:
+def score(examples: Sequence[SrlExample], predictions: Sequence[TagPrediction]) -> dict[str, float]:
     """Precision, recall and F1 of arguments, in percent; the predicates (V) are not scored."""
     gold = [example.tags or () for example in examples]
     return scores.role_scores(gold, [prediction.tags for prediction in predictions])
 
 
-def by_label(examples: Sequence[Example], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[SrlExample], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
     """Precision, recall, F1 and support of each role."""
     pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
-    gold, found = ([[(pieces, role) for role, pieces in scores.scored(tags)] for tags in side] for side in pairs)
+    gold, found = (
+        [[(pieces, role) for role, pieces in scores.scored_arguments(tags)] for tags in side] for side in pairs
+    )
     return scores.label_scores(gold, found)
 
 
@@ -257,7 +259,7 @@ def _vote(votes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(tags[row] for row in best)
 
 
-def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+def write(path: Path, examples: Sequence[SrlExample | None], predictions: Sequence[Any]) -> None:
     """Writes JSON lines, one per sentence, with the predicted tags and the probabilities of their chunks.
 
     An example that is None is an empty line.
@@ -267,7 +269,7 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
     readers.write_json_lines(path, (_record(key, list(pairs)) for key, pairs in groups), overwrite=True)
 
 
-def record(example: Example, prediction: TagPrediction) -> dict[str, Any]:
+def record(example: SrlExample, prediction: TagPrediction) -> dict[str, Any]:
     """A prediction as a JSON object: the sentence and its predicate, with the arguments."""
     found = _record((example.line, example.id, example.tokens), [(example, prediction)])
     assert found is not None
@@ -287,7 +289,7 @@ def _record(key: Any, pairs: Sequence[tuple[Any, TagPrediction]]) -> dict[str, A
     return found
 
 
-def _roles(example: Example, prediction: TagPrediction) -> list[roles.Predicate]:
+def _roles(example: SrlExample, prediction: TagPrediction) -> list[roles.Predicate]:
     """One predicate, or none for a sentence without."""
     if example.predicate is None:
         return []

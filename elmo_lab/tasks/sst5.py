@@ -71,7 +71,7 @@ class Sst5Config:
 
 
 @dataclass(frozen=True)
-class Example:
+class Sst5Example:
     """A sentence, its sentiment and that of its phrases."""
 
     tokens: tuple[str, ...]
@@ -89,7 +89,7 @@ class Sst5Labels:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Sst5Prediction:
     """A sentence's sentiment."""
 
     label: int
@@ -97,48 +97,48 @@ class Prediction:
     """One per class."""
 
 
-def read(path: Path) -> list[Example]:
+def read(path: Path) -> list[Sst5Example]:
     """The trees of a file such as the treebank's `train.txt`, one per line. Raises InputError for a broken tree."""
-    return [Example(tree.tokens, tree.nodes[0].label, tree.nodes) for tree in read_trees(path, len(CLASSES))]
+    return [Sst5Example(tree.tokens, tree.nodes[0].label, tree.nodes) for tree in read_trees(path, len(CLASSES))]
 
 
-def read_all(path: Path) -> list[Example]:
+def read_all(path: Path) -> list[Sst5Example]:
     """Like `read`, but sentences need no label: also JSON lines without one."""
     return [
-        Example(tree.tokens, tree.nodes[0].label if tree.nodes else None, tree.nodes)
+        Sst5Example(tree.tokens, tree.nodes[0].label if tree.nodes else None, tree.nodes)
         for tree in read_trees(path, len(CLASSES), unlabelled=True)
     ]
 
 
-def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
+def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Sst5Example]:
     """The sentence, or the whole text, of a line."""
-    return [Example(tuple(tokenizer.tokens(" ".join(parts))))]
+    return [Sst5Example(tuple(tokenizer.tokens(" ".join(parts))))]
 
 
-def sentences(example: Example) -> list[list[str]]:
+def sentences(example: Sst5Example) -> list[list[str]]:
     """The sentence."""
     return [list(example.tokens)]
 
 
-def training(examples: Sequence[Example], config: Sst5Config) -> list[Example]:
+def training(examples: Sequence[Sst5Example], config: Sst5Config) -> list[Sst5Example]:
     """The sentences and, if configured, their phrases."""
     return [each for example in examples for each in (example, *_phrases(example, config.phrase_tokens))]
 
 
-def _phrases(example: Example, at_least: int) -> list[Example]:
+def _phrases(example: Sst5Example, at_least: int) -> list[Sst5Example]:
     nodes = [node for node in example.phrases[1:] if node.end - node.begin >= at_least] if at_least else []
-    return [Example(example.tokens[node.begin : node.end], node.label) for node in nodes]
+    return [Sst5Example(example.tokens[node.begin : node.end], node.label) for node in nodes]
 
 
-def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
+def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Sst5Example:
     """An unlabelled example of one sentence."""
     check_tokens(sentences)
     if len(sentences) != 1:
         raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
-    return Example(tuple(sentences[0]))
+    return Sst5Example(tuple(sentences[0]))
 
 
-def labels_of(examples: Sequence[Example]) -> Sst5Labels:
+def labels_of(examples: Sequence[Sst5Example]) -> Sst5Labels:
     """The five classes, whichever the examples have."""
     return Sst5Labels()
 
@@ -176,7 +176,7 @@ class Sst5Model(nn.Module):
         pools = [pool(integrated, mask) for pool in (masked_max, masked_mean, masked_min)]
         return self.head(torch.cat([*pools, self_attentive], dim=1))
 
-    def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
+    def loss(self, tokens: Tokens, examples: Sequence[Sst5Example]) -> Float[Tensor, ""]:
         """The mean cross-entropy."""
         labels = [example.label for example in examples]
         assert None not in labels, "training needs the label of every sentence"
@@ -184,7 +184,7 @@ class Sst5Model(nn.Module):
         scores = self(vectors, output, tokens.lengths)
         return functional.cross_entropy(scores, torch.tensor(labels, device=scores.device))
 
-    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[Prediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[Sst5Example]) -> list[Sst5Prediction]:
         """The likeliest class of every sentence."""
         vectors, output = self.inputs(tokens)
         rows = torch.softmax(self(vectors, output, tokens.lengths), dim=1).tolist()
@@ -199,37 +199,39 @@ def _head(config: Sst5Config, n_classes: int) -> nn.Sequential:
     )
 
 
-def _prediction(probabilities: Sequence[float]) -> Prediction:
+def _prediction(probabilities: Sequence[float]) -> Sst5Prediction:
     label = max(range(len(probabilities)), key=probabilities.__getitem__)
-    return Prediction(label, tuple(probabilities))
+    return Sst5Prediction(label, tuple(probabilities))
 
 
-def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+def score(examples: Sequence[Sst5Example], predictions: Sequence[Sst5Prediction]) -> dict[str, float]:
     """The percentage of labelled sentences whose class is predicted."""
     gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
     return {"accuracy": accuracy(gold, found)}
 
 
-def by_label(examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, dict[str, float | int]]:
+def by_label(
+    examples: Sequence[Sst5Example], predictions: Sequence[Sst5Prediction]
+) -> dict[str, dict[str, float | int]]:
     """Precision, recall, F1 and support of each class, over labelled sentences."""
     pairs = [(each.label, found.label) for each, found in zip(examples, predictions, strict=True)]
     known = [(CLASSES[gold], CLASSES[label]) for gold, label in pairs if gold is not None]
     return label_scores([[("", gold)] for gold, _ in known], [[("", label)] for _, label in known])
 
 
-def combine(members: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+def combine(members: Sequence[Sequence[Sst5Prediction]]) -> list[Sst5Prediction]:
     """The mean of the members' probabilities."""
     means = mean_probabilities([[prediction.probabilities for prediction in member] for member in members])
     return [_prediction(mean) for mean in means]
 
 
-def record(example: Example, prediction: Prediction) -> dict[str, Any]:
+def record(example: Sst5Example, prediction: Sst5Prediction) -> dict[str, Any]:
     """A prediction as a JSON object: the text, its label from 0 to 4, and the probability of every class."""
     known = dict(zip(CLASSES, prediction.probabilities, strict=False))
     return {"text": " ".join(example.tokens), "label": prediction.label, "probabilities": known}
 
 
-def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
+def write(path: Path, examples: Sequence[Sst5Example | None], predictions: Sequence[Any]) -> None:
     """Writes trees with the predictions at their roots; to `.jsonl`, texts with labels and probabilities.
 
     Text without a tree gets a flat one of neutral words. An example that is None is an empty line.
@@ -247,7 +249,7 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
     write_trees(path, trees, overwrite=True)
 
 
-def _below(example: Example) -> tuple[Node, ...]:
+def _below(example: Sst5Example) -> tuple[Node, ...]:
     """The nodes below the root of a sentence's tree."""
     if example.phrases or len(example.tokens) == 1:
         return example.phrases[1:]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elmo.disk.files import write
+from elmo.disk.files import write_run_file
 from elmo.disk.run import read_json
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train
-from elmo_lab.tasks.queue import ENSEMBLE, Queue, Row, on_dev, results_of, trials
+from elmo_lab.tasks.queue import ENSEMBLE, Queue, QueueRow, first_seeds, on_dev, results_of
 
 TABLE = "table"
 
@@ -31,8 +31,8 @@ def write_tables(queue: Queue, output: Path) -> str:
     rows += [old for old in earlier if old["row"] not in names]
     text = _markdown(rows)
     output.mkdir(parents=True, exist_ok=True)
-    write(output / f"{TABLE}.json", (json.dumps(rows, indent=2) + "\n").encode())
-    write(output / f"{TABLE}.md", text.encode())
+    write_run_file(output / f"{TABLE}.json", (json.dumps(rows, indent=2) + "\n").encode())
+    write_run_file(output / f"{TABLE}.md", text.encode())
     return text
 
 
@@ -62,17 +62,17 @@ def error_reduction(score: float, baseline: float) -> float | None:
     return None if baseline >= 100 else 100 * (score - baseline) / (100 - baseline)
 
 
-def percent(number: float | None) -> str:
+def signed_percent(number: float | None) -> str:
     """The number with its sign; empty for None."""
     return "" if number is None else f"{number:+.1f} %"
 
 
-def _measured(row: Row, arm: str, output: Path) -> dict[str, Any] | None:
+def _measured(row: QueueRow, arm: str, output: Path) -> dict[str, Any] | None:
     """The score of an arm over its finished seeds, from the trial that is best on dev; None if there is none.
 
     An ensemble may have other seeds, so its members' mean is included.
     """
-    tried = [work for work in trials(row, arm, output) if work.done]
+    tried = [work for work in first_seeds(row, arm, output) if work.done]
     if not tried:
         return None
     best = max(tried, key=on_dev)
@@ -112,7 +112,7 @@ def scores_of(result: Mapping[str, Any]) -> dict[str, float]:
     return result["test" if "test" in result else "dev"]
 
 
-def counted(done: int, wanted: int) -> str:
+def count_seeds(done: int, wanted: int) -> str:
     """The number of finished seeds, and of all if some are missing."""
     return f"{done} of {wanted}" if done < wanted else str(done)
 
@@ -125,9 +125,9 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         gains = ["", ""]
         if "absolute" in row:
-            gains = [f"{row['absolute']:+.2f}", percent(row["relative_error_reduction"])]
+            gains = [f"{row['absolute']:+.2f}", signed_percent(row["relative_error_reduction"])]
         what = [row["title"], f"{row['task']} {row['version']}", f"{row['data']} {row['metric']}"]
-        seeds = counted(len(row["seeds"]), row.get("seeds_wanted", 0))
+        seeds = count_seeds(len(row["seeds"]), row.get("seeds_wanted", 0))
         numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", seeds, *gains, f"{row['minutes']:.1f}"]
         lines.append(_cells([*what, row["arm"], *numbers]))
         if row["ensemble"] is not None:

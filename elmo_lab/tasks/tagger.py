@@ -9,7 +9,7 @@ from elmo.embedding.job import read_lines
 from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
 from elmo_lab.tasks.task import Task
-from elmo_lab.tasks.trained import TrainedTask, check_one_task, ensemble, example_of
+from elmo_lab.tasks.trained import TrainedTask, check_one_task, example_of, predict_jointly
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Tagger:
             raise InputError(f"{texts[:40]!r} is a string; a list of texts is expected: [text]")
         task = self.members[0].task
         examples = [self._example(each) for each in texts]
-        found = ensemble(self.members, examples)
+        found = predict_jointly(self.members, examples)
         return [task.record(example, prediction) for example, prediction in zip(examples, found, strict=True)]
 
     def _example(self, given: Any) -> Any:
@@ -44,7 +44,7 @@ class Tagger:
 
     def score(self, examples: Sequence[Any]) -> dict[str, float]:
         """The task's numbers, in percent, on labelled examples, as its module's `read` gives them."""
-        return self.members[0].task.score(examples, ensemble(self.members, examples))
+        return self.members[0].task.score(examples, predict_jointly(self.members, examples))
 
 
 def load(*runs: str | Path, model: str | None = None, vectors: str | None = None, device: str = "cpu") -> Tagger:

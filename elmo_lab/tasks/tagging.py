@@ -22,7 +22,7 @@ OTHER_NAMES = {"L": "E", "U": "S", "M": "I", "W": "S"}
 
 
 @dataclass(frozen=True)
-class Bio:
+class BioSentences:
     """Sentences of BIO tags, and the places that break their scheme: sentence, token, problem."""
 
     scheme: Scheme
@@ -58,14 +58,14 @@ def is_tag(tag: str) -> bool:
     return TAG.fullmatch(tag) is not None
 
 
-def to_bio(sentences: Sequence[Sequence[str]], scheme: Scheme | None = None) -> Bio:
+def to_bio(sentences: Sequence[Sequence[str]], scheme: Scheme | None = None) -> BioSentences:
     """The tags of a file's sentences as BIO; `scheme` is by default what they show together.
 
     A sequence that the scheme does not allow is read as CoNLL's scorer does, a chunk beginning where nothing of its
     type is open; `broken` has all of these places.
     """
     scheme = scheme or scheme_of(sentences)
-    return Bio(scheme, [bio(tags) for tags in sentences], list(_broken(sentences, scheme)))
+    return BioSentences(scheme, [convert_to_bio(tags) for tags in sentences], list(_broken(sentences, scheme)))
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
@@ -85,7 +85,7 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
     return "IOB1" if i_begins and b_parts else "BIO"
 
 
-def bio(tags: Iterable[str]) -> tuple[str, ...]:
+def convert_to_bio(tags: Iterable[str]) -> tuple[str, ...]:
     """One sentence's tags, of any scheme, as BIO: a chunk begins at B or S, and where none of its type is open."""
     result, before = list[str](), "O"
     for tag in map(_usual, tags):
@@ -98,7 +98,7 @@ def bio(tags: Iterable[str]) -> tuple[str, ...]:
 def spans(tags: Iterable[str]) -> list[Span]:
     """The chunks of one sentence's tags, in any of the schemes, in order, as conlleval reads them."""
     found: list[Span] = []
-    for place, tag in enumerate(bio(tags)):
+    for place, tag in enumerate(convert_to_bio(tags)):
         if tag[0] == "B":
             found.append((place, place + 1, tag[2:]))
         elif tag[0] == "I":
@@ -111,12 +111,12 @@ def tags_of(chunks: Iterable[Span], length: int) -> tuple[str, ...]:
     """The BIO tags of a sentence of `length` tokens with these chunks, of which no two overlap."""
     tags = ["O"] * length
     for begin, end, kind in chunks:
-        first, inside = pair(kind)
+        first, inside = tags_of_type(kind)
         tags[begin:end] = [first] + [inside] * (end - begin - 1)
     return tuple(tags)
 
 
-def pair(kind: str) -> tuple[str, str]:
+def tags_of_type(kind: str) -> tuple[str, str]:
     """Both tags of a type: that of a chunk's first token, and that of the others."""
     return (f"B-{kind}", f"I-{kind}") if kind else ("B", "I")
 
@@ -149,4 +149,4 @@ def _usual(tag: str) -> str:
 
 def bio_tags(kinds: Iterable[str]) -> tuple[str, ...]:
     """O, and both tags of every kind of span, in alphabetical order."""
-    return ("O", *(tag for kind in sorted(kinds) for tag in pair(kind)))
+    return ("O", *(tag for kind in sorted(kinds) for tag in tags_of_type(kind)))

@@ -111,7 +111,7 @@ def find(name: str) -> Task:
 
 def available() -> list[str]:
     """The names of the tasks."""
-    return list(plugins.points(GROUP))
+    return list(plugins.entry_points_of(GROUP))
 
 
 def read_examples(task: Task, path: Path) -> list[Any]:

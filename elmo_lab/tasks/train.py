@@ -1,4 +1,4 @@
-"""`main`: trains a task's network, one seed after another, and writes the results.
+"""`train_task`: trains a task's network, one seed after another, and writes the results.
 
 - the biLM's layers are computed before the first step, once for all runs of that biLM
 - each seed has a folder, `seed-N`, and resumes with the same result; finished seeds are not repeated
@@ -20,25 +20,25 @@ from torch import Tensor, nn
 
 from elmo import config as configs
 from elmo import formats, machine
-from elmo.disk.files import write
-from elmo.disk.run import alone, check_same, holds_run, read_json
+from elmo.disk.files import write_run_file
+from elmo.disk.run import check_same, holds_run, lock_folder, read_json
 from elmo.errors import InputError
 from elmo.formats.download import sha256_of
-from elmo.formats.source import Source
+from elmo.formats.opened import OpenedModel
 from elmo.training.distributed import Fabric, launch
-from elmo.training.epochs import EpochConfig, State, fit_epochs
+from elmo.training.epochs import EpochConfig, EpochState, fit_epochs
 from elmo.training.loop import seed_step
 from elmo.training.memory import keep_few_programs
 from elmo_lab import RECIPES, record
-from elmo_lab.record import Record
+from elmo_lab.record import RunRecord
 from elmo_lab.tasks import batches, source, vectors
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.batches import BatchConfig
 from elmo_lab.tasks.cache import CacheConfig
-from elmo_lab.tasks.files import find_file, resolve
+from elmo_lab.tasks.files import find_file, resolve_data
 from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
 from elmo_lab.tasks.task import Task, TaskModel
-from elmo_lab.tasks.trained import RESULT, WEIGHTS, build, predict, records_of, sizes, tokens_of, write_record
+from elmo_lab.tasks.trained import RESULT, WEIGHTS, build_network, predict, records_of, sizes, tokens_of, write_task
 from elmo_lab.tasks.vectors import StaticVectors
 
 CONFIG = "config.json"
@@ -97,19 +97,19 @@ class _Job:
     """The examples by the name of the part: train, dev and, if given, test."""
     labels: Any
     words: StaticVectors
-    source: Source | None
+    source: OpenedModel | None
     collate: Collator
     origin: dict[str, Any]
     """The content of `origin.json`."""
 
 
-def main(
+def train_task(
     config: TaskConfig,
     resume: bool = False,
     quiet: bool = False,
     progress: Callable[[int, int], object] | None = None,
     beside: Sequence[Path] = (),
-) -> Record:
+) -> RunRecord:
     """Trains all unfinished seeds; returns the record of the run, with one row a seed.
 
     Calls `progress` with the tokens that the biLM has read, and their total; `beside` are the folders of the runs that
@@ -117,9 +117,9 @@ def main(
     a run beside it used something else of the same name.
     """
     folder = Path(config.output)
-    task, config = tasks.find(config.task), completed(config)
+    task, config = tasks.find(config.task), with_defaults(config)
     check_output(config, resume)
-    with alone(folder):
+    with lock_folder(folder):
         check_output(config, resume)  # again: another process may have worked here until now
         config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(config), *config.seeds])))
         left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
@@ -179,10 +179,10 @@ def read_recipe(path: Path, task: str | None = None) -> dict[str, Any]:
     if path.parent.resolve() == packaged.resolve() or not (packaged / f"{name}.toml").is_file():
         return values
     defaults = configs.load_toml(packaged / f"{name}.toml")
-    return configs.merge({key: value for key, value in defaults.items() if key not in OF_DATA}, values)
+    return configs.merge_tables({key: value for key, value in defaults.items() if key not in OF_DATA}, values)
 
 
-def completed(config: TaskConfig) -> TaskConfig:
+def with_defaults(config: TaskConfig) -> TaskConfig:
     """Adds default settings of the network. Raises ConfigError for an unknown one."""
     model = configs.from_dict(tasks.find(config.task).config, config.model, "model.")
     return dataclasses.replace(config, model=configs.to_dict(model))
@@ -220,19 +220,21 @@ def _prepare(
     other = (token for part in ("dev", "test") for sentence in texts.get(part, ()) for token in sentence)
     inputs = config.inputs
     if inputs.vectors is not None:
-        inputs = dataclasses.replace(inputs, vectors=str(resolve(inputs.vectors, config.data)))
-    words = vectors.make(inputs, known, other)
+        inputs = dataclasses.replace(inputs, vectors=str(resolve_data(inputs.vectors, config.data)))
+    words = vectors.make_vectors(inputs, known, other)
     found = source.open_source(inputs)
     read = {} if inputs.vectors is None or not inputs.static else {"vectors": Path(inputs.vectors)}
     origin = _origin(task, found, files | read)
     _check_origin(config, origin, beside)
-    collate = source.collator(inputs, words.words, found, config.cache)
-    build(task, inputs, model_config, labels, words, found, load_bilm=False)  # checks it before hours of reading
-    source.compute(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
+    collate = source.make_collator(inputs, words.words, found, config.cache)
+    build_network(
+        task, inputs, model_config, labels, words, found, load_bilm=False
+    )  # checks it before hours of reading
+    source.store_layers(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
     return _Job(task, config, model_config, examples, labels, words, found, collate, origin)
 
 
-def _origin(task: Task, found: Source | None, files: dict[str, Path]) -> dict[str, Any]:
+def _origin(task: Task, found: OpenedModel | None, files: dict[str, Path]) -> dict[str, Any]:
     """What the seeds of a run share, with hashes: plain JSON values."""
     hashes = {part: sha256_of(path) for part, path in files.items()}
     return {"version": task.version, "bilm": None if found is None else found.card(), "data": hashes}
@@ -290,18 +292,21 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     task, config = job.task, job.config
     folder = seed_folder(config, seed)
     seed_step(seed, -1, 0)
-    model = build(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
+    model = build_network(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
     # Only now, so that settings that cannot build a network leave no run behind.
-    write(folder.parent / CONFIG, configs.to_json(config).encode())
-    write(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
+    write_run_file(folder.parent / CONFIG, configs.to_json(config).encode())
+    write_run_file(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
     folder.mkdir(exist_ok=True)
-    write_record(folder, task, config.inputs, job.model_config, job.labels, job.words, job.source, config.cache)
+    write_task(folder, task, config.inputs, job.model_config, job.labels, job.words, job.source, config.cache)
     network = cast(TaskModel, model)
     train = job.examples["train"]
     lengths = sizes(task, train)
 
     def batches_of(epoch: int) -> list[list[Any]]:
-        return [[train[number] for number in batch] for batch in batches.shuffled(lengths, config.batch, seed, epoch)]
+        return [
+            [train[number] for number in batch]
+            for batch in batches.shuffled_batches(lengths, config.batch, seed, epoch)
+        ]
 
     def loss_of(batch: list[Any]) -> Tensor:
         return network.loss(tokens_of(task, job.collate, batch, fabric.device), batch) + network.inputs.penalty()
@@ -325,7 +330,7 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
         "bilm": None if job.source is None else job.source.card(),
         "machine": machine.card(str(fabric.device)),
     }
-    write(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+    write_run_file(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 
@@ -336,7 +341,7 @@ def _undecayed(model: nn.Module, inputs: Inputs) -> list[Tensor]:
     return [*embeddings, *characters, *(() if inputs.bilm is None else inputs.bilm.parameters())]
 
 
-def _numbers(state: State, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
+def _numbers(state: EpochState, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
     """How the training went: plain JSON values."""
     mixes = {"input": inputs.input_mix, "output": inputs.output_mix}
     return {
@@ -355,7 +360,7 @@ def _numbers(state: State, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def _record(task: Task, config: TaskConfig) -> Record:
+def _record(task: Task, config: TaskConfig) -> RunRecord:
     """The finished seeds, and what they depend on."""
     folder = Path(config.output)
     files = [seed_folder(config, seed) / RESULT for seed in config.seeds]
@@ -363,7 +368,7 @@ def _record(task: Task, config: TaskConfig) -> Record:
     settings = _as_json(configs.to_dict(config))
     data = read_json(folder / ORIGIN)["data"]
     seconds = sum(row["seconds"] for row in rows)
-    return Record("task", task.name, version_of(folder), settings, rows, rows[0]["bilm"], data, seconds)
+    return RunRecord("task", task.name, version_of(folder), settings, rows, rows[0]["bilm"], data, seconds)
 
 
 def check_output(config: TaskConfig, resume: bool) -> None:
@@ -373,7 +378,7 @@ def check_output(config: TaskConfig, resume: bool) -> None:
         return
     if not resume:
         raise InputError(f"{record.parent}: holds a run; add --resume to continue it, or name another --output")
-    old, new = (_kept(completed(each)) for each in (read_config(record), config))
+    old, new = (_kept(with_defaults(each)) for each in (read_config(record), config))
     check_same(record, old, new)
 
 

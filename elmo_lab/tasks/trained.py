@@ -19,9 +19,9 @@ from torch import nn
 
 from elmo import __version__, formats
 from elmo import config as configs
-from elmo.disk.files import write
+from elmo.disk.files import write_run_file
 from elmo.errors import InputError
-from elmo.formats.source import Source, open_model
+from elmo.formats.opened import OpenedModel, open_model
 from elmo.model.bilm import BiLMConfig
 from elmo.text.tokenizer import TextConfig
 from elmo.text.word_vectors import check_file
@@ -30,9 +30,9 @@ from elmo_lab.tasks import vectors as static
 from elmo_lab.tasks.batches import BatchConfig, by_length
 from elmo_lab.tasks.cache import CacheConfig
 from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
-from elmo_lab.tasks.source import check_same, collator
+from elmo_lab.tasks.source import check_same, make_collator
 from elmo_lab.tasks.task import Task, TaskModel
-from elmo_lab.tasks.vectors import Origin, StaticVectors
+from elmo_lab.tasks.vectors import StaticVectors, VectorsFile
 
 RECORD, WEIGHTS, RESULT = "task.json", "model.safetensors", "result.json"
 SEED = re.compile("seed-[0-9]+")
@@ -53,9 +53,9 @@ class TrainedTask:
     labels: Any
     """The labels of training (`Task.labels`)."""
     batch: BatchConfig = field(default_factory=BatchConfig)
-    origin: Origin | None = None
+    origin: VectorsFile | None = None
     """The source of more static vectors."""
-    looked_up: set[str] = field(default_factory=set, repr=False)
+    spellings: set[str] = field(default_factory=set, repr=False)
     """Words already searched there."""
     text: TextConfig = field(default_factory=TextConfig)
     """How text is split: as the biLM's training text, or by spaCy's rules for English."""
@@ -91,7 +91,7 @@ class TrainedTask:
             words = StaticVectors(tuple(record["words"]), weights["inputs.vectors.weight"])
             made = configs.from_dict(task.config, record["model"], "model.")
             labels = configs.from_dict(task.labels, record["labels"], "labels.")
-            model = build(task, inputs, made, labels, words, source, load_bilm=False)
+            model = build_network(task, inputs, made, labels, words, source, load_bilm=False)
             model.load_state_dict(weights)
         except FileNotFoundError as error:
             raise InputError(
@@ -104,11 +104,11 @@ class TrainedTask:
         return cls(
             task,
             model.to(device).eval(),
-            collator(inputs, words.words, source, cache),
+            make_collator(inputs, words.words, source, cache),
             torch.device(device),
             labels,
             origin=_origin(record, inputs, words, vectors),
-            looked_up=set((record.get("vectors") or {}).get("absent", ())),
+            spellings=set((record.get("vectors") or {}).get("absent", ())),
             text=TextConfig() if source is None or source.model.text is None else source.model.text,
         )
 
@@ -133,20 +133,20 @@ class TrainedTask:
         if self.origin is None:
             return None
         tokens = (token for each in examples for sentence in self.task.sentences(each) for token in sentence)
-        words = set(static.spelled(tokens, self.collate.config.lowercase))
+        words = set(static.spellings(tokens, self.collate.config.lowercase))
         unseen = words.difference(self.collate.words)
-        wanted = unseen - self.looked_up
+        wanted = unseen - self.spellings
         if not wanted:
             return None
         try:
-            found = static.more(self.origin, wanted)
+            found = static.more_vectors(self.origin, wanted)
         except InputError as error:
             if self.origin.given:
                 raise
-            self.looked_up |= wanted
+            self.spellings |= wanted
             return f"{error}; words without vectors: {len(unseen):,} of {len(words):,}"
-        self.looked_up |= wanted
-        static.extend(cast(TaskModel, self.model).inputs, found)
+        self.spellings |= wanted
+        static.extend_inputs(cast(TaskModel, self.model).inputs, found)
         self.collate = replace(self.collate, words=(*self.collate.words, *found.words))
         return None
 
@@ -196,7 +196,7 @@ def sizes(task: Task, examples: Sequence[Any]) -> list[int]:
     return [len(each) * max(each, default=0) for each in lengths]
 
 
-def ensemble(
+def predict_jointly(
     members: Sequence[TrainedTask],
     examples: Sequence[Any],
     progress: Callable[[int, int], object] = lambda done, total: None,
@@ -227,13 +227,13 @@ def example_of(task: Task, given: Any) -> Any:
     return task.unlabelled(given if given and isinstance(given[0], list | tuple) else [given])
 
 
-def build(
+def build_network(
     task: Task,
     inputs: InputConfig,
     config: Any,
     labels: Any,
     words: StaticVectors,
-    source: Source | None,
+    source: OpenedModel | None,
     load_bilm: bool = True,
 ) -> nn.Module:
     """The network, random except for its static vectors and, if tuned, its biLM."""
@@ -245,14 +245,14 @@ def build(
     return task.network(config, read, labels)
 
 
-def write_record(
+def write_task(
     folder: Path,
     task: Task,
     inputs: InputConfig,
     config: Any,
     labels: Any,
     words: StaticVectors,
-    source: Source | None,
+    source: OpenedModel | None,
     cache: CacheConfig,
 ) -> None:
     """Writes `task.json`: with the weights, everything that `TrainedTask.load` needs."""
@@ -268,7 +268,7 @@ def write_record(
         "words": words.words,
         "vectors": _card(words),
     }
-    write(folder / RECORD, json.dumps(record).encode())
+    write_run_file(folder / RECORD, json.dumps(record).encode())
 
 
 def _whole_name(name: str) -> str:
@@ -276,7 +276,7 @@ def _whole_name(name: str) -> str:
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 
-def _source(inputs: InputConfig, folder: Path, given: str | None, card: dict[str, Any] | None) -> Source | None:
+def _source(inputs: InputConfig, folder: Path, given: str | None, card: dict[str, Any] | None) -> OpenedModel | None:
     """The biLM of the training; `given` is the user's own.
 
     Without one, it is where the training found it, at the same place beside the run, or any model of the package or the
@@ -289,7 +289,7 @@ def _source(inputs: InputConfig, folder: Path, given: str | None, card: dict[str
         check_same(source, card, folder)
         return source
     problem = None
-    for name in dict.fromkeys([inputs.model, card["model"], *_beside(folder, card["model"]), *formats.here()]):
+    for name in dict.fromkeys([inputs.model, card["model"], *_beside(folder, card["model"]), *formats.local_names()]):
         try:
             source = open_model(name)
         except (FileNotFoundError, InputError) as error:
@@ -319,7 +319,9 @@ def _card(words: StaticVectors) -> dict[str, Any] | None:
     return {"file": str(words.file.absolute()), "sha256": sha256, "absent": words.absent}
 
 
-def _origin(record: dict[str, Any], inputs: InputConfig, words: StaticVectors, vectors: str | None) -> Origin | None:
+def _origin(
+    record: dict[str, Any], inputs: InputConfig, words: StaticVectors, vectors: str | None
+) -> VectorsFile | None:
     """The file of the static vectors; None without one, or if none of its words are new.
 
     Raises InputError if the file that the user gave is missing.
@@ -330,7 +332,7 @@ def _origin(record: dict[str, Any], inputs: InputConfig, words: StaticVectors, v
     file = Path(vectors or card.get("file", inputs.vectors))
     if vectors is not None:
         check_file(file)
-    return Origin(file, words.words, words.table.shape[1], card.get("sha256"), vectors is not None)
+    return VectorsFile(file, words.words, words.table.shape[1], card.get("sha256"), vectors is not None)
 
 
 def records_of(run: Path) -> list[Path]:

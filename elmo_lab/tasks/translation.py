@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from elmo import config as configs
-from elmo.disk.files import tidy, write
-from elmo.disk.run import alone, check_same, holds_run, read_json
+from elmo.disk.files import remove_leftovers, write_run_file
+from elmo.disk.run import check_same, holds_run, lock_folder, read_json
 from elmo.errors import InputError
 from elmo.formats import TRAINED, Model, native
 from elmo.formats.download import sha256_of
@@ -33,7 +33,7 @@ from elmo.text.records import check_text, suffix_of
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo.text.vocabulary import SPECIAL, Vocabulary, count_vocabulary
 from elmo.training.distributed import launch
-from elmo.training.epochs import BEST, EpochConfig, State, fit_epochs
+from elmo.training.epochs import BEST, EpochConfig, EpochState, fit_epochs
 from elmo.training.loop import seed_step
 from elmo.training.memory import keep_few_programs
 from elmo_lab.tasks import batches, vectors
@@ -86,7 +86,7 @@ class CoveConfig:
         configs.check_range(self, ("seed",), 0, 2**32)
 
 
-def main(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[str, Any]:
+def train_cove(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[str, Any]:
     """Trains, or continues a run with the same result; returns the numbers to print.
 
     Raises InputError if settings or files cannot be used, or if the output holds another run.
@@ -94,9 +94,9 @@ def main(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[
     folder = Path(config.output)
     record = _record(config)
     check_output(folder, record, resume)
-    with alone(folder):
+    with lock_folder(folder):
         check_output(folder, record, resume)  # again: another process may have worked here until now
-        tidy(folder / TRAINED)
+        remove_leftovers(folder / TRAINED)
         keep_few_programs()
         pairs = read_pairs(config, config.source, config.target)
         heldout = read_pairs(config, config.heldout_source, config.heldout_target)
@@ -107,7 +107,7 @@ def main(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[
         model = Translator(encoder, config.decoder, len(targets))
         if table is not None:
             model.encoder.token_encoder.embedding.requires_grad_(False).copy_(table)
-        write(folder / RECORD, configs.as_json(record).encode())
+        write_run_file(folder / RECORD, configs.as_json(record).encode())
         state = _fit(config, model, words, targets, pairs, heldout, quiet)
         card = _card(config, state, pairs, targets)
         stored = Model(encoder, model.encoder.state_dict(), None, words, config.source_text, card)
@@ -182,7 +182,7 @@ def read_pairs(config: CoveConfig, source: str, target: str) -> list[Pair]:
 def source_words(
     config: CoveConfig, sentences: Iterable[Sequence[str]]
 ) -> tuple[Vocabulary, Float[Tensor, "W P"] | None]:
-    """The words that the encoder knows and, if there is a file of vectors, the rows of its `WordTable`.
+    """The words that the encoder knows and, if there is a file of vectors, the rows of its `WordCounts`.
 
     Padding is zero, an unknown word has the mean of the file's vectors, a sentence boundary a random one.
     """
@@ -217,14 +217,14 @@ def _fit(
     pairs: list[Pair],
     heldout: list[Pair],
     quiet: bool,
-) -> State:
+) -> EpochState:
     """Trains the model and leaves it with the weights of its best epoch, in evaluation mode."""
     fabric = launch(config.accelerator, 1, 1, "32-true")
     model.to(fabric.device).train()
     lengths = _lengths(pairs)
 
     def batches_of(epoch: int) -> list[list[Pair]]:
-        numbers = batches.shuffled(lengths, config.batch, config.seed, epoch)
+        numbers = batches.shuffled_batches(lengths, config.batch, config.seed, epoch)
         return [[pairs[number] for number in batch] for batch in numbers]
 
     def loss_of(batch: Sequence[Pair]) -> Tensor:
@@ -260,7 +260,7 @@ def _predicted(pairs: Sequence[Pair]) -> int:
     return sum(len(target) + 1 for _, target in pairs)
 
 
-def _card(config: CoveConfig, state: State, pairs: Sequence[Pair], targets: Vocabulary) -> dict[str, Any]:
+def _card(config: CoveConfig, state: EpochState, pairs: Sequence[Pair], targets: Vocabulary) -> dict[str, Any]:
     """What the model says of itself."""
     name = {part: Path(path).name for part in FILES if (path := getattr(config, part)) is not None}
     return {

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo.text.word_vectors import entries
+from elmo.text.word_vectors import read_entries
 from elmo_lab.tasks.inputs import PADDING, InputConfig, Inputs
 
 LEARNED_SCALE = 0.1
@@ -35,7 +35,7 @@ class StaticVectors:
 
 
 @dataclass(frozen=True)
-class Origin:
+class VectorsFile:
     """The file that a network's static vectors were read from."""
 
     file: Path
@@ -48,7 +48,9 @@ class Origin:
     """Whether the user named the file, so that it must be right; the file of the training may have gone."""
 
 
-def make(config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[str], seed: int = 0) -> StaticVectors:
+def make_vectors(
+    config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[str], seed: int = 0
+) -> StaticVectors:
     """The vectors for `config`, of the words of the training sentences and all `other` tokens.
 
     Words (`min_count`) are counted over distinct sentences, since examples share sentences. Without static vectors, the
@@ -58,16 +60,18 @@ def make(config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[st
         return StaticVectors((), torch.zeros(2, 0))
     tokens = (token for sentence in dict.fromkeys(map(tuple, train)) for token in sentence)
     if config.vectors is None:
-        counts = Counter(spelled(tokens, config.lowercase))
-        return learned([word for word, count in counts.items() if count >= config.min_count], config.vectors_dim, seed)
-    wanted = None if config.all_vectors else {*spelled(tokens, config.lowercase), *spelled(other, config.lowercase)}
+        counts = Counter(spellings(tokens, config.lowercase))
+        return random_vectors(
+            [word for word, count in counts.items() if count >= config.min_count], config.vectors_dim, seed
+        )
+    wanted = None if config.all_vectors else {*spellings(tokens, config.lowercase), *spellings(other, config.lowercase)}
     found = read(Path(config.vectors), wanted)
     if wanted is None:
         return found
     return replace(found, file=Path(config.vectors), absent=tuple(sorted(wanted.difference(found.words))))
 
 
-def learned(words: Iterable[str], dim: int, seed: int = 0) -> StaticVectors:
+def random_vectors(words: Iterable[str], dim: int, seed: int = 0) -> StaticVectors:
     """Random vectors to train, for the words in alphabetical order."""
     ordered = tuple(sorted(words))
     draw = torch.Generator().manual_seed(seed)
@@ -84,7 +88,7 @@ def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
     than numbers; also if the file has no wanted word.
     """
     rows: dict[str, np.ndarray] = {}
-    for word, vector in entries(path, wanted):
+    for word, vector in read_entries(path, wanted):
         rows.setdefault(word, vector)
     if not rows:
         words = "no vectors" if wanted is None else f"none of the {len(wanted):,} words of the examples"
@@ -96,13 +100,13 @@ def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
     return StaticVectors(tuple(rows), table)
 
 
-def more(origin: Origin, wanted: Collection[str]) -> StaticVectors:
+def more_vectors(origin: VectorsFile, wanted: Collection[str]) -> StaticVectors:
     """The vectors of the `wanted` words that the file has; the table has no other rows.
 
     Raises InputError if the file is missing, or is not the one that the network's vectors were read from.
     """
     rows: dict[str, np.ndarray] = {}
-    for word, vector in entries(origin.file, {*origin.words, *wanted}):
+    for word, vector in read_entries(origin.file, {*origin.words, *wanted}):
         rows.setdefault(word, vector)
     known = [rows.pop(word) for word in origin.words if word in rows]
     is_same = len(known) == len(origin.words) and all(len(vector) == origin.dim for vector in known)
@@ -112,7 +116,7 @@ def more(origin: Origin, wanted: Collection[str]) -> StaticVectors:
     return StaticVectors(tuple(rows), torch.from_numpy(table))
 
 
-def extend(inputs: Inputs, found: StaticVectors) -> None:
+def extend_inputs(inputs: Inputs, found: StaticVectors) -> None:
     """Adds the rows of more words to a trained network."""
     weight = inputs.vectors.weight.detach()
     table = torch.cat([weight, found.table.to(weight)])
@@ -126,6 +130,6 @@ def content_hash(words: Iterable[str], rows: Float[np.ndarray, "W E"]) -> str:
     return digest.hexdigest()
 
 
-def spelled(tokens: Iterable[str], lowercase: bool) -> Iterator[str]:
+def spellings(tokens: Iterable[str], lowercase: bool) -> Iterator[str]:
     """The tokens as looked up."""
     return (token.lower() for token in tokens) if lowercase else iter(tokens)

@@ -88,8 +88,8 @@ def test_throughput_is_of_new_words_and_its_parts_fit():
 
 
 def test_sentences_are_cut_to_length():
-    assert embedding.cut(SENTENCES, 4, 2) == [["The", "harbour", "was", "quiet"], [".", "Boats", "Nobody", "saw"]]
-    assert [len(sentence) for sentence in embedding.cut(SENTENCES, 20, 3)] == [20, 20, 20]
+    assert embedding.cut_runs(SENTENCES, 4, 2) == [["The", "harbour", "was", "quiet"], [".", "Boats", "Nobody", "saw"]]
+    assert [len(sentence) for sentence in embedding.cut_runs(SENTENCES, 20, 3)] == [20, 20, 20]
 
 
 def test_a_fresh_process_has_memory_of_its_own():
@@ -101,12 +101,12 @@ def test_a_fresh_process_has_memory_of_its_own():
 
 def test_a_command_is_timed_and_its_memory_known():
     program = "import time; x = bytes(10**8); time.sleep(0.2); print('tokens/s 12')"
-    done = process.run([sys.executable, "-c", program])
+    done = process.run_measured([sys.executable, "-c", program])
     assert 0.2 < done.seconds < 60
     assert done.peak_bytes > 100e6
     assert done.output == "tokens/s 12\n"
     with pytest.raises(subprocess.CalledProcessError):
-        process.run([sys.executable, "-c", "raise SystemExit(3)"])
+        process.run_measured([sys.executable, "-c", "raise SystemExit(3)"])
 
 
 def test_limits_are_those_of_the_fastest_library():
@@ -183,7 +183,7 @@ def test_bench_command_measures_all(model, capsys):
     printed = capsys.readouterr()
     measured = json.loads(printed.out)
     assert measured["tokens"] >= 60
-    here = [precision for precision in job.PRECISIONS if not ops.support(precision).problem]
+    here = [precision for precision in job.PRECISIONS if not ops.find_support(precision).problem]
     assert [row["precision"] for row in measured["rows"]] == here
     assert list(measured["not_measured"]) == [precision for precision in job.PRECISIONS if precision not in here]
     for row in measured["rows"]:
@@ -199,9 +199,9 @@ def test_bench_command_measures_all(model, capsys):
 
 @pytest.mark.usefixtures("quick")
 def test_bench_command_prints_a_table(model, capsys, monkeypatch):
-    true = ops.support
+    true = ops.find_support
     slow = ops.Support(("torch",), "float32 is faster")
-    monkeypatch.setattr(ops, "support", lambda precision: slow if precision == "bfloat16" else true(precision))
+    monkeypatch.setattr(ops, "find_support", lambda precision: slow if precision == "bfloat16" else true(precision))
     with pytest.raises(SystemExit, match="0"):
         cli.main(["bench", str(model), "--tokens", "60"])
     lines = capsys.readouterr().out.splitlines()

@@ -9,7 +9,7 @@ import pytest
 from command import run
 
 from elmo import config
-from elmo.cli.settings import comments, settings_of
+from elmo.cli.settings import setting_comments, settings_of
 from elmo.errors import InputError
 from elmo.pretraining.settings import TrainConfig
 
@@ -41,7 +41,7 @@ def test_shown_settings_are_a_recipe_with_comments(tmp_path):
 
 def test_defaults_round_trip_through_toml():
     made = TrainConfig(train=("a",), output="b")
-    text = config.to_toml(config.to_dict(made), comments(settings_of(*HOME)))
+    text = config.to_toml(config.to_dict(made), setting_comments(settings_of(*HOME)))
     assert config.from_dict(TrainConfig, tomllib.loads(text)) == made
 
 

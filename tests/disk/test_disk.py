@@ -12,13 +12,13 @@ from command import run
 from tiny import tiny_model
 
 from elmo.disk import files
-from elmo.disk.files import tidy, whole
+from elmo.disk.files import atomic_path, remove_leftovers
 from elmo.disk.lock import LOCK, locked
 from elmo.formats import native
 
 
 def write(path: Path, text: str) -> None:
-    with whole(path, overwrite=True, holds=("*",)) as folder:
+    with atomic_path(path, overwrite=True, holds=("*",)) as folder:
         folder.mkdir()
         (folder / "file").write_text(text)
 
@@ -34,9 +34,9 @@ def test_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
 
 def test_writers_of_one_process_number_do_not_share_a_file(tmp_path: Path) -> None:
     """Threads have the same, and so have processes of several containers."""
-    with whole(tmp_path / "out") as first:
+    with atomic_path(tmp_path / "out") as first:
         first.write_text("first")
-        with whole(tmp_path / "out") as second:
+        with atomic_path(tmp_path / "out") as second:
             second.write_text("second, and longer")
         (tmp_path / "out").unlink()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -52,7 +52,7 @@ def test_what_killed_processes_left_goes_or_comes_back(tmp_path: Path, is_there)
     others = {".out.partial", ".out.x.old", ".other.12.partial", "out.12.partial"}
     for name in (".out.12.partial", ".out.3f5e.partial", *others):
         (tmp_path / name).touch()
-    tidy(tmp_path / "out")
+    remove_leftovers(tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"out", *others}
     assert (tmp_path / "out" / "file").read_text() == ("new" if is_there else "old")
 
@@ -104,7 +104,7 @@ def test_what_is_moved_into_place_is_on_the_disk(tmp_path: Path, monkeypatch) ->
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_what_appears_meanwhile_stays(tmp_path: Path, overwrite: bool) -> None:
     def late() -> None:
-        with whole(tmp_path / "out", overwrite, holds=("file",)) as folder:
+        with atomic_path(tmp_path / "out", overwrite, holds=("file",)) as folder:
             folder.mkdir()
             (tmp_path / "out").mkdir()
             (tmp_path / "out" / "thesis").touch()
@@ -119,7 +119,7 @@ def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npz")
     (tmp_path / "loop.npz").symlink_to("loop.npz")
     for name, match in (("pipe.npz", "is neither a file nor a folder"), ("loop.npz", "is a link that leads back")):
-        with pytest.raises(OSError, match=match), whole(tmp_path / name, overwrite=True):
+        with pytest.raises(OSError, match=match), atomic_path(tmp_path / name, overwrite=True):
             pass
         done = run("embed", tmp_path / "text", tmp_path / name, "--overwrite", "--resume")
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -136,9 +136,9 @@ def test_what_is_finished_is_there_until_it_is_in_its_place(tmp_path: Path, monk
     with monkeypatch.context() as patch:
         patch.setattr(files, step, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            files.put_whole(tmp_path / "made", tmp_path / "out")
+            files.move_into_place(tmp_path / "made", tmp_path / "out")
     assert (tmp_path / "made" / "file").read_text() == "new"
-    files.put_whole(tmp_path / "made", tmp_path / "out")
+    files.move_into_place(tmp_path / "made", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made.old", "out"]
     assert (tmp_path / "out" / "file").read_text() == "new"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tiny import tiny_model
 
 from elmo.embedding import arrow
-from elmo.embedding.arrow import embed_batches, together
+from elmo.embedding.arrow import embed_batches, with_errors
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 
@@ -156,7 +156,7 @@ def test_batches_are_bounded_where_a_long_row_becomes_one_vector(monkeypatch):
 
 def test_vectors_and_errors_go_into_one_table():
     made = embed_batches(EMBEDDER, batches(["a b", None, ""], []), layers="top")
-    table = pa.Table.from_batches([together(*each) for each in made])
+    table = pa.Table.from_batches([with_errors(*each) for each in made])
     assert table.schema.names == ["id", "tokens", "vectors", "shape", "sentence_ends", "error"]
     rows = {row["id"]: row for row in table.to_pylist()}
     assert rows[1] == {"id": 1, "tokens": None, "vectors": None, "shape": None, "sentence_ends": None, "error": "null"}

@@ -29,7 +29,7 @@ from elmo.disk import files
 from elmo.disk.lock import LOCK, locked
 from elmo.embedding import corpus
 from elmo.embedding.corpus import Settings, embed_corpus, embed_part, open_worker, run_here
-from elmo.embedding.corpus_rows import Columns, lines, plan, read_part
+from elmo.embedding.corpus_rows import Columns, bounded_lines, plan_parts, read_part
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.store import read_vectors
 from elmo.errors import InputError
@@ -86,9 +86,9 @@ def test_parts_of_text_hold_each_line_once(rows, ends, part_rows, name):
         file.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
         if not expected:
             with pytest.raises(InputError, match="no rows"):
-                plan([str(file)], part_rows, Columns())
+                plan_parts([str(file)], part_rows, Columns())
             return
-        parts = plan([str(file)], part_rows, Columns())
+        parts = plan_parts([str(file)], part_rows, Columns())
         assert [part.rows for part in parts[:-1]] == [part_rows] * (len(parts) - 1)
         found = [row for part in parts for batch in read_part(part, Columns(), 20) for row in batch.to_pylist()]
     assert [row["id"] for row in found] == [f"{file}:{number}" for number in range(len(expected))]
@@ -109,7 +109,7 @@ def test_lines_do_not_depend_on_chunks(rows, chunk, most):
             return data[self.place - chunk : self.place]
 
     expected = [line.removesuffix(b"\r") if len(line) <= most else line[: most + 1] for line in [*rows, b"end"]]
-    assert list(lines(File(), most)) == expected
+    assert list(bounded_lines(File(), most)) == expected
 
 
 @given(st.integers(1, 40), st.integers(1, 15), st.integers(1, 12), st.booleans())
@@ -119,7 +119,7 @@ def test_parts_of_parquet_hold_each_row_once(rows, group, part_rows, named):
         file = Path(folder, "rows.parquet")
         parquet.write_table(table, file, row_group_size=group)
         columns = Columns(id="key" if named else None)
-        parts = plan([str(file)], part_rows, columns)
+        parts = plan_parts([str(file)], part_rows, columns)
         found = [row for part in parts for batch in read_part(part, columns, 100) for row in batch.to_pylist()]
     assert [row["id"] for row in found] == [f"k{row}" if named else f"{file}:{row}" for row in range(rows)]
     assert [row["text"] for row in found] == [f"text {row}".encode() for row in range(rows)]
@@ -133,7 +133,7 @@ def test_local_names_are_no_addresses(tmp_path, monkeypatch, name):
     Path(name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     if name.endswith("parquet"):
         parquet.write_table(pa.table({"text": ["a b", "c"]}), name)
-    (part,) = plan([name], 10, Columns())
+    (part,) = plan_parts([name], 10, Columns())
     for base in ("", str(tmp_path)):
         rows = [row for batch in read_part(part, Columns(), 100, base) for row in batch.to_pylist()]
         assert rows == [{"id": f"{name}:{row}", "text": text} for row, text in enumerate([b"a b", b"c"])]
@@ -147,7 +147,7 @@ def test_a_local_folder_is_no_address(model, text, tmp_path, monkeypatch):
 
 def test_a_mark_of_byte_order_is_no_character(tmp_path):
     (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbfThe\n")
-    (part,) = plan([str(tmp_path / "bom.txt")], 10, Columns())
+    (part,) = plan_parts([str(tmp_path / "bom.txt")], 10, Columns())
     ((row,),) = [batch.to_pylist() for batch in read_part(part, Columns(), 100)]
     assert row["text"] == b"The"
 
@@ -343,14 +343,14 @@ def test_another_text_of_the_same_size_is_refused_unless_the_manifest_is_older(m
 
 def test_another_job_that_was_faster_is_refused(model, text, tmp_path, monkeypatch):
     """It begins and ends between the look at the folder and the lock."""
-    output, planned = str(tmp_path / "out"), corpus.plan
+    output, planned = str(tmp_path / "out"), corpus.plan_parts
 
     def slow(*arguments):
-        monkeypatch.setattr(corpus, "plan", planned)
+        monkeypatch.setattr(corpus, "plan_parts", planned)
         embed_corpus([str(text)], output, small(model))
         return planned(*arguments)
 
-    monkeypatch.setattr(corpus, "plan", slow)
+    monkeypatch.setattr(corpus, "plan_parts", slow)
     with pytest.raises(InputError, match="holds another job: layers was 'all' and is 'top' now"):
         embed_corpus([str(text)], output, small(model, layers="top"))
     assert json.loads(Path(output, "manifest.json").read_bytes())["job"]["layers"] == "all"
@@ -465,7 +465,7 @@ def test_an_id_that_is_not_utf8_is_said(tmp_path, unchecked):
     keys = pa.array([b"k0", b"\xff"])
     keys = keys.view(pa.string()) if unchecked else keys
     parquet.write_table(pa.table({"key": keys, "text": ["a", "b"]}), tmp_path / "rows.parquet")
-    (part,) = plan([str(tmp_path / "rows.parquet")], 10, Columns(id="key"))
+    (part,) = plan_parts([str(tmp_path / "rows.parquet")], 10, Columns(id="key"))
     with pytest.raises(InputError, match=r"the column key of .*rows\.parquet has an id that is not UTF-8"):
         list(read_part(part, Columns(id="key"), 100))
 
@@ -478,7 +478,7 @@ def test_a_damaged_page_of_parquet_is_said_with_the_name_of_the_file(tmp_path):
     content = bytearray(path.read_bytes())
     content[1000:4000] = b"\xff" * 3000
     path.write_bytes(content)
-    (part,) = plan([str(path)], 3000, Columns())
+    (part,) = plan_parts([str(path)], 3000, Columns())
     with pytest.raises(InputError, match=r"rows\.parquet: not a complete Parquet file .*; fetch it again"):
         list(read_part(part, Columns(), 100))
 

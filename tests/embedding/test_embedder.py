@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from elmo import ops
 from elmo.embedding.embedder import Embedder, parse_bytes, tokens_within
-from elmo.embedding.layers import keeps_layers, parse_layers, selection, written_layers
+from elmo.embedding.layers import keeps_layers, layer_selector, parse_layers, written_layers
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
@@ -216,7 +216,7 @@ def test_with_echo_either_direction_knows_the_whole_sentence(bilm):
 
 def test_bfloat16_is_near(bilm):
     sentences = [["the", "cat", "sat"], ["a", "dog"]]
-    library = ops.support("bfloat16").libraries[0]  # named, it is used where float32 is faster, too
+    library = ops.find_support("bfloat16").libraries[0]  # named, it is used where float32 is faster, too
     full = Embedder(bilm).embed(sentences)
     low = Embedder(bilm, precision="bfloat16", library=library).embed(sentences)
     for one, other in zip(full, low, strict=True):
@@ -227,7 +227,7 @@ def test_bfloat16_is_near(bilm):
 # What cannot be embedded
 
 
-@pytest.mark.parametrize("library", ops.support("float32").libraries)
+@pytest.mark.parametrize("library", ops.find_support("float32").libraries)
 def test_autocast_around_it_changes_nothing(bilm, library):
     """Nor afterwards: what a word's first vector is, is kept."""
     embedder, expected = Embedder(bilm, device="cpu", library=library), alone(bilm, WORDS)
@@ -318,7 +318,7 @@ def test_whole_numbers_are_layers_and_a_mix_is_said_as_such(bilm):
 def test_a_choice_of_layers_is_written_as_it_is_read(layers):
     every = torch.randn(3, 2, 4, 5)
     again = parse_layers(written_layers(layers))
-    torch.testing.assert_close(selection(again, 3)(every), selection(layers, 3)(every))
+    torch.testing.assert_close(layer_selector(again, 3)(every), layer_selector(layers, 3)(every))
     assert keeps_layers(again) == keeps_layers(layers)
 
 

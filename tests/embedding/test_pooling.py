@@ -5,7 +5,7 @@ import pytest
 from tiny import DIM, LAYERS, tiny_model
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.pooling import pooled
+from elmo.embedding.pooling import pool_tokens
 
 SENTENCES = [["The", "cat", "sat", "."], [], ["a"], ["b", "c"]]
 
@@ -48,7 +48,7 @@ def test_pooling_is_over_the_tokens_of_the_sentence_alone(embedder, layers, pool
 def test_the_mean_of_many_tokens_is_exact():
     """Float32 would lose the last digits of a sum over a long protein."""
     vectors = np.full((100_000, 2), 0.1, np.float32)
-    np.testing.assert_allclose(pooled(vectors, "mean"), vectors[0], rtol=1e-6)
+    np.testing.assert_allclose(pool_tokens(vectors, "mean"), vectors[0], rtol=1e-6)
 
 
 def test_the_maximum_may_be_negative(embedder):

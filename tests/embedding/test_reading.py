@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from elmo import ops
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import selection
+from elmo.embedding.layers import layer_selector
 from elmo.embedding.reading import read_sentences
-from elmo.embedding.words import WordVectors, encoder
+from elmo.embedding.words import WordVectors, word_encoder
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -52,8 +52,8 @@ def test_parts_of_any_size_give_the_vectors_and_the_state_of_the_whole(bilm, len
     torch.manual_seed(seed)
     state = None if from_zero else LstmState(*(torch.randn_like(part) for part in bilm.initial_state(len(lengths))))
     given_state = None if state is None else LstmState(*(part.clone() for part in state))
-    words = WordVectors(bilm, encoder(bilm.config, None), torch.device("cpu"))
-    arrays, after = read_sentences(bilm, words, sentences, selection("all", 4), state, max_tokens)
+    words = WordVectors(bilm, word_encoder(bilm.config, None), torch.device("cpu"))
+    arrays, after = read_sentences(bilm, words, sentences, layer_selector("all", 4), state, max_tokens)
     expected = whole(bilm, sentences, state)
     for row, array in enumerate(arrays):
         np.testing.assert_allclose(array, expected.layers[:, row, 1 : lengths[row] + 1], rtol=0, atol=1e-5)
@@ -77,14 +77,14 @@ def test_policies_and_layers_do_not_depend_on_the_parts(bilm, policy, layers):
 
 def test_a_cache_of_words_that_is_smaller_than_a_sentence(bilm):
     (sentence,) = text([100])
-    words = WordVectors(bilm, encoder(bilm.config, None), torch.device("cpu"), cache_bytes=10 * 4 * 8)  # ten words
-    (array,), _ = read_sentences(bilm, words, [sentence], selection("all", 4), max_tokens=16)
+    words = WordVectors(bilm, word_encoder(bilm.config, None), torch.device("cpu"), cache_bytes=10 * 4 * 8)  # ten words
+    (array,), _ = read_sentences(bilm, words, [sentence], layer_selector("all", 4), max_tokens=16)
     np.testing.assert_allclose(array, whole(bilm, [sentence]).layers[:, 0, 1:-1], rtol=0, atol=1e-5)
 
 
 def test_threads_share_the_known_words(bilm):
     one, other = WORDS[:5], WORDS[5:12]
-    encode = encoder(bilm.config, None)
+    encode = word_encoder(bilm.config, None)
     seen = {}
 
     def slow(words):
@@ -105,7 +105,7 @@ def test_threads_share_the_known_words(bilm):
 
 
 def test_long_words_are_known_up_to_a_number_of_characters(bilm):
-    words = WordVectors(bilm, encoder(bilm.config, None), torch.device("cpu"), cache_bytes=40_000)
+    words = WordVectors(bilm, word_encoder(bilm.config, None), torch.device("cpu"), cache_bytes=40_000)
     for number in range(30):
         long = [f"{number}{'x' * 1000}", f"{number}", f"{'x' * 60}{number}"]
         torch.testing.assert_close(words(long), words.fresh(long), rtol=0, atol=1e-6)
@@ -119,7 +119,7 @@ def test_long_words_are_known_up_to_a_number_of_characters(bilm):
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_parts_of_lower_precision_are_near_the_whole_of_it(bilm, precision):
     sentences = text([100, 20])
-    library = ops.support(precision).libraries[0]  # named, it is used where float32 is faster, too
+    library = ops.find_support(precision).libraries[0]  # named, it is used where float32 is faster, too
     one = Embedder(bilm, precision=precision, library=library, batch_tokens=100_000).embed(sentences)
     other = Embedder(bilm, precision=precision, library=library, batch_tokens=17).embed(sentences)
     for expected, seen in zip(one, other, strict=True):

@@ -25,7 +25,7 @@ import elmo
 from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import native
-from elmo.terminal import printable
+from elmo.terminal import escape_controls
 
 
 def write_native(folder: Path) -> Path:
@@ -258,5 +258,5 @@ def test_control_characters_are_never_printed_raw(tmp_path):
 
 def test_json_that_is_made_printable_means_the_same():
     text = "\x9b \u202e \x7f é 東"
-    assert json.loads(printable(json.dumps(text, ensure_ascii=False))) == text
-    assert printable("naïve 東京 \u200f") == "naïve 東京 \u200f"
+    assert json.loads(escape_controls(json.dumps(text, ensure_ascii=False))) == text
+    assert escape_controls("naïve 東京 \u200f") == "naïve 東京 \u200f"

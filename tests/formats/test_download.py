@@ -15,11 +15,11 @@ import pytest
 from bad_server import BadServer, Resource, serving
 
 from elmo.formats import download as module
-from elmo.formats.download import DownloadError, Wanted, download
+from elmo.formats.download import DownloadError, ExpectedFile, download
 
 CONTENT = random.Random(7).randbytes(1_000_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-RIGHT = Wanted(len(CONTENT), SHA256)
+RIGHT = ExpectedFile(len(CONTENT), SHA256)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def part(target: Path) -> Path:
     return target.with_name(target.name + ".part")
 
 
-@pytest.mark.parametrize("wanted", [None, Wanted(len(CONTENT)), Wanted(sha256=SHA256), RIGHT], ids=str)
+@pytest.mark.parametrize("wanted", [None, ExpectedFile(len(CONTENT)), ExpectedFile(sha256=SHA256), RIGHT], ids=str)
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 def test_whole_file_arrives(server, target, wanted, chunked):
     seen = []
@@ -170,7 +170,7 @@ def test_whole_part_of_an_earlier_call_is_recognised(server, target):
     assert download([url], target, RIGHT) == SHA256
     assert server.at(url).requests == []
     part(target).write_bytes(CONTENT)
-    assert download([url], target, Wanted(sha256=SHA256)) == SHA256  # the server says 416
+    assert download([url], target, ExpectedFile(sha256=SHA256)) == SHA256  # the server says 416
     assert [request.get("Range") for request in server.at(url).requests] == ["bytes=1000000-"]
 
 
@@ -211,7 +211,7 @@ def test_length_other_than_the_published_one(server, target, claimed):
 
 def test_length_that_is_too_small_is_found_by_the_hash(server, target):
     url = server.add("/f", CONTENT, claimed_length=len(CONTENT) - 5, ranges=False)
-    assert "has sha256" in refused([url], target, Wanted(sha256=SHA256))
+    assert "has sha256" in refused([url], target, ExpectedFile(sha256=SHA256))
     assert not part(target).exists()
 
 

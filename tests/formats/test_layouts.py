@@ -332,7 +332,7 @@ def test_an_embedder_asks_for_the_vocabulary(tmp_path):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_models_that_read_words_in_every_precision(tmp_path, precision):
     files, weights = published_files(READS_WORDS)
-    library = ops.support(precision).libraries[0]  # named, it is used where float32 is faster, too
+    library = ops.find_support(precision).libraries[0]  # named, it is used where float32 is faster, too
     found = elmo.load(write_folder(tmp_path, files), precision=precision, library=library).embed(TEXT)
     for one, other in zip(found, expected(TEXT, READS_WORDS, weights, VOCABULARY), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE if precision == "float32" else 0.1)

@@ -73,7 +73,7 @@ def test_load_by_name_finds_a_packaged_model(tmp_path, monkeypatch):
     native.save(model(), tmp_path / formats.DEFAULT_MODEL)
     native.save(model(), tmp_path / "other")
     (tmp_path / "demo.txt").write_text("no model")
-    assert packages.packaged() == sorted([formats.DEFAULT_MODEL, "other"])
+    assert packages.packaged_names() == sorted([formats.DEFAULT_MODEL, "other"])
     assert formats.find("other") == tmp_path / "other"
     for usual in (None, "default", formats.DEFAULT_MODEL):
         assert formats.find(usual) == tmp_path / formats.DEFAULT_MODEL
@@ -92,7 +92,7 @@ def test_the_default_is_the_packaged_model_wherever_one_is(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     native.save(model(), tmp_path / formats.DEFAULT_MODEL)
     assert formats.find(usual) == packages.ASSETS / formats.DEFAULT_MODEL
-    assert (formats.named(usual), formats.named(tmp_path)) == (formats.DEFAULT_MODEL, str(tmp_path))
+    assert (formats.recorded_name(usual), formats.recorded_name(tmp_path)) == (formats.DEFAULT_MODEL, str(tmp_path))
 
 
 def test_a_model_shows_itself_without_its_weights_and_words():

@@ -39,7 +39,7 @@ def test_a_model_is_found_by_its_name(site):
     folder = put(site, "oak-tiny")
     assert formats.find("oak-tiny") == folder
     assert formats.load("oak-tiny").card == CARD
-    assert packages.installed()["oak-tiny"] == "elmo-torch-oak-tiny 1.0.0"
+    assert packages.installed_packages()["oak-tiny"] == "elmo-torch-oak-tiny 1.0.0"
 
 
 @pytest.mark.parametrize("name", ["english-base", "default", "small", "original"])
@@ -48,7 +48,7 @@ def test_no_package_takes_the_name_of_a_packaged_or_published_model(site, name, 
     put(site, name, "a-stranger")
     if name in ("english-base", "default"):
         assert formats.find(name) == packages.ASSETS / formats.DEFAULT_MODEL
-        assert name not in packages.installed() or name == "default"
+        assert name not in packages.installed_packages() or name == "default"
     else:
         with pytest.raises(FileNotFoundError, match=f"elmo pull {name}"):
             formats.find(name)
@@ -74,7 +74,7 @@ def test_a_package_without_its_model_is_refused(site, lost):
 
 @pytest.mark.parametrize("name", packages.OWN)
 def test_a_model_package_that_is_not_installed_says_how_to_install_it(name, monkeypatch, tmp_path):
-    if name in packages.installed():
+    if name in packages.installed_packages():
         pytest.skip(f"{name} is installed")
     with pytest.raises(FileNotFoundError, match=rf"{name}: .*not installed; pip install .*models/{name}"):
         formats.load(name)

@@ -9,7 +9,7 @@ from places import ROOT
 from elmo.errors import InputError
 from elmo.formats import published
 
-MODELS = published.models()
+MODELS = published.published_models()
 SHA256 = re.compile(r"[0-9a-f]{64}")
 S3 = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
 ORIGINAL = "elmo_2x4096_512_2048cnn_2xhighway"
@@ -132,7 +132,7 @@ def test_table_is_strict(tmp_path, monkeypatch):
     ):
         published.TABLE.write_text(text)
         with pytest.raises(InputError, match=message):
-            published.models.__wrapped__()
+            published.published_models.__wrapped__()
 
 
 def test_page_has_the_table():

@@ -64,7 +64,7 @@ def table(monkeypatch):
     """Puts models into the table's place."""
 
     def put(*models: PublishedModel) -> None:
-        monkeypatch.setattr(published, "models", lambda: models)
+        monkeypatch.setattr(published, "published_models", lambda: models)
 
     return put
 
@@ -323,7 +323,7 @@ def zipped(files: dict[str, bytes]) -> bytes:
 @pytest.fixture
 def served(server, tiny, tmp_path) -> dict[str, str]:
     """The variables of a command whose mirror is the server of the test: its proxy answers for every address."""
-    for model in published.models():
+    for model in published.published_models():
         for file in model.files:
             for url in file.urls:
                 if url.startswith("http://vectors.nlpl.eu"):
@@ -339,8 +339,8 @@ def test_command_models():
     rows = json.loads(run("models", "--json").stdout)
     assert (rows[0]["name"], rows[0]["license"]) == ("english-base", "CC-BY-SA-3.0")
     rows = [row for row in rows if row["package"] is None]
-    assert [row["name"] for row in rows] == [model.name for model in published.models()]
-    assert rows[0]["files"][1]["sha256"] == published.models()[0].files[1].sha256
+    assert [row["name"] for row in rows] == [model.name for model in published.published_models()]
+    assert rows[0]["files"][1]["sha256"] == published.published_models()[0].files[1].sha256
     assert rows[0]["pulled"] is False
 
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import elmo
 from elmo import formats
 from elmo.errors import InputError
-from elmo.formats.files import BOMB_FROM, Source, is_archive, listed
+from elmo.formats.files import BOMB_FROM, SourceFile, is_archive, list_files
 from tests.formats.test_archive import STATE, archived, as_torch
 from tests.formats.test_layouts import CHARACTERS, READS_WORDS, VOCABULARY
 
@@ -477,8 +477,8 @@ def test_an_encrypted_zip_is_named(tmp_path):
 # Members
 
 
-def member_of(path: Path, name: str) -> Source:
-    (found,) = (file for file in listed(path) if file.name == name)
+def member_of(path: Path, name: str) -> SourceFile:
+    (found,) = (file for file in list_files(path) if file.name == name)
     return found
 
 

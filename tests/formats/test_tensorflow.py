@@ -20,7 +20,7 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import native, tensor_bundle, tensorflow
 from elmo.formats.tensor_bundle import Bundle, index_of, read_index
-from elmo.pretraining.perplexity import report
+from elmo.pretraining.perplexity import perplexity_report
 from elmo.pretraining.scoring import Scorer
 from elmo.text.tokenizer import TextConfig
 
@@ -62,7 +62,9 @@ def test_tensorflow_softmax_gives_the_probabilities_of_its_graph(name):
 def test_tensorflow_perplexity_is_that_of_its_graph(name, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(" ".join(sentence) for sentence, _ in expected(name)), encoding="utf-8")
-    found = report(formats.load(DATA / name), [text], TextConfig("whitespace", "line"))["perplexity"]["reset"]
+    found = perplexity_report(formats.load(DATA / name), [text], TextConfig("whitespace", "line"))["perplexity"][
+        "reset"
+    ]
     for direction in ("forward", "backward"):
         chances = [chance for _, theirs in expected(name) for chance in theirs[direction]]
         assert found[direction] == pytest.approx(math.exp(-np.mean(chances)), rel=1e-5)

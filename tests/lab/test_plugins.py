@@ -177,7 +177,7 @@ def test_what_is_no_task_or_probe_is_an_error_of_one_line(package: Path) -> None
 
 def test_own_tasks_and_probes_are_those_of_the_project_file() -> None:
     """In a clone they are there whenever it was installed; each is found, and has the name of its entry point."""
-    assert list(plugins.points(tasks.GROUP))[:6] == ["ner", "sst5", "snli", "srl", "coref", "squad"]
+    assert list(plugins.entry_points_of(tasks.GROUP))[:6] == ["ner", "sst5", "snli", "srl", "coref", "squad"]
     for name in tasks.available():
         task = tasks.find(name)
         assert task.metric in (*task.columns, task.metric)

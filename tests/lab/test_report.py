@@ -34,7 +34,7 @@ from elmo_lab.document import ABSENT
 from elmo_lab.probes import ablate, weights
 from elmo_lab.report import comparing, job
 from elmo_lab.report.collect import collect
-from elmo_lab.report.pretraining import measured
+from elmo_lab.report.pretraining import newest_perplexities
 
 FIGURES = 9
 """The figures of everything that is planted."""
@@ -92,18 +92,18 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page(planted: Path) -> Path:
     """The page of everything, and Markdown beside it."""
-    job.write([planted], planted.parent / "page.html", planted.parent / "page.md")
+    job.write_report([planted], planted.parent / "page.html", planted.parent / "page.md")
     return planted.parent / "page.html"
 
 
 def written(folder: Path, *paths: Path) -> Page:
-    (output,) = job.write(paths, folder / "page.html", overwrite=True)
+    (output,) = job.write_report(paths, folder / "page.html", overwrite=True)
     return Page(output.read_text(encoding="utf-8"))
 
 
 def compared(folder: Path) -> list[list[str]]:
     """The names of the arms that are compared, the first of each before its rivals."""
-    return [[arm.name for arm in group] for group in comparing.groups(collect([folder]).tasks)]
+    return [[arm.name for arm in group] for group in comparing.comparable_arms(collect([folder]).tasks)]
 
 
 def column(table: list[list[str]], title: str) -> list[str]:
@@ -219,7 +219,7 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode elsewhere")
 def test_a_name_that_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
     plant(tmp_path / "caf\udce9", "snli", 70.0, 69.0)
-    job.write([tmp_path], tmp_path / "page.html", tmp_path / "page.md")
+    job.write_report([tmp_path], tmp_path / "page.html", tmp_path / "page.md")
     for page in ("page.html", "page.md"):
         assert r"caf\udce9" in (tmp_path / page).read_text(encoding="utf-8")
 
@@ -233,7 +233,7 @@ def test_files_that_cannot_be_read_are_none_of_ours(tmp_path: Path) -> None:
 
 def test_figures_of_a_markdown_file_with_a_space_in_its_name_are_found(tmp_path: Path) -> None:
     plant_comparisons(tmp_path / "runs")
-    job.write([tmp_path / "runs"], markdown_file=tmp_path / "my results.md")
+    job.write_report([tmp_path / "runs"], markdown_file=tmp_path / "my results.md")
     links = re.findall(r"^!\[.*\]\((.*)\)$", (tmp_path / "my results.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert links
     assert all(" " not in link and (tmp_path / unquote(link)).is_file() for link in links)
@@ -250,7 +250,7 @@ def test_the_runs_of_a_probe_are_shown_in_its_tables_alone(tmp_path: Path) -> No
 def test_unknown_probes_and_tasks_get_the_table_of_their_rows(tmp_path: Path) -> None:
     """As of a package that is not installed here."""
     rows = [LayerRow(str(n), float(n), {}) for n in range(150)]
-    record.write(tmp_path / "new", record.probed("new", "1", NoConfig(), rows))
+    record.write(tmp_path / "new", record.probe_record("new", "1", NoConfig(), rows))
     plant(tmp_path / "task", "snli", 70.0, 69.0)
     write_record(tmp_path / "task", name="parsing")
     found = written(tmp_path, tmp_path / "new", tmp_path / "task")
@@ -292,7 +292,7 @@ def test_the_curve_of_a_pretraining_is_of_one_text(tmp_path: Path) -> None:
         line |= {"measured_on": text} if text else {}
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     assert [point["step"] for point in collect([tmp_path]).pretrainings[0].curve] == [1000, 4000, 8000]
-    assert [point["step"] for point in measured(lines)] == [1000, 4000, 8000]
+    assert [point["step"] for point in newest_perplexities(lines)] == [1000, 4000, 8000]
 
 
 def test_a_report_of_a_network_that_has_diverged(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_report_of_a_network_that_has_diverged(tmp_path: Path) -> None:
     with (tmp_path / "biLM" / "metrics.jsonl").open("a", encoding="utf-8") as file:
         file.write('\n{"step": 9000, "tokens": 9000000, "carry_mean": null, "reset_mean": null}\n')
     write(tmp_path / "found.json", {"text": ["a.txt"], "vocabulary": None, "perplexity": measured})
-    job.write([tmp_path], tmp_path / "page.html")
+    job.write_report([tmp_path], tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     page = Page(text)
     assert page.tables[0][1][2:5] == [ABSENT] * 3
@@ -342,7 +342,7 @@ def test_damaged_files_are_named(tmp_path: Path, file: str, values: Any, said: s
         values = json.loads(path.read_text(encoding="utf-8")) | values
     path.write_text(json.dumps(values) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=said) as caught:
-        job.write([folder], tmp_path / "page.html")
+        job.write_report([folder], tmp_path / "page.html")
     assert Path(file).parent.name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -351,10 +351,10 @@ def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     for paths, message in (([tmp_path], "no results"), ([tmp_path / "nowhere"], "nowhere: no such file or folder")):
         with pytest.raises(InputError, match=message):
-            job.write(paths, output)
+            job.write_report(paths, output)
     plant(tmp_path / "run", "srl", 60.0, 59.0)
     with pytest.raises(InputError, match="neither --output nor --markdown is given"):
-        job.write([tmp_path / "run"])
+        job.write_report([tmp_path / "run"])
     file = tmp_path / "run" / "record.json"
     file.write_text(file.read_text(encoding="utf-8")[:50], encoding="utf-8")
     done = run("report", tmp_path / "run", "--output", output)
@@ -385,7 +385,7 @@ def test_pages_are_the_same_again_and_refused_where_they_are(planted: Path, page
 def test_pages_are_replaced_where_it_is_asked_for(tmp_path: Path) -> None:
     plant(tmp_path / "run", "srl", 60.0, 59.0)
     for title in ("First", "Second"):
-        job.write([tmp_path / "run"], tmp_path / "site", tmp_path / "page.md", title, overwrite=True)
+        job.write_report([tmp_path / "run"], tmp_path / "site", tmp_path / "page.md", title, overwrite=True)
     assert "<h1>Second</h1>" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert (tmp_path / "page.md").read_text(encoding="utf-8").startswith("# Second\n")
 
@@ -409,8 +409,8 @@ def test_names_are_inert(tmp_path: Path) -> None:
     folder = tmp_path / name
     plant(folder / name, "sst5", 40.0, 41.0, settings=[f"inputs.model={EVIL}", "inputs.elmo=input"], stopped=EVIL)
     rows = [LayerRow(EVIL, 1.0, {EVIL: 2.0})]
-    record.write(folder / "probe", record.probed(EVIL, "1", NoConfig(EVIL), rows))
-    job.write([folder], tmp_path / "page.html", tmp_path / "page.md", title=EVIL)
+    record.write(folder / "probe", record.probe_record(EVIL, "1", NoConfig(EVIL), rows))
+    job.write_report([folder], tmp_path / "page.html", tmp_path / "page.md", title=EVIL)
     found = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert "script" not in found.tags
     assert found.text.count(EVIL) >= 6
@@ -449,7 +449,7 @@ def test_figures_draw_what_they_are_given() -> None:
     assert points == [[[1.0, 0.0], [3.0, 1.0]], [[2.0, 0.0]], [[5.0, 1.0]]]
     assert b"</svg>" in figures.svg(figures.gains(scores, "f1", dark=True))
     name = "variants/english-small/" * 4
-    cells = [weights.MeanRow("ner", name, "input", layer, 0.5, 1.0, 1, 0.0) for layer in range(3)]
+    cells = [weights.MeanWeightRow("ner", name, "input", layer, 0.5, 1.0, 1, 0.0) for layer in range(3)]
     for long in (figures.gains([figures.Gain(name, 1.0, 2.0)], "f1"), figures.layer_weights(cells)):
         figures.svg(long)  # which lays it out
         assert long.axes[0].get_position().width * long.get_figwidth() > 1  # inches beside a long name
@@ -478,7 +478,7 @@ def test_the_page_in_a_browser(page: Path, tmp_path: Path, chromium: Browser, wi
 
 def test_a_browser_runs_nothing(tmp_path: Path, chromium: Browser) -> None:
     plant_comparisons(tmp_path / EVIL.replace("/", "\\"))
-    job.write([tmp_path / EVIL.replace("/", "\\")], tmp_path / "page.html", title=f"Results {EVIL}")
+    job.write_report([tmp_path / EVIL.replace("/", "\\")], tmp_path / "page.html", title=f"Results {EVIL}")
     found = chromium.dom(tmp_path / "page.html", 800, dark=False)
     assert f"<title>Results {EVIL.replace('<', '&lt;').replace('>', '&gt;')}</title>" in found
     assert "ner-wnut17" in found
@@ -488,4 +488,4 @@ def test_what_is_read_is_what_the_commands_write(planted: Path) -> None:
     found = record.read(planted / "ablate")
     assert (found.kind, found.name) == ("probe", "ablate")
     for row in found.rows:
-        configs.from_dict(ablate.Row, row)
+        configs.from_dict(ablate.AblationRow, row)

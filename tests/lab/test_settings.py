@@ -9,7 +9,7 @@ from elmo import config
 from elmo.cli import main
 from elmo.cli.settings import config_of, settings_of
 from elmo_lab.cli.probes import WITHOUT_SETTINGS
-from elmo_lab.plugins import points
+from elmo_lab.plugins import entry_points_of
 from elmo_lab.probes import probe as probes
 from elmo_lab.tasks import task as tasks
 
@@ -53,7 +53,7 @@ def test_a_setting_written_as_an_option_is_told_how(
 
 @pytest.mark.parametrize(("group", "module"), [("elmo.tasks", tasks), ("elmo.probes", probes)])
 def test_the_settings_of_tasks_and_probes_are_found_without_importing_them(group: str, module: object) -> None:
-    for name, point in points(group).items():
+    for name, point in entry_points_of(group).items():
         if group == "elmo.probes" and name in WITHOUT_SETTINGS:
             continue
         home, kind = config_of(point.value), module.find(name).config  # type: ignore[attr-defined]

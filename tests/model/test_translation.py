@@ -62,7 +62,7 @@ def toy(folder: Path, output: str = "run", pairs: int = 60, **changes: Any) -> C
         "training": {"epochs": 3, "lr": 1e-2, "checkpoint_minutes": 0},
         "batch": {"examples": 10},
     }
-    return configs.from_dict(CoveConfig, configs.merge(values, changes))
+    return configs.from_dict(CoveConfig, configs.merge_tables(values, changes))
 
 
 def weights(folder: Path) -> dict[str, bytes]:
@@ -112,7 +112,7 @@ def test_loss_is_that_of_a_slow_translator() -> None:
 def test_toy_language_is_learned_and_the_encoder_opens(tmp_path: Path) -> None:
     """A translator that ignored the source would be at 5 or more: four words in eight, and the end."""
     config = toy(tmp_path, pairs=400, training={"epochs": 10, "checkpoint_minutes": 9}, batch={"examples": 20})
-    numbers = translation.main(config, quiet=True)
+    numbers = translation.train_cove(config, quiet=True)
     assert numbers["held-out perplexity"] < 1.5
     model = formats.load(config.output)
     assert model.config.n_tokens_vocab == len(SPECIAL) + len(ENGLISH)
@@ -138,10 +138,10 @@ class Killed(Exception):
 def test_a_run_that_was_cut_gives_the_same_weights(tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = toy(tmp_path)
     cut = dataclasses.replace(whole, output=str(tmp_path / "cut"))
-    translation.main(whole, quiet=True)
+    translation.train_cove(whole, quiet=True)
     real, calls = epochs._step, []
 
-    def dying(*arguments: Any) -> epochs.State:
+    def dying(*arguments: Any) -> epochs.EpochState:
         if len(calls) == step:
             raise Killed
         calls.append(1)
@@ -150,23 +150,23 @@ def test_a_run_that_was_cut_gives_the_same_weights(tmp_path: Path, step: int, mo
     with monkeypatch.context() as patch:
         patch.setattr(epochs, "_step", dying)
         with pytest.raises(Killed):
-            translation.main(cut, quiet=True)
+            translation.train_cove(cut, quiet=True)
     with pytest.raises(InputError, match="add --resume"):
-        translation.main(cut, quiet=True)
+        translation.train_cove(cut, quiet=True)
     with pytest.raises(InputError, match="seed was 1, now it is 2"):
-        translation.main(dataclasses.replace(cut, seed=2), resume=True, quiet=True)
+        translation.train_cove(dataclasses.replace(cut, seed=2), resume=True, quiet=True)
     heldout = Path(cut.heldout_source)
     text = heldout.read_bytes()
     heldout.write_bytes(text + b"one\n")
     with pytest.raises(InputError, match=r"sha256 was .*'heldout_source'"):
-        translation.main(cut, resume=True, quiet=True)
+        translation.train_cove(cut, resume=True, quiet=True)
     heldout.write_bytes(text)
-    translation.main(cut, resume=True, quiet=True)
+    translation.train_cove(cut, resume=True, quiet=True)
     for part in (Path(), Path("model")):
         assert weights(tmp_path / "cut" / part) == weights(tmp_path / "run" / part)
     assert scores(tmp_path / "cut") == scores(tmp_path / "run")
     with pytest.raises(InputError, match="the run is finished"):
-        translation.main(cut, resume=True, quiet=True)
+        translation.train_cove(cut, resume=True, quiet=True)
 
 
 def test_weight_decay_leaves_word_vectors_as_they_are(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_weight_decay_leaves_word_vectors_as_they_are(tmp_path: Path) -> None:
     seed_step(config.seed, -1, 0)
     words, targets = len(SPECIAL) + len(ENGLISH), len(SPECIAL) + len(GERMAN)
     begun = Translator(BiLMConfig(config.encoder, None, words), config.decoder, targets).state_dict()
-    translation.main(config, quiet=True)
+    translation.train_cove(config, quiet=True)
     trained = load_file(tmp_path / "run" / "model.safetensors")
     for name in ("encoder.token_encoder.embedding", "words.embedding"):
         row = 1 + SPECIAL.index("<UNK>")
@@ -188,7 +188,7 @@ def test_words_of_a_file_of_vectors_keep_them_in_all_spellings(tmp_path: Path) -
     config = toy(tmp_path, vectors=str(file), encoder={"projection_dim": 2}, training={"epochs": 1})
     source = Path(config.source)
     source.write_text("ONE nobody UN\n" + source.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
-    translation.main(config, quiet=True)
+    translation.train_cove(config, quiet=True)
     model = formats.load(config.output)
     assert model.vocabulary is not None
     assert model.vocabulary.words == (*SPECIAL, "one", "owl", "UN", "un", "One", "Owl", "Un", "ONE")
@@ -236,7 +236,7 @@ def test_bad_input_is_one_line(
     Path("blank.en").write_text("\n \n", encoding="utf-8")
     Path("vectors.txt").write_text("one 1 2\n", encoding="utf-8")
     with pytest.raises(InputError, match=said) as error:
-        translation.main(config, quiet=True)
+        translation.train_cove(config, quiet=True)
     assert "\n" not in str(error.value)
     assert not Path(config.output).exists(), "nothing is left behind"
 

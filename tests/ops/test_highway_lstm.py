@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo_lab.tasks.interleaved import GATES, HighwayLstm, InterleavedLstm, orthonormal
+from elmo_lab.tasks.interleaved import GATES, HighwayLstm, InterleavedLstm, orthonormal_blocks
 
 LENGTHS = [7, 5, 5, 2, 1]
 INPUT, HIDDEN = 6, 4
@@ -96,7 +96,7 @@ def test_encoder_drops_the_same_states_at_all_tokens() -> None:
 
 
 def test_orthonormal_blocks() -> None:
-    for block in orthonormal(3, 4, 6).chunk(3):
+    for block in orthonormal_blocks(3, 4, 6).chunk(3):
         torch.testing.assert_close(block @ block.T, torch.eye(4))
-    tall = orthonormal(1, 6, 4)
+    tall = orthonormal_blocks(1, 6, 4)
     torch.testing.assert_close(tall.T @ tall, torch.eye(4))

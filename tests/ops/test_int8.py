@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elmo.ops import int8, packing, products
 
-LIBRARIES = packing.support("int8").libraries
+LIBRARIES = packing.find_support("int8").libraries
 KERNELS = [packing.INT8[library] for library in LIBRARIES]
 
 
@@ -21,7 +21,7 @@ def test_int8_is_available_on_x86():
 
 def by_integers(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """The same product with integers of 64 bits, rounded half to even."""
-    integers, scales = int8.quantized(weight)
+    integers, scales = int8.quantize_rows(weight)
     largest = x.abs().amax(1, keepdim=True).clamp(min=1e-12)
     rows = (x * (127 / largest)).round().long()
     return (rows @ integers.long().T).float() * scales * (largest / 127)
@@ -47,7 +47,7 @@ def test_extreme_weights_lose_nothing(name, kernel):
     x = torch.cat([torch.ones(1, 128), -torch.ones(1, 128), weight.sign()[:1], -weight.sign()[:1], torch.eye(3, 128)])
     expected = by_integers(x, weight)
     torch.testing.assert_close(kernel(weight)(x), expected, rtol=1e-5, atol=1e-4)
-    half_a_unit = int8.quantized(weight)[1] / 2
+    half_a_unit = int8.quantize_rows(weight)[1] / 2
     assert ((expected - x @ weight.T).abs() <= x.abs().sum(1, keepdim=True) * half_a_unit + 1e-4).all()
 
 
@@ -92,7 +92,7 @@ def test_a_kernel_that_saturates_is_not_taken(monkeypatch):
     """As one would that adds the products of other neighbours in 16 bits."""
 
     def saturating(weight):
-        integers, scales = int8.quantized(weight)
+        integers, scales = int8.quantize_rows(weight)
 
         def product(x):
             rows = (127 * x).round().long() + 128
@@ -103,7 +103,7 @@ def test_a_kernel_that_saturates_is_not_taken(monkeypatch):
         return product
 
     monkeypatch.setattr(packing, "INT8", {"onednn": saturating})
-    found = packing.support.__wrapped__("int8")
+    found = packing.find_support.__wrapped__("int8")
     assert found == packing.Support((), "no library of this torch multiplies 8-bit integers exactly on this CPU")
 
 
@@ -114,6 +114,6 @@ def test_what_is_available_does_not_depend_on_the_callers_defaults(surroundings,
         request.getfixturevalue("doubles")
     modes = {"autocast": torch.autocast("cpu", torch.bfloat16), "another device": torch.device("meta")}
     with modes.get(surroundings, nullcontext()):
-        assert packing.support.__wrapped__("int8") == packing.support("int8")
+        assert packing.find_support.__wrapped__("int8") == packing.find_support("int8")
         for dtype in (torch.float32, torch.bfloat16):
             assert products.has_onednn.__wrapped__(dtype) == products.has_onednn(dtype)

@@ -16,7 +16,7 @@ from elmo.types import LstmState
 
 FEW = int8_weights.has_few_rows()
 needs_few_rows = pytest.mark.skipif(not FEW, reason="this CPU has no fast product of few rows with 8-bit weights")
-LIBRARIES = packing.support("int8-weights").libraries
+LIBRARIES = packing.find_support("int8-weights").libraries
 
 
 @pytest.mark.skipif(
@@ -160,7 +160,7 @@ def test_the_product_of_few_rows_is_not_taken_on_trust(fault, monkeypatch):
 def test_a_processor_without_it_uses_float32_and_says_so(monkeypatch):
     monkeypatch.setattr(int8_weights, "has_few_rows", lambda: False)
     monkeypatch.setattr(packing, "has_few_rows", lambda: False)
-    monkeypatch.setattr("elmo.ops.support", packing.support.__wrapped__)
+    monkeypatch.setattr("elmo.ops.find_support", packing.find_support.__wrapped__)
     with pytest.warns(UserWarning, match="precision int8-weights: this CPU has no fast .* using float32$"):
         assert Embedder(model(), device="cpu", precision="int8-weights").precision == "float32"
     forced = Embedder(model(), device="cpu", precision="int8-weights", library="torch")

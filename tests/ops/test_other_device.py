@@ -23,7 +23,7 @@ from elmo.model.lm_head import LmHead, log_expected, log_uniform
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
-from elmo.pretraining.perplexity import HeldOut, perplexities, tally
+from elmo.pretraining.perplexity import HeldOut, perplexities, sum_losses
 from elmo.server.service import ServeConfig, Service
 from elmo.text.batching import to_batch
 from elmo.text.tokenizer import WHITESPACE, TextConfig
@@ -141,7 +141,7 @@ def test_perplexity_is_the_same(text, there) -> None:
     for device in (CPU, there):
         model = language_model(device, vocabulary, 0).eval()
         held_out = HeldOut([path], TextConfig(tokens="whitespace", sentences="line"), vocabulary)
-        found.append(perplexities(tally(model.bilm, model.lm_head, held_out)))
+        found.append(perplexities(sum_losses(model.bilm, model.lm_head, held_out)))
     for policy in found[0]:
         assert found[0][policy].log_probability == pytest.approx(found[1][policy].log_probability, rel=1e-5)
 

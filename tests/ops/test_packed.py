@@ -38,19 +38,19 @@ SENTENCES = [
         ".",
     ],
 ]
-LIBRARIES = packing.support("float32").libraries
+LIBRARIES = packing.find_support("float32").libraries
 
 
-FRESH, HAS_ONEDNN = packing.support.__wrapped__, products.has_onednn
-"""What `packing.support` finds now, not what it found first; and the function before a test replaces it."""
+FRESH, HAS_ONEDNN = packing.find_support.__wrapped__, products.has_onednn
+"""What `packing.find_support` finds now, not what it found first; and the function before a test replaces it."""
 
 
 def pretend(monkeypatch, **found: packing.Support) -> None:
     """Makes this CPU one with other products."""
-    true = packing.support
+    true = packing.find_support
     supported = lambda precision: found.get(precision) or true(precision)  # noqa: E731
-    monkeypatch.setattr(packing, "support", supported)
-    monkeypatch.setattr("elmo.ops.support", supported)
+    monkeypatch.setattr(packing, "find_support", supported)
+    monkeypatch.setattr("elmo.ops.find_support", supported)
 
 
 def model(projection: bool = True, highways: int = 1, activation: str = "relu") -> BiLM:
@@ -86,7 +86,7 @@ def test_lower_precisions_keep_their_direction(precision, cosine):
     with torch.inference_mode():
         expected = bilm(batch).layers
     real = expected.abs().sum(-1) > 0
-    for library in packing.support(precision).libraries:
+    for library in packing.find_support(precision).libraries:
         with torch.inference_mode():
             seen = bilm.packed(precision, library)(batch).layers
         assert not torch.equal(seen, expected)
@@ -97,7 +97,7 @@ def test_lower_precisions_keep_their_direction(precision, cosine):
 def test_a_library_that_is_asked_for_is_the_one_that_runs(precision):
     weight = torch.randn(8, 4)
     assert type(packing.pack(weight, precision, "torch")) is products.TorchProduct
-    if "onednn" in packing.support(precision).libraries:
+    if "onednn" in packing.find_support(precision).libraries:
         assert type(packing.pack(weight, precision, "onednn")) is products.OneDnnProduct
 
 
@@ -147,7 +147,7 @@ def test_the_product_of_words_that_are_alike_is_taken_once(precision, at_once, m
     """With every part's words numbered, a packed model gives what it gives without; of fewer rows."""
     monkeypatch.setattr("elmo.ops.packed_lstm.REPEATED_AT_ONCE", at_once)
     bilm = model()
-    packed = bilm.packed(precision, packing.support(precision).libraries[0])
+    packed = bilm.packed(precision, packing.find_support(precision).libraries[0])
     torch.manual_seed(1)
     same = torch.randint(4, (2, 9, 3))
     inputs = torch.randn(4, 16)[same]
@@ -217,7 +217,7 @@ class Counting:
         return self._product(x)
 
 
-X86_WITH_ONEDNN = packing.support("float32").libraries[0] == "onednn"
+X86_WITH_ONEDNN = packing.find_support("float32").libraries[0] == "onednn"
 
 
 def operators(work) -> set[str]:
@@ -272,7 +272,7 @@ def test_other_processors_take_the_products_of_torch(monkeypatch, machine):
     assert FRESH("float32").libraries == ("torch",)
     assert FRESH("bfloat16").libraries == ("torch",)
     bilm, batch = model(), to_batch(SENTENCES)
-    monkeypatch.setattr(packing, "support", FRESH)
+    monkeypatch.setattr(packing, "find_support", FRESH)
     with torch.inference_mode():
         torch.testing.assert_close(bilm.packed()(batch).layers, bilm(batch).layers, rtol=0, atol=1e-5)
 
@@ -297,7 +297,7 @@ def test_a_packed_model_is_not_said_to_have_other_products():
     ],
 )
 def test_no_product_of_a_packed_model_falls_back(precision, expected):
-    if packing.support(precision).libraries[0] != {"int8": "fbgemm"}.get(precision, "onednn"):
+    if packing.find_support(precision).libraries[0] != {"int8": "fbgemm"}.get(precision, "onednn"):
         pytest.skip(f"{precision} has another library on this CPU")
     packed = model().packed(precision)
     batch = to_batch(SENTENCES)

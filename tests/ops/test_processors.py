@@ -18,7 +18,7 @@ SLOW = ops.Support(("torch",), "this CPU has no bfloat16 instructions, so float3
 
 @pytest.fixture
 def without_bfloat16(monkeypatch) -> None:
-    true = ops.support
+    true = ops.find_support
     for module in ("elmo.ops", "elmo.ops.packing"):
         monkeypatch.setattr(f"{module}.support", lambda name: SLOW if name == "bfloat16" else true(name))
 
@@ -35,25 +35,25 @@ def smallest_cosines(seen: list[np.ndarray], expected: list[np.ndarray]) -> np.n
     return torch.cosine_similarity(a, b, dim=-1).amin(1).numpy()
 
 
-@pytest.mark.parametrize("library", ops.support("float32").libraries)
+@pytest.mark.parametrize("library", ops.find_support("float32").libraries)
 def test_float32_gives_the_same_by_every_library(library, plain):
     for seen, expected in zip(elmo.load(device="cpu", library=library).embed(SENTENCES), plain, strict=True):
         np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("library", ops.support("int8").libraries)
+@pytest.mark.parametrize("library", ops.find_support("int8").libraries)
 def test_int8_is_as_near_on_every_processor(library, plain):
     seen = elmo.load(device="cpu", precision="int8", library=library).embed(SENTENCES)
     assert (smallest_cosines(seen, plain) > [0.99999, 0.998, 0.997]).all()
 
 
-@pytest.mark.parametrize("library", ops.support("bfloat16").libraries)
+@pytest.mark.parametrize("library", ops.find_support("bfloat16").libraries)
 def test_bfloat16_is_as_near_on_every_processor(library, plain):
     seen = elmo.load(device="cpu", precision="bfloat16", library=library).embed(SENTENCES)
     assert (smallest_cosines(seen, plain) > 0.9995).all()
 
 
-@pytest.mark.parametrize("library", ops.support("int8-weights").libraries)
+@pytest.mark.parametrize("library", ops.find_support("int8-weights").libraries)
 def test_8_bit_weights_are_as_near_on_every_processor(library, plain):
     """A sentence alone, of few rows, and all together."""
     embedder = elmo.load(device="cpu", precision="int8-weights", library=library)
@@ -106,5 +106,5 @@ def test_info_says_which_products_are_used(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["info", "--json"])
     found = json.loads(capsys.readouterr().out)["CPU products"]
-    assert found["float32"] == ops.support("float32").libraries[0]
+    assert found["float32"] == ops.find_support("float32").libraries[0]
     assert found["bfloat16"] == f"not used: {SLOW.problem}"

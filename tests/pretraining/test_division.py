@@ -8,11 +8,11 @@ import torch
 
 from elmo.errors import InputError
 from elmo.pretraining.batches import LmReader
-from elmo.pretraining.division import divide
+from elmo.pretraining.division import divide_checkpoint
 from elmo.pretraining.ids import make_ids
-from elmo.pretraining.order import pieces
-from elmo.pretraining.shares import SharedReader, check_shares, deal
-from elmo.training.checkpoint import Progress
+from elmo.pretraining.order import document_pieces
+from elmo.pretraining.shares import SharedReader, check_shares, deal_files
+from elmo.training.checkpoint import RankProgress
 from tests.pretraining.test_batches import CONFIG, LINES, VOCABULARY, paths, streams_of
 
 assert paths  # the fixture
@@ -54,20 +54,20 @@ def test_processes_that_change_in_number_read_what_one_reads(paths, seed, shares
             own = replace(config, rank=rank, world=world)
             state, begin = ([torch.zeros(1, 1, len(own.own_streams), 1)], None)
             if saved is not None:
-                state, progress = divide(saved, rank, world)
+                state, progress = divide_checkpoint(saved, rank, world)
                 begin = progress.position
                 assert torch.equal(state[0], torch.cat([old[0] for old, _ in saved], 2)[:, :, own.own_streams])
             batches = list(zip(range(steps), reader(ids, VOCABULARY, own, begin), strict=False))
             read = [batch for _, batch in batches]
             assert streams_of(read) == expected[own.own_streams.start : own.own_streams.stop]
-            kept.append(([state[0] + carried_of(read)], Progress(steps, read[-1].position, [float(rank)])))
+            kept.append(([state[0] + carried_of(read)], RankProgress(steps, read[-1].position, [float(rank)])))
         saved = kept
-    assert divide(saved, 0, 1)[1].losses == [(len(saved) - 1) / 2]
+    assert divide_checkpoint(saved, 0, 1)[1].losses == [(len(saved) - 1) / 2]
 
 
 def test_shares_read_other_files(paths):
     ids = make_ids(cut(paths, 4), LINES)
-    files = deal(ids.sizes, 2)
+    files = deal_files(ids.sizes, 2)
     assert sorted(files[0] + files[1]) == list(range(12))
     sizes = [sum(ids.sizes[file] for file in share) for share in files]
     assert max(sizes) < 1.1 * min(sizes)
@@ -75,7 +75,7 @@ def test_shares_read_other_files(paths):
     for rank, share in enumerate(files):
         reader = SharedReader(ids, VOCABULARY, replace(CONFIG, shares=2, epochs=1, rank=rank, world=2))
         seen = sum(int((batch.targets[0] >= 0).sum()) for batch in reader)
-        assert seen == sum(piece.end - piece.begin for own in pieces(ids.only(share)) for piece in own)
+        assert seen == sum(piece.end - piece.begin for own in document_pieces(ids.only(share)) for piece in own)
         read.append(seen)
     assert sum(read) == len(ids.tokens)
 

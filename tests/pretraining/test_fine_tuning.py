@@ -19,7 +19,7 @@ from elmo.formats import Model, allennlp, native
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
-from elmo.pretraining.growth import obstacle
+from elmo.pretraining.growth import growth_obstacle
 from elmo.pretraining.initial import begin_from, initial_vocabulary, origin_of
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.text.characters import encode_words
@@ -271,7 +271,7 @@ def test_grown_model_computes_what_it_was_grown_from(was, cells, size):
     for layer in old.bilm.layers:
         layer.bias.data.normal_()
     wide = replace(config, lstm=replace(config.lstm, dim=cells, projection_dim=size))
-    assert not obstacle(config, wide)
+    assert not growth_obstacle(config, wide)
     new = LanguageModel(wide, len(NEW), ObjectiveConfig())
     assert begin_from(new, NEW, Model(config, old.bilm.state_dict(), old.lm_head.state_dict(), OLD)) == 5
     seen, expected = (layers_of(model) for model in (new, old))
@@ -303,7 +303,7 @@ def test_grown_model_learns_with_all_that_is_new():
 )
 def test_other_differences_than_wider_ones_do_not_grow(lstm):
     config = BiLMConfig(LstmConfig(8, 6, 2))
-    assert obstacle(config, replace(config, lstm=replace(config.lstm, **lstm)))
+    assert growth_obstacle(config, replace(config, lstm=replace(config.lstm, **lstm)))
 
 
 def test_model_grows_neither_into_nor_from_one_without_the_projections_that_it_needs():
@@ -313,7 +313,7 @@ def test_model_grows_neither_into_nor_from_one_without_the_projections_that_it_n
         ((8, 6), (8, 8), "give another dim"),
         ((6, 6), (8, 6), "does not grow: omit both"),
     ):
-        assert problem in obstacle(*(replace(config, lstm=LstmConfig(*sizes, 2)) for sizes in (narrow, wide)))
+        assert problem in growth_obstacle(*(replace(config, lstm=LstmConfig(*sizes, 2)) for sizes in (narrow, wide)))
 
 
 def test_wider_run_begins_with_what_its_model_has_and_says_so(base, tmp_path):

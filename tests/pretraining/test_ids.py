@@ -57,7 +57,7 @@ def test_ids_are_the_text_also_kept(tmp_path_factory, texts):
     folder = tmp_path_factory.mktemp("ids")
     paths = write(folder, texts)
     ids = make_ids(paths, WHITESPACE)
-    expected = list(corpus.sentences(paths, Tokenizer(WHITESPACE)))
+    expected = list(corpus.corpus_sentences(paths, Tokenizer(WHITESPACE)))
     assert sentences_of(ids) == expected
     table = count_words(expected)
     assert ids.ranked() == table.ranked()
@@ -116,14 +116,14 @@ def test_several_processes_make_the_same(tmp_path, monkeypatch):
 
 def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     paths = write(tmp_path, [[[["a"]]], [[["b"]]]])
-    read = corpus.paragraphs
+    read = corpus.file_paragraphs
 
     def growing(path):
         yield from read(path)
         with paths[0].open("a", encoding="utf-8") as file:
             file.write("c\n")
 
-    monkeypatch.setattr(corpus, "paragraphs", growing)
+    monkeypatch.setattr(corpus, "file_paragraphs", growing)
     with pytest.raises(InputError, match=r"0\.txt: changed while it was read; start again") as raised:
         make_ids(paths, WHITESPACE)
     assert "\n" not in str(raised.value)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.pretraining.ids import make_ids
-from elmo.pretraining.order import pieces, shuffled
+from elmo.pretraining.order import document_pieces, shuffled_pieces
 from elmo.text.tokenizer import WHITESPACE as LINES
 from tests.text.test_corpus import many, write
 
@@ -16,7 +16,7 @@ from tests.text.test_corpus import many, write
 def test_a_long_document_comes_in_pieces(tmp_path_factory, sizes, limit):
     lines = ["x" * size for size in sizes]
     ids = make_ids([write(tmp_path_factory.mktemp("corpus"), [lines, ["y"]])], LINES)
-    ((*found, last),) = pieces(ids, limit)
+    ((*found, last),) = document_pieces(ids, limit)
     texts = [[ids.words[word] for word in ids.tokens[piece.begin : piece.end] if word] for piece in found]
     assert list(chain.from_iterable(texts)) == lines
     assert all(sum(map(len, text)) <= max(limit, len(text[0])) for text in texts)
@@ -31,10 +31,10 @@ def test_a_long_document_comes_in_pieces(tmp_path_factory, sizes, limit):
 def test_shuffled_has_every_document_once_in_an_order_of_seed_and_epoch(tmp_path):
     paths = many(tmp_path)
     ids = make_ids(paths, LINES)
-    in_order = list(chain.from_iterable(pieces(ids)))
+    in_order = list(chain.from_iterable(document_pieces(ids)))
 
     def order(seed, epoch):
-        return list(shuffled(pieces(ids), ids.sizes, seed, epoch, 600))
+        return list(shuffled_pieces(document_pieces(ids), ids.sizes, seed, epoch, 600))
 
     first = order(1, 0)
     assert order(1, 0) == first
@@ -54,7 +54,7 @@ def test_kinds_of_text_are_mixed_from_the_beginning_to_the_end(tmp_path):
         (tmp_path / f"short-{number}.txt").write_text("\n\n".join(["article " * 6] * 300))
     paths = sorted(tmp_path.iterdir())
     ids = make_ids(paths, LINES)
-    order = list(shuffled(pieces(ids), ids.sizes, 1, 0, 3_000))
+    order = list(shuffled_pieces(document_pieces(ids), ids.sizes, 1, 0, 3_000))
     total = sum(document.characters for document in order)
     parts = [{"novel": 0, "article": 0} for _ in range(6)]
     seen = 0
@@ -68,7 +68,7 @@ def test_kinds_of_text_are_mixed_from_the_beginning_to_the_end(tmp_path):
 def test_shuffled_order_is_the_same_for_all_time(tmp_path):
     """A stored position means the same document in every version of Python, and of this package with this `ORDER`."""
     ids = make_ids(many(tmp_path, 2, 4), LINES)
-    order = [(d.file, d.number) for d in shuffled(pieces(ids), ids.sizes, 7, 3, 60)]
+    order = [(d.file, d.number) for d in shuffled_pieces(document_pieces(ids), ids.sizes, 7, 3, 60)]
     assert order == ORDER
 
 

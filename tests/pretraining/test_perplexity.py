@@ -17,7 +17,7 @@ from elmo.model.lm_head import LmHead
 from elmo.ops import packed_softmax
 from elmo.ops.packed_softmax import PackedSoftmax
 from elmo.pretraining import perplexity
-from elmo.pretraining.perplexity import HeldOut, Perplexity, perplexities, report, tally
+from elmo.pretraining.perplexity import HeldOut, Perplexity, perplexities, perplexity_report, sum_losses
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_perplexity_is_that_of_brute_force(model, text, tmp_path, monkeypatch, s
     path, documents = text
     monkeypatch.setattr(perplexity, "STREAMS", streams)
     brute = BruteForce(model, tmp_path / "published")
-    found = report(model, [path], LINES)["perplexity"]
+    found = perplexity_report(model, [path], LINES)["perplexity"]
     each = [[sentence] for document in documents for sentence in document]
     assert found["reset"] == pytest.approx(brute.summary(each), rel=1e-5)
     assert found["carry"] == pytest.approx(brute.summary(dealt(documents, streams)), rel=1e-5)
@@ -83,7 +83,7 @@ def test_command_reports_brute_force_and_the_vocabulary(model, text, tmp_path):
 def test_perplexity_of_a_model_that_knows_nothing_is_the_size_of_the_vocabulary(model, text):
     lm_head = {name: torch.zeros_like(weight) for name, weight in model.lm_head.items()}
     blank = Model(CONFIG, model.weights, lm_head, VOCABULARY, LINES)
-    for numbers in report(blank, [text[0]], LINES)["perplexity"].values():
+    for numbers in perplexity_report(blank, [text[0]], LINES)["perplexity"].values():
         for name in ("forward", "backward", "mean", "mean_known"):
             assert numbers[name] == pytest.approx(len(VOCABULARY), rel=1e-5)
 
@@ -93,8 +93,8 @@ def test_sums_of_several_processes_are_those_of_one(model, text, world):
     heldout = HeldOut([text[0]], LINES, VOCABULARY)
     bilm, lm_head = model.bilm(), LmHead(len(VOCABULARY), 4)
     lm_head.load_state_dict(model.lm_head)
-    whole = tally(bilm, lm_head, heldout)
-    parts = [tally(bilm, lm_head, heldout, rank, world) for rank in range(world)]
+    whole = sum_losses(bilm, lm_head, heldout)
+    parts = [sum_losses(bilm, lm_head, heldout, rank, world) for rank in range(world)]
     reset = list(perplexities(whole)).index("reset")  # what is carried depends on the streams, so on their number
     torch.testing.assert_close(torch.stack(parts).sum(0)[reset], whole[reset])
     torch.testing.assert_close(torch.stack(parts).sum(0)[..., :2], whole[..., :2])
@@ -105,7 +105,7 @@ def test_sums_of_several_processes_are_those_of_one(model, text, world):
 def test_beginning_of_a_text_is_never_empty(model, text, monkeypatch, limit, most):
     monkeypatch.setattr(perplexity, "STREAMS", 2)
     monkeypatch.setattr(perplexity, "WINDOW", 5)
-    for numbers in report(model, [text[0]], LINES, max_words=limit)["perplexity"].values():
+    for numbers in perplexity_report(model, [text[0]], LINES, max_words=limit)["perplexity"].values():
         assert most - 10 <= numbers["tokens"] <= most
         assert numbers["forward"] > 1
 
@@ -149,11 +149,11 @@ def test_packed_softmax_of_what_is_not_a_number_is_not_a_number():
 def test_both_policies_are_read_in_one_pass(model, text):
     """The text is tokenised once, every word of a window encoded once."""
     seen = []
-    report(model, [text[0]], LINES, progress=seen.append)
+    perplexity_report(model, [text[0]], LINES, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == sum(len(sentence) + 1 for document in text[1] for sentence in document)
 
 
 def test_model_without_a_softmax_has_no_perplexity(model, text):
     with pytest.raises(InputError, match="no softmax"):
-        report(Model(CONFIG, model.weights), [text[0]], LINES)
+        perplexity_report(Model(CONFIG, model.weights), [text[0]], LINES)

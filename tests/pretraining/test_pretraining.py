@@ -37,7 +37,7 @@ from elmo.pretraining.settings import TrainConfig, read_record
 from elmo.pretraining.train import make_plan, piece_characters
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig
-from elmo.text.vocabulary import SPECIAL, Counts, Vocabulary, count_vocabulary
+from elmo.text.vocabulary import SPECIAL, CorpusCounts, Vocabulary, count_vocabulary
 from elmo.training.loop import LoopConfig
 from elmo.types import LmBatch
 
@@ -192,7 +192,7 @@ def test_run_leaves_a_model_that_loads_and_its_record(trained, folder):
     assert card["vocabulary"] == {"size": len(model.vocabulary), "sha256": model.vocabulary.sha256}
     last = [line for line in metrics(trained) if "carry_mean" in line][-1]
     assert card["perplexity"]["reset"]["mean"] == last["reset_mean"]
-    heldout = corpus.fingerprint([folder / "heldout.txt"])
+    heldout = corpus.corpus_fingerprint([folder / "heldout.txt"])
     assert last["measured_on"] == {"heldout": heldout, "words": card["perplexity"]["carry"]["tokens"]}
     assert configs.from_dict(TrainConfig, json.loads((trained / "train.json").read_text())).streams == 16
 
@@ -247,7 +247,7 @@ def test_a_last_step_that_diverges_writes_no_model(tmp_path):
 
 
 def test_steps_are_counted():
-    counts = Counts(tokens=900, sentences=100, types=50, covered=900)
+    counts = CorpusCounts(tokens=900, sentences=100, types=50, covered=900)
     base = TrainConfig(("a.txt",), "run", streams=4, window=5)
     assert make_plan(base, counts).steps == 50
     assert make_plan(replace(base, epochs=2.5), counts).steps == 125
@@ -274,7 +274,7 @@ def test_a_small_text_without_blank_lines_is_read_whole(tmp_path, sentences):
 
 def test_pieces_of_a_large_corpus_and_of_a_run_that_did_not_count_characters_are_whole():
     for characters in (None, 10**9):
-        assert piece_characters(Counts(10**8, 10**6, 10**5, 10**8, characters), 64) == MAX_CHARACTERS
+        assert piece_characters(CorpusCounts(10**8, 10**6, 10**5, 10**8, characters), 64) == MAX_CHARACTERS
 
 
 SENSELESS = {
@@ -320,7 +320,7 @@ def test_what_a_second_process_counts_does_not_replace_what_the_first_one_has(tm
     config = replace(config, output=str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
     with locked(tmp_path / "run" / LOCK), pytest.raises(InputError, match="another process trains here"):
-        train.main(config, quiet=True)
+        train.pretrain(config, quiet=True)
     assert not list((tmp_path / "run").iterdir())
 
 
@@ -417,7 +417,7 @@ def test_a_vocabulary_that_cannot_be_used_is_refused_before_words_are_counted(tm
         words.write_text(content, encoding="utf-8")
     config = replace(read_record(trained / "train.json"), vocab=str(words), output=str(tmp_path / "run"))
     with mock.patch.object(train, "count") as count, pytest.raises((InputError, OSError), match=problem):
-        train.main(config, quiet=True)
+        train.pretrain(config, quiet=True)
     assert not count.called
 
 
@@ -425,19 +425,19 @@ def test_a_file_of_somebody_else_in_the_models_folder_does_not_end_a_run(tmp_pat
     """As a file manager leaves one there: the run goes on, and says so; without it, the last model is written."""
     config = replace(read_record(trained / "train.json"), output=str(tmp_path / "run"))
     other = tmp_path / "run" / "model" / ".DS_Store"
-    export = train.export
+    export = train.write_model
     with (
         mock.patch.object(train, "export", lambda *given: (export(*given), other.touch())),
         pytest.warns(UserWarning, match=r"model: not replaced, since it also holds '\.DS_Store'; move it out"),
         pytest.raises(InputError, match="model: is not from the last step, since other files are there; move them"),
     ):
-        train.main(config, quiet=True)
+        train.pretrain(config, quiet=True)
     assert native.describe(tmp_path / "run" / "model").card["words_read"] < 16000
     before = metrics(tmp_path / "run")
     with pytest.raises(InputError, match=r"model: also holds '\.DS_Store'; move it out"):
-        train.main(config, resume=True, quiet=True)
+        train.pretrain(config, resume=True, quiet=True)
     other.unlink()
-    train.main(config, resume=True, quiet=True)
+    train.pretrain(config, resume=True, quiet=True)
     assert native.describe(tmp_path / "run" / "model").card["words_read"] == 16000
     assert metrics(tmp_path / "run") == before == metrics(trained)
 
@@ -500,7 +500,7 @@ def test_a_dry_run_of_a_resumed_run_tells_what_is_left(trained):
     config = replace(read_record(trained / "train.json"), max_words=110 * 160)
     clock = SimpleNamespace(perf_counter=partial(next, count(0, 3600)))
     with mock.patch.object(train, "time", clock):
-        told = train.main(config, resume=True, dry_run=True, quiet=True)
+        told = train.pretrain(config, resume=True, dry_run=True, quiet=True)
     assert (told["steps"], told["steps left"], told["hours"]) == (110, 10, 10)
 
 
@@ -519,7 +519,7 @@ def number(told: dict[str, str], name: str) -> int:
 def test_every_recipe_of_the_package_is_a_configuration(recipe):
     values = configs.load_toml(recipe) | {"train": ["a.txt"], "output": "run"}
     made = configs.from_dict(TrainConfig, values)
-    assert make_plan(made, Counts(10**8, 10**6, 10**6, 10**8)).steps > 0
+    assert make_plan(made, CorpusCounts(10**8, 10**6, 10**6, 10**8)).steps > 0
     assert "/" not in json.dumps({key: value for key, value in values.items() if key not in ("train", "output")})
 
 

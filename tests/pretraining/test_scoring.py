@@ -12,7 +12,7 @@ from command import run
 
 from elmo.errors import InputError
 from elmo.formats import Model, native
-from elmo.pretraining.perplexity import report
+from elmo.pretraining.perplexity import perplexity_report
 from elmo.pretraining.scoring import BATCH_TOKENS, PRIOR, Scorer, score, substitutes
 
 SENTENCES = [["the", "oak", "and", "the", "quince", "."], ["elm"], [], ["Ωmega", "pine", "ash"]]
@@ -68,7 +68,7 @@ def test_scores_add_up_to_the_perplexity(model, tmp_path):
     text.write_text("\n\n".join(" ".join(sentence) for sentence in given), encoding="utf-8")
     found = list(score(model, given))
     tokens = sum(len(each.tokens) + 1 for each in found)
-    numbers = report(model, [text], LINES)["perplexity"]["reset"]
+    numbers = perplexity_report(model, [text], LINES)["perplexity"]["reset"]
     forward = -sum(each.forward.sum() + each.end for each in found) / tokens
     backward = -sum(each.backward.sum() + each.begin for each in found) / tokens
     assert (numbers["forward"], numbers["backward"]) == pytest.approx((math.exp(forward), math.exp(backward)), rel=1e-5)

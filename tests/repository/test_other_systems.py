@@ -29,10 +29,10 @@ from elmo.embedding.parts import folder_of
 from elmo.embedding.store import read_vectors
 from elmo.errors import InputError
 from elmo.formats import native
-from elmo.formats.published import models
+from elmo.formats.published import published_models
 from elmo.text import corpus
 from elmo.training import memory
-from elmo_lab.record import shown
+from elmo_lab.record import without_folders
 
 
 @pytest.fixture
@@ -111,10 +111,10 @@ def test_memory_is_in_bytes_where_the_system_tells(platform: str, expected: int,
 
 
 def test_commands_are_timed_on_windows(on_windows: None) -> None:
-    done = process.run([sys.executable, "-c", "print('tokens/s 12')"])
+    done = process.run_measured([sys.executable, "-c", "print('tokens/s 12')"])
     assert (done.output, done.peak_bytes) == ("tokens/s 12\n", 0)
     with pytest.raises(subprocess.CalledProcessError):
-        process.run([sys.executable, "-c", "raise SystemExit(3)"])
+        process.run_measured([sys.executable, "-c", "raise SystemExit(3)"])
 
 
 @pytest.mark.parametrize("library", [OSError("libc.so.6: cannot open"), object()])
@@ -189,20 +189,20 @@ def test_a_corpus_has_one_order_on_every_system(tmp_path: Path, monkeypatch: pyt
     for name in ("a.txt", "B.txt"):
         (tmp_path / name).write_text("A line.", encoding="utf-8")
     monkeypatch.setattr(PurePath, "__lt__", lambda one, other: str(one).lower() < str(other).lower())
-    assert [path.name for path in corpus.expand([f"{tmp_path}/*.txt"])] == ["B.txt", "a.txt"]
+    assert [path.name for path in corpus.expand_patterns([f"{tmp_path}/*.txt"])] == ["B.txt", "a.txt"]
 
 
 def test_a_report_shows_no_folder_of_the_machine_that_made_a_result() -> None:
     values = {"train": [r"C:\Users\me\train.txt", "/home/me/dev.txt"], "model": r"\\server\models\small", "n": 3}
-    assert shown(values) == {"train": ["train.txt", "dev.txt"], "model": "small", "n": 3}
-    assert shown("corpus/*.txt") == "corpus/*.txt"
+    assert without_folders(values) == {"train": ["train.txt", "dev.txt"], "model": "small", "n": 3}
+    assert without_folders("corpus/*.txt") == "corpus/*.txt"
 
 
 def test_what_is_shipped_has_names_for_every_system() -> None:
     """Of files, and of the folders that published models come to lie in."""
     package = TESTS.parent / "elmo"
     paths = [path.relative_to(package).as_posix() for path in package.rglob("*") if "__pycache__" not in path.parts]
-    paths += [f"cache/{model.name}/{file.name}" for model in models() for file in model.files]
+    paths += [f"cache/{model.name}/{file.name}" for model in published_models() for file in model.files]
     assert len({path.casefold() for path in paths}) == len(set(paths))
     for path in paths:
         for name in path.split("/"):

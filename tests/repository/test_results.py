@@ -9,10 +9,10 @@ import pytest
 from small_results import BILM, MACHINE, plant, plant_probe, write
 
 from elmo.errors import InputError
-from elmo_lab.probes.weights import MeanRow
+from elmo_lab.probes.weights import MeanWeightRow
 from elmo_lab.report import markdown
 from results import claims, page, tables
-from results.runs import Score, comparisons, layer_weights
+from results.runs import MeanScore, comparisons, layer_weights
 
 
 @pytest.fixture
@@ -132,14 +132,14 @@ def test_a_translation_model_is_not_elmo(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("better", "worse", "verdict"),
     [
-        (Score(60.0, 1.0, 3), Score(57.0, 1.0, 3), claims.HOLDS),
-        (Score(57.0, 1.0, 3), Score(60.0, 1.0, 3), claims.FAILS),
-        (Score(58.0, 1.0, 3), Score(57.0, 1.0, 3), claims.OPEN),
-        (Score(60.0), Score(40.0), "one seed"),
-        (Score(60.0, 1.0, 3), Score(40.0), "one seed"),
+        (MeanScore(60.0, 1.0, 3), MeanScore(57.0, 1.0, 3), claims.HOLDS),
+        (MeanScore(57.0, 1.0, 3), MeanScore(60.0, 1.0, 3), claims.FAILS),
+        (MeanScore(58.0, 1.0, 3), MeanScore(57.0, 1.0, 3), claims.OPEN),
+        (MeanScore(60.0), MeanScore(40.0), "one seed"),
+        (MeanScore(60.0, 1.0, 3), MeanScore(40.0), "one seed"),
     ],
 )
-def test_arms_are_decided_by_the_spread_of_their_seeds(better: Score, worse: Score, verdict: str) -> None:
+def test_arms_are_decided_by_the_spread_of_their_seeds(better: MeanScore, worse: MeanScore, verdict: str) -> None:
     assert claims.of_arms("", "", ("a", better), ("b", worse)).verdict == verdict
 
 
@@ -183,8 +183,8 @@ def test_updates_are_fewer_only_if_they_are_with_every_seed() -> None:
 
 
 def test_layer_weights_are_counted_over_arms() -> None:
-    def means(run: str, *shares: float) -> list[MeanRow]:
-        return [MeanRow("snli", run, "input", layer, share, 1.0, 2, 0.01) for layer, share in enumerate(shares)]
+    def means(run: str, *shares: float) -> list[MeanWeightRow]:
+        return [MeanWeightRow("snli", run, "input", layer, share, 1.0, 2, 0.01) for layer, share in enumerate(shares)]
 
     claim = claims.of_weights([*means("a", 0.2, 0.6, 0.2), *means("b", 0.2, 0.5, 0.3)])
     assert claim is not None

@@ -20,10 +20,10 @@ from elmo.cli import main
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.search import index, nearest
-from elmo.search.index import Index, Query, Record
+from elmo.search.index import Index, IndexRecord, Query
 
 CARD = {"model": "planted", "sha256": "5e" * 32}
-RECORD = Record(CARD, ("planted.txt",), "0", (0, 1))
+RECORD = IndexRecord(CARD, ("planted.txt",), "0", (0, 1))
 SENSES = ("river", "money")
 
 
@@ -87,7 +87,7 @@ def query_of(sentence: Sequence[str], place: int, layer: int = 1) -> Query:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small") / "index"
-    index.build(Planted(), text(60), folder, RECORD)
+    index.build_index(Planted(), text(60), folder, RECORD)
     return folder
 
 
@@ -110,7 +110,7 @@ def test_small_index_gives_what_brute_force_gives(small: Path, same_word: bool) 
 
 def test_small_index_gives_the_rows_of_the_search_without_one(tmp_path: Path) -> None:
     sentences = text(40)
-    index.build(Planted(), sentences, tmp_path / "index", replace(RECORD, dtype="float32"))
+    index.build_index(Planted(), sentences, tmp_path / "index", replace(RECORD, dtype="float32"))
     for same_word in (True, False):
         ((found_anew,),) = nearest.search(Planted(), sentences, [(sentences[5], 3)], [1], 6, same_word)
         exact = found_anew.neighbors
@@ -123,7 +123,7 @@ def test_graph_finds_nine_of_ten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(index, "EXACT_MOST", 1000)
     monkeypatch.setattr(index, "PARTITION", 3000)
     sentences = text(1000, topics=40, words=4)
-    index.build(Planted(), sentences, tmp_path / "index", replace(RECORD, layers=(1,)))
+    index.build_index(Planted(), sentences, tmp_path / "index", replace(RECORD, layers=(1,)))
     opened = Index(tmp_path / "index")
     assert {made.index_type for made in opened._occurrences.list_indices()} == {"IvfHnswSq", "BTree"}
     made = list((tmp_path / "index" / "occurrences.lance" / "_indices").iterdir())
@@ -140,7 +140,7 @@ def test_graph_finds_nine_of_ten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_where_the_graph_gives_up_every_candidate_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it does among many copies of a sentence, whose tokens all have the same vector."""
     sentences = [["t1", "w2"]] * 300 + text(20)
-    index.build(Planted(), sentences, tmp_path / "index", RECORD)
+    index.build_index(Planted(), sentences, tmp_path / "index", RECORD)
     opened, search = Index(tmp_path / "index"), Index._search
 
     def gives_up(self: Index, query: Any, layer: int, limit: int, where: str | None, exact: bool) -> list[Any]:
@@ -156,7 +156,7 @@ def test_where_the_graph_gives_up_every_candidate_is_compared(tmp_path: Path, mo
 
 def test_senses_of_a_word_part_where_its_context_is_seen(tmp_path: Path) -> None:
     sentences = [[SENSES[n % 2], f"n{n}", "bank"] for n in range(40)]
-    index.build(Planted(), sentences, tmp_path / "index", RECORD)
+    index.build_index(Planted(), sentences, tmp_path / "index", RECORD)
     opened = Index(tmp_path / "index")
     for sense in SENSES:
         seen = opened.nearest(query_of([sense, "new", "bank"], 2), 1, 20)
@@ -168,7 +168,7 @@ def test_senses_of_a_word_part_where_its_context_is_seen(tmp_path: Path) -> None
 def test_occurrences_come_in_the_order_of_the_text(small: Path) -> None:
     sentences = text(60)
     found, count = Index(small).occurrences("w2", 1, 5)
-    expected = nearest.occurrences(sentences, "w2")
+    expected = nearest.find_occurrences(sentences, "w2")
     assert count == len(expected)
     assert Index(small).places("w2", 1000) == ([(tuple(sentences[s]), t) for s, t in expected], count)
     expected = [expected[number * count // 5] for number in range(5)]  # evenly over the text
@@ -181,7 +181,7 @@ def test_occurrences_come_in_the_order_of_the_text(small: Path) -> None:
 
 def test_words_may_hold_any_character(tmp_path: Path) -> None:
     words = ["'", "''", '"', "a'b", "\\", "don\\'t", "\\''", "\\' OR true) --", "%", "_", "--", "ä", "🦆", "`x`", "\t"]
-    index.build(Planted(), [["t", word] for word in words], tmp_path / "index", RECORD)
+    index.build_index(Planted(), [["t", word] for word in words], tmp_path / "index", RECORD)
     opened = Index(tmp_path / "index")
     for number, word in enumerate(words):
         found, count = opened.occurrences(word, 0)
@@ -200,7 +200,7 @@ def test_query_is_left_out_however_often_it_stands_in_the_text(
 ) -> None:
     """Its copies are not read, which would take memory for each."""
     sentences = [["t", "bank"]] * 300 + [["u", "bank"], ["v", "bank"]]
-    index.build(Planted(), sentences, tmp_path / "index", RECORD)
+    index.build_index(Planted(), sentences, tmp_path / "index", RECORD)
     opened, search, read = Index(tmp_path / "index"), Index._search, []
     monkeypatch.setattr(Index, "_search", lambda *given: (read.append(search(*given)), read[-1])[1])
     query = query_of(["t", "bank"], 1)
@@ -209,7 +209,7 @@ def test_query_is_left_out_however_often_it_stands_in_the_text(
 
 
 def test_limit_ends_with_a_whole_sentence(tmp_path: Path) -> None:
-    record = index.build(Planted(), [["a", "b"], [], ["c", "d"], ["e"]], tmp_path / "i", replace(RECORD, limit=3))
+    record = index.build_index(Planted(), [["a", "b"], [], ["c", "d"], ["e"]], tmp_path / "i", replace(RECORD, limit=3))
     assert (record.sentences, record.tokens) == (2, 4)
     assert Index(tmp_path / "i").record == record
 
@@ -236,14 +236,14 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
     with monkeypatch.context() as patch:
         patch.setattr(index, breaking, broken)
         with pytest.raises((KeyboardInterrupt, InputError)):
-            index.build(Planted(), sentences, output, RECORD)
+            index.build_index(Planted(), sentences, output, RECORD)
     assert not output.exists()
     with pytest.raises(InputError, match="add --resume"):
-        index.build(Planted(), sentences, output, RECORD)
+        index.build_index(Planted(), sentences, output, RECORD)
     with pytest.raises(InputError, match=r"dtype was 'float16', now it is 'float32'"):
-        index.build(Planted(), sentences, output, replace(RECORD, dtype="float32"), resume=True)
+        index.build_index(Planted(), sentences, output, replace(RECORD, dtype="float32"), resume=True)
     embedder = Planted()
-    record = index.build(embedder, sentences, output, RECORD, resume=True)
+    record = index.build_index(embedder, sentences, output, RECORD, resume=True)
     assert embedder.sentences == {"record": 50, "tables": 40, "training": 0, "moving": 0}[during]
     assert (record.sentences, record.tokens) == (60, 600)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
@@ -258,9 +258,9 @@ def test_two_builds_of_one_index_do_not_mix(tmp_path: Path, monkeypatch: pytest.
 
     def begin_another(tokens: int) -> None:
         with pytest.raises(InputError, match="another process is building this index; wait"):
-            index.build(Planted(), sentences, output, RECORD, **options)
+            index.build_index(Planted(), sentences, output, RECORD, **options)
 
-    index.build(Planted(), sentences, output, RECORD, progress=begin_another)
+    index.build_index(Planted(), sentences, output, RECORD, progress=begin_another)
     assert Index(output).record.tokens == 600
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
@@ -272,15 +272,15 @@ def test_build_begins_anew_with_overwrite(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        index.build(Planted(), text(9), output, RECORD, progress=stop)
-    assert index.build(Planted(), text(5), output, RECORD, overwrite=True).sentences == 5
+        index.build_index(Planted(), text(9), output, RECORD, progress=stop)
+    assert index.build_index(Planted(), text(5), output, RECORD, overwrite=True).sentences == 5
     assert Index(output).record.sentences == 5
 
 
 def test_build_that_could_not_write_at_all_begins_anew(tmp_path: Path) -> None:
     (tmp_path / "index.part").mkdir()
     (tmp_path / "index.part" / f".{index.RECORD}.0.partial").touch()  # as a kill leaves it
-    assert index.build(Planted(), text(5), tmp_path / "index", RECORD, resume=True).sentences == 5
+    assert index.build_index(Planted(), text(5), tmp_path / "index", RECORD, resume=True).sentences == 5
 
 
 def test_overwriting_spares_what_is_no_index(tmp_path: Path) -> None:
@@ -288,16 +288,16 @@ def test_overwriting_spares_what_is_no_index(tmp_path: Path) -> None:
     mine.parent.mkdir()
     mine.write_text("mine")
     with pytest.raises(FileExistsError, match=r"it also holds 'thesis\.txt'"):
-        index.build(Planted(), text(5), tmp_path / "index", RECORD, overwrite=True)
+        index.build_index(Planted(), text(5), tmp_path / "index", RECORD, overwrite=True)
     assert mine.read_text() == "mine"
 
 
 def test_existing_output_is_kept_or_replaced(copy: Path) -> None:
     before = (copy / index.RECORD).read_bytes()
     with pytest.raises(FileExistsError):
-        index.build(Planted(), text(5), copy, RECORD)
+        index.build_index(Planted(), text(5), copy, RECORD)
     assert (copy / index.RECORD).read_bytes() == before
-    index.build(Planted(), text(5), copy, RECORD, overwrite=True)
+    index.build_index(Planted(), text(5), copy, RECORD, overwrite=True)
     assert Index(copy).record.sentences == 5
 
 
@@ -305,7 +305,7 @@ def test_existing_output_is_kept_or_replaced(copy: Path) -> None:
 def test_a_name_that_lancedb_cannot_have_is_refused_at_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = copy.with_name("caf\udce9")
     with pytest.raises(InputError, match=r"not UTF-8.*; name another output"):
-        index.build(Planted(), text(5), name, RECORD)
+        index.build_index(Planted(), text(5), name, RECORD)
     assert list(copy.parent.iterdir()) == [copy]
     with pytest.raises(InputError, match=r"not UTF-8.*; rename it"):
         Index(copy.rename(name))
@@ -316,13 +316,13 @@ def test_a_name_that_lancedb_cannot_have_is_refused_at_once(copy: Path, monkeypa
 def test_a_name_with_a_line_feed_is_refused_at_once(copy: Path) -> None:
     for name in ("a\nb", "a\tb", "a\x7fb"):
         with pytest.raises(InputError, match=r"has a control character.*; name another output"):
-            index.build(Planted(), text(5), copy.with_name(name), RECORD)
+            index.build_index(Planted(), text(5), copy.with_name(name), RECORD)
     assert list(copy.parent.iterdir()) == [copy]
 
 
 def test_text_without_a_sentence_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"planted\.txt: no sentences"):
-        index.build(Planted(), [[]], tmp_path / "index", RECORD)
+        index.build_index(Planted(), [[]], tmp_path / "index", RECORD)
     assert not list(tmp_path.iterdir())
 
 
@@ -334,13 +334,13 @@ def test_text_that_is_refused_before_a_chunk_is_whole_leaves_nothing(tmp_path: P
         raise InputError("t.txt: line 2 is not UTF-8")
 
     with pytest.raises(InputError, match="not UTF-8"):
-        index.build(Planted(), damaged(), tmp_path / "index", RECORD)
+        index.build_index(Planted(), damaged(), tmp_path / "index", RECORD)
     assert not list(tmp_path.iterdir())
 
 
 def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--dtype float32"):
-        index.build(Planted(noise=1e6), text(5), tmp_path / "index", RECORD)
+        index.build_index(Planted(noise=1e6), text(5), tmp_path / "index", RECORD)
 
 
 def _cut(pattern: str) -> Any:
@@ -408,7 +408,7 @@ def test_what_is_not_there_is_refused(small: Path) -> None:
 def test_without_the_extra_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lancedb", None)
     with pytest.raises(InputError, match=r"pip install 'elmo-torch\[index\]'"):
-        index.build(Planted(), text(2), tmp_path / "index", RECORD)
+        index.build_index(Planted(), text(2), tmp_path / "index", RECORD)
     assert not list(tmp_path.iterdir())
 
 

@@ -16,7 +16,7 @@ from elmo.formats import native
 from elmo.text.tokenizer import TextConfig
 from elmo_lab import RECIPES, record
 from elmo_lab.probes import neighbors, wsd_readers
-from elmo_lab.probes.neighbors import NeighborsConfig, Query
+from elmo_lab.probes.neighbors import NeighborQuery, NeighborsConfig
 from tests.lab.probes.test_probes import Written
 
 TEXT = [
@@ -27,8 +27,8 @@ TEXT = [
     "they talk of the stage",
     "the play",
 ]
-ON_STAGE = Query("her play for the stage", "play", "a play on the stage")
-OF_SPORT = Query("the striker 's play", "play", "a play on the stage")
+ON_STAGE = NeighborQuery("her play for the stage", "play", "a play on the stage")
+OF_SPORT = NeighborQuery("the striker 's play", "play", "a play on the stage")
 
 
 def use(token: str, sentence: Sequence[str]) -> list[float]:
@@ -39,7 +39,7 @@ def use(token: str, sentence: Sequence[str]) -> list[float]:
     return way if "stage" in sentence else way[::-1] if "striker" in sentence else [1.0, 1.0]
 
 
-def rows(**settings: Any) -> list[neighbors.Row]:
+def rows(**settings: Any) -> list[neighbors.NeighborRow]:
     config = NeighborsConfig("text", **{"queries": (ON_STAGE, OF_SPORT), "k": 2} | settings)
     return neighbors.rows(Written(use), [sentence.split() for sentence in TEXT], config)
 
@@ -92,17 +92,17 @@ def test_static_neighbors_stand_once_a_word(tmp_path: Path) -> None:
 
 def test_a_text_without_the_word_is_refused() -> None:
     with pytest.raises(InputError, match="no other occurrence of 'oak'"):
-        rows(queries=(Query("an oak", "oak"),))
+        rows(queries=(NeighborQuery("an oak", "oak"),))
 
 
 def test_a_word_of_a_query_may_contain_spaces() -> None:
-    assert Query("il a  10 000 amis", "10 000").place == (("il", "a", "10 000", "amis"), 2)
-    assert Query("il a 10\u00a0000 amis", "10\u00a0000").place == (("il", "a", "10\u00a0000", "amis"), 2)
-    assert Query("il a 10\u00a0000 \n amis", "amis").place == (("il", "a", "10\u00a0000", "amis"), 3)
-    assert Query("10\u00a0000 amis", "000").place == (("10", "000", "amis"), 1)
+    assert NeighborQuery("il a  10 000 amis", "10 000").place == (("il", "a", "10 000", "amis"), 2)
+    assert NeighborQuery("il a 10\u00a0000 amis", "10\u00a0000").place == (("il", "a", "10\u00a0000", "amis"), 2)
+    assert NeighborQuery("il a 10\u00a0000 \n amis", "amis").place == (("il", "a", "10\u00a0000", "amis"), 3)
+    assert NeighborQuery("10\u00a0000 amis", "000").place == (("10", "000", "amis"), 1)
     for word in ("10 amis", " a", ""):
         with pytest.raises(ConfigError, match="is not a token"):
-            Query("il a 10 000 amis", word)
+            NeighborQuery("il a 10 000 amis", word)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_texts_of_all_kinds(tmp_path: Path, name: str, text: str, more: tuple[st
 
 def test_a_record_keeps_tokens_with_what_else_could_end_a_line(tmp_path: Path) -> None:
     text = [["the", "play", "now\x85"], ["a\u2028b", "play"]]
-    config = NeighborsConfig("text", (Query("play on", "play"),))
+    config = NeighborsConfig("text", (NeighborQuery("play on", "play"),))
     rows = neighbors.rows(Written(use), text, config)
-    record.write(tmp_path, record.probed("neighbors", "1", config, rows))
+    record.write(tmp_path, record.probe_record("neighbors", "1", config, rows))
     assert record.read(tmp_path).rows == [vars(row) for row in rows]
 
 

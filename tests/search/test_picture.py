@@ -7,7 +7,7 @@ import pytest
 from command import run
 
 import elmo
-from elmo.search.picture import plane
+from elmo.search.picture import project_to_plane
 
 TEXTS = ["They went to see the play. The play was long.", "Let us play chess. We play cards every day."]
 
@@ -15,12 +15,12 @@ TEXTS = ["They went to see the play. The play was long.", "Let us play chess. We
 def test_the_plane_keeps_distances_of_flat_vectors_and_is_the_same_again() -> None:
     draw = np.random.default_rng(0)
     flat = draw.normal(size=(12, 2)) @ draw.normal(size=(2, 7)) + 3
-    points, parts = plane(flat)
+    points, parts = project_to_plane(flat)
     distances = np.linalg.norm(flat[:, None] - flat, axis=-1)
     np.testing.assert_allclose(np.linalg.norm(points[:, None] - points, axis=-1), distances, atol=1e-9)
     assert sum(parts) == pytest.approx(1)
-    np.testing.assert_array_equal(points, plane(flat)[0])
-    assert plane(np.ones((3, 4)))[1] == [0, 0]
+    np.testing.assert_array_equal(points, project_to_plane(flat)[0])
+    assert project_to_plane(np.ones((3, 4)))[1] == [0, 0]
 
 
 def test_plot_draws_every_use_at_each_layer_and_a_notebook_shows_it() -> None:

@@ -21,7 +21,7 @@ from elmo.formats import native
 from elmo.pretraining.scoring import Scorer
 from elmo.server import bodies
 from elmo.server.app import create_app
-from elmo.server.batching import Batcher, Gone, Kind
+from elmo.server.batching import Batcher, BatchKind, ClientGone
 from elmo.server.service import ServeConfig, Service
 
 SIZE = 3_900_000
@@ -127,11 +127,11 @@ def steps() -> Iterator[Steps]:
 
 
 def test_small_requests_are_answered_between_two_steps_of_a_large_one(steps):
-    kind = Kind("top", None)
+    kind = BatchKind("top", None)
     large = steps.batcher.submit([["large"] * 30], kind)
     assert steps.stepped.acquire(timeout=10)
     second = steps.batcher.submit([["second"] * 30], kind)
-    small = [steps.batcher.submit([[name]], each) for name, each in (("a", kind), ("b", Kind(0, None)))]
+    small = [steps.batcher.submit([[name]], each) for name, each in (("a", kind), ("b", BatchKind(0, None)))]
     called = steps.batcher.call(lambda: steps.read.append("called"), 3)
     steps.go.release(8)
     assert second.result(10)[0] == "second"
@@ -142,11 +142,11 @@ def test_small_requests_are_answered_between_two_steps_of_a_large_one(steps):
 
 
 def test_what_nobody_waits_for_is_not_read_to_its_end(steps):
-    large = steps.batcher.submit([["large"] * 30], Kind("top", None))
+    large = steps.batcher.submit([["large"] * 30], BatchKind("top", None))
     assert steps.stepped.acquire(timeout=10)
     assert large.cancel()
     steps.go.release()
-    assert steps.batcher.submit([["a"]], Kind("top", None)).result(10)[0] == "a"
+    assert steps.batcher.submit([["a"]], BatchKind("top", None)).result(10)[0] == "a"
     assert steps.read == ["step 0", "a"]
     with pytest.raises(CancelledError):
         large.result(0)
@@ -167,10 +167,10 @@ def test_long_sentences_and_many_are_read_in_steps_with_the_same_result():
 
 def test_a_reading_ends_when_nobody_waits_for_it():
     def gone() -> None:
-        raise Gone
+        raise ClientGone
 
     embedder = elmo.Embedder(tiny_model().bilm(), device="cpu", batch_tokens=64, between=gone)
-    with pytest.raises(Gone):
+    with pytest.raises(ClientGone):
         embedder.embed([["a"] * 1000])
     assert len(embedder.embed([["a"]])) == 1
 

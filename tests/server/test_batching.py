@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo.server.batching import Batcher, Closed, Kind, Overloaded
+from elmo.server.batching import Batcher, BatchKind, QueueClosed, QueueFull
 
-TOP, FIRST = Kind("top", None), Kind(0, "mean")
+TOP, FIRST = BatchKind("top", None), BatchKind(0, "mean")
 
 
 class Model:
     """Vectors that say which sentence they are of; a sentence with "bad" raises."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[list[list[str]], Kind]] = []
+        self.batches: list[tuple[list[list[str]], BatchKind]] = []
         self.go = threading.Event()
         self.go.set()
 
@@ -139,7 +139,7 @@ def test_a_full_queue_refuses_and_a_larger_request_is_let_in_alone():
         while batcher.waiting:
             pass
         large = batcher.submit([["a"] * 50], TOP)
-        with pytest.raises(Overloaded):
+        with pytest.raises(QueueFull):
             batcher.submit([["a"]], TOP)
         model.go.set()
         assert len(large.result(5)) == 1
@@ -153,7 +153,7 @@ def test_who_has_gone_leaves_room_for_others():
         while batcher.waiting:
             pass
         gone = batcher.submit([["a"] * 8], TOP)
-        with pytest.raises(Overloaded):
+        with pytest.raises(QueueFull):
             batcher.submit([["b"]], TOP)
         gone.cancel()
         there = batcher.submit([["b"]], TOP)
@@ -178,7 +178,7 @@ def test_what_was_accepted_is_done_after_closing_and_nothing_else():
     with running(model, wait=60.0, batch_tokens=10**6) as batcher:
         futures = [batcher.submit([["a"]], kind) for kind in (TOP, FIRST)]
         batcher.close()
-        with pytest.raises(Closed):
+        with pytest.raises(QueueClosed):
             batcher.submit([["b"]], TOP)
         model.go.set()
         assert [len(future.result(5)) for future in futures] == [1, 1]

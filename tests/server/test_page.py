@@ -29,7 +29,7 @@ from playwright.sync_api import sync_playwright
 import elmo
 from elmo.cli import serving
 from elmo.cli.arguments import DEMO_TEXT
-from elmo.formats.source import open_model
+from elmo.formats.opened import open_model
 from elmo.model.scalar_mix import ScalarMix
 from elmo.search import index
 
@@ -66,8 +66,11 @@ def server(tmp_path_factory, embedder) -> Iterator[str]:
     """The address of a server with an index, a key and a small limit."""
     folder = tmp_path_factory.mktemp("server")
     card = open_model("default").card()
-    index.build(
-        embedder, [each.split() for each in INDEXED], folder / "index", index.Record(card, ("text.txt",), "0", (2,))
+    index.build_index(
+        embedder,
+        [each.split() for each in INDEXED],
+        folder / "index",
+        index.IndexRecord(card, ("text.txt",), "0", (2,)),
     )
     command = [sys.executable, "-m", "elmo", "serve", "--port", "0", "--most-sentences", str(MOST)]
     command += ["--index", str(folder / "index")]

@@ -20,10 +20,10 @@ import elmo
 from elmo.formats import native
 from elmo.search import nearest
 from elmo.search.index import Index, Query
-from elmo.server.answers import ARROW, NPY, NPZ, NotAcceptable, accepted
+from elmo.server.answers import ARROW, NPY, NPZ, NotAcceptable, preferred_type
 from elmo.server.answers import JSON as JSON_TYPE
 from elmo.server.app import create_app
-from elmo.server.batching import Overloaded
+from elmo.server.batching import QueueFull
 from elmo.server.service import ServeConfig, Service
 from elmo.text.tokenizer import TextConfig
 
@@ -198,7 +198,9 @@ def test_neighbours_are_sought_as_the_index_was_read(service, monkeypatch):
     body = {"sentence": ["a", "b"], "position": 1, "k": 3, "any_word": True}
     assert post(service, "/neighbors", body).status_code == 200
     assert index.choices == (1, 3, False)
-    by_state = [nearest.targets(service.embedders[state], [(["a", "b"], 1)], [1])[0, 0] for state in ("echo", "reset")]
+    by_state = [
+        nearest.query_vectors(service.embedders[state], [(["a", "b"], 1)], [1])[0, 0] for state in ("echo", "reset")
+    ]
     assert np.allclose(index.vector, by_state[0])
     assert not np.allclose(index.vector, by_state[1])
 
@@ -238,7 +240,7 @@ def test_only_tokens_of_accepted_requests_are_counted(service, monkeypatch):
         assert post(service, "/vectors", body).status_code == 413
 
     def full(*_: Any) -> None:
-        raise Overloaded
+        raise QueueFull
 
     with monkeypatch.context() as busy:
         busy.setattr(service.batcher, "submit", full)
@@ -266,10 +268,10 @@ def test_only_tokens_of_accepted_requests_are_counted(service, monkeypatch):
 )
 def test_the_type_that_the_client_prefers(header, kind):
     if kind is not None:
-        assert accepted(header) == kind
+        assert preferred_type(header) == kind
         return
     with pytest.raises(NotAcceptable):
-        accepted(header)
+        preferred_type(header)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def many(folder, files=3, documents=40):
 def test_documents_are_those_of_the_file(tmp_path_factory, documents, name):
     path = write(tmp_path_factory.mktemp("corpus"), documents, name)
     found: list[list[str]] = []
-    for line, starts_document in corpus.paragraphs(path):
+    for line, starts_document in corpus.file_paragraphs(path):
         if starts_document:
             found.append([])
         found[-1].append(line)
@@ -47,9 +47,9 @@ def test_documents_are_those_of_the_file(tmp_path_factory, documents, name):
 def test_byte_order_mark_line_ends_and_blank_lines(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeff\r\n  \r\nOne. \r\nTwo.\r\n \t\r\n\r\nThree.".encode())
-    assert list(corpus.paragraphs(path)) == [("One.", True), ("Two.", False), ("Three.", True)]
+    assert list(corpus.file_paragraphs(path)) == [("One.", True), ("Two.", False), ("Three.", True)]
     path.write_bytes("\ufeff".encode())
-    assert list(corpus.paragraphs(path)) == []
+    assert list(corpus.file_paragraphs(path)) == []
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
@@ -58,7 +58,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path, suffix):
     path, text = tmp_path / f"text.txt{suffix}", b"a\rb\r\nc\r\r\nd\x0c\xe2\x80\xa8e\n"
     path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix](text))
     with pytest.warns(IrregularInput, match="a carriage return within a line, line 1"):
-        assert list(corpus.lines(path)) == ["a\rb", "c", "d\x0c\u2028e"]
+        assert list(corpus.file_lines(path)) == ["a\rb", "c", "d\x0c\u2028e"]
 
 
 @given(st.lists(st.integers(1, 25), min_size=1, max_size=30), st.integers(4, 40))
@@ -66,7 +66,7 @@ def test_a_long_line_is_cut_at_white_space(tmp_path_factory, sizes, limit):
     words = ["w" * size for size in sizes]
     path = tmp_path_factory.mktemp("corpus") / "a.txt"
     path.write_text(" ".join(words) + "\nend\n")
-    *pieces, last = (line for line in corpus.lines(path, limit) if line.strip())
+    *pieces, last = (line for line in corpus.file_lines(path, limit) if line.strip())
     assert last == "end"
     assert all(len(piece) <= 2 * limit for piece in pieces)
     assert "".join("".join(pieces).split()) == "".join(words)
@@ -80,9 +80,9 @@ def test_a_huge_line_and_a_huge_file_take_little_memory(tmp_path):
     spaceless.write_bytes(b"x" * 3_000_000)
     many_lines.write_bytes(gzip.compress(b"some words in a line\n" * 50_000, 1))
     tracemalloc.start()
-    count = sum(text.count("word ") + 1 for text, _ in corpus.paragraphs(line))
-    size = sum(len(text) for text, _ in corpus.paragraphs(spaceless))
-    lines = sum(1 for _ in corpus.paragraphs(many_lines))
+    count = sum(text.count("word ") + 1 for text, _ in corpus.file_paragraphs(line))
+    size = sum(len(text) for text, _ in corpus.file_paragraphs(spaceless))
+    lines = sum(1 for _ in corpus.file_paragraphs(many_lines))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (count, size, lines) == (600_000, 3_000_000, 50_000)
@@ -93,16 +93,16 @@ def test_expand_names_files_once_and_sorted(tmp_path):
     many(tmp_path)
     (tmp_path / "odd[1].txt").write_text("x")
     (tmp_path / "folder.txt").mkdir()
-    found = corpus.expand([f"{tmp_path}/*.txt", tmp_path / "1.txt", f"{tmp_path}/odd[1].txt"])
+    found = corpus.expand_patterns([f"{tmp_path}/*.txt", tmp_path / "1.txt", f"{tmp_path}/odd[1].txt"])
     assert [path.name for path in found] == ["0.txt", "1.txt", "2.txt", "odd[1].txt"]
 
 
 @pytest.mark.parametrize(("name", "message"), [("none-*.txt", "matches no file"), (".", "is a folder")])
 def test_expand_says_what_is_missing(tmp_path, name, message):
     with pytest.raises(InputError, match=message):
-        corpus.expand([f"{tmp_path}/{name}"])
+        corpus.expand_patterns([f"{tmp_path}/{name}"])
     with pytest.raises(InputError, match="no text files"):
-        corpus.expand([])
+        corpus.expand_patterns([])
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".gz", ".xz", ".GZ"])
@@ -113,7 +113,7 @@ def test_invalid_utf8_is_named_with_its_line(tmp_path, suffix, line):
     packs = {".gz": lambda r: gzip.compress(r, 1), ".xz": lambda r: lzma.compress(r, preset=0)}
     path.write_bytes(packs.get(suffix.lower(), bytes)(raw))
     with pytest.raises(InputError, match=rf"line {line} is not UTF-8 .*0xe4.*iconv") as raised:
-        list(corpus.paragraphs(path))
+        list(corpus.file_paragraphs(path))
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -122,7 +122,7 @@ def test_a_file_that_ends_within_a_character_is_named(tmp_path):
     path = tmp_path / "cut.txt"
     path.write_bytes("one\ncafé".encode()[:-1])
     with pytest.raises(InputError, match="line 2 is not UTF-8"):
-        list(corpus.paragraphs(path))
+        list(corpus.file_paragraphs(path))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
@@ -133,45 +133,47 @@ def test_a_damaged_file_is_named(tmp_path, suffix):
     text.write_bytes(b"not compressed at all\n")
     for path in (cut, text):
         with pytest.raises(InputError, match="damaged or incomplete") as raised:
-            list(corpus.paragraphs(path))
+            list(corpus.file_paragraphs(path))
         assert str(path) in str(raised.value)
         assert "\n" not in str(raised.value)
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
-        list(corpus.paragraphs(tmp_path / "none.txt"))
+        list(corpus.file_paragraphs(tmp_path / "none.txt"))
 
 
 def test_sentences_and_fingerprint(tmp_path):
     path = write(tmp_path, [["a b", "c"], ["d"]])
     tokenizer = Tokenizer(TextConfig("whitespace", "line"))
-    assert list(corpus.sentences([path], tokenizer)) == [["a", "b"], ["c"], ["d"]]
-    before = corpus.fingerprint([path])
-    assert corpus.fingerprint([path]) == before
+    assert list(corpus.corpus_sentences([path], tokenizer)) == [["a", "b"], ["c"], ["d"]]
+    before = corpus.corpus_fingerprint([path])
+    assert corpus.corpus_fingerprint([path]) == before
     renamed = path.rename(tmp_path / "other.txt")
-    assert corpus.fingerprint([renamed]) != before
+    assert corpus.corpus_fingerprint([renamed]) != before
     renamed.write_text("a b\n")
-    assert corpus.fingerprint([renamed.rename(path)]) != before
+    assert corpus.corpus_fingerprint([renamed.rename(path)]) != before
 
 
 def test_fingerprint_sees_another_text_of_the_same_size(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("Rain FELL .\n" * 20_000)
-    before = corpus.fingerprint([path])
+    before = corpus.corpus_fingerprint([path])
     for text in ("rain fell .\n" * 20_000, "Rain FELL .\n" * 19_999 + "Rain fell .\n"):
         path.write_text(text)
-        assert corpus.fingerprint([path])[: corpus.HASH] == before[: corpus.HASH]
-        assert not corpus.is_fingerprint(before, corpus.fingerprint([path]))
-        assert corpus.is_fingerprint(before[: corpus.HASH], corpus.fingerprint([path]))  # without a sample, as once
+        assert corpus.corpus_fingerprint([path])[: corpus.HASH] == before[: corpus.HASH]
+        assert not corpus.is_fingerprint(before, corpus.corpus_fingerprint([path]))
+        assert corpus.is_fingerprint(
+            before[: corpus.HASH], corpus.corpus_fingerprint([path])
+        )  # without a sample, as once
     many = [path] * corpus.ALL_BLOCKS  # a block of each
-    assert corpus.sample(many) != corpus.sample([*many[:-1], write(tmp_path, [["a"]], "other.txt")])
+    assert corpus.sample_hash(many) != corpus.sample_hash([*many[:-1], write(tmp_path, [["a"]], "other.txt")])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="named pipes are of Unix")
 def test_fingerprint_does_not_read_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    assert corpus.fingerprint([tmp_path / "pipe"])
+    assert corpus.corpus_fingerprint([tmp_path / "pipe"])
 
 
 @pytest.mark.parametrize(("encoding", "said"), [("utf-16", "utf-16"), ("latin1", "windows-1252")])
@@ -179,7 +181,7 @@ def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
     path = tmp_path / "text.txt"
     path.write_bytes("süß, aber schon kalt\n".encode(encoding))
     with pytest.raises(InputError, match=rf"iconv -f {said} -t utf-8"):
-        list(corpus.lines(path))
+        list(corpus.file_lines(path))
 
 
 @pytest.mark.parametrize("name", ["corpus.txt.zst", "corpus.txt.LZ4"])
@@ -187,4 +189,4 @@ def test_other_compression_is_named(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"Rain .")
     with pytest.raises(InputError, match=rf"{name}: {path.suffix.lower()} files are not read; .*\.gz, \.xz or \.bz2"):
-        next(corpus.lines(path))
+        next(corpus.file_lines(path))

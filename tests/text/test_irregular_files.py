@@ -54,27 +54,27 @@ def tags(path: Path) -> list[list[tuple[str, str]]]:
 def test_compression_is_known_by_content(file: File, pack: Callable[[bytes], bytes], name: str) -> None:
     if pack is bytes and name == "input.gz":
         return
-    assert list(corpus.lines(file(pack("a\nné\n".encode()), name))) == ["a", "né"]
+    assert list(corpus.file_lines(file(pack("a\nné\n".encode()), name))) == ["a", "né"]
 
 
 @pytest.mark.parametrize("text", [b"a b\rc\r\rd", b"a b\rc\r\rd\r", b"\xef\xbb\xbfa b\r\nc\r\n\r\nd\r\n"])
 def test_line_ends_of_all_kinds(file: File, text: bytes) -> None:
-    assert list(corpus.lines(file(text))) == ["a b", "c", "", "d"]
+    assert list(corpus.file_lines(file(text))) == ["a b", "c", "", "d"]
 
 
 def test_marks_at_the_beginning_of_lines_are_no_text(file: File) -> None:
-    assert list(corpus.lines(file("\ufeffa\n\ufeffb\n"))) == ["a", "b"]
+    assert list(corpus.file_lines(file("\ufeffa\n\ufeffb\n"))) == ["a", "b"]
 
 
 def test_carriage_returns_within_lines_are_told_of(file: File) -> None:
     with pytest.warns(IrregularInput, match=r"a carriage return within a line \(2 times\), lines 2, 3; --"):
-        assert len(list(corpus.lines(file(b"a\nb\rc\nd\re\n")))) == 3
+        assert len(list(corpus.file_lines(file(b"a\nb\rc\nd\re\n")))) == 3
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32le"])
 def test_wide_encodings_are_named_with_the_remedy(file: File, encoding: str) -> None:
     with pytest.raises(InputError, match=rf"input: the text is {encoding}.*iconv -f {encoding} -t utf-8"):
-        list(corpus.lines(file("Anna\tO\nslept\tO\n".encode(encoding))))
+        list(corpus.file_lines(file("Anna\tO\nslept\tO\n".encode(encoding))))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16le", "utf-16be", "utf-32be"])
@@ -93,12 +93,12 @@ def test_wide_encodings_are_named_with_the_remedy(file: File, encoding: str) -> 
 )
 def test_wide_encodings_of_all_alphabets_are_known(file: File, text: str, encoding: str) -> None:
     with pytest.raises(InputError, match=f"iconv -f {encoding} -t utf-8"):
-        list(corpus.lines(file(text.encode(encoding))))
+        list(corpus.file_lines(file(text.encode(encoding))))
 
 
 def test_a_nul_makes_no_wide_encoding_and_is_told_of(file: File) -> None:
     with pytest.warns(IrregularInput, match=r"NUL.*line 2"):
-        assert len(list(corpus.lines(file(b"Nora lives in Porto .\nShe\0 plays the violin .\n")))) == 2
+        assert len(list(corpus.file_lines(file(b"Nora lives in Porto .\nShe\0 plays the violin .\n")))) == 2
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_remedy_for_bytes_that_are_no_utf8_destroys_nothing(
     file: File, text: bytes, place: str, remedy: str
 ) -> None:
     with pytest.raises(InputError, match=f"{place}.*{remedy}") as raised:
-        list(corpus.lines(file(text)))
+        list(corpus.file_lines(file(text)))
     assert "latin1" not in str(raised.value)
 
 
@@ -137,7 +137,7 @@ def test_a_zip_archive_is_named_with_its_members(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "snli.zip", "w") as archive:
         archive.writestr("snli_1.0/dev.txt", "a")
     with pytest.raises(InputError, match=r"snli\.zip: \.zip files are not read; it has 'snli_1\.0/dev\.txt': unpack"):
-        list(corpus.lines(tmp_path / "snli.zip"))
+        list(corpus.file_lines(tmp_path / "snli.zip"))
 
 
 @pytest.mark.parametrize("line", ["10\u00a0000 euros\u00a0", "\u3000a\u00a0b \t c", "a\x0bb\x0cc", "a\ufeff\u200b b"])
@@ -256,7 +256,7 @@ def test_parts_of_speech_are_no_types(file: File) -> None:
 def test_untyped_tags_are_chunks() -> None:
     assert tagging.spans(["B", "I", "O", "I"]) == [(0, 2, ""), (3, 4, "")]
     assert tagging.tags_of([(0, 2, "")], 3) == ("B", "I", "O")
-    assert tagging.bio_tags(["", "X"]) == ("O", "B", "I", "B-X", "I-X")
+    assert tagging.convert_to_bio(["", "X"]) == ("O", "B", "I", "B-X", "I-X")
 
 
 def test_numbers_as_tags_are_refused_with_the_remedy(file: File) -> None:

@@ -20,12 +20,12 @@ from elmo.integrations.reader import Reader
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.scoring import Scorer
 from elmo.text.batching import to_batch
-from elmo.text.normalization import NAMED, respelling
+from elmo.text.normalization import NAMED, respell_function
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_of, text_values
 from elmo.text.vocabulary import Vocabulary
 from elmo_lab.tasks.cache import CacheConfig
 from elmo_lab.tasks.inputs import InputConfig
-from elmo_lab.tasks.source import collator, layer_cache, open_source
+from elmo_lab.tasks.source import layer_cache, make_collator, open_source
 
 LATIN = ("nfc", "no-macrons", "v>u", "V>U", "j>i", "J>I", "æ>ae", "Æ>Ae", "œ>oe", "Œ>Oe")
 RAW = "Jūppiter cæcum vīdit ."
@@ -66,12 +66,12 @@ def with_softmax(model: Model) -> Model:
     ],
 )
 def test_a_word_is_read_in_the_spelling_of_the_steps(steps: tuple[str, ...], word: str, read: str) -> None:
-    assert respelling(steps)(word) == read
+    assert respell_function(steps)(word) == read
 
 
 @given(st.text(min_size=1), st.sets(st.sampled_from((*NAMED, "v>u", "j>i", "æ>ae", "ß>ss", "x>é"))))
 def test_respelling_twice_changes_nothing_more(word: str, steps: set[str]) -> None:
-    respell = respelling(tuple(sorted(steps)))
+    respell = respell_function(tuple(sorted(steps)))
     read = respell(word)
     assert respell(read) == read
     assert bool(read)
@@ -80,12 +80,12 @@ def test_respelling_twice_changes_nothing_more(word: str, steps: set[str]) -> No
 
 @given(st.text(min_size=1, max_size=5), st.permutations(["nfc", "lower", "no-macrons", "v>u"]))
 def test_the_order_of_steps_does_not_matter(word: str, steps: list[str]) -> None:
-    assert respelling(tuple(steps))(word) == respelling(("nfc", "lower", "no-macrons", "v>u"))(word)
+    assert respell_function(tuple(steps))(word) == respell_function(("nfc", "lower", "no-macrons", "v>u"))(word)
 
 
 @given(st.text(alphabet="aāăeēvVjJæ\u0304\u0306\u0301", min_size=1))
 def test_composed_letters_are_composed(word: str) -> None:
-    assert is_normalized("NFC", respelling(LATIN)(word))
+    assert is_normalized("NFC", respell_function(LATIN)(word))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_other_doors_read_the_spelling(tmp_path: Path) -> None:
     assert opened is not None
     cache = layer_cache(opened, CacheConfig(enabled=False, dtype="float32"))
     np.testing.assert_array_equal(cache([RAW.split()])[0], expected)
-    tuned = collator(replace(config, tuned=True), (), opened, CacheConfig(enabled=False))
+    tuned = make_collator(replace(config, tuned=True), (), opened, CacheConfig(enabled=False))
     assert tuned.to_batch is not None
     assert tuned.to_batch([RAW.split()]).char_ids.equal(to_batch([READ]).char_ids)
     with pytest.raises(InputError, match=r"open it with elmo\.load"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import InputError
-from elmo.text.records import kind_of, offsets, read_conllu, read_fasta, read_records
+from elmo.text.records import kind_of, read_conllu, read_fasta, read_records, token_offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 CONLLU = """# sent_id = 1
@@ -46,8 +46,8 @@ def test_offsets_of_spacy_and_of_white_space_cut_out_the_tokens(text):
 
 
 def test_offsets_of_equal_tokens_are_in_order():
-    assert offsets("a  aa a", ["a", "a", "a", "a"]) == [(0, 1), (3, 4), (4, 5), (6, 7)]
-    assert offsets("abc", ["b", "a"]) is None
+    assert token_offsets("a  aa a", ["a", "a", "a", "a"]) == [(0, 1), (3, 4), (4, 5), (6, 7)]
+    assert token_offsets("abc", ["b", "a"]) is None
 
 
 def test_conllu_gives_words_and_where_they_stand():

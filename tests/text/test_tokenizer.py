@@ -222,7 +222,7 @@ def _treebank(path):
     """Every paragraph, and its sentence ends counted in characters that are no white space."""
     text, ends, sentence = "", set(), ""
     glue = False
-    for line in corpus.lines(path):
+    for line in corpus.file_lines(path):
         if line.startswith(("# newpar", "# newdoc")) and text:
             yield text.strip(), ends
             text, ends = "", set()

@@ -7,8 +7,8 @@ from torch import nn
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
-from elmo.pretraining.objective import matrices
-from elmo.training.optim import OptimConfig, build_optimizer, learning_rate, orthogonalized
+from elmo.pretraining.objective import muon_shapes
+from elmo.training.optim import OptimConfig, build_optimizer, learning_rate, orthogonalize
 
 
 def pair(rows: int = 6) -> tuple[nn.Parameter, nn.Parameter]:
@@ -89,18 +89,18 @@ def test_steps_of_muon_are_orthogonal_where_there_is_a_gradient(rank: int) -> No
     """As that of a grown model, whose new rows have none."""
     left, right = torch.randn(16, rank), torch.randn(rank, 64)
     matrix = left @ right
-    values = torch.linalg.svdvals(orthogonalized(matrix))
+    values = torch.linalg.svdvals(orthogonalize(matrix))
     assert values[:rank].min() > 0.6
     assert values[:rank].max() < 1.3
     assert bool((values[rank:] < 0.05).all())
-    assert torch.equal(orthogonalized(torch.zeros(3, 4)), torch.zeros(3, 4))
+    assert torch.equal(orthogonalize(torch.zeros(3, 4)), torch.zeros(3, 4))
 
 
 def test_muon_steps_on_all_weights_of_a_bilm_but_tables_and_biases() -> None:
     config = BiLMConfig(LstmConfig(dim=8, projection_dim=6), CharCnnConfig(5, ((1, 4), (3, 8)), 1))
     bilm = BiLM(config)
     names = {parameter: name for name, parameter in bilm.named_parameters()}
-    found = {names[parameter]: shape for parameter, shape in matrices(bilm).items()}
+    found = {names[parameter]: shape for parameter, shape in muon_shapes(bilm).items()}
     layer = {"weight_input": (2, 32, 6), "weight_state": (2, 32, 6), "weight_projection": (2, 6, 8)}
     assert found == {
         "token_encoder.convolutions.0.weight": (4, 5),

@@ -20,8 +20,8 @@ from elmo.disk import files
 from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError, in_one_line
 from elmo.training import checkpoint, distributed, loop
-from elmo.training.checkpoint import START, Progress, load_checkpoint, newest_checkpoint, save_checkpoint
-from elmo.training.distributed import launch, processes
+from elmo.training.checkpoint import START, RankProgress, load_checkpoint, newest_checkpoint, save_checkpoint
+from elmo.training.distributed import launch, processes_to_start
 from elmo.training.loop import LoopConfig, Steps, Training, TrainingError, fit, seed_step
 from elmo.training.monitor import Monitor
 from elmo.training.optim import OptimConfig, build_optimizer, learning_rate
@@ -378,12 +378,12 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, monkeypatch, f
     before = {path: path.read_bytes() for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
 
     def write(path: Path, content: bytes) -> None:
-        files.write(path, content[: len(content) // 2] if path.name == failing else content)
+        files.write_run_file(path, content[: len(content) // 2] if path.name == failing else content)
         if path.name == failing:
-            with files.resumable(path):
+            with files.advise_resume(path):
                 raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "write", write)
+    monkeypatch.setattr(checkpoint, "write_run_file", write)
     with pytest.raises(OSError, match=f"No space left.*--resume.*{failing}"):
         Run(tmp_path).fit(5, resume=True)
     monkeypatch.undo()
@@ -398,7 +398,7 @@ def test_checkpoint_written_before_losses_were_kept_in_it_is_read(tmp_path):
     file.write_text(json.dumps({"step": 3, "position": {"next": 3}}))
     run = Run(tmp_path)
     _, begin = load_checkpoint(file.parent, run.fabric, run.network, run.optimizer)
-    assert begin == Progress(3, {"next": 3}, ())
+    assert begin == RankProgress(3, {"next": 3}, ())
 
 
 @pytest.mark.parametrize(
@@ -537,22 +537,22 @@ def test_machines_on_which_nothing_has_started_the_run_are_not_waited_for(monkey
     for name in ("MASTER_ADDR", "SLURM_NTASKS", "LSB_JOBID", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InputError, match=r"nodes is 2, .*: torchrun --nnodes 2 --nproc-per-node 4 -m elmo train"):
-        processes(4, 2)
+        processes_to_start(4, 2)
     for _ in range(2):
         with pytest.warns(UserWarning, match="the run had 2 machines and continues on this one"):
-            assert processes(4, 2, resumed=True) == (4, 1)
+            assert processes_to_start(4, 2, resumed=True) == (4, 1)
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")  # as in the processes that it starts
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
-    assert processes(4, 2, resumed=True) == processes(4, 2) == (4, 2)
+    assert processes_to_start(4, 2, resumed=True) == processes_to_start(4, 2) == (4, 2)
 
 
 def test_a_resumed_run_takes_the_gpus_that_are_there(monkeypatch):
     """As many as divide its streams as before."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    assert processes(8, 1, "auto", resumed=True) == (2, 1)
-    assert processes(2, 1, "auto", resumed=True) == (2, 1)
-    assert processes(0, 0, "auto", resumed=True) == (0, 0)  # refused later
-    assert processes(8, 1, "cpu", resumed=True) == processes(8, 1, "auto") == (8, 1)
+    assert processes_to_start(8, 1, "auto", resumed=True) == (2, 1)
+    assert processes_to_start(2, 1, "auto", resumed=True) == (2, 1)
+    assert processes_to_start(0, 0, "auto", resumed=True) == (0, 0)  # refused later
+    assert processes_to_start(8, 1, "cpu", resumed=True) == processes_to_start(8, 1, "auto") == (8, 1)
 
 
 def test_more_gpus_than_there_are_is_one_line(monkeypatch) -> None:

@@ -16,19 +16,19 @@ from elmo.errors import InputError
 from elmo.text.records import read_conllu, read_conllu_columns
 from elmo_lab import RECIPES
 from elmo_lab.probes import pos
-from elmo_lab.probes.pos import PosConfig, Tagged
+from elmo_lab.probes.pos import PosConfig, TaggedTokens
 from tests.text.test_records import CONLLU
 
 WORDS = {"NOUN": ["oak", "elm", "light"], "VERB": ["grows", "light"], "DET": ["the", "an"]}
 
 
-def sentences(count: int, seed: int) -> list[Tagged]:
+def sentences(count: int, seed: int) -> list[TaggedTokens]:
     """`light` is a noun more often than a verb."""
     rng = np.random.default_rng(seed)
     made = []
     for _ in range(count):
         tags = rng.choice(list(WORDS), size=rng.integers(1, 8), p=[0.5, 0.2, 0.3]).tolist()
-        made.append(Tagged(tuple(str(rng.choice(WORDS[tag])) for tag in tags), tuple(tags)))
+        made.append(TaggedTokens(tuple(str(rng.choice(WORDS[tag])) for tag in tags), tuple(tags)))
     return made
 
 
@@ -39,7 +39,7 @@ def config(**values: Any) -> PosConfig:
 class Planted:
     """Layer 0 is noise of a word's own, layer 1 has the tag in it."""
 
-    def __init__(self, parts: dict[str, list[Tagged]], scale: float = 1.0) -> None:
+    def __init__(self, parts: dict[str, list[TaggedTokens]], scale: float = 1.0) -> None:
         self.tags = {sentence.tokens: sentence.tags for part in parts.values() for sentence in part}
         self.scale = scale
 
@@ -52,7 +52,7 @@ class Planted:
         return found
 
 
-def distinct(parts: dict[str, list[Tagged]]) -> dict[str, list[Tagged]]:
+def distinct(parts: dict[str, list[TaggedTokens]]) -> dict[str, list[TaggedTokens]]:
     """No sentence twice with other tags."""
     tags: dict[tuple[str, ...], tuple[str, ...]] = {}
     return {
@@ -130,7 +130,7 @@ def test_agrees_with_scikit_learn() -> None:
     rng = np.random.default_rng(3)
     centres = rng.normal(size=(2, 5, 6)) * 1.2
     features: dict[tuple[str, ...], np.ndarray] = {}
-    parts: dict[str, list[Tagged]] = {}
+    parts: dict[str, list[TaggedTokens]] = {}
     for part, count in (("train", 300), ("dev", 100), ("test", 200)):
         parts[part] = []
         for number in range(count):
@@ -138,7 +138,7 @@ def test_agrees_with_scikit_learn() -> None:
             tokens = tuple(f"{part}{number}.{place}" for place in range(10))
             made = (centres[:, tags] + rng.normal(size=(2, 10, 6))) * 10.0 ** np.arange(-3, 3) + 7
             features[tokens] = made.astype(np.float32)
-            parts[part].append(Tagged(tokens, tuple(map(str, tags))))
+            parts[part].append(TaggedTokens(tokens, tuple(map(str, tags))))
     rows = pos.rows(lambda texts: [features[tuple(text)] for text in texts], parts, config(lr=0.02))
 
     def flat(part: str, layer: int) -> tuple[np.ndarray, list[str]]:
@@ -156,14 +156,17 @@ def test_agrees_with_scikit_learn() -> None:
 
 
 def test_baseline_is_the_usual_tag_of_the_word() -> None:
-    train = [Tagged(("a", "light", "light", "light"), ("DET", "VERB", "NOUN", "NOUN")), Tagged(("oak",), ("NOUN",))]
-    dev = [Tagged(("light", "a", "quince", "oak"), ("VERB", "DET", "NOUN", "NOUN"))]
+    train = [
+        TaggedTokens(("a", "light", "light", "light"), ("DET", "VERB", "NOUN", "NOUN")),
+        TaggedTokens(("oak",), ("NOUN",)),
+    ]
+    dev = [TaggedTokens(("light", "a", "quince", "oak"), ("VERB", "DET", "NOUN", "NOUN"))]
     row = pos.baseline({"train": train, "dev": dev})
     assert (row.dev, row.test, row.epoch) == (75.0, None, None)
 
 
 def test_a_tag_that_training_never_had_is_wrong() -> None:
-    dev = [Tagged(each.tokens, ("X", *each.tags[1:])) for each in PARTS["dev"]]
+    dev = [TaggedTokens(each.tokens, ("X", *each.tags[1:])) for each in PARTS["dev"]]
     rows = pos.rows(Planted(PARTS), {"train": PARTS["train"], "dev": dev}, config())
     tokens = sum(len(each.tags) for each in dev)
     assert rows[1].dev == pytest.approx(100 * (1 - len(dev) / tokens))
@@ -190,12 +193,12 @@ def test_files_of_columns(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text(CONLL)
     assert pos.read_tagged(path, config()) == [
-        Tagged(("the", "oak"), ("DET", "NOUN")),
-        Tagged(("#",), ("SYM",)),
-        Tagged(("light",), ("NOUN",)),
+        TaggedTokens(("the", "oak"), ("DET", "NOUN")),
+        TaggedTokens(("#",), ("SYM",)),
+        TaggedTokens(("light",), ("NOUN",)),
     ]
     path.write_text("DET\tx\tthe\n")
-    assert pos.read_tagged(path, config(token_column=2, tag_column=0)) == [Tagged(("the",), ("DET",))]
+    assert pos.read_tagged(path, config(token_column=2, tag_column=0)) == [TaggedTokens(("the",), ("DET",))]
 
 
 @pytest.mark.parametrize(

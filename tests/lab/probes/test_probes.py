@@ -15,7 +15,7 @@ from tiny import CONFIG, tiny_model, write_tiny
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.formats.source import Source
+from elmo.formats.opened import OpenedModel
 from elmo.search import nearest, senses
 from elmo.search.senses import Occurrence
 
@@ -64,7 +64,7 @@ BANKS = [
 
 def test_senses_score_chance_without_context_and_all_with_it() -> None:
     embedder = Written(lambda token, sentence: [1.0, 0.0] if "muddy" in sentence else [0.0, 1.0])
-    blind, seeing = senses.run(embedder, BANKS)
+    blind, seeing = senses.score_layers(embedder, BANKS)
     assert (blind.layer, seeing.layer) == (0, 1)
     assert blind.accuracy == pytest.approx(1 / 3)  # of the three others, all equally near, one has the sense
     assert seeing.accuracy == 1.0
@@ -80,14 +80,14 @@ def test_senses_share_the_decision_of_vectors_that_differ_in_their_last_bits() -
 def test_senses_compare_only_the_same_word() -> None:
     """A vector of another word that lies nearer does not count; a word that occurs once is wrong."""
     embedder = Written(lambda token, sentence: [1.0, 0.1] if token == "bank" else [1.0, 0.0])
-    rows = senses.run(embedder, [*BANKS[:2], occurrence("river", "the shore", "shore")])
+    rows = senses.score_layers(embedder, [*BANKS[:2], occurrence("river", "the shore", "shore")])
     assert rows[1].by_word == {"bank": 1.0, "shore": 0.0}
     assert rows[1].accuracy == pytest.approx(2 / 3)
 
 
 def test_senses_and_neighbors_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
-    senses.run(Written(angle), BANKS[:3], lambda done, total: told.append((done, total)))
+    senses.score_layers(Written(angle), BANKS[:3], lambda done, total: told.append((done, total)))
     monkeypatch.setattr(nearest, "CHUNK", 2)
     nearest.search(Written(angle), TEXT, [(["bank"], 0)], progress=told.append)
     assert told == [(1, 3), (2, 3), (3, 3), 3, 5]
@@ -95,7 +95,7 @@ def test_senses_and_neighbors_say_how_far_they_are(monkeypatch: pytest.MonkeyPat
 
 def test_senses_need_occurrences() -> None:
     with pytest.raises(InputError, match="no labelled occurrences"):
-        senses.run(Written(lambda token, sentence: [1.0, 0.0]), [])
+        senses.score_layers(Written(lambda token, sentence: [1.0, 0.0]), [])
 
 
 def test_an_output_that_cannot_be_made_is_refused_before_the_model_reads(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_neighbors_refuse_a_place_that_is_not_there(index: int, layer: int, said
 
 
 def test_occurrences_finds_every_place() -> None:
-    assert nearest.occurrences(TEXT, "bank") == [(0, 1), (2, 0), (4, 0), (4, 2)]
+    assert nearest.find_occurrences(TEXT, "bank") == [(0, 1), (2, 0), (4, 0), (4, 2)]
 
 
 # What a record says of the model
@@ -247,7 +247,7 @@ def test_occurrences_finds_every_place() -> None:
 )
 def test_a_card_has_the_size_of_the_model(sizes: dict[str, int], said: tuple[int, int | None]) -> None:
     model = tiny_model(replace(CONFIG, lstm=replace(CONFIG.lstm, **sizes)))
-    card = Source("tiny", replace(model, card={"words_read": 9, "argv": ["secret"]}), "5e").card()
+    card = OpenedModel("tiny", replace(model, card={"words_read": 9, "argv": ["secret"]}), "5e").card()
     assert card == {"model": "tiny", "sha256": "5e", "words_read": 9, "cells": said[0], "projection_dim": said[1]}
 
 

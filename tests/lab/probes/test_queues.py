@@ -17,7 +17,7 @@ from elmo.errors import InputError
 from elmo_lab import RECIPES, record
 from elmo_lab.document import Table
 from elmo_lab.probes import ablate, efficiency, queues
-from elmo_lab.probes.efficiency import Point, Score
+from elmo_lab.probes.efficiency import CurvePoint, PartScore
 from elmo_lab.probes.probe import Context
 from elmo_lab.tasks import compare
 from elmo_lab.tasks.trained import RESULT
@@ -50,7 +50,7 @@ def test_equal_settings_are_one_run() -> None:
 def test_a_recipe_may_have_settings_of_its_own_over_those_of_all() -> None:
     own = (ablate.OwnSettings("srl", ("training.lr=0.5", "inputs.dropout=0.25")),)
     config = ablate.AblateConfig("out", ("snli", "srl"), ("types",), settings=("training.lr=0.125",), own_settings=own)
-    given = queues.given(config.settings, None, None, None)
+    given = queues.common_settings(config.settings, None, None, None)
     queue, _ = ablate.plan(config, recipe_of, given)
     for row, lr in zip(queue.rows, (0.125, 0.5), strict=True):
         assert set(row.arms) == {"none", "layer-0", "elmo", "both" if row.recipe == "snli" else "input"}
@@ -116,16 +116,16 @@ def test_an_arm_whose_first_is_missing_has_no_difference(tmp_path: Path) -> None
 )
 def test_reached_is_where_a_line_between_two_points_has_it(score: float, x: float, at_most: bool) -> None:
     curve = [(1.0, 10.0), (3.0, 20.0), (5.0, 20.0), (6.0, 40.0), (7.0, 15.0)]
-    assert efficiency.reached(curve, score) == (x, at_most)
-    assert efficiency.reached(curve, 40.1) == (None, False)
+    assert efficiency.first_reached(curve, score) == (x, at_most)
+    assert efficiency.first_reached(curve, 40.1) == (None, False)
 
 
-def score(arm: str, fraction: float, test: float | None, dev: float = 50.0) -> Score:
-    return Score("srl", "srl", arm, fraction, 1, "f1", dev, 0.0, test, 0.0, (1,), 1, ("epochs",))
+def score(arm: str, fraction: float, test: float | None, dev: float = 50.0) -> PartScore:
+    return PartScore("srl", "srl", arm, fraction, 1, "f1", dev, 0.0, test, 0.0, (1,), 1, ("epochs",))
 
 
-def point(arm: str, step: int, dev: float, seed: int = 1) -> Point:
-    return Point("srl", "srl", arm, 1.0, "f1", seed, step, dev)
+def point(arm: str, step: int, dev: float, seed: int = 1) -> CurvePoint:
+    return CurvePoint("srl", "srl", arm, 1.0, "f1", seed, step, dev)
 
 
 def test_answers_are_those_of_the_paper() -> None:
@@ -136,7 +136,7 @@ def test_answers_are_those_of_the_paper() -> None:
     ]  # fmt: skip
     points = [point("none", 100, 30.0), point("none", 200, 50.0), point("none", 300, 50.0), point("none", 400, 45.0)]
     points += [point("elmo", 100, 40.0), point("elmo", 200, 60.0)]
-    updates, data, baseline = efficiency.answers(scores, points)
+    updates, data, baseline = efficiency.answer_questions(scores, points)
     assert updates.value == pytest.approx(150 / 200)
     assert updates.text == "ELMo reaches the baseline's best score after 75 % of its updates"
     assert (updates.reached, updates.seeds, updates.std, updates.sooner) == (1, 1, None, 1)
@@ -152,17 +152,17 @@ def test_answers_say_what_was_not_reached_and_what_was_at_once() -> None:
     points = [point("none", 100, 60.0), point("none", 100, 60.0, seed=2)]
     never = [score("elmo", 0.1, None, 30.0), score("elmo", 1.0, None, 50.0)]
     late = [point("elmo", 100, 50.0), point("elmo", 100, 50.0, seed=2)]
-    found = list(efficiency.answers([*scores, *never], [*points, *late]))
+    found = list(efficiency.answer_questions([*scores, *never], [*points, *late]))
     assert [answer.value for answer in found] == [None, None, pytest.approx(0.1)]
     assert found[0].text == "ELMo does not reach the baseline's best score, with 0 of 2 seeds"
     assert (found[0].reached, found[0].seeds, found[0].std, found[0].sooner) == (0, 2, None, 0)
     assert found[1].text == "With 100 % of the data ELMo does not score what the baseline does with 100 %"
     assert found[2].at_most
     early = [point("elmo", 50, 61.0), point("elmo", 100, 50.0, seed=2)]
-    assert next(efficiency.answers([*scores, *never], [*points, *early])).text == (
+    assert next(efficiency.answer_questions([*scores, *never], [*points, *early])).text == (
         "ELMo reaches the baseline's best score after at most 50 % of its updates, with 1 of 2 seeds"
     )
-    assert list(efficiency.answers(scores, points)) == []
+    assert list(efficiency.answer_questions(scores, points)) == []
 
 
 def test_updates_are_the_mean_of_the_seeds_that_reached_the_score() -> None:
@@ -172,13 +172,13 @@ def test_updates_are_the_mean_of_the_seeds_that_reached_the_score() -> None:
         point("elmo", 20, 40.0, 1), point("elmo", 40, 60.0, 1), point("elmo", 40, 30.0, 2), point("elmo", 60, 70.0, 2),
         point("elmo", 90, 49.0, 3),
     ]  # fmt: skip
-    (updates,) = efficiency.answers(scores, points)
+    (updates,) = efficiency.answer_questions(scores, points)
     assert (updates.value, updates.reached, updates.seeds, updates.sooner) == (pytest.approx(0.4), 2, 3, 2)
     assert updates.std == pytest.approx(0.1 * math.sqrt(2))
     assert updates.text == (
         "ELMo reaches the baseline's best score after 40 % of its updates (std 14.1 %), with 2 of 3 seeds"
     )
-    (as_late,) = efficiency.answers(scores, [point("none", 100, 50.0), point("elmo", 100, 50.0)])
+    (as_late,) = efficiency.answer_questions(scores, [point("none", 100, 50.0), point("elmo", 100, 50.0)])
     assert (as_late.value, as_late.reached, as_late.sooner) == (1.0, 1, 0)
 
 
@@ -190,7 +190,7 @@ def test_nothing_is_said_of_updates_before_the_largest_part_is_done(tmp_path: Pa
     plan = efficiency.plan(config, recipe_of)
 
     def asked() -> list[str]:
-        return [row.question for row in efficiency.write(config, plan) if isinstance(row, efficiency.Answer)]
+        return [row.question for row in efficiency.write(config, plan) if isinstance(row, efficiency.EfficiencyAnswer)]
 
     assert asked() == ["data", "baseline"]
     plant(tmp_path / "srl" / "none-1", "srl", 60.0, 60.0, curve=((10, 60.0),))
@@ -207,18 +207,20 @@ def test_efficiency_reads_what_the_runs_wrote(tmp_path: Path) -> None:
     rows = efficiency.write(config, efficiency.plan(config, recipe_of))
     kinds = [row.kind for row in rows]
     assert kinds == ["score"] * 4 + ["point"] * 4 + ["answer"] * 3
-    answers = {row.question: row for row in rows if isinstance(row, efficiency.Answer)}
+    answers = {row.question: row for row in rows if isinstance(row, efficiency.EfficiencyAnswer)}
     assert answers["updates"].value == pytest.approx(15 / 20)
     assert (answers["data"].value, answers["data"].at_most) == (pytest.approx(0.1), True)
     assert answers["baseline"].value == pytest.approx(1.0)
     assert len(record.read(tmp_path).rows) == len(rows)
-    scores = [row for row in rows if isinstance(row, Score)]
+    scores = [row for row in rows if isinstance(row, PartScore)]
     assert [row.test_scores for row in scores] == [(20.0,), (50.0,), (50.0,), (60.0,)]
 
 
 def test_tables_say_what_one_seed_does_not_show() -> None:
     rows = [score("none", 0.0001, 20.0), replace(score("elmo", 1.0, None), seeds=(1, 2), dev_std=0.25)]
-    *_, table = efficiency.PROBE.blocks(record.probed("efficiency", "1", efficiency.EfficiencyConfig("out"), rows))
+    *_, table = efficiency.PROBE.blocks(
+        record.probe_record("efficiency", "1", efficiency.EfficiencyConfig("out"), rows)
+    )
     assert isinstance(table, Table)
     assert [row[1] for row in table.rows] == ["0.01 %", "100 %"]
     place = table.head.index("std")
@@ -337,7 +339,7 @@ def test_recipes_are_those_of_tasks() -> None:
     config = configs.from_dict(
         ablate.AblateConfig, configs.load_toml(RECIPES / "probes" / "ablate.toml") | {"output": "o"}
     )
-    queue, _ = ablate.plan(config, recipe_of, queues.given(config.settings, None, None, None))
+    queue, _ = ablate.plan(config, recipe_of, queues.common_settings(config.settings, None, None, None))
     assert sum(len(row.arms) for row in queue.rows) == 31  # as the recipe says
 
 
@@ -356,6 +358,6 @@ def test_a_queue_without_its_rows_goes_on(tmp_path: Path, probe: Any, kind: Any,
 
 
 def test_another_probes_folder_is_refused(tmp_path: Path) -> None:
-    record.write(tmp_path, record.probed("senses", "1", ablate.AblateConfig("out"), []))
+    record.write(tmp_path, record.probe_record("senses", "1", ablate.AblateConfig("out"), []))
     with pytest.raises(InputError, match=r"holds results of the probe 'senses', not '\w+'; name another --output"):
         ablate.train_arms(ablate.AblateConfig(str(tmp_path)), Context(find_recipe=recipe_of))

@@ -248,12 +248,14 @@ def test_drawing_holds_every_number_and_is_the_same_again(queue: Path, tmp_path:
     assert not re.search(r"\d{4}-\d\d-\d\d", svg)  # no date
 
 
-def sorted_by_place(means: list[weights.MeanRow]) -> list[weights.MeanRow]:
+def sorted_by_place(means: list[weights.MeanWeightRow]) -> list[weights.MeanWeightRow]:
     return [mean for place in weights.PLACES for mean in means if mean.place == place]
 
 
 def test_one_place_is_one_panel(tmp_path: Path) -> None:
-    rows = [weights.MeanRow("ner", "run", "output", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(OUTPUT)]
+    rows = [
+        weights.MeanWeightRow("ner", "run", "output", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(OUTPUT)
+    ]
     figure = figures.layer_weights(rows)
     assert [axes.get_title() for axes in figure.axes] == ["at the output"]
     with pytest.raises(InputError, match="no weights to draw"):
@@ -267,7 +269,7 @@ def test_dollar_signs_are_drawn_as_they_are(name: str) -> None:
     """Not as formulas, some of which cannot be read."""
     series = [figures.Series(name, [1.0, 2.0], [1.0, 2.0]), figures.Series("b", [1.0], [1.0])]
     for figure in (
-        figures.layer_weights([weights.MeanRow("ner", name, "input", 0, 1.0, 1.0, 1, 0.0)]),
+        figures.layer_weights([weights.MeanWeightRow("ner", name, "input", 0, 1.0, 1.0, 1, 0.0)]),
         figures.lines(series, name, name, x_ticks={1.0: name}),
         figures.gains([figures.Gain(name, 1.0, 2.0)], name),
     ):
@@ -280,7 +282,9 @@ def test_a_figure_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyP
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    rows = [weights.MeanRow("ner", "run", "input", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(INPUT)]
+    rows = [
+        weights.MeanWeightRow("ner", "run", "input", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(INPUT)
+    ]
     with pytest.raises(InputError, match=r"pip install 'elmo-torch\[probes\]'"):
         figures.layer_weights(rows)
 
@@ -288,7 +292,9 @@ def test_a_figure_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyP
 def test_drawing_leaves_settings_as_they_were(tmp_path: Path) -> None:
     import matplotlib
 
-    rows = [weights.MeanRow("ner", "run", "input", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(INPUT)]
+    rows = [
+        weights.MeanWeightRow("ner", "run", "input", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(INPUT)
+    ]
     figures.save(figures.layer_weights(rows), tmp_path / "plain.svg")
     with matplotlib.rc_context({"font.size": 30.0, "svg.hashsalt": "other", "axes.grid": True}):
         before = dict(matplotlib.rcParams)

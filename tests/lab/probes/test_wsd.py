@@ -25,9 +25,9 @@ from elmo_lab import RECIPES, record
 from elmo_lab.probes import wsd
 from elmo_lab.probes import wsd_readers as readers
 from elmo_lab.probes.probe import Context
-from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sums
-from elmo_lab.probes.wsd_readers import Instance, Labelled, Sentence
-from elmo_lab.probes.wsd_vectors import NOTHING, chunks, instance_vectors
+from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sense_sums
+from elmo_lab.probes.wsd_readers import Instance, LabelledSentence, Sentence
+from elmo_lab.probes.wsd_vectors import NOTHING, instance_vectors, sentence_batches
 from tests.lab.probes.test_probes import Written
 
 WEIGHTS = np.array([0.5, 0.5])
@@ -50,26 +50,32 @@ class Streamed(Written):
         return zip(items, self.embed_stream(list(map(tokens, items)), layers, pool), strict=True)
 
 
-def labelled(text: str, *instances: tuple[str, str, str], pos: str = "NOUN") -> Labelled:
+def labelled(text: str, *instances: tuple[str, str, str], pos: str = "NOUN") -> LabelledSentence:
     """A sentence; of an instance the token, the lemma and the gold keys."""
     tokens = tuple(text.split())
     found = [
         Instance(f"{text}.{token}", lemma, pos, tokens.index(token), tokens.index(token) + 1, 1)
         for token, lemma, _ in instances
     ]
-    return Labelled(Sentence(tokens, tuple(found)), tuple(tuple(keys.split()) for _, _, keys in instances))
+    return LabelledSentence(Sentence(tokens, tuple(found)), tuple(tuple(keys.split()) for _, _, keys in instances))
 
 
-def counted(corpus: Sequence[Labelled]) -> Senses:
+def counted(corpus: Sequence[LabelledSentence]) -> Senses:
     senses = Senses()
     for each in corpus:
         senses.add(each)
     return senses
 
 
-def rows_of(embedder: Any, corpus: list[Labelled], tests: dict[str, list[Labelled]], inventory: Any, **options: Any):
+def rows_of(
+    embedder: Any,
+    corpus: list[LabelledSentence],
+    tests: dict[str, list[LabelledSentence]],
+    inventory: Any,
+    **options: Any,
+):
     senses = counted(corpus)
-    totals = sums(embedder, corpus, senses)
+    totals = sense_sums(embedder, corpus, senses)
     return wsd.score(embedder, tests, senses, totals, inventory, WEIGHTS, **options)
 
 
@@ -147,25 +153,27 @@ def test_only_senses_of_the_same_lemma_and_part_of_speech_compete() -> None:
 
 def test_an_instance_of_several_tokens_is_their_mean() -> None:
     embedder = Streamed(lambda token, sentence: {"a": [2.0, 0.0], "b": [0.0, 4.0]}.get(token, [9.0, 9.0]))
-    two = Labelled(Sentence(("x", "a", "b"), (Instance("i", "ab", "NOUN", 1, 3, 1),)), (("k",),))
-    assert sums(embedder, [two, two], counted([two, two]))[0, 1].tolist() == [2.0, 4.0]
+    two = LabelledSentence(Sentence(("x", "a", "b"), (Instance("i", "ab", "NOUN", 1, 3, 1),)), (("k",),))
+    assert sense_sums(embedder, [two, two], counted([two, two]))[0, 1].tolist() == [2.0, 4.0]
 
 
-def draw_corpus(rng: np.random.Generator, count: int) -> list[Labelled]:
+def draw_corpus(rng: np.random.Generator, count: int) -> list[LabelledSentence]:
     corpus = []
     for number in range(count):
         tokens = tuple(rng.choice(list("abcdefgh"), size=rng.integers(1, 9)))
         places = [place for place in range(len(tokens)) if rng.random() < 0.5]
         instances = [Instance(f"{number}.{p}", tokens[p], "X", p, min(p + 2, len(tokens)), 1) for p in places]
         keys = [tuple(dict.fromkeys(rng.choice(list("KLMN"), size=rng.integers(1, 3)).tolist())) for _ in places]
-        corpus.append(Labelled(Sentence(tokens, tuple(instances)), tuple(keys)))
+        corpus.append(LabelledSentence(Sentence(tokens, tuple(instances)), tuple(keys)))
     return corpus
 
 
-def brute_force(embedder: Embedder, train: list[Labelled], test: list[Labelled], layers: list[Any]) -> list[float]:
+def brute_force(
+    embedder: Embedder, train: list[LabelledSentence], test: list[LabelledSentence], layers: list[Any]
+) -> list[float]:
     """All vectors at once, one layer after the other."""
 
-    def instances(corpus: list[Labelled], layer: Any) -> list[tuple[str, tuple[str, ...], np.ndarray]]:
+    def instances(corpus: list[LabelledSentence], layer: Any) -> list[tuple[str, tuple[str, ...], np.ndarray]]:
         arrays = embedder.embed([each.sentence.tokens for each in corpus], layer)
         return [
             (instance.lemma, keys, array[instance.begin : instance.end].astype(np.float64).mean(0))
@@ -192,7 +200,7 @@ def test_agrees_with_brute_force() -> None:
     train, test = draw_corpus(rng, 60), draw_corpus(rng, 40)
     embedder = Embedder(tiny_model().bilm(), batch_tokens=16)
     senses, weights = counted(train), np.array([0.2, 0.5, 0.3])
-    totals = sums(embedder, train, senses)
+    totals = sense_sums(embedder, train, senses)
     inventory = {(word, "X"): "K" for word in "abcdefgh"}
     rows = wsd.score(embedder, {"t": test}, senses, totals, inventory, weights)
     twin = brute_force(embedder, train, test, [0, 1, 2, weights.tolist()])
@@ -215,7 +223,7 @@ def test_with_carry_every_text_is_read_on_from_nothing_remembered() -> None:
         for instance in each.sentence.instances
     }
     embedder = Embedder(tiny_model().bilm(), state="carry", batch_size=2)
-    read = list(chunks(embedder, corpus))
+    read = list(sentence_batches(embedder, corpus))
     whole = [[labelled for labelled in chunk if labelled is not NOTHING] for chunk in read]
     assert [len(chunk) for chunk in whole] == [4, 8, 5]  # two texts at a time
     found = {id(instance): vector for chunk in read for instance, _, vector in instance_vectors(embedder, chunk)}
@@ -223,7 +231,7 @@ def test_with_carry_every_text_is_read_on_from_nothing_remembered() -> None:
     for name, vector in found.items():
         np.testing.assert_allclose(vector, expected[name], rtol=0, atol=1e-6)
     apart = Embedder(tiny_model().bilm())
-    vectors = (each for chunk in chunks(apart, corpus) for each in instance_vectors(apart, chunk))
+    vectors = (each for chunk in sentence_batches(apart, corpus) for each in instance_vectors(apart, chunk))
     assert max(np.abs(vector - expected[id(instance)]).max() for instance, _, vector in vectors) > 1e-4
 
 
@@ -232,7 +240,7 @@ def test_with_carry_texts_without_an_instance_add_nothing() -> None:
     corpus = [replace(each, sentence=replace(each.sentence, text=number)) for number, each in enumerate(texts, 1)]
     embedder = Embedder(tiny_model().bilm(), state="carry", batch_size=1)  # so each text is a chunk
     senses = counted(corpus)
-    np.testing.assert_array_equal(sums(embedder, corpus, senses), sums(embedder, corpus[:1], senses))
+    np.testing.assert_array_equal(sense_sums(embedder, corpus, senses), sense_sums(embedder, corpus[:1], senses))
 
 
 # Files
@@ -245,7 +253,7 @@ def write(folder: Path, name: str, body: str, keys: str) -> Path:
     return path
 
 
-def as_xml(name: str, corpus: Sequence[Labelled]) -> tuple[str, str]:
+def as_xml(name: str, corpus: Sequence[LabelledSentence]) -> tuple[str, str]:
     """The body of a file and its keys; every instance is one token."""
     lines, keys, count = [], [], 0
     for each in corpus:
@@ -277,7 +285,7 @@ def test_reads_words_entities_and_instances_of_several_tokens(tmp_path: Path) ->
     assert first.sentence.tokens == ("Fulton", "County", "Grand", "Jury", "'s", "_", "been")
     assert [(i.begin, i.end, i.line) for i in first.sentence.instances] == [(0, 4, 4), (6, 7, 6)]
     assert first.keys == (("group%1", "group%2"), ("be%1",))
-    assert empty == Labelled(Sentence((), (), 1), ())
+    assert empty == LabelledSentence(Sentence((), (), 1), ())
     packed = tmp_path / "b.data.xml.xz"
     packed.write_bytes(lzma.compress(path.read_bytes()))
     (tmp_path / "b.gold.key.txt.xz").write_bytes(lzma.compress((tmp_path / "a.gold.key.txt").read_bytes()))
@@ -413,7 +421,9 @@ def test_a_killed_run_goes_on_to_the_rows_of_one_that_was_not(data: Path, tmp_pa
 def test_sums_belong_to_what_was_read(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The content of the corpus and of its keys, the model, and the tokens of a batch."""
     kept = []
-    monkeypatch.setattr(wsd, "sums", lambda *given: kept.append(given[4]) or np.zeros((len(given[2].counts), 3, 8)))
+    monkeypatch.setattr(
+        wsd, "sense_sums", lambda *given: kept.append(given[4]) or np.zeros((len(given[2].counts), 3, 8))
+    )
     monkeypatch.setattr(wsd, "score", lambda *given: [])
     own = Path(shutil.copytree(data, tmp_path / "own"))
     config = wsd.WsdConfig(str(own / "train.data.xml"), (str(own / "first.data.xml"),), model=str(own / "bilm"))
@@ -443,7 +453,7 @@ def test_sums_after_every_break_are_those_of_one_run(tmp_path: Path) -> None:
 
     corpus = draw_corpus(np.random.default_rng(2), 120)
     senses, file = counted(corpus), tmp_path / "run" / CHECKPOINT
-    whole = sums(embedder(), corpus, senses)
+    whole = sense_sums(embedder(), corpus, senses)
 
     def until(stop: int) -> Callable[[int, int], None]:
         def progress(done: int, total: int) -> None:
@@ -455,15 +465,15 @@ def test_sums_after_every_break_are_those_of_one_run(tmp_path: Path) -> None:
 
     for stop in (1, 30, 31, 70):
         with pytest.raises(BrokenError):
-            sums(embedder(), corpus, senses, file, {"a": [1]}, minutes=0.0, progress=until(stop))
+            sense_sums(embedder(), corpus, senses, file, {"a": [1]}, minutes=0.0, progress=until(stop))
     with pytest.raises(InputError, match=r"a was \[1\], now it is \[2\]"):
-        sums(embedder(), corpus, senses, file, {"a": (2,)})
-    resumed = sums(embedder(), corpus, senses, file, {"a": (1,)})
+        sense_sums(embedder(), corpus, senses, file, {"a": (2,)})
+    resumed = sense_sums(embedder(), corpus, senses, file, {"a": (1,)})
     assert resumed.tobytes() == whole.tobytes()
-    assert sums(embedder(), corpus, senses, file, {"a": (1,)}).tobytes() == whole.tobytes()  # nothing left to do
+    assert sense_sums(embedder(), corpus, senses, file, {"a": (1,)}).tobytes() == whole.tobytes()  # nothing left to do
     file.write_bytes(file.read_bytes()[:-30])
     with pytest.raises(InputError, match="damaged"):
-        sums(embedder(), corpus, senses, file, {"a": (1,)})
+        sense_sums(embedder(), corpus, senses, file, {"a": (1,)})
 
 
 def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: Path) -> None:

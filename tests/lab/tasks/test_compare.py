@@ -18,9 +18,9 @@ from elmo.disk.lock import locked
 from elmo.errors import InputError
 from elmo_lab.tasks import compare, ner, train
 from elmo_lab.tasks import task as tasks
-from elmo_lab.tasks.queue import Queue, Row, chosen, read_queue
+from elmo_lab.tasks.queue import Queue, QueueRow, chosen_work, read_queue
 from elmo_lab.tasks.table import write_tables
-from elmo_lab.tasks.trained import TrainedTask, ensemble
+from elmo_lab.tasks.trained import TrainedTask, predict_jointly
 
 QUEUE = """
 [[rows]]
@@ -154,7 +154,9 @@ def test_a_damaged_table_is_made_anew(tmp_path: Path, recipe: Path) -> None:
 
 def test_trials_are_chosen_on_dev_and_the_table_is_of_test(tmp_path: Path) -> None:
     """The first trial is better on dev, the second on test; of two seeds the spread is that of a sample."""
-    row = Row("x", "ner-wnut17", {"none": [], "input": ["inputs.elmo=input"]}, (1, 2), tuning=((), ("training.lr=1",)))
+    row = QueueRow(
+        "x", "ner-wnut17", {"none": [], "input": ["inputs.elmo=input"]}, (1, 2), tuning=((), ("training.lr=1",))
+    )
     arm = tmp_path / "x" / "none"
     plant(arm / "trial-1", "ner-wnut17", 50.0, 40.0, 1)
     plant(arm / "trial-1", "ner-wnut17", 10.0, 42.0, 2)
@@ -162,7 +164,7 @@ def test_trials_are_chosen_on_dev_and_the_table_is_of_test(tmp_path: Path) -> No
     for trial in (1, 2):
         origin = {"version": "1", "bilm": None, "data": {}}
         (arm / f"trial-{trial}" / "origin.json").write_text(json.dumps(origin), encoding="utf-8")
-    best = chosen(row, "none", tmp_path)
+    best = chosen_work(row, "none", tmp_path)
     assert best is not None
     assert best.folder == arm / "trial-1"
     write_tables(Queue((row,)), tmp_path)
@@ -180,7 +182,7 @@ def test_a_table_needs_a_folder_of_runs(tmp_path: Path) -> None:
 
 
 def test_a_title_is_one_cell(tmp_path: Path) -> None:
-    row = Row("x", "ner-wnut17", {"none": [], "input": []}, title="NER | all\nkinds")
+    row = QueueRow("x", "ner-wnut17", {"none": [], "input": []}, title="NER | all\nkinds")
     plant(tmp_path / "x" / "none", "ner-wnut17", 50.0, 40.0)
     write(tmp_path / "x" / "none" / "origin.json", {"version": "1", "bilm": None, "data": {}})
     assert r"| NER \| all kinds | ner 1 | test f1 | none | 40.00 |" in write_tables(Queue((row,)), tmp_path)
@@ -204,7 +206,7 @@ def test_every_arm_is_tried_with_all_settings_and_goes_on_with_the_best(tmp_path
         assert not (folder / "trial-1" / "seed-2").exists()
         members = [TrainedTask.load(folder / "trial-2" / f"seed-{seed}") for seed in (1, 2)]
         examples = members[0].task.read(Path(row["settings"]["test"]))
-        assert row["ensemble"] == members[0].task.score(examples, ensemble(members, examples))["f1"]
+        assert row["ensemble"] == members[0].task.score(examples, predict_jointly(members, examples))["f1"]
         assert row["members_mean"] == pytest.approx(row["mean"])
     found = [f"| {row['arm']}, 2 joined (each alone: {row['mean']:.2f}) | {row['ensemble']:.2f} |" for row in rows]
     text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")

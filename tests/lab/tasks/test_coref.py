@@ -13,7 +13,7 @@ from toy_inputs import toy_inputs
 from elmo.errors import InputError
 from elmo_lab.tasks import coref
 from elmo_lab.tasks import coref_spans as spans
-from elmo_lab.tasks.coref import CorefConfig, CorefModel, Example, Prediction
+from elmo_lab.tasks.coref import CorefConfig, CorefModel, CorefPrediction, Example
 from elmo_lab.tasks.coref_spans import Span
 from elmo_lab.tasks.inputs import Tokens
 
@@ -215,7 +215,9 @@ def test_speakers_and_genre_are_seen() -> None:
     model.eval()
 
     def scores(example: Example) -> torch.Tensor:
-        return next(model._rankings(collate([example]), [coref.Part(example, 0, len(example.sentences))])).scores
+        return next(
+            model._rankings(collate([example]), [coref.DocumentPart(example, 0, len(example.sentences))])
+        ).scores
 
     alone = tuple(tuple("narrator" for _ in tokens) for tokens in TEXT)
     assert not torch.allclose(scores(FABLE), scores(replace(FABLE, speakers=alone)))
@@ -254,9 +256,9 @@ def test_a_window_is_a_document_of_its_own(tuned: bool) -> None:
     """A part in the middle is scored as if the file had nothing else, with its spans where they are in the document."""
     model, collate = toy("both", tuned=tuned)
     model.eval()
-    ranking = next(model._rankings(collate([FABLE]), [coref.Part(FABLE, 1, 3)]))
+    ranking = next(model._rankings(collate([FABLE]), [coref.DocumentPart(FABLE, 1, 3)]))
     cut = replace(FABLE, sentences=TEXT[1:3], speakers=SPEAKERS[1:3], clusters=())
-    expected = next(model._rankings(collate([cut]), [coref.Part(cut, 0, 2)]))
+    expected = next(model._rankings(collate([cut]), [coref.DocumentPart(cut, 0, 2)]))
     torch.testing.assert_close(ranking.scores, expected.scores)
     assert ranking.spans.pairs() == [(first + 6, last + 6) for first, last in expected.spans.pairs()]
 
@@ -266,7 +268,7 @@ def test_training_reads_every_window_and_others_are_whole(monkeypatch: pytest.Mo
     read: list[tuple[int, int]] = []
     rankings = model._rankings
 
-    def spy(tokens: Tokens, parts: list[coref.Part]) -> object:
+    def spy(tokens: Tokens, parts: list[coref.DocumentPart]) -> object:
         read.extend((part.begin, part.end) for part in parts)
         return rankings(tokens, parts)
 
@@ -312,7 +314,7 @@ def test_combine() -> None:
 @pytest.mark.parametrize("name", ["out.conll", "out.jsonl", "OUT.JSONL.GZ"])
 def test_files(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    coref.write(path, [replace(FABLE, clusters=None), NEWS], [Prediction(CLUSTERS), Prediction(())])
+    coref.write(path, [replace(FABLE, clusters=None), NEWS], [CorefPrediction(CLUSTERS), CorefPrediction(())])
     fable, news = coref.read(path)
     assert fable.clusters == CLUSTERS
     assert fable.sentences == TEXT

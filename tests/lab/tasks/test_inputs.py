@@ -53,10 +53,10 @@ def test_vectors_of_a_file(tmp_path: Path) -> None:
 
 def test_vectors_of_words_that_are_there(tmp_path: Path) -> None:
     path = str(write(tmp_path, GLOVE))
-    made = vectors.make(InputConfig(vectors=path), [["Mia", "sleeps"]], ["GATE"])
+    made = vectors.make_vectors(InputConfig(vectors=path), [["Mia", "sleeps"]], ["GATE"])
     assert made.words == ("mia", "gate")
-    assert vectors.make(InputConfig(vectors=path, lowercase=False), [["Mia", "the"]], []).words == ("the",)
-    assert len(vectors.make(InputConfig(vectors=path, all_vectors=True), [["Mia"]], []).words) == 4
+    assert vectors.make_vectors(InputConfig(vectors=path, lowercase=False), [["Mia", "the"]], []).words == ("the",)
+    assert len(vectors.make_vectors(InputConfig(vectors=path, all_vectors=True), [["Mia"]], []).words) == 4
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_damaged_vectors_are_refused(tmp_path: Path, text: str, message: str) ->
 
 def test_no_word_has_a_vector(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of the 1 words of the examples"):
-        vectors.make(InputConfig(vectors=str(write(tmp_path, GLOVE))), [["Porto"]], [])
+        vectors.make_vectors(InputConfig(vectors=str(write(tmp_path, GLOVE))), [["Porto"]], [])
 
 
 def test_learned_vectors_are_of_words_of_the_training_examples_that_are_not_rare() -> None:
     train = [["a", "B"], ["b", "c"], ["a"], ["b", "c"]]  # a sentence that comes again, as it does for every predicate
-    made = vectors.make(InputConfig(vectors_dim=5), train, ["d", "d"])
+    made = vectors.make_vectors(InputConfig(vectors_dim=5), train, ["d", "d"])
     assert made.words == ("a", "b")
     assert made.table.shape == (4, 5)
 
@@ -134,7 +134,7 @@ def test_places(embedder: Embedder, place: Any, tuned: bool) -> None:
 def test_elmo_alone(embedder: Embedder) -> None:
     """Without static vectors the network reads ELMo's, and nothing about words is learned."""
     config = InputConfig(elmo="input", static=False, vectors="nowhere.txt")
-    words = vectors.make(config, [["Mia"]], ["runs"])
+    words = vectors.make_vectors(config, [["Mia"]], ["runs"])
     read = Inputs(config, words.table, CONFIG).eval()
     tokens = Collator(config, words.words, embedder.embed, to_batch)(SENTENCES)
     found, _ = read(tokens)

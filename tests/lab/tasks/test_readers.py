@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import InputError, IrregularInput
-from elmo.text.irregular import Irregular
+from elmo.text.irregular import IrregularPlaces
 from elmo_lab.tasks import (
     ner,
     readers,
@@ -27,7 +27,7 @@ from elmo_lab.tasks import (
     readers_trees,
     tagging,
 )
-from elmo_lab.tasks.readers_columns import Tagged, read_conll
+from elmo_lab.tasks.readers_columns import TaggedSentence, read_conll
 from elmo_lab.tasks.readers_pairs import read_snli
 from elmo_lab.tasks.readers_roles import read_roles
 
@@ -62,7 +62,7 @@ def test_conll_columns_comments_and_document_starts(file) -> None:
         "Oslo NNP I-LOC\nRome NNP B-LOC"
     )
     anna, hash_token, cities = read_conll(file(text))
-    assert anna == Tagged(("Anna", "Rossi", "slept"), ("B-PER", "I-PER", "O"), (4, 5, 6))
+    assert anna == TaggedSentence(("Anna", "Rossi", "slept"), ("B-PER", "I-PER", "O"), (4, 5, 6))
     assert hash_token.tokens == ("#", "1")  # as many columns as a token has: no comment
     assert cities.tags == ("B-LOC", "B-LOC")  # IOB1: the second city is another place
     assert cities.lines == (12, 13)
@@ -70,13 +70,13 @@ def test_conll_columns_comments_and_document_starts(file) -> None:
 
 def test_conll_columns_are_chosen_and_tabs_keep_spaces(file) -> None:
     path = file("# text = #x to New York\n1\t#x\tO\t-\n2\tNew York\tB-LOC\tann\n")
-    assert read_conll(path, 1, 2) == [Tagged(("#x", "New York"), ("O", "B-LOC"), (2, 3))]
+    assert read_conll(path, 1, 2) == [TaggedSentence(("#x", "New York"), ("O", "B-LOC"), (2, 3))]
 
 
 def test_columns_end_at_spaces_and_tabs_alone(file) -> None:
     """Other white space is part of a token: French numbers have no-break spaces."""
     french = file("10\u00a0000  NUM O\n euros\u00a0 NOUN\tO\r\n")
-    assert read_conll(french) == [Tagged(("10\u00a0000", "euros"), ("O", "O"), (1, 2))]
+    assert read_conll(french) == [TaggedSentence(("10\u00a0000", "euros"), ("O", "O"), (1, 2))]
     (document,) = readers_coref.read_coref(file(COLUMNS.replace(" man ", "  hom\u3000me\u00a0 ")))
     assert document.sentences[0] == ("Ann", "met", "the", "hom\u3000me")
     assert document.speakers[0] == ("Host",) * 4
@@ -426,7 +426,7 @@ def test_brackets_hold_all_clusters_without_crossings(drawn, data) -> None:
             list(readers_coref._rows(document))
         return
     rows = [(number, row.split()) for number, row in enumerate(readers_coref._rows(document)) if row.strip()]
-    read = readers_coref._mentions(Path("t"), [rows], Irregular("t"))
+    read = readers_coref._mentions(Path("t"), [rows], IrregularPlaces("t"))
     assert sorted(map(sorted, read.values())) == sorted(map(list, clusters))
 
 

@@ -50,7 +50,7 @@ def test_roles_are_summed_over_predicates() -> None:
 
 def test_a_continued_argument_is_one() -> None:
     tags = ["B-A1", "B-V", "B-C-A1", "I-C-A1", "B-C-V", "B-C-A2"]
-    assert scores.arguments(tags) == [("A1", ((0, 1), (2, 4))), ("V", ((1, 2), (4, 5))), ("A2", ((5, 6),))]
+    assert scores.arguments_of(tags) == [("A1", ((0, 1), (2, 4))), ("V", ((1, 2), (4, 5))), ("A2", ((5, 6),))]
 
 
 def test_accuracy() -> None:
@@ -70,7 +70,7 @@ def test_squad_agrees_with_torchmetrics(case: dict[str, Any]) -> None:
 
 def test_squad_joins_what_punctuation_parts_before_it_looks_for_articles() -> None:
     """As its script does: the hyphen goes first, so that no article stands before it."""
-    assert scores.normalised("The-cat  (A) sat.") == "thecat sat"
+    assert scores.normalize_answer("The-cat  (A) sat.") == "thecat sat"
 
 
 def test_squad_takes_the_best_answer_and_the_mean_of_questions() -> None:

@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def network(examples: list[snli.Example], elmo: str = "none", **settings: float) -> tuple:
+def network(examples: list[snli.SnliExample], elmo: str = "none", **settings: float) -> tuple:
     """A model, and the batch of its examples; ELMo's layers are random and of 8 numbers."""
     from tiny import CONFIG as BILM
 
@@ -121,8 +121,8 @@ def test_loss_is_the_mean_cross_entropy(path) -> None:
 
 
 def test_an_empty_sentence_says_nothing_and_breaks_nothing() -> None:
-    examples = [snli.Example(("A", "cat"), (), "neutral"), snli.Example((), (), "entailment")]
-    model, tokens = network([*examples, snli.Example(("A",), ("cat", "sat"), "neutral")], "both")
+    examples = [snli.SnliExample(("A", "cat"), (), "neutral"), snli.SnliExample((), (), "entailment")]
+    model, tokens = network([*examples, snli.SnliExample(("A",), ("cat", "sat"), "neutral")], "both")
     loss = model.loss(tokens, [*examples, examples[0]])
     loss.backward()
     assert loss.isfinite()
@@ -139,23 +139,25 @@ def test_predictions_carry_probabilities(path) -> None:
 
 
 def test_score_counts_labelled_pairs_alone() -> None:
-    examples = [snli.Example(("a",), ("b",), label) for label in ("neutral", "entailment", None)]
-    found = [snli.Prediction("neutral", (0.0, 0.0, 1.0))] * 3
+    examples = [snli.SnliExample(("a",), ("b",), label) for label in ("neutral", "entailment", None)]
+    found = [snli.SnliPrediction("neutral", (0.0, 0.0, 1.0))] * 3
     assert snli.score(examples, found) == {"accuracy": 50}
     assert snli.score([], []) == {"accuracy": 0}
 
 
 def test_an_ensemble_is_the_mean_of_probabilities() -> None:
     one, two = (0.9, 0.1, 0.0), (0.4, 0.6, 0.0)
-    members = [[snli.Prediction("entailment", one)], *[[snli.Prediction("contradiction", two)]] * 2]
+    members = [[snli.SnliPrediction("entailment", one)], *[[snli.SnliPrediction("contradiction", two)]] * 2]
     [together] = snli.combine(members)
     assert together.label == "entailment"
     assert together.probabilities == pytest.approx((1.7 / 3, 1.3 / 3, 0))
 
 
 def test_written_pairs_are_the_texts_with_the_predictions(path, tmp_path) -> None:
-    examples = [*snli.read(path), snli.Example(("Hello", "there"), ("No",))]
-    found = [snli.Prediction(label, (1.0, 0.0, 0.0)) for label in ("neutral", "neutral", "entailment", "contradiction")]
+    examples = [*snli.read(path), snli.SnliExample(("Hello", "there"), ("No",))]
+    found = [
+        snli.SnliPrediction(label, (1.0, 0.0, 0.0)) for label in ("neutral", "neutral", "entailment", "contradiction")
+    ]
     out = tmp_path / "out.jsonl"
     snli.write(out, examples, found)
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]

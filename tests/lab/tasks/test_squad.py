@@ -37,7 +37,9 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def network(examples: list[squad.Example], elmo: str = "none", **sizes: float) -> tuple[squad.SquadModel, Collator]:
+def network(
+    examples: list[squad.SquadExample], elmo: str = "none", **sizes: float
+) -> tuple[squad.SquadModel, Collator]:
     """A model, and what makes its batches; ELMo's layers are random numbers that depend on the sentence."""
     from tiny import CONFIG as BILM
 
@@ -53,7 +55,7 @@ def network(examples: list[squad.Example], elmo: str = "none", **sizes: float) -
     return model.eval(), Collator(config, words, layers_of)
 
 
-def batch(collate: Collator, examples: list[squad.Example]):
+def batch(collate: Collator, examples: list[squad.SquadExample]):
     return collate([row for example in examples for row in squad.sentences(example)])
 
 
@@ -214,14 +216,14 @@ def test_questions_without_answers_are_refused_where_answers_are_needed(path) ->
     examples = squad.read(path)
     squad.check(examples, squad.SquadLabels(), path)
     with pytest.raises(InputError, match="question 'x' has no answers"):
-        squad.check([*examples, squad.Example((), examples[0].passage, (), "x")], squad.SquadLabels(), path)
+        squad.check([*examples, squad.SquadExample((), examples[0].passage, (), "x")], squad.SquadLabels(), path)
     with pytest.raises(InputError, match=r"^question '' has no answers"):
-        squad.score([squad.unlabelled([["Who"], ["Ann"]])], [squad.Prediction("Ann", ())])
+        squad.score([squad.unlabelled([["Who"], ["Ann"]])], [squad.SquadPrediction("Ann", ())])
 
 
 def test_scores_and_predictions_by_id(path, tmp_path) -> None:
     examples = squad.read(path)
-    predictions = [squad.Prediction(text, ()) for text in ("In 1712.", "Tarn fed", "the mill")]
+    predictions = [squad.SquadPrediction(text, ()) for text in ("In 1712.", "Tarn fed", "the mill")]
     assert squad.score(examples, predictions) == pytest.approx({"em": 100 / 3, "f1": 100 * (1 + 2 / 3 + 0) / 3})
     squad.write(tmp_path / "out.json", examples, predictions)
     assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "In 1712.", "q2": "Tarn fed", "q3": "the mill"}
@@ -231,9 +233,9 @@ def test_scores_and_predictions_by_id(path, tmp_path) -> None:
 
 
 def test_an_ensemble_means_probabilities() -> None:
-    def prediction(*found: tuple[str, int, float]) -> squad.Prediction:
+    def prediction(*found: tuple[str, int, float]) -> squad.SquadPrediction:
         candidates = tuple(squad.Candidate(text, place, place, chance) for text, place, chance in found)
-        return squad.Prediction(candidates[0].text, candidates)
+        return squad.SquadPrediction(candidates[0].text, candidates)
 
     members = [prediction(("a", 0, 0.6), ("b", 1, 0.4)), prediction(("b", 1, 0.5), ("c", 2, 0.1))]
     (joined,) = squad.combine([[member] for member in members])
@@ -245,7 +247,7 @@ def test_an_ensemble_means_probabilities() -> None:
     ]
 
 
-def planted(count: int, rng: random.Random) -> list[squad.Example]:
+def planted(count: int, rng: random.Random) -> list[squad.SquadExample]:
     """Who does what, several in a passage; the answer is the one beside what the question asks for."""
     names, deeds = ["Ann", "Bo", "Cy", "Di", "Ed"], ["sings", "digs", "rows", "bakes"]
     examples = []
@@ -255,7 +257,7 @@ def planted(count: int, rng: random.Random) -> list[squad.Example]:
         asked = squad.unlabelled([["Who", deed, "?"], [word for pair in pairs for word in (*pair, ".")]])
         place = asked.passage.tokens.index(deed) - 1
         answer = Answer(asked.passage.tokens[place], place, place)
-        examples.append(squad.Example(asked.question, asked.passage, (answer,)))
+        examples.append(squad.SquadExample(asked.question, asked.passage, (answer,)))
     return examples
 
 

@@ -11,15 +11,17 @@ from toy_inputs import toy_inputs
 
 from elmo.errors import IrregularInput
 from elmo_lab.tasks import srl
-from elmo_lab.tasks.srl import Example, SrlConfig, SrlModel
+from elmo_lab.tasks.srl import SrlConfig, SrlExample, SrlModel
 from elmo_lab.tasks.tagging import TagLabels, TagPrediction
 
 GARDEN = ("The", "gardener", "gave", "her", "a", "pear", "and", "smiled")
 EXAMPLES = [
-    Example(GARDEN, 2, ("B-ARG0", "I-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", "O", "O"), "g", "give", "give.01", 1),
-    Example(GARDEN, 7, ("B-ARG0", "I-ARG0", "O", "O", "O", "O", "O", "B-V"), "g", "smile", "smile.01", 1),
-    Example(("Sleep", "now"), 0, ("B-V", "B-ARGM-TMP"), "s", "sleep", "sleep.01", 2),
-    Example(("Rain",), 0, ("B-V",), "r", "rain", "rain.01", 3),
+    SrlExample(
+        GARDEN, 2, ("B-ARG0", "I-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", "O", "O"), "g", "give", "give.01", 1
+    ),
+    SrlExample(GARDEN, 7, ("B-ARG0", "I-ARG0", "O", "O", "O", "O", "O", "B-V"), "g", "smile", "smile.01", 1),
+    SrlExample(("Sleep", "now"), 0, ("B-V", "B-ARGM-TMP"), "s", "sleep", "sleep.01", 2),
+    SrlExample(("Rain",), 0, ("B-V",), "r", "rain", "rain.01", 3),
 ]
 SMALL = SrlConfig(n_layers=2, hidden_size=16, predicate_dim=4)
 
@@ -95,7 +97,7 @@ def test_decode_is_the_best_sequence_that_keeps_the_rules() -> None:
     tags = model.labels.tags
     with torch.no_grad():
         model.output.bias[tags.index("I-ARG0")] = 5.0  # which alone may not stand first
-    example = Example(("Sleep", "now", "Rain"), 0)
+    example = SrlExample(("Sleep", "now", "Rain"), 0)
     logits = model.eval()(collate([example]), [example])[0].detach()
 
     def keeps_rules(sequence: tuple[str, ...]) -> bool:
@@ -112,7 +114,7 @@ def test_decode_is_the_best_sequence_that_keeps_the_rules() -> None:
 
 def test_nothing_and_one_token() -> None:
     model, collate = toy("both")
-    examples = [Example((), None, ()), Example(("Rain",), 0, ("B-V",)), Example(("unheard",), None, ("O",))]
+    examples = [SrlExample((), None, ()), SrlExample(("Rain",), 0, ("B-V",)), SrlExample(("unheard",), None, ("O",))]
     model.loss(collate(examples), examples).backward()
     assert [len(prediction.tags) for prediction in model.eval().decode(collate(examples), examples)] == [0, 1, 1]
     empty = examples[:1]
@@ -129,7 +131,7 @@ def test_tags_that_training_never_had(tmp_path: Path) -> None:
 
 
 def test_score_knows_continued_arguments_and_leaves_the_predicate_out() -> None:
-    gold = Example(("a",) * 5, 0, ("B-V", "B-ARG1", "O", "B-C-ARG1", "B-ARG2"))
+    gold = SrlExample(("a",) * 5, 0, ("B-V", "B-ARG1", "O", "B-C-ARG1", "B-ARG2"))
     found = TagPrediction(("O", "B-ARG1", "O", "B-ARG1", "B-ARG2"))
     scores = srl.score([gold], [found])
     assert scores["recall"] == 50

@@ -19,13 +19,13 @@ CONFIG = sst5.Sst5Config(hidden_dim=3)
 
 
 @pytest.fixture
-def examples(tmp_path: Path) -> list[sst5.Example]:
+def examples(tmp_path: Path) -> list[sst5.Sst5Example]:
     path = tmp_path / "trees.txt"
     path.write_text(TREES, encoding="utf-8")
     return sst5.read(path)
 
 
-def network(examples: list[sst5.Example], config: sst5.Sst5Config = CONFIG, elmo: str = "none") -> tuple:
+def network(examples: list[sst5.Sst5Example], config: sst5.Sst5Config = CONFIG, elmo: str = "none") -> tuple:
     """A model without dropout of inputs, and the batch of its examples; ELMo's layers are random and of 8 numbers."""
     from tiny import CONFIG as BILM
 
@@ -111,20 +111,20 @@ def test_predictions_carry_probabilities(examples) -> None:
         assert prediction.probabilities[prediction.label] == max(prediction.probabilities)
 
 
-def predictions(*labels: int) -> list[sst5.Prediction]:
-    return [sst5.Prediction(label, tuple(float(label == other) for other in range(5))) for label in labels]
+def predictions(*labels: int) -> list[sst5.Sst5Prediction]:
+    return [sst5.Sst5Prediction(label, tuple(float(label == other) for other in range(5))) for label in labels]
 
 
 def test_score_is_the_percentage_of_labelled_sentences(examples) -> None:
     assert sst5.score(examples, predictions(3, 0, 4)) == {"accuracy": pytest.approx(200 / 3)}
-    unknown = [*examples, sst5.Example(("Well",))]
+    unknown = [*examples, sst5.Sst5Example(("Well",))]
     assert sst5.score(unknown, predictions(3, 0, 4, 2)) == {"accuracy": pytest.approx(200 / 3)}
     assert sst5.score([], []) == {"accuracy": 0}
 
 
 def test_an_ensemble_is_the_mean_of_probabilities() -> None:
     sure, doubtful = (0.0, 0.0, 0.1, 0.9, 0.0), (0.0, 0.0, 0.6, 0.4, 0.0)
-    members = [[sst5.Prediction(3, sure)], [sst5.Prediction(2, doubtful)], [sst5.Prediction(2, doubtful)]]
+    members = [[sst5.Sst5Prediction(3, sure)], [sst5.Sst5Prediction(2, doubtful)], [sst5.Sst5Prediction(2, doubtful)]]
     [together] = sst5.combine(members)
     assert together.label == 3
     assert together.probabilities == pytest.approx((0, 0, 1.3 / 3, 1.7 / 3, 0))
@@ -132,7 +132,7 @@ def test_an_ensemble_is_the_mean_of_probabilities() -> None:
 
 
 def test_written_trees_have_the_predictions_at_their_roots(examples, tmp_path) -> None:
-    without_tree = sst5.Example(("Rather", "(", "dry"))
+    without_tree = sst5.Sst5Example(("Rather", "(", "dry"))
     path = tmp_path / "out.txt"
     sst5.write(path, [*examples, without_tree], predictions(0, 1, 2, 4))
     written = path.read_text(encoding="utf-8").splitlines()

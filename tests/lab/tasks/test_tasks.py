@@ -39,7 +39,9 @@ def network(name: str, examples: Sequence[Any], **inputs: Any) -> tuple[Task, Ta
     """A small network for these examples, random but always the same, in training mode."""
     task = tasks.find(name)
     settings = replace(INPUTS, **inputs)
-    words = vectors.make(settings, [sentence for example in examples for sentence in task.sentences(example)], [])
+    words = vectors.make_vectors(
+        settings, [sentence for example in examples for sentence in task.sentences(example)], []
+    )
     torch.manual_seed(1)
     read = Inputs(settings, words.table, CONFIG)
     bilm = tiny_model().bilm()
@@ -125,7 +127,7 @@ def test_elmo_at_the_input_has_one_dropout(recipe: str, tmp_path: Path) -> None:
     task = tasks.find(values["task"])
     examples = task.read(write_small(tmp_path, task.name)) * 30
     read = configs.from_dict(InputConfig, values["inputs"] | {"characters": None, "elmo": "input", "min_count": 1})
-    words = vectors.make(read, [sentence for example in examples for sentence in task.sentences(example)], [])
+    words = vectors.make_vectors(read, [sentence for example in examples for sentence in task.sentences(example)], [])
     settings = configs.from_dict(task.config, values["model"])
     model = task.network(settings, Inputs(read, words.table, CONFIG), task.labels_of(examples)).train()
     seen: list[torch.Tensor] = []
@@ -258,7 +260,7 @@ def test_ensembles(taught: Taught) -> None:
 def test_trained_saved_loaded_predict_alike(name: str, path: Path, tmp_path: Path, elmo: str) -> None:
     write_tiny(tmp_path / "bilm")
     config = run_config(name, path, tmp_path, elmo)
-    report = train.main(config, quiet=True)
+    report = train.train_task(config, quiet=True)
     task = tasks.find(name)
     examples = task.read(path)
     trained = TrainedTask.load(tmp_path / "run")

@@ -43,7 +43,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = path.rename(folder / f"{name}{path.suffix}")
         values = {"task": name, "train": str(path), "dev": str(path), "output": str(folder / name)}
         values |= {"inputs": {"vectors_dim": 4, "min_count": 1}, "model": SMALL[name].model, "training": {"epochs": 1}}
-        train.main(configs.from_dict(train.TaskConfig, values), quiet=True)
+        train.train_task(configs.from_dict(train.TaskConfig, values), quiet=True)
     return folder
 
 
@@ -220,7 +220,7 @@ def test_a_network_knows_its_bilm_by_its_hash(tmp_path: Path, monkeypatch: pytes
     values = {"task": "ner", "train": str(path), "dev": str(path), "output": "run"}
     values |= {"inputs": {"vectors_dim": 4, "elmo": "input", "model": "bilm"}, "model": {"hidden_dims": [4]}}
     values |= {"training": {"epochs": 1}, "cache": {"folder": str(tmp_path / "cache")}}
-    train.main(configs.from_dict(train.TaskConfig, values), quiet=True)
+    train.train_task(configs.from_dict(train.TaskConfig, values), quiet=True)
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "work" / "run"
     if moved != "nothing":

@@ -51,11 +51,11 @@ def trained(folder: Path, name: str, **values: Any) -> TrainedTask:
         "training": {"epochs": 3, "lr": 0.05},
         "batch": {"examples": 3},
     }
-    train.main(configs.from_dict(train.TaskConfig, configs.merge(base, values)), quiet=True)
+    train.train_task(configs.from_dict(train.TaskConfig, configs.merge_tables(base, values)), quiet=True)
     return TrainedTask.load(folder / name)
 
 
-def emissions(network: TrainedTask, examples: list[ner.Example]) -> torch.Tensor:
+def emissions(network: TrainedTask, examples: list[ner.NerExample]) -> torch.Tensor:
     with torch.inference_mode():
         return network.model(network.collate([list(example.tokens) for example in examples]))
 
@@ -218,11 +218,11 @@ def test_examples_of_text_are_told_apart(tmp_path: Path) -> None:
     first, blank, second = read_text(squad.TASK, str(text))
     assert blank is None
     asked = [first, second]
-    squad.write(tmp_path / "out.json", asked, [squad.Prediction(each.passage.tokens[0], ()) for each in asked])
+    squad.write(tmp_path / "out.json", asked, [squad.SquadPrediction(each.passage.tokens[0], ()) for each in asked])
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) == {"1": "Mia", "3": "Tom"}
     documents = [each for each in read_text(coref.TASK, str(text)) if each is not None]
     for name in ("out.conll", "out.jsonl"):
-        coref.write(tmp_path / name, documents, [coref.Prediction(())] * 2)
+        coref.write(tmp_path / name, documents, [coref.CorefPrediction(())] * 2)
         assert [each.name for each in coref.read(tmp_path / name)] == ["line-1", "line-3"]
 
 
@@ -231,7 +231,7 @@ def small_run(folder: Path, name: str) -> Path:
     path = write_small(folder, name)
     values = {"task": name, "train": str(path), "dev": str(path), "output": str(folder / name)}
     values |= {"inputs": {"vectors_dim": 4}, "model": SMALL[name].model, "training": {"epochs": 1}}
-    train.main(configs.from_dict(train.TaskConfig, values), quiet=True)
+    train.train_task(configs.from_dict(train.TaskConfig, values), quiet=True)
     return path
 
 
@@ -283,11 +283,11 @@ def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: st
     examples = task.read(write_small(tmp_path, name))
     gold = {
         "ner": lambda each: TagPrediction(each.tags),
-        "sst5": lambda each: sst5.Prediction(each.label, ()),
-        "snli": lambda each: snli.Prediction(each.label, ()),
+        "sst5": lambda each: sst5.Sst5Prediction(each.label, ()),
+        "snli": lambda each: snli.SnliPrediction(each.label, ()),
         "srl": lambda each: TagPrediction(each.tags),
-        "coref": lambda each: coref.Prediction(each.clusters),
-        "squad": lambda each: squad.Prediction(each.answers[0].text, ()),
+        "coref": lambda each: coref.CorefPrediction(each.clusters),
+        "squad": lambda each: squad.SquadPrediction(each.answers[0].text, ()),
     }[name]
     plain, packed = tmp_path / f"out{Path(SMALL[name].file).suffix}", tmp_path / f"out{SMALL[name].file[5:]}{suffix}"
     for path in (plain, packed):

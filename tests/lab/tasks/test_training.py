@@ -19,8 +19,8 @@ from tiny import write_tiny
 from elmo import config as configs
 from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
-from elmo.training.epochs import EpochConfig, State, _after_epoch
-from elmo.training.stopping import Stopped
+from elmo.training.epochs import EpochConfig, EpochState, _after_epoch
+from elmo.training.stopping import RunStopped
 from elmo_lab import record
 from elmo_lab.tasks import batches, files, ner, train
 from elmo_lab.tasks.batches import BatchConfig
@@ -48,13 +48,13 @@ def test_a_run_that_was_cut_gives_the_same_weights(
     whole, cut = (
         run_config(tmp_path, name, training={"schedule": schedule, "weight_decay": 0.01}) for name in ("run", "cut")
     )
-    train.main(whole, quiet=True)
+    train.train_task(whole, quiet=True)
 
     from elmo.training import epochs
 
     real, calls = epochs._step, []
 
-    def dying(*arguments: object) -> State:
+    def dying(*arguments: object) -> EpochState:
         if len(calls) == step:
             raise Killed
         calls.append(1)
@@ -63,10 +63,10 @@ def test_a_run_that_was_cut_gives_the_same_weights(
     with monkeypatch.context() as patch:
         patch.setattr(epochs, "_step", dying)
         with pytest.raises(Killed):
-            train.main(cut, quiet=True)
+            train.train_task(cut, quiet=True)
     with pytest.raises(InputError, match="--resume"):
-        train.main(cut, quiet=True)
-    train.main(cut, resume=True, quiet=True)
+        train.train_task(cut, quiet=True)
+    train.train_task(cut, resume=True, quiet=True)
     assert weights(tmp_path / "cut" / "seed-1") == weights(tmp_path / "run" / "seed-1")
     assert scores(tmp_path / "cut" / "seed-1") == scores(tmp_path / "run" / "seed-1")
     assert not (tmp_path / "cut" / "seed-1" / "checkpoints").exists()
@@ -76,17 +76,17 @@ def test_an_epoch_that_was_cut_after_its_scores_has_one_line(tmp_path: Path, mon
     """The checkpoint is of the epoch's last step: its scores are computed and written again."""
     from elmo.training import epochs
 
-    def dying(*arguments: object) -> State:
+    def dying(*arguments: object) -> EpochState:
         raise Killed
 
     config = run_config(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(epochs, "_after_epoch", dying)
         with pytest.raises(Killed):
-            train.main(config, quiet=True)
+            train.train_task(config, quiet=True)
     folder = tmp_path / "run" / "seed-1"
     assert [line["epoch"] for line in scores(folder)] == [1]
-    train.main(config, resume=True, quiet=True)
+    train.train_task(config, resume=True, quiet=True)
     assert [line["epoch"] for line in scores(folder)] == [1, 2, 3, 4]
 
 
@@ -99,20 +99,20 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint_first(
 
     training = {"checkpoint_minutes": 60}
     whole, cut = (run_config(tmp_path, name, training=training) for name in ("run", "cut"))
-    train.main(whole, quiet=True)
+    train.train_task(whole, quiet=True)
     real, calls = getattr(epochs, at), itertools.count(1)
 
-    def interrupted(*arguments: object) -> State:
+    def interrupted(*arguments: object) -> EpochState:
         if next(calls) == call:
             signal.raise_signal(signal.SIGINT)
         return real(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(epochs, at, interrupted)
-        with pytest.raises(Stopped, match=r"seed-1: stopped after step \d+, with a checkpoint"):
-            train.main(cut, quiet=True)
+        with pytest.raises(RunStopped, match=r"seed-1: stopped after step \d+, with a checkpoint"):
+            train.train_task(cut, quiet=True)
     assert not (tmp_path / "cut" / "seed-1" / "result.json").exists()
-    train.main(cut, resume=True, quiet=True)
+    train.train_task(cut, resume=True, quiet=True)
     assert weights(tmp_path / "cut" / "seed-1") == weights(tmp_path / "run" / "seed-1")
     assert scores(tmp_path / "cut" / "seed-1") == scores(tmp_path / "run" / "seed-1")
 
@@ -128,38 +128,38 @@ def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
     while not list(checkpoints.glob("step-*")) and command.process.is_alive():
         time.sleep(0.01)
     assert command.kill().returncode == -signal.SIGKILL, "it was done before it could be killed"
-    train.main(killed, resume=True, quiet=True)
-    train.main(config, quiet=True)
+    train.train_task(killed, resume=True, quiet=True)
+    train.train_task(config, quiet=True)
     assert weights(tmp_path / "killed" / "seed-1") == weights(tmp_path / "run" / "seed-1")
 
 
 def test_a_run_that_another_process_is_at_is_left_alone(tmp_path: Path) -> None:
-    train.main(run_config(tmp_path), quiet=True)
+    train.train_task(run_config(tmp_path), quiet=True)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     run = Path(run_config(tmp_path).output)
     with locked(run / LOCK), pytest.raises(InputError, match="another process trains here"):
-        train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
+        train.train_task(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
+    train.train_task(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
 
 
 def test_seeds_differ_and_are_summed_up(tmp_path: Path) -> None:
-    report = train.main(run_config(tmp_path, seeds=[1, 2]), quiet=True)
+    report = train.train_task(run_config(tmp_path, seeds=[1, 2]), quiet=True)
     summary = train.summarize(report.rows)
     assert weights(tmp_path / "run" / "seed-1") != weights(tmp_path / "run" / "seed-2")
     ours = [seed["test"]["f1"] for seed in report.rows]
     assert summary["test"]["f1"]["mean"] == pytest.approx(sum(ours) / 2)
     assert summary["test"]["f1"]["std"] == pytest.approx(abs(ours[0] - ours[1]) / 2**0.5)
-    again = train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
+    again = train.train_task(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
     assert again == report == record.read(tmp_path / "run")
     with pytest.raises(InputError, match=r"inputs was .*'elmo': 'input'.* now it is .*'none'"):
-        train.main(run_config(tmp_path, seeds=[1, 2], inputs={"elmo": "none"}), resume=True, quiet=True)
+        train.train_task(run_config(tmp_path, seeds=[1, 2], inputs={"elmo": "none"}), resume=True, quiet=True)
 
 
 def test_seeds_that_are_added_are_summed_up_with_those_that_are_done(tmp_path: Path) -> None:
-    alone = train.main(run_config(tmp_path, seeds=[2, 1]), quiet=True)
+    alone = train.train_task(run_config(tmp_path, seeds=[2, 1]), quiet=True)
     shutil.rmtree(tmp_path / "run" / "seed-1")  # as if it had not been reached
-    more = train.main(run_config(tmp_path, seeds=[3]), resume=True, quiet=True)
+    more = train.train_task(run_config(tmp_path, seeds=[3]), resume=True, quiet=True)
     assert [seed["seed"] for seed in more.rows] == [2, 3]
     assert more.rows[0] == alone.rows[0]
     assert train.read_config(tmp_path / "run" / "config.json").seeds == (2, 3)
@@ -191,7 +191,7 @@ def test_dev_chooses_the_epoch_whose_weights_are_scored(tmp_path: Path, monkeypa
     monkeypatch.setattr(train, "predict", watching)
     scripted = dataclasses.replace(ner.TASK, score=lambda examples, found: {"f1": next(script[sizes[len(examples)]])})
     monkeypatch.setattr(ner, "TASK", scripted)
-    (result,) = train.main(config, quiet=True).rows
+    (result,) = train.train_task(config, quiet=True).rows
     assert (result["best_epoch"], result["dev"]["f1"], result["test"]["f1"]) == (2, 30.0, 77.0)
     assert [part for part, _ in seen] == ["dev", "dev", "dev", "dev", "test"]
     assert seen[3][1] == seen[4][1] == seen[1][1] != seen[2][1]
@@ -200,7 +200,7 @@ def test_dev_chooses_the_epoch_whose_weights_are_scored(tmp_path: Path, monkeypa
 def test_the_scores_of_a_run_are_those_of_its_network_on_its_files(tmp_path: Path) -> None:
     rest = {"inputs": {"dropout": 0.0, "elmo_dropout": 0.0}, "model": {"hidden_dims": [12], "dropout": 0.0}}
     config = split_config(tmp_path, training={"epochs": 40, "patience": 0, "lr": 0.03}, **rest)
-    (result,) = train.main(config, quiet=True).rows
+    (result,) = train.train_task(config, quiet=True).rows
     network = TrainedTask.load(tmp_path / "run")
     assert result["dev"] == network.score(ner.read(tmp_path / "dev.conll"))
     assert result["test"] == network.score(ner.read(tmp_path / "test.conll"))
@@ -210,7 +210,7 @@ def test_the_scores_of_a_run_are_those_of_its_network_on_its_files(tmp_path: Pat
 def test_seeds_have_other_networks_orders_and_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[bytes, Any, Any, int]] = []
 
-    def begin(fabric: Any, model: Any, batches_of: Any, *rest: Any) -> State:
+    def begin(fabric: Any, model: Any, batches_of: Any, *rest: Any) -> EpochState:
         weights = b"".join(each.detach().numpy().tobytes() for each in model.parameters())
         begun.append((weights, batches_of(0), batches_of(1), rest[5]))
         raise Killed
@@ -218,7 +218,7 @@ def test_seeds_have_other_networks_orders_and_noise(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(train, "fit_epochs", begin)
     for seed in (1, 2):
         with pytest.raises(Killed):
-            train.main(run_config(tmp_path, f"run-{seed}", seeds=[seed]), quiet=True)
+            train.train_task(run_config(tmp_path, f"run-{seed}", seeds=[seed]), quiet=True)
     (weights, first, second, seed), (other_weights, other_first, _, other_seed) = begun
     assert weights != other_weights
     assert first != second
@@ -227,7 +227,7 @@ def test_seeds_have_other_networks_orders_and_noise(tmp_path: Path, monkeypatch:
 
 
 def test_the_best_epoch_is_kept(tmp_path: Path) -> None:
-    train.main(run_config(tmp_path, training={"epochs": 12, "patience": 0}), quiet=True)
+    train.train_task(run_config(tmp_path, training={"epochs": 12, "patience": 0}), quiet=True)
     folder = tmp_path / "run" / "seed-1"
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     by_epoch = [line["f1"] for line in scores(folder)]
@@ -243,7 +243,7 @@ def test_a_limit_of_time_is_a_number_that_means_something(minutes: float) -> Non
 
 def test_early_stopping_and_decay() -> None:
     config = EpochConfig(epochs=10, patience=3, decay=0.5, decay_patience=2, lr=1.0)
-    state, rates = State(1.0), []
+    state, rates = EpochState(1.0), []
     for score in (10.0, 30.0, 20.0, 30.0, 5.0, 50.0):
         state = _after_epoch(state, score, config)
         rates.append(state.rate)
@@ -254,7 +254,7 @@ def test_early_stopping_and_decay() -> None:
 
 
 def test_a_rate_that_falls_evenly_reaches_zero_with_the_last_step(tmp_path: Path) -> None:
-    train.main(run_config(tmp_path, training={"schedule": "linear", "patience": 0, "lr": 0.01}), quiet=True)
+    train.train_task(run_config(tmp_path, training={"schedule": "linear", "patience": 0, "lr": 0.01}), quiet=True)
     lines = scores(tmp_path / "run" / "seed-1")
     steps = lines[-1]["step"]
     assert steps == 4 * 3, "four epochs of eight examples, three at a time"
@@ -262,21 +262,21 @@ def test_a_rate_that_falls_evenly_reaches_zero_with_the_last_step(tmp_path: Path
 
 
 def test_a_limit_of_time_cuts_the_epoch(tmp_path: Path) -> None:
-    report = train.main(run_config(tmp_path, training={"minutes": 0.0}), quiet=True)
+    report = train.train_task(run_config(tmp_path, training={"minutes": 0.0}), quiet=True)
     assert (report.rows[0]["stopped"], report.rows[0]["steps"]) == ("minutes", 1)
 
 
 def test_batches_hold_every_example_once() -> None:
     sizes = [3, 50, 7, 7, 1, 9, 30, 2, 0, 12] * 9
     config = BatchConfig(examples=4, tokens=40)
-    for found in (batches.shuffled(sizes, config, 1, 0), batches.by_length(sizes, config)):
+    for found in (batches.shuffled_batches(sizes, config, 1, 0), batches.by_length(sizes, config)):
         assert sorted(number for batch in found for number in batch) == list(range(len(sizes)))
         for batch in found:
             assert len(batch) <= 4
             assert len(batch) == 1 or len(batch) * max(sizes[number] for number in batch) <= 40
-    assert batches.shuffled(sizes, config, 1, 0) == batches.shuffled(sizes, config, 1, 0)
-    assert batches.shuffled(sizes, config, 1, 0) != batches.shuffled(sizes, config, 1, 1)
-    assert batches.shuffled(sizes, config, 1, 0) != batches.shuffled(sizes, config, 2, 0)
+    assert batches.shuffled_batches(sizes, config, 1, 0) == batches.shuffled_batches(sizes, config, 1, 0)
+    assert batches.shuffled_batches(sizes, config, 1, 0) != batches.shuffled_batches(sizes, config, 1, 1)
+    assert batches.shuffled_batches(sizes, config, 1, 0) != batches.shuffled_batches(sizes, config, 2, 0)
 
 
 def test_a_tag_that_training_never_had(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_tag_that_training_never_had(tmp_path: Path) -> None:
     other = tmp_path / "dev.conll"
     other.write_text("Mia\tB-person\n\nRun\tO\nfar\tB-sport\n", encoding="utf-8")
     with pytest.warns(UserWarning, match=r"dev\.conll.*sport.*line 4"):
-        train.main(run_config(tmp_path, dev=str(other)), quiet=True)
+        train.train_task(run_config(tmp_path, dev=str(other)), quiet=True)
 
 
 def test_parts_of_the_data_are_in_one_another_and_all_labels_are_known(tmp_path: Path) -> None:
@@ -297,22 +297,22 @@ def test_parts_of_the_data_are_in_one_another_and_all_labels_are_known(tmp_path:
     assert train._subset(examples, run_config(tmp_path, max_train=10)) == parts[0.01]
     assert len(train._subset(examples, run_config(tmp_path, max_train=700, train_fraction=0.5))) == 500
     assert len(train._subset(examples[:100], run_config(tmp_path, train_fraction=0.29))) == 29  # 28.999999999999996
-    report = train.main(run_config(tmp_path, train_fraction=0.125), quiet=True)
+    report = train.train_task(run_config(tmp_path, train_fraction=0.125), quiet=True)
     assert report.rows[0]["examples"] == {"train": 1, "dev": 8, "test": 8}
     with pytest.raises(InputError, match="train_fraction is 0"):
         run_config(tmp_path, train_fraction=0.0)
 
 
 def test_settings_that_are_younger_than_a_run_had_their_defaults(tmp_path: Path) -> None:
-    train.main(run_config(tmp_path), quiet=True)
+    train.train_task(run_config(tmp_path), quiet=True)
     file = tmp_path / "run" / "config.json"
     old = json.loads(file.read_text(encoding="utf-8"))
     del old["train_fraction"], old["inputs"]["static"]
     file.write_text(json.dumps(old), encoding="utf-8")
-    train.main(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
+    train.train_task(run_config(tmp_path, seeds=[1, 2]), resume=True, quiet=True)
     file.write_text(json.dumps(old | {"depth": 3}), encoding="utf-8")
     with pytest.raises(InputError, match=r"config\.json: not the configuration of a run \(unknown key 'depth'"):
-        train.main(run_config(tmp_path), resume=True, quiet=True)
+        train.train_task(run_config(tmp_path), resume=True, quiet=True)
 
 
 def test_a_run_that_goes_on_with_something_else_of_the_same_name_is_refused(tmp_path: Path, monkeypatch) -> None:
@@ -320,12 +320,12 @@ def test_a_run_that_goes_on_with_something_else_of_the_same_name_is_refused(tmp_
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("nora 0.1 0.2\n", encoding="utf-8")
     given = {"inputs": {"vectors": str(vectors)}, "training": {"epochs": 1}}
-    train.main(run_config(tmp_path, **given), quiet=True)
+    train.train_task(run_config(tmp_path, **given), quiet=True)
     more = run_config(tmp_path, seeds=[1, 2], **given)
 
     def refused(said: str) -> None:
         with pytest.raises(InputError, match=r"was \w+, now it is \w+.*another --output") as raised:
-            train.main(more, resume=True, quiet=True)
+            train.train_task(more, resume=True, quiet=True)
         assert said in str(raised.value)
         assert not (tmp_path / "run" / "seed-2").exists()
 
@@ -342,16 +342,18 @@ def test_a_run_that_goes_on_with_something_else_of_the_same_name_is_refused(tmp_
     refused("sha256 of the biLM")
     (tmp_path / "bilm").rename(tmp_path / "second")
     (tmp_path / "first").rename(tmp_path / "bilm")
-    assert len(train.main(more, resume=True, quiet=True).rows) == 2
+    assert len(train.train_task(more, resume=True, quiet=True).rows) == 2
 
 
 def test_of_the_cache_its_precision_is_kept(tmp_path: Path) -> None:
-    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+    train.train_task(run_config(tmp_path, training={"epochs": 1}), quiet=True)
     elsewhere = {"folder": str(tmp_path / "elsewhere"), "dtype": "float32"}
     with pytest.raises(InputError, match=r"cache was .*'float16'}, now it is .*'float32'}"):
-        train.main(run_config(tmp_path, training={"epochs": 1}, cache=elsewhere), resume=True, quiet=True)
+        train.train_task(run_config(tmp_path, training={"epochs": 1}, cache=elsewhere), resume=True, quiet=True)
     del elsewhere["dtype"]
-    train.main(run_config(tmp_path, training={"epochs": 1}, cache=elsewhere, seeds=[1, 2]), resume=True, quiet=True)
+    train.train_task(
+        run_config(tmp_path, training={"epochs": 1}, cache=elsewhere, seeds=[1, 2]), resume=True, quiet=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -395,14 +397,14 @@ def test_a_network_that_cannot_be_built_leaves_no_run_behind(tmp_path: Path, mon
         raise Failed
 
     with monkeypatch.context() as patch:
-        patch.setattr(train, "build", failing)
+        patch.setattr(train, "build_network", failing)
         with pytest.raises(Failed):
-            train.main(run_config(tmp_path), quiet=True)
-    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+            train.train_task(run_config(tmp_path), quiet=True)
+    train.train_task(run_config(tmp_path, training={"epochs": 1}), quiet=True)
 
 
 def test_another_bilm_is_refused(tmp_path: Path) -> None:
-    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+    train.train_task(run_config(tmp_path, training={"epochs": 1}), quiet=True)
     write_tiny(tmp_path / "other", seed=5)
     with pytest.raises(InputError, match=r"was trained with a biLM of sha256 .* give the biLM"):
         TrainedTask.load(tmp_path / "run", bilm=str(tmp_path / "other"))
@@ -410,7 +412,7 @@ def test_another_bilm_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_run_is_refused_in_one_line(tmp_path: Path) -> None:
-    train.main(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+    train.train_task(run_config(tmp_path, training={"epochs": 1}), quiet=True)
     file = tmp_path / "run" / "seed-1" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(InputError, match=r"model\.safetensors: damaged"):
@@ -423,9 +425,9 @@ def test_data_are_found_in_their_folder(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "root" / "ner").mkdir(parents=True)
     here = tmp_path / "root" / "ner" / "x.conll"
     here.touch()
-    assert files.resolve("ner/x.conll", str(tmp_path / "root")) == here
+    assert files.resolve_data("ner/x.conll", str(tmp_path / "root")) == here
     monkeypatch.setenv("ELMO_DATA", str(tmp_path / "root"))
-    assert files.resolve("ner/x.conll", None) == here
+    assert files.resolve_data("ner/x.conll", None) == here
     monkeypatch.delenv("ELMO_DATA")
     with pytest.raises(InputError, match="ELMO_DATA"):
         files.find_file("ner/x.conll", None)
@@ -435,7 +437,7 @@ def test_the_penalty_of_the_mix_is_part_of_what_training_makes_small(tmp_path: P
     weights = {}
     for penalty in (0.0, 10.0):
         config = run_config(tmp_path, f"run-{penalty:g}", inputs={"penalty": penalty, "elmo": "input"})
-        mix = train.main(config, quiet=True).rows[0]["mixes"]["input"]["weights"]
+        mix = train.train_task(config, quiet=True).rows[0]["mixes"]["input"]["weights"]
         weights[penalty] = max(mix) - min(mix)
     assert 2 * weights[10.0] < weights[0.0]
 
@@ -446,7 +448,9 @@ def test_decay_leaves_the_vectors_of_words_that_training_does_not_contain(tmp_pa
     (tmp_path / "dev.conll").write_text("Zanzibar\tO\n", encoding="utf-8")
     inputs = {"vectors": str(tmp_path / "vectors.txt"), "dropout": 0.0}
     training = {"optimizer": optimizer, "weight_decay": 0.5}
-    train.main(run_config(tmp_path, inputs=inputs, training=training, dev=str(tmp_path / "dev.conll")), quiet=True)
+    train.train_task(
+        run_config(tmp_path, inputs=inputs, training=training, dev=str(tmp_path / "dev.conll")), quiet=True
+    )
     words = json.loads((tmp_path / "run" / "seed-1" / "task.json").read_text(encoding="utf-8"))["words"]
     table = load_file(tmp_path / "run" / "seed-1" / "model.safetensors")["inputs.vectors.weight"]
     found = dict(zip(words, table[2:].tolist(), strict=True))
@@ -462,5 +466,5 @@ def test_seeds_that_no_generator_takes_are_refused(tmp_path: Path) -> None:
 
 def test_vectors_that_are_not_read_need_not_be_there(tmp_path: Path) -> None:
     inputs = {"vectors": "nowhere.txt", "static": False, "elmo": "input"}
-    report = train.main(run_config(tmp_path, inputs=inputs, seeds=[1]), quiet=True)
+    report = train.train_task(run_config(tmp_path, inputs=inputs, seeds=[1]), quiet=True)
     assert len(report.rows) == 1

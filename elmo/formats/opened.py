@@ -9,7 +9,7 @@ from elmo.formats import Model, content_hash
 
 
 @dataclass(frozen=True)
-class Source:
+class OpenedModel:
     """A biLM, and the hash of its layers."""
 
     name: str
@@ -36,7 +36,7 @@ def is_bilm(card: Mapping[str, Any]) -> bool:
     return "translation" not in card
 
 
-def open_model(name: str) -> Source:
+def open_model(name: str) -> OpenedModel:
     """The biLM at a path or of a name. Raises the errors of `elmo.formats.load`."""
     model = formats.load(name)
-    return Source(formats.named(name), model, content_hash(model))
+    return OpenedModel(formats.recorded_name(name), model, content_hash(model))
