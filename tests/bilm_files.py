@@ -21,6 +21,26 @@ from hypothesis import strategies as st
 Options = dict[str, Any]
 Datasets = dict[str, np.ndarray]
 SPECIAL = ["<S>", "</S>", "<UNK>"]
+CHARACTERS: dict[str, Any] = {
+    "lstm": {
+        "dim": 6,
+        "projection_dim": 4,
+        "n_layers": 2,
+        "cell_clip": 3,
+        "proj_clip": 3,
+        "use_skip_connections": True,
+    },
+    "char_cnn": {
+        "embedding": {"dim": 3},
+        "filters": [[1, 3], [3, 4]],
+        "n_highway": 1,
+        "n_characters": 262,
+        "max_characters_per_token": 50,
+        "activation": "relu",
+    },
+}
+READS_WORDS: dict[str, Any] = {"lstm": CHARACTERS["lstm"], "n_tokens_vocab": 6}
+VOCABULARY = ["the", "<S>", "cat", "</S>", "<UNK>", "naïve"]
 
 
 @st.composite
@@ -131,6 +151,7 @@ def as_float64(weights: Mapping[str, np.ndarray]) -> Datasets:
 
 def as_published(options: Options, weights: Datasets) -> Any:
     """Our network of the two files that these options and weights make."""
+
     from elmo import formats
 
     with tempfile.TemporaryDirectory() as folder:

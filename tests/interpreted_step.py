@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from interpreted_kernels import CONFIG, close
+from refusals import refused
 from small_corpus import write_corpus
 
 from elmo.ops.captured import CaptureError, capture
@@ -139,7 +140,7 @@ def test_a_step_that_is_not_finite_is_named(text):
     with torch.no_grad():
         model.lm_head.bias[3] = float("nan")
     replay.step(7, 0.01)
-    with pytest.raises(TrainingError, match=r"step 8: .*not finite"):
+    with refused("step 8", "finite", error=TrainingError):
         replay.check()
 
 
@@ -175,7 +176,7 @@ def test_the_stand_in_refuses_shapes_that_change():
     run = capture(step, CPU, lambda: [x])
     run()
     run()
-    with pytest.raises(CaptureError, match="a CUDA graph would repeat the first"):
+    with refused("CUDA graph", error=CaptureError):
         run()
 
 

@@ -1,14 +1,21 @@
 """A file of eight examples for every task, a network that learns them by heart in seconds, and a small run."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from tiny import write_tiny
+import torch
+from tiny import CONFIG, tiny_model, write_tiny
 
 from elmo import config as configs
-from elmo_lab.tasks import train
+from elmo.embedding.embedder import Embedder
+from elmo.text.batching import to_batch
+from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks import train, vectors
+from elmo_lab.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
+from elmo_lab.tasks.task import Task, TaskModel
 
 NER = [
     "Nora/B-person Quill/I-person sings/O in/O Lisbon/B-place",
@@ -207,3 +214,26 @@ def run_config(folder: Path, name: str = "run", **values: object) -> train.TaskC
         "cache": {"folder": str(folder / "cache")},
     }
     return configs.from_dict(train.TaskConfig, configs.merge_tables(base, values))
+
+
+PLAIN = InputConfig(
+    vectors_dim=12, min_count=1, characters=CharactersConfig(4, ((3, 6),)), dropout=0.0, elmo_dropout=0.0
+)
+
+
+def network(name: str, examples: Sequence[Any], **inputs: Any) -> tuple[Task, TaskModel, Collator]:
+    """A small network for these examples, random but always the same, in training mode."""
+    task = tasks.find(name)
+    settings = replace(PLAIN, **inputs)
+    words = vectors.make_vectors(
+        settings, [sentence for example in examples for sentence in task.sentences(example)], []
+    )
+    torch.manual_seed(1)
+    read = Inputs(settings, words.table, CONFIG)
+    bilm = tiny_model().bilm()
+    if read.bilm is not None:
+        read.bilm.load_state_dict(tiny_model().weights)
+    config = configs.from_dict(task.config, SMALL[name].model)
+    model = task.network(config, read, task.labels_of(examples))
+    layers_of = None if settings.elmo == "none" else Embedder(bilm, device="cpu").embed
+    return task, cast(TaskModel, model), Collator(settings, words.words, layers_of, to_batch)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from refusals import refused
 
 from elmo.config import ConfigError, from_dict, load_toml, parse_overrides, to_json
 from elmo.pretraining.settings import SMALL, TrainConfig
@@ -26,14 +27,14 @@ class Config:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_are_finite(value: float) -> None:
-    with pytest.raises(ConfigError, match=r"shares\[1\] is -?(nan|inf); a finite number is expected"):
+    with refused("shares[1]", "finite", error=ConfigError):
         from_dict(Config, {"shares": [0.5, value]})
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
 def test_numbers_fit_in_64_bits(value: int) -> None:
     """Others are an OverflowError wherever they are used first."""
-    with pytest.raises(ConfigError, match=r"limit is -?922337203685477580.; a number that 64 bits hold is expected"):
+    with refused("limit", "64 bits", error=ConfigError):
         from_dict(Config, {"limit": value})
     assert from_dict(Config, {"limit": 2**63 - 1}).limit == 2**63 - 1
 
@@ -43,7 +44,7 @@ def test_none_leaves_out_what_is_optional() -> None:
     made = from_dict(Config, parse_overrides(["path=none", "limit=none", "shares=none", "place=none", "name=none"]))
     assert made == Config(None, None, None, "none", "none")
     assert from_dict(Config, {"path": "./none"}).path == "./none"
-    with pytest.raises(ConfigError, match=r"limit is 'null'; int is expected"):
+    with refused("limit", "'null'", "int", error=ConfigError):
         from_dict(Config, parse_overrides(["limit=null"]))
 
 
@@ -56,7 +57,7 @@ def test_a_byte_order_mark_is_no_part_of_a_recipe(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('path = "a"\n', encoding="utf-8-sig")
     assert load_toml(tmp_path / "a.toml") == {"path": "a"}
     (tmp_path / "a.toml").write_bytes(b'path = "\xe9"\n')
-    with pytest.raises(ConfigError, match=r"a\.toml: not UTF-8 \(invalid continuation byte at byte 8\)"):
+    with refused("a.toml", "UTF-8", "byte 8", error=ConfigError):
         load_toml(tmp_path / "a.toml")
 
 

@@ -31,21 +31,29 @@ def sparing(jaxtyped: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(what, type):
             if what.__module__ == KERNELS:
                 return what
-            return _at_first(jaxtyped(what, typechecker=typechecker), what)
+            return _at_first(partial(jaxtyped, what, typechecker=typechecker), what)
         plain = what.__init__
         jaxtyped(what, typechecker=typechecker)
         if what.__init__ is not plain:  # of a dataclass
-            what.__init__ = _at_first(what.__init__, plain)
+            checked = what.__init__
+            what.__init__ = _at_first(lambda: checked, plain)
         return what
 
     return decorator
 
 
-def _at_first(checked: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+def _at_first(make: Callable[[], Callable[..., Any]], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """`make` gives the function that checks. It is asked when first needed: for all functions that takes seconds."""
+    made: list[Callable[..., Any]] = []
+
     @wraps(plain)
     def function(*arguments: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         calls[plain] += 1
-        return (checked if calls[plain] <= CHECKED else plain)(*arguments, **named)
+        if calls[plain] > CHECKED:
+            return plain(*arguments, **named)
+        if not made:
+            made.append(make())
+        return made[0](*arguments, **named)
 
     return function

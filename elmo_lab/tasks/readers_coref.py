@@ -305,10 +305,10 @@ def _rows(document: Document) -> Iterator[str]:
     for tokens, speakers in zip(document.sentences, document.speakers, strict=True):
         for number, (word, speaker) in enumerate(zip(tokens, speakers, strict=True)):
             if not word:
-                raise InputError(f"{document.name}: token {token} is empty; give it a text, or remove it")
+                raise InputError(f"{document.name!r}: token {token} is empty; give it a text, or remove it")
             if not {"\t", "\n", "\r"}.isdisjoint(word):
                 raise InputError(
-                    f"{document.name}: the token {word!r} contains a tab or line end; write .jsonl instead"
+                    f"{document.name!r}: the token {word!r} contains a tab or line end; write .jsonl instead"
                 )
             middle = ["-", "*", "-", "-", "-", "_".join(speaker.split()) or "-", "*"]
             columns = [name, str(document.part), str(number), word, *middle, "|".join(cells.get(token, ["-"]))]

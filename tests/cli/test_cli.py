@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from command import Command, run, run_fresh
+from refusals import refusal
 from small_run import TINY, texts
 
 from elmo.formats import Model, allennlp, native
@@ -53,16 +54,6 @@ def lines(tmp_path) -> Path:
     path = tmp_path / "lines.txt"
     path.write_text("the oak grows\n\nthe elm\n", encoding="utf-8")
     return path
-
-
-def refused(done: "subprocess.CompletedProcess[str]", *parts: object) -> None:
-    """Exit code 2, one line on standard error with all `parts`, nothing on standard output."""
-    assert done.returncode == 2, (done.returncode, done.stderr)
-    assert done.stderr.startswith("elmo: error: ")
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert done.stdout == ""
-    for part in parts:
-        assert str(part) in done.stderr, done.stderr
 
 
 def files(folder: Path) -> dict[Path, bytes]:
@@ -111,7 +102,7 @@ def test_new_interpreter_does_what_the_tests_fork(models, lines, tmp_path):
     done = run_fresh("embed", lines, tmp_path / "v.hdf5", "--model", models / "native")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{tmp_path / 'v.hdf5'}: 3 sentences, 5 tokens\n"
-    refused(run_fresh("embed", tmp_path / "none.txt", tmp_path / "w.hdf5", "--model", models / "native"), "none.txt")
+    refusal(run_fresh("embed", tmp_path / "none.txt", tmp_path / "w.hdf5", "--model", models / "native"), "none.txt")
 
 
 # Embed
@@ -161,14 +152,14 @@ def test_embed_refuses_text(models, tmp_path, name, content, parts):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     before = files(tmp_path)
-    refused(run("embed", tmp_path / name, tmp_path / "v.hdf5", "--model", models / "native"), *parts)
+    refusal(run("embed", tmp_path / name, tmp_path / "v.hdf5", "--model", models / "native"), *parts)
     assert files(tmp_path) == before
 
 
 def test_embed_refuses_an_output_that_exists(models, lines, tmp_path):
     output = tmp_path / "v.hdf5"
     output.write_bytes(b"of yesterday")
-    refused(run("embed", lines, output, "--model", models / "native"), output, "exists", "--overwrite")
+    refusal(run("embed", lines, output, "--model", models / "native"), output, "exists", "--overwrite")
     assert output.read_bytes() == b"of yesterday"
     assert run("embed", lines, output, "--model", models / "native", "--overwrite").returncode == 0
     assert len(rows(output)) == 3
@@ -188,7 +179,7 @@ def test_embed_refuses_an_output_that_exists(models, lines, tmp_path):
 )
 def test_embed_refuses_arguments(models, lines, tmp_path, output, flags, parts):
     before = files(tmp_path)
-    refused(run("embed", lines, tmp_path / output, "--model", models / "native", *flags), *parts)
+    refusal(run("embed", lines, tmp_path / output, "--model", models / "native", *flags), *parts)
     assert files(tmp_path) == before
 
 
@@ -242,7 +233,7 @@ def test_models_that_cannot_be_read_are_refused(models, lines, tmp_path, name, p
         "info": ("info", model),
         "convert": ("convert", model, tmp_path / "converted"),
     }[verb]
-    refused(run(*arguments), *parts)
+    refusal(run(*arguments), *parts)
     assert files(tmp_path) == before
 
 
@@ -250,7 +241,7 @@ def test_models_that_cannot_be_read_are_refused(models, lines, tmp_path, name, p
     "verb", [("info",), ("perplexity", "a.txt", "--model"), ("embed", "a.txt", "v.npz", "--model")], ids=lambda v: v[0]
 )
 def test_model_that_does_not_exist(verb, tmp_path):
-    refused(run(*verb, tmp_path / "nowhere"), tmp_path / "nowhere", "no such file or folder", "packaged")
+    refusal(run(*verb, tmp_path / "nowhere"), tmp_path / "nowhere", "no such file or folder", "packaged")
 
 
 def test_info_and_convert(models, tmp_path):
@@ -270,8 +261,8 @@ def test_info_and_convert(models, tmp_path):
     assert "(without the card, which this" in run("convert", tmp_path / "card", tmp_path / "e").stdout
     native.save(replace(one, card={"options": {}}), tmp_path / "none")
     assert run("convert", tmp_path / "none", tmp_path / "f").stdout.endswith("written as allennlp\n")
-    refused(run("convert", models / "native", tmp_path / "a"), tmp_path / "a", "exists", "--overwrite")
-    refused(run("convert", models / "native", tmp_path / "c", "--to", "allennlp", "--store", "int8"), "--store", "omit")
+    refusal(run("convert", models / "native", tmp_path / "a"), tmp_path / "a", "exists", "--overwrite")
+    refusal(run("convert", models / "native", tmp_path / "c", "--to", "allennlp", "--store", "int8"), "--store", "omit")
     assert run("convert", models / "native", tmp_path / "g", "--store", "float16").stdout.endswith("as native\n")
     assert json.loads(run("info", tmp_path / "g", "--json").stdout)["stored as"] == "float16"
 
@@ -282,10 +273,10 @@ def test_info_and_convert(models, tmp_path):
 def test_perplexity_refuses(models, tmp_path, lines):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n", encoding="utf-8")
-    refused(run("perplexity", lines, "--model", models / "bare"), "no softmax", "elmo train")
-    refused(run("perplexity", empty, "--model", models / "native"), empty, "no text")
-    refused(run("perplexity", tmp_path / "*.none", "--model", models / "native"), "*.none", "matches no file")
-    refused(run("perplexity", lines, "--max-words", "0", "--model", models / "native"), "max_words is 0", "at least 1")
+    refusal(run("perplexity", lines, "--model", models / "bare"), "no softmax", "elmo train")
+    refusal(run("perplexity", empty, "--model", models / "native"), empty, "no text")
+    refusal(run("perplexity", tmp_path / "*.none", "--model", models / "native"), "*.none", "matches no file")
+    refusal(run("perplexity", lines, "--max-words", "0", "--model", models / "native"), "max_words is 0", "at least 1")
 
 
 def test_neighbors(models, tmp_path):
@@ -296,9 +287,9 @@ def test_neighbors(models, tmp_path):
     assert done.stdout.count("[oak]") == 6
     done = run("neighbors", "an oak fell", "--word", "oak", "--text", text, "--model", models / "native", "-k", "2")
     assert done.stdout.startswith("oak, by layer 2:\nan [oak] fell\n")
-    refused(run("neighbors", "quince", "--text", text, "--model", models / "native"), text, "'quince'", "not occur")
+    refusal(run("neighbors", "quince", "--text", text, "--model", models / "native"), text, "'quince'", "not occur")
     done = run("neighbors", "an oak", "--word", "elm", "--text", text, "--model", models / "native")
-    refused(done, "--word 'elm'", "'an oak'")
+    refusal(done, "--word 'elm'", "'an oak'")
 
 
 def test_senses(models, tmp_path):
@@ -314,13 +305,13 @@ def test_senses(models, tmp_path):
     kept = json.loads((tmp_path / "out" / "record.json").read_text(encoding="utf-8"))
     assert kept["rows"] == rows
     assert kept["argv"] == ["elmo", *map(str, asked)]
-    refused(run(*asked), tmp_path / "out", "--overwrite")
+    refusal(run(*asked), tmp_path / "out", "--overwrite")
     twice = run(*asked[:-2], "--state", "echo", "--output", tmp_path / "echo")
     assert twice.returncode == 0, twice.stderr
     assert json.loads((tmp_path / "echo" / "record.json").read_text())["settings"]["state"] == "echo"
     data.write_text(head + "oak\ttree\tan oak grows\n", encoding="utf-8")
-    refused(run("probe", "senses", "--data", data, "--model", models / "native"), data, "2")
-    refused(run("probe", "senses", "--data", tmp_path / "none", "--model", models / "native"), tmp_path / "none")
+    refusal(run("probe", "senses", "--data", data, "--model", models / "native"), data, "2")
+    refusal(run("probe", "senses", "--data", tmp_path / "none", "--model", models / "native"), tmp_path / "none")
 
 
 # Train
@@ -347,7 +338,7 @@ def test_senses(models, tmp_path):
 def test_train_refuses_settings_and_leaves_nothing(tmp_path, settings, parts):
     given = texts(tmp_path)
     before = files(tmp_path)
-    refused(run("train", *given, *TINY, "--output", tmp_path / "run", *settings), *parts)
+    refusal(run("train", *given, *TINY, "--output", tmp_path / "run", *settings), *parts)
     assert files(tmp_path) == before
     assert not (tmp_path / "run").exists()
 
@@ -366,7 +357,7 @@ def test_train_refuses_text_and_leaves_nothing(tmp_path, name, content, parts):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     before = files(tmp_path)
-    refused(run("train", "--train", tmp_path / name, *TINY, "--output", tmp_path / "run"), *parts)
+    refusal(run("train", "--train", tmp_path / name, *TINY, "--output", tmp_path / "run"), *parts)
     assert files(tmp_path) == before
 
 
@@ -384,11 +375,11 @@ def test_train_refuses_outputs(tmp_path):
     (full / "letter.txt").write_text("mine", encoding="utf-8")
     file.write_text("mine", encoding="utf-8")
     before = files(tmp_path)
-    refused(run("train", *given, *TINY, "--output", full), full, "holds no run", "another --output")
-    refused(run("train", *given, *TINY, "--output", file), file, "is a file", "name a folder")
-    refused(run("train", *given, *TINY), "--output is missing", "for example")
-    refused(run("train", *given, *TINY, "--resume"), "--resume needs --output")
-    refused(run("train", "--output", full), "--train is missing")
+    refusal(run("train", *given, *TINY, "--output", full), full, "holds no run", "another --output")
+    refusal(run("train", *given, *TINY, "--output", file), file, "is a file", "name a folder")
+    refusal(run("train", *given, *TINY), "--output is missing", "for example")
+    refusal(run("train", *given, *TINY, "--resume"), "--resume needs --output")
+    refusal(run("train", "--output", full), "--train is missing")
     assert files(tmp_path) == before
 
 
@@ -403,7 +394,7 @@ def test_train_refuses_outputs(tmp_path):
 def test_train_refuses_recipes(tmp_path, name, content, parts):
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    refused(run("train", tmp_path / name, "--train", "a.txt", "--output", tmp_path / "run"), *parts)
+    refusal(run("train", tmp_path / name, "--train", "a.txt", "--output", tmp_path / "run"), *parts)
 
 
 def test_settings_and_flags_may_be_mixed_but_nothing_else():
@@ -427,7 +418,7 @@ def test_train_on_a_full_disk_can_be_resumed(tmp_path):
     settings = ("max_words=2600", "optim.name=adagrad", "loop.log_steps=1", "loop.checkpoint_steps=20")
     arguments, variables = (*texts(tmp_path), *TINY, *settings), {"FILE_SIZE_LIMIT": "16000"}
     done = run("train", *arguments, "--quiet", "--output", tmp_path / "run", variables=variables)
-    refused(done, tmp_path / "run", "File too large", "--resume")
+    refusal(done, tmp_path / "run", "File too large", "--resume")
     assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
     done = run("train", "--resume", "--output", tmp_path / "run")
     assert done.returncode == 0, done.stderr
@@ -437,7 +428,7 @@ def test_train_on_a_full_disk_at_a_checkpoint(tmp_path):
     arguments = (*texts(tmp_path), *TINY, "max_words=400", "loop.checkpoint_steps=7", "model.lstm.dim=300")
     variables = {"FILE_SIZE_LIMIT": str(FILE_LIMIT)}
     done = run("train", *arguments, "--quiet", "--output", tmp_path / "run", variables=variables)
-    refused(done, tmp_path / "run" / "checkpoints", "model.safetensors", "File too large", "--resume")
+    refusal(done, tmp_path / "run" / "checkpoints", "model.safetensors", "File too large", "--resume")
     assert not list((tmp_path / "run" / "checkpoints").glob("step-*"))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from command import run
+from refusals import refused
 from tiny import tiny_model
 
 from elmo.disk import files
@@ -118,8 +119,8 @@ def test_what_appears_meanwhile_stays(tmp_path: Path, overwrite: bool) -> None:
 def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npz")
     (tmp_path / "loop.npz").symlink_to("loop.npz")
-    for name, match in (("pipe.npz", "is neither a file nor a folder"), ("loop.npz", "is a link that leads back")):
-        with pytest.raises(OSError, match=match), atomic_path(tmp_path / name, overwrite=True):
+    for name, match in (("pipe.npz", "pipe.npz"), ("loop.npz", "link")):
+        with refused(*match.split("; "), error=OSError), atomic_path(tmp_path / name, overwrite=True):
             pass
         done = run("embed", tmp_path / "text", tmp_path / name, "--overwrite", "--resume")
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)

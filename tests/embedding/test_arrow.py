@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from refusals import refused
 from tiny import tiny_model
 
 from elmo.embedding import arrow
 from elmo.embedding.arrow import embed_batches, with_errors
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError
 
 EMBEDDER = Embedder(tiny_model().bilm(), batch_tokens=16)  # a chunk is 128 tokens
 WORDS = st.sampled_from(["a", "play", "über", "don't", "日本", "x" * 60])
@@ -167,24 +167,24 @@ def test_vectors_and_errors_go_into_one_table():
 @pytest.mark.parametrize(
     ("names", "values", "match"),
     [
-        (["id", "line"], ["a"], "columns id, line; id, and text or tokens, are expected"),
-        (["key", "text"], ["a"], "columns key, text"),
-        (["id", "text"], [1], "column text is of type int64; strings, bytes or lists"),
-        (["id", "tokens"], [[1]], "of type list<.*int64"),
-        (["id", "tokens"], [[["a"]]], "of type list<.*list<"),
-        (["id", "text"], [{"a": "b"}], "of type struct<"),
-        (["id", "tokens"], pa.array([["a"]], pa.list_view(pa.string())), "of type list_view<"),
+        (["id", "line"], ["a"], "columns; tokens"),
+        (["key", "text"], ["a"], "columns; text"),
+        (["id", "text"], [1], "int64; strings"),
+        (["id", "tokens"], [[1]], "list<; int64"),
+        (["id", "tokens"], [[["a"]]], "list<"),
+        (["id", "text"], [{"a": "b"}], "struct<"),
+        (["id", "tokens"], pa.array([["a"]], pa.list_view(pa.string())), "list_view<"),
     ],
 )
 def test_other_columns_are_refused(names, values, match):
     batch = pa.record_batch([pa.array([0]), values if isinstance(values, pa.Array) else pa.array(values)], names=names)
-    with pytest.raises(InputError, match=match):
+    with refused(*match.split("; ")):
         list(embed_batches(EMBEDDER, [batch]))
 
 
 def test_ids_of_two_types_are_refused():
     made = [pa.record_batch([pa.array(ids), pa.array(["a"])], names=["id", "text"]) for ids in ([1], ["p"])]
-    with pytest.raises(InputError, match="ids of type string after others of int64; cast them to one type"):
+    with refused("ids", "string", "int64", "cast"):
         list(embed_batches(EMBEDDER, made))
 
 

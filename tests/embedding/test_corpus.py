@@ -21,6 +21,7 @@ from command import Command, run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from refusals import refused
 from small_corpus import write_corpus
 from tiny import tiny_model, write_tiny
 
@@ -323,7 +324,7 @@ def test_another_job_is_refused(model, text, tmp_path, change, match):
     output = tmp_path / "out"
     embed_corpus([str(text)], str(output), small(model))
     before = contents(output)
-    with pytest.raises(InputError, match=f"out: holds another job: {match}; .* name another folder"):
+    with refused("out", match, "name another folder"):
         embed_corpus([str(text)], str(output), replace(small(model), **change))
     assert contents(output) == before
 
@@ -333,7 +334,7 @@ def test_another_text_of_the_same_size_is_refused_unless_the_manifest_is_older(m
     text.write_text("Rain FELL .\n" * 30)
     embed_corpus([str(text)], str(output), small(model))
     text.write_text("rain fell .\n" * 30)
-    with pytest.raises(InputError, match=r"another job: inputs' contents was '.*' and is '.*' now"):
+    with refused("contents"):
         embed_corpus([str(text)], str(output), small(model))
     manifest = json.loads((output / "manifest.json").read_bytes())
     del manifest["job"]["inputs' contents"]
@@ -351,7 +352,7 @@ def test_another_job_that_was_faster_is_refused(model, text, tmp_path, monkeypat
         return planned(*arguments)
 
     monkeypatch.setattr(corpus, "plan_parts", slow)
-    with pytest.raises(InputError, match="holds another job: layers was 'all' and is 'top' now"):
+    with refused("layers", "'all'", "'top'"):
         embed_corpus([str(text)], output, small(model, layers="top"))
     assert json.loads(Path(output, "manifest.json").read_bytes())["job"]["layers"] == "all"
 
@@ -383,9 +384,7 @@ def test_a_worker_with_another_model_does_nothing(model, text, tmp_path):
     with pytest.raises(FileNotFoundError):  # no receipt came
         embed_corpus([str(text)], str(tmp_path / "out"), small(model), engine)
     ((job, parts),) = jobs
-    with pytest.raises(
-        InputError, match=r"the model has sha256 \w{12} here, but 000000000000 where the job was started"
-    ):
+    with refused("sha256", "000000000000"):
         open_worker(replace(job, sha256="0" * 64))
     assert not rows_of(tmp_path / "out")
     worker = open_worker(job)
@@ -402,7 +401,7 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
         file.write_bytes(text.read_bytes().replace(b"\n", b" "))
         yield from run_here(job, parts[1:])
 
-    with pytest.raises(InputError, match=r"a\.txt: has \d+ rows from row 20 on instead of 20; it has changed"):
+    with refused("a.txt", "row 20", "changed"):
         embed_corpus([str(file)], str(tmp_path / "out"), small(model), changes)
     assert len(list(tmp_path.glob("out/vectors/*"))) == 1
 
@@ -410,31 +409,31 @@ def test_an_input_that_has_changed_is_refused(model, text, tmp_path):
 @pytest.mark.parametrize(
     ("inputs", "options", "match"),
     [
-        (["nope.txt"], {}, r"nope\.txt: matches no file"),
-        (["."], {}, r"\.: is a folder; name files"),
-        (["-"], {}, "standard input cannot be read again"),
-        (["nope://x/y"], {}, "nope://x/y: cannot be reached by fsspec"),
-        (["empty.txt"], {}, r"empty\.txt: no rows"),
-        (["cut.txt.gz"], {}, r"cut\.txt\.gz: the compressed file is damaged or cut"),
-        (["bad.txt.zip"], {}, r"bad\.txt\.zip: the compressed file is damaged or cut off \(File is not a zip file\)"),
-        (["zip://a.txt::file://bad.txt.zip"], {}, "cannot be reached by fsspec .File is not a zip file"),
-        (["two.zip"], {}, r"two\.zip: holds 2 files or folders; one text is expected"),
-        (["a.txt", "a.conllu.gz"], {}, r"a\.conllu\.gz: the lines of \.conllu files are not text; embed it alone"),
-        (["a.fa"], {}, r"a\.fa: the lines of \.fa files are not text"),
-        (["a.7z"], {}, r"a\.7z: \.7z files are not read here; decompress it"),
-        (["a.lz4"], {}, r"a\.lz4: \.lz4 files are not read here; decompress it"),
-        (["\udcff.txt"], {}, r"'\\udcff\.txt': the name is not UTF-8"),
-        (["bad.parquet"], {}, r"bad\.parquet: not a complete Parquet file"),
-        (["a.fa.bz2"], {}, r"a\.fa\.bz2: the lines of \.fa files are not text; embed it alone"),
-        (["rows.parquet"], {}, r"rows\.parquet: has no column text or tokens, but number, line"),
-        (["rows.parquet"], {"columns": Columns("line", "key")}, "has no column key, but number, line, list"),
-        (["rows.parquet"], {"columns": Columns("number")}, r"column number of rows\.parquet is of type int64"),
-        (["rows.parquet"], {"columns": Columns("line", "list")}, "column list of rows.parquet is of type list<"),
-        (["twice.parquet"], {}, "has 2 columns text; rename all but one"),
-        (["a.txt"], {"state": "carry"}, "state carry makes"),
+        (["nope.txt"], {}, "nope.txt"),
+        (["."], {}, "folder; files"),
+        (["-"], {}, "standard input"),
+        (["nope://x/y"], {}, "nope://x/y"),
+        (["empty.txt"], {}, "empty.txt"),
+        (["cut.txt.gz"], {}, "cut.txt.gz; compressed; damaged"),
+        (["bad.txt.zip"], {}, "bad.txt.zip; compressed; damaged"),
+        (["zip://a.txt::file://bad.txt.zip"], {}, "fsspec"),
+        (["two.zip"], {}, "two.zip; 2 files"),
+        (["a.txt", "a.conllu.gz"], {}, "a.conllu.gz"),
+        (["a.fa"], {}, "a.fa"),
+        (["a.7z"], {}, "a.7z"),
+        (["a.lz4"], {}, "a.lz4"),
+        (["\udcff.txt"], {}, "'\\udcff.txt'; UTF-8"),
+        (["bad.parquet"], {}, "bad.parquet; Parquet"),
+        (["a.fa.bz2"], {}, "a.fa.bz2"),
+        (["rows.parquet"], {}, "rows.parquet"),
+        (["rows.parquet"], {"columns": Columns("line", "key")}, "list"),
+        (["rows.parquet"], {"columns": Columns("number")}, "rows.parquet; int64"),
+        (["rows.parquet"], {"columns": Columns("line", "list")}, "rows.parquet; list<"),
+        (["twice.parquet"], {}, "2 columns; rename"),
+        (["a.txt"], {"state": "carry"}, "state; carry"),
         (["a.txt"], {"part_rows": 0}, "part_rows is 0"),
         (["a.txt"], {"batch_tokens": 0}, "batch_tokens is 0"),
-        (["a.txt"], {"batch_tokens": None, "memory": 9}, "memory is 9 bytes, but one token of this model takes"),
+        (["a.txt"], {"batch_tokens": None, "memory": 9}, "memory is 9"),
         (["a.txt"], {"layers": "first"}, "layers is 'first'"),
     ],
 )
@@ -454,9 +453,8 @@ def test_what_cannot_be_embedded_is_said_in_a_line_and_nothing_is_made(
         file.writestr("b.txt", "b\n")
     parquet.write_table(pa.table({"number": [1], "line": ["a"], "list": [[1]]}), "rows.parquet")
     parquet.write_table(pa.Table.from_arrays([pa.array(["a"])] * 2, names=["text"] * 2), "twice.parquet")
-    with pytest.raises(InputError, match=match) as caught:
+    with refused(*match.split("; ")):
         embed_corpus(inputs, "out", small(model, **options))
-    assert "\n" not in str(caught.value)
     assert not Path("out").exists()
 
 
@@ -466,7 +464,7 @@ def test_an_id_that_is_not_utf8_is_said(tmp_path, unchecked):
     keys = keys.view(pa.string()) if unchecked else keys
     parquet.write_table(pa.table({"key": keys, "text": ["a", "b"]}), tmp_path / "rows.parquet")
     (part,) = plan_parts([str(tmp_path / "rows.parquet")], 10, Columns(id="key"))
-    with pytest.raises(InputError, match=r"the column key of .*rows\.parquet has an id that is not UTF-8"):
+    with refused("rows.parquet", "key", "UTF-8"):
         list(read_part(part, Columns(id="key"), 100))
 
 
@@ -479,7 +477,7 @@ def test_a_damaged_page_of_parquet_is_said_with_the_name_of_the_file(tmp_path):
     content[1000:4000] = b"\xff" * 3000
     path.write_bytes(content)
     (part,) = plan_parts([str(path)], 3000, Columns())
-    with pytest.raises(InputError, match=r"rows\.parquet: not a complete Parquet file .*; fetch it again"):
+    with refused("rows.parquet", "fetch it again"):
         list(read_part(part, Columns(), 100))
 
 
@@ -494,13 +492,13 @@ def test_folders_of_others_are_left_alone(model, text, tmp_path):
     (tmp_path / "half" / "done").mkdir(parents=True)
     (tmp_path / "half" / "done" / "00000000.json").write_text("{}")
     for name, match in (
-        ("mine", r"mine: holds 'thesis\.tex' but no manifest\.json"),
-        ("file", "file: is a file; name a folder as the output"),
-        ("strange", r"its manifest\.json is not from this program"),
-        ("cut", r"manifest\.json: damaged"),
-        ("half", r"half: holds '00000000\.json' but no manifest\.json"),
+        ("mine", "'thesis.tex'; manifest.json"),
+        ("file", "folder; output"),
+        ("strange", "manifest.json"),
+        ("cut", "manifest.json; damaged"),
+        ("half", "'00000000.json'; manifest.json"),
     ):
-        with pytest.raises(InputError, match=match):
+        with refused(*match.split("; ")):
             embed_corpus([str(text)], str(tmp_path / name), small(model))
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 5
 

@@ -10,6 +10,7 @@ import torch
 from command import run_program
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from elmo import ops
 from elmo.embedding.embedder import Embedder, parse_bytes, tokens_within
@@ -240,17 +241,17 @@ def test_autocast_around_it_changes_nothing(bilm, library):
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        ([["fine"], "the cat sat"], r"sentence 1 is the string 'the cat sat'"),
-        (["the cat sat", ["fine"]], r"text 1 is tokens"),
+        ([["fine"], "the cat sat"], "sentence 1; 'the cat sat'"),
+        (["the cat sat", ["fine"]], "text 1"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:the model does not say")
 def test_texts_and_tokens_in_one_call_are_refused(bilm, sentences, message):
     for state in ("reset", "echo", "carry", "warm"):
         embedder = Embedder(bilm, state=state)
-        with pytest.raises(InputError, match=message):
+        with refused(*message.split("; ")):
             embedder.embed(sentences)
-        with pytest.raises(InputError, match=message):
+        with refused(*message.split("; ")):
             list(embedder.embed_stream(sentences))
 
 
@@ -258,7 +259,7 @@ def test_texts_and_tokens_in_one_call_are_refused(bilm, sentences, message):
     "layers", [3, -1, "bottom", [0.5, 0.5], True, [0, 3], [], [-1], [True, False, True], "mix=1,2", "mix=a,b,c"]
 )
 def test_layers_that_the_model_does_not_have_are_refused(bilm, layers):
-    with pytest.raises(InputError, match=r"layers is .*; this model has 3 layers .* from 0 to 2.*'mix=' and 3 weights"):
+    with refused("layers", "3 layers", "'mix='"):
         Embedder(bilm).embed_stream([["cat"]], layers)
 
 
@@ -275,7 +276,7 @@ def test_batch_follows_from_memory(bilm):
     assert Embedder(bilm, memory="1MB").batch_tokens == Embedder(bilm, memory=1_000_000).batch_tokens
     assert Embedder(bilm).batch_tokens == 8192  # of so small a model; more is no faster
     assert tokens_within(256_000_000, BiLMConfig(LstmConfig(8, 512), CONFIG.char_cnn)) > 1000
-    with pytest.raises(InputError, match=r"memory is 2,000 bytes, but one token of this model takes 3,413"):
+    with refused("2,000", "3,413"):
         Embedder(bilm, memory=2000)
 
 
@@ -289,7 +290,7 @@ def test_parse_bytes(text, size):
 
 @pytest.mark.parametrize("text", ["", "much", "-1MB", "1.GB", "5 XB", "1e9"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(InputError, match="is not a size; give one such as 2GB"):
+    with refused("size", "2GB"):
         parse_bytes(text)
 
 
@@ -330,7 +331,7 @@ def test_a_text_that_was_not_split_gets_a_warning(bilm):
 
 
 def test_an_embedder_is_made_in_each_process(bilm):
-    with pytest.raises(TypeError, match=r"load the model in each process: elmo\.load"):
+    with refused("load the model in each process", error=TypeError):
         pickle.dumps(Embedder(bilm))
     with pytest.raises(TypeError, match="load the model in each process"):
         pickle.dumps(Embedder(bilm).bilm)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.job import embed_file
@@ -113,47 +114,46 @@ def test_a_line_of_any_length_is_one_row(tmp_path, embedder):
 # What cannot be embedded
 
 
-def check_refused(folder: Path, embedder: Embedder, source: Path | str, error: type[Exception], message: str) -> None:
+def check_refused(folder: Path, embedder: Embedder, source: Path | str, error: type[Exception], *words: str) -> None:
     before = sorted(folder.iterdir())
-    with pytest.raises(error, match=message) as caught:
+    with refused(*words, error=error):
         embed_file(embedder, source, folder / "out.hdf5")
-    assert "\n" not in str(caught.value)
     assert sorted(folder.iterdir()) == before
 
 
 def test_a_missing_text_is_named(tmp_path, embedder):
-    check_refused(tmp_path, embedder, tmp_path / "none.txt", FileNotFoundError, r"none\.txt")
+    check_refused(tmp_path, embedder, tmp_path / "none.txt", FileNotFoundError, "none.txt")
 
 
 def test_a_folder_for_a_text_is_named(tmp_path, embedder):
-    check_refused(tmp_path, embedder, tmp_path, InputError, r"is a folder; name one text file")
+    check_refused(tmp_path, embedder, tmp_path, InputError, "is a folder")
 
 
 def test_an_empty_text_is_named(tmp_path, embedder):
-    check_refused(tmp_path, embedder, written(tmp_path / "in.txt", []).parent / "in.txt", InputError, r"in\.txt")
+    check_refused(tmp_path, embedder, written(tmp_path / "in.txt", []).parent / "in.txt", InputError, "in.txt")
 
 
 def test_invalid_utf8_is_named_with_its_line(tmp_path, embedder):
     source = tmp_path / "in.txt"
     source.write_bytes(b"fine\n\ncaf\xe9\n")
-    check_refused(tmp_path, embedder, source, InputError, r"in\.txt: line 3 is not UTF-8 .*0xe9.*iconv")
+    check_refused(tmp_path, embedder, source, InputError, "in.txt", "line 3", "0xe9", "iconv")
 
 
 def test_invalid_utf8_in_standard_input_is_named_with_its_line(tmp_path, embedder, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"fine\ncaf\xe9\n"), encoding="utf-8"))
-    check_refused(tmp_path, embedder, "-", InputError, r"standard input: line 2 is not UTF-8")
+    check_refused(tmp_path, embedder, "-", InputError, "standard input", "line 2", "UTF-8")
 
 
 def test_closed_standard_input_is_named(tmp_path, embedder, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(InputError, match="the input is '-', but standard input is closed; redirect a text to it"):
+    with refused("standard input", "redirect"):
         embed_file(embedder, "-", tmp_path / "v.h5")
 
 
 def test_an_output_that_exists_is_kept(tmp_path, embedder):
     output = tmp_path / "out.hdf5"
     output.write_bytes(b"old")
-    check_refused(tmp_path, embedder, written(tmp_path / "in.txt"), FileExistsError, r"out\.hdf5")
+    check_refused(tmp_path, embedder, written(tmp_path / "in.txt"), FileExistsError, "out.hdf5")
     assert output.read_bytes() == b"old"
     embed_file(embedder, tmp_path / "in.txt", output, overwrite=True)
     check_rows(output, embedder)

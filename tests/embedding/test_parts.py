@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from command import Command, run
+from refusals import refused
 from small_corpus import write_corpus
 from tiny import tiny_model
 
@@ -85,15 +86,15 @@ def test_a_broken_dump_goes_on_to_the_bytes_of_one_that_was_not(text, tmp_path, 
 def test_rows_of_another_model_text_or_choice_are_refused(text, tmp_path):
     output = tmp_path / "v.npz"
     break_off(text, output, 45)
-    with pytest.raises(InputError, match=r"run\.json: layers was 'all', now it is 'top'.*remove"):
+    with refused("run.json", "layers", "'all'", "'top'", "remove"):
         embed_file(embedder(), text, output, "top", resume=True)
-    with pytest.raises(InputError, match=r"batch_tokens was 16, now it is 17"):
+    with refused("batch_tokens", "16", "17"):
         embed_file(embedder(batch_tokens=17), text, output, resume=True)
-    with pytest.raises(InputError, match=r"run\.json: model was "):
+    with refused("run.json", "model"):
         embed_file(Embedder(tiny_model(seed=1).bilm(), batch_tokens=BATCH_TOKENS), text, output, resume=True)
     changed = tmp_path / "changed.txt"
     changed.write_text(text.read_text().replace("waits", "stays"))
-    with pytest.raises(InputError, match=r"00000000\.npz: row \d+ is not of the sentence .*: the input has changed"):
+    with refused("00000000.npz", "row", "changed"):
         embed_file(embedder(), changed, output, resume=True)
     assert not output.exists()
     embed_file(embedder(), text, output, resume=True)
@@ -104,15 +105,15 @@ def test_rows_of_another_model_text_or_choice_are_refused(text, tmp_path):
 @pytest.mark.parametrize(
     ("made", "chosen", "said"),
     [
-        ({}, {"pool": "mean"}, "pool was None, now it is 'mean'"),
-        ({}, {"dtype": "float16"}, "dtype was 'float32', now it is 'float16'"),
-        ({"state": "echo"}, {}, "state was 'reset', now it is 'echo'"),
+        ({}, {"pool": "mean"}, "pool was None; it is 'mean'"),
+        ({}, {"dtype": "float16"}, "dtype was 'float32'; it is 'float16'"),
+        ({"state": "echo"}, {}, "state was 'reset'; it is 'echo'"),
     ],
 )
 def test_every_choice_that_rows_depend_on_is_kept(text, tmp_path, made, chosen, said):
     output = tmp_path / "v.npz"
     break_off(text, output, 25)
-    with pytest.raises(InputError, match=said):
+    with refused(*said.split("; ")):
         embed_file(embedder(**made), text, output, resume=True, **chosen)
 
 
@@ -126,7 +127,7 @@ def test_rows_after_another_warm_text_are_refused(text, tmp_path):
 
     with pytest.raises(BrokenError):
         embed_file(warm[0], text, output, progress=progress, resume=True)
-    with pytest.raises(InputError, match=r"warm_text was \['a b'\], now it is \['c d'\]"):
+    with refused("warm_text", "['a b']", "['c d']"):
         embed_file(warm[1], text, output, resume=True)
 
 
@@ -151,7 +152,7 @@ def test_kept_rows_that_are_damaged_inside_are_named(text, tmp_path):
     data = bytearray(part.read_bytes())
     data[data.index(b"NUMPY") + 200] ^= 1
     part.write_bytes(data)
-    with pytest.raises(InputError, match=r"00000000\.npz: damaged .*; remove .* to start again"):
+    with refused("00000000.npz", "damaged", "remove"):
         embed_file(embedder(), text, output, resume=True)
 
 
@@ -174,7 +175,7 @@ def test_a_folder_that_is_not_of_a_run_is_left_alone(text, tmp_path):
     output = tmp_path / "v.npz"
     folder_of(output).mkdir()
     (folder_of(output) / "thesis.tex").write_text("mine")
-    with pytest.raises(InputError, match=r"v\.npz\.parts: holds 'thesis\.tex' but no run\.json, so it is not of"):
+    with refused("v.npz.parts", "thesis.tex", "run.json"):
         embed_file(embedder(), text, output, resume=True)
     assert (folder_of(output) / "thesis.tex").read_text() == "mine"
     (folder_of(output) / "thesis.tex").rename(folder_of(output) / ".run.json.1.partial")  # killed at its beginning
@@ -192,7 +193,7 @@ def test_a_run_begins_where_no_other_works(text, tmp_path, monkeypatch):
         return settings(*arguments)
 
     monkeypatch.setattr(parts, "_settings", slow)
-    with pytest.raises(InputError, match=r"layers was 'all', now it is 'top'"):
+    with refused("layers", "'all'", "'top'"):
         embed_file(embedder(), text, output, "top", resume=True)
     assert (folder_of(output) / "00000000.npz").is_file()
 

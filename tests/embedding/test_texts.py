@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from command import run_program
+from refusals import refused
 from tiny import CONFIG
 
 import elmo
@@ -98,13 +99,13 @@ def test_a_word_has_its_vector(embedder):
         (pd.Series(["a", "b", float("nan")], index=["x", "y", "z"]), "row 'z'"),
         (pd.Series(["a", pd.NA], dtype="string", index=[4, 8]), "row '8'"),
         ([["a"], None], "sentence 1"),
-        (pd.DataFrame({"text": ["a"]}), r"frame\['text'\]"),
+        (pd.DataFrame({"text": ["a"]}), "frame['text']"),
         (7, "int"),
-        ({"a", "b"}, "no order"),
+        ({"a", "b"}, "order"),
     ],
 )
 def test_what_is_no_text_is_named_with_its_row(embedder, given, row):
-    with pytest.raises(elmo.InputError, match=row):
+    with refused(*row.split("; ")):
         embedder.embed(given)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 from tiny import DIM, LAYERS, tiny_model
 
 from elmo.embedding import type_vectors
@@ -64,6 +65,6 @@ def test_what_gives_no_words_is_refused(embedder, tmp_path):
         average_types(embedder, [[], []])
     with pytest.raises(InputError, match="'concat'"):
         average_types(embedder, SENTENCES, "all")
-    with pytest.raises(InputError, match="no word occurs 9 times; the most frequent occurs 4 times"):
+    with refused("9 times", "4 times"):
         write_word2vec(average_types(embedder, SENTENCES), tmp_path / "v.txt", 9)
     assert not list(tmp_path.iterdir())

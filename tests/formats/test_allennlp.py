@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from bilm_files import write_zip
+from refusals import refused
 
 from elmo import formats
 from elmo.errors import InputError
@@ -143,7 +144,7 @@ def test_allennlp_two_models_in_a_folder_are_told_apart_by_file(tmp_path):
         (tmp_path / name / allennlp.OPTIONS).rename(folder / f"{name}_options.json")
         (tmp_path / name / allennlp.WEIGHTS).rename(folder / f"{name}_weights.hdf5")
     assert formats.load(folder / "b_weights.hdf5").config == CONFIGS["one layer"]
-    with pytest.raises(InputError, match=r"both: 2 weights files \(a_w\S+, b_w\S+\); give the path of one"):
+    with refused("both", "a_w", "b_w", "path"):
         formats.load(folder)
 
 
@@ -164,13 +165,12 @@ def test_allennlp_several_options_of_one_weights_file_need_both_paths(tmp_path):
     folder = saved(tmp_path)
     other = folder / "options_inference.json"
     other.write_bytes((folder / allennlp.OPTIONS).read_bytes())
-    message = r": 2 options files \(options\.json, options_inference\.json\); give both paths: elmo\.load\(OPTIONS, w"
     for path in (folder, folder / allennlp.WEIGHTS):
-        with pytest.raises(InputError, match=message):
+        with refused("options.json", "options_inference.json", "give both paths"):
             formats.load(path)
     assert formats.load(other, folder / allennlp.WEIGHTS).config == CONFIGS["usual"]
     archive = write_zip(tmp_path / "m.zip", {file.name: file.read_bytes() for file in folder.iterdir()})
-    with pytest.raises(InputError, match=r"m\.zip: 2 options files \(.*\); unpack it, and give both paths"):
+    with refused("m.zip", "2 options files", "unpack"):
         formats.load(archive)
 
 
@@ -194,22 +194,21 @@ def test_allennlp_a_file_that_cannot_be_opened_is_no_hindrance_unless_it_may_be_
 @pytest.mark.parametrize(
     ("section", "changes", "message"),
     [
-        ("lstm", {"dim": 7}, r"weights\.hdf5: \S+/W_0 has shape \(8, 24\); \(8, 28\) is expected; the weights do not"),
-        ("lstm", {"n_layers": 3}, r"weights\.hdf5: RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/W_0 is missing; shape"),
-        ("lstm", {"n_layers": 1}, r"weights\.hdf5: RNN_0/RNN/MultiRNNCell/Cell1/\S+ \(24,\) is not part of the model"),
-        ("char_cnn", {"n_highway": 1}, r"weights\.hdf5: CNN_high_1/W_carry \(7, 7\) is not part of the model"),
-        ("char_cnn", {"activation": "gelu"}, r"options\.json: char_cnn\.activation is 'gelu'; allowed: 'relu', 'tanh'"),
-        ("lstm", {"dim": "absent"}, r"options\.json: no key 'dim'"),
-        ("lstm", {"dim": "6"}, r"options\.json: lstm\.dim is '6'; int is expected"),
+        ("lstm", {"dim": 7}, "weights.hdf5; /W_0; shape; (8, 24); (8, 28)"),
+        ("lstm", {"n_layers": 3}, "weights.hdf5; RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/W_0; missing; shape"),
+        ("lstm", {"n_layers": 1}, "weights.hdf5; RNN_0/RNN/MultiRNNCell/Cell1/; (24,)"),
+        ("char_cnn", {"n_highway": 1}, "weights.hdf5; CNN_high_1/W_carry; (7, 7)"),
+        ("char_cnn", {"activation": "gelu"}, "options.json; char_cnn.activation is 'gelu'; 'relu'; 'tanh'"),
+        ("lstm", {"dim": "absent"}, "options.json; 'dim'"),
+        ("lstm", {"dim": "6"}, "options.json; lstm.dim is '6'; int"),
     ],
 )
 def test_allennlp_misfit_is_named(tmp_path, section, changes, message):
     folder = saved(tmp_path)
     edit_options(folder, section, **changes)
     for read in (formats.describe, formats.load):
-        with pytest.raises(InputError, match=message) as caught:
+        with refused(*message.split("; ")):
             read(folder)
-        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.99])
@@ -217,11 +216,8 @@ def test_allennlp_truncated_weights_are_named(tmp_path, kept):
     file = saved(tmp_path) / allennlp.WEIGHTS
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * kept)])
-    with pytest.raises(
-        InputError, match=r"weights\.hdf5: damaged or incomplete HDF5 file \([\d,]+ bytes: .*\); fetch"
-    ) as caught:
+    with refused("weights.hdf5", "damaged", "fetch"):
         formats.load(file.parent)
-    assert "\n" not in str(caught.value)
 
 
 def test_allennlp_characters_without_options_are_named(tmp_path):
@@ -229,7 +225,7 @@ def test_allennlp_characters_without_options_are_named(tmp_path):
     options = json.loads((folder / allennlp.OPTIONS).read_text())
     del options["char_cnn"]
     (folder / allennlp.OPTIONS).write_text(json.dumps(options))
-    with pytest.raises(InputError, match=r"options\.json: no key 'char_cnn', which \S+ needs; add it"):
+    with refused("options.json", "'char_cnn'", "add it"):
         formats.load(folder)
 
 
@@ -237,17 +233,15 @@ def test_allennlp_vectors_for_weights_are_named(tmp_path):
     folder = saved(tmp_path)
     with h5py.File(folder / "vectors.hdf5", "w") as file:
         file["0"] = np.zeros((3, 2, 8))
-    with pytest.raises(
-        InputError, match=r"vectors\.hdf5: not the weights of a biLM \(no group RNN_0; first name: '0'\)"
-    ):
+    with refused("vectors.hdf5", "RNN_0"):
         formats.load(folder / "vectors.hdf5")
 
 
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
-        ("char_embed", 100, r"weights\.hdf5: char_embed has 100 rows; at least 261 are expected"),
-        ("char_embed", None, r"weights\.hdf5: neither char_embed nor embedding found"),
+        ("char_embed", 100, "weights.hdf5; char_embed; 100 rows; 261"),
+        ("char_embed", None, "weights.hdf5; char_embed"),
     ],
 )
 def test_allennlp_other_inputs_are_named(tmp_path, name, rows, message):
@@ -256,7 +250,7 @@ def test_allennlp_other_inputs_are_named(tmp_path, name, rows, message):
         del file[name]
         if rows is not None:
             file[name] = np.zeros((rows, 3))
-    with pytest.raises(InputError, match=message):
+    with refused(*message.split("; ")):
         formats.load(folder)
 
 

@@ -4,7 +4,6 @@
 2.10.1 themselves made, trained a little and saved: all layers and both mixes agreed to 1e-6 (docs/log.md).
 """
 
-import io
 import json
 from collections import OrderedDict
 from typing import Any
@@ -13,10 +12,12 @@ import numpy as np
 import pytest
 import torch
 import twin
+from archives import CONFIG, OPTIONS, PREFIX, STATE, archived, as_torch, state_dict
 from bilm_files import as_float64, as_hdf5, as_json, options, random_weights, write_folder, write_tar
 from command import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import elmo
 from elmo import formats
@@ -25,88 +26,7 @@ from elmo.formats import allennlp, native
 from elmo.text.batching import to_batch
 
 TOLERANCE = 1e-5
-PREFIX = "_text_field_embedder.token_embedder_elmo._elmo."
 TEXT = [["the", "cat", "sat"], [], ["naïve", "the"]]
-OPTIONS: dict[str, Any] = {
-    "lstm": {
-        "dim": 6,
-        "projection_dim": 4,
-        "n_layers": 2,
-        "cell_clip": 3,
-        "proj_clip": 3,
-        "use_skip_connections": True,
-    },
-    "char_cnn": {
-        "embedding": {"dim": 3},
-        "filters": [[1, 3], [3, 4]],
-        "n_highway": 2,
-        "n_characters": 262,
-        "max_characters_per_token": 50,
-        "activation": "relu",
-    },
-}
-CONFIG = {
-    "model": {
-        "type": "simple_tagger",
-        "text_field_embedder": {
-            "token_embedders": {
-                "elmo": {"type": "elmo_token_embedder", "options_file": "/home/x/o.json", "do_layer_norm": False}
-            }
-        },
-    }
-}
-
-
-def state_dict(weights: dict[str, np.ndarray], n_mixes: int = 1) -> "OrderedDict[str, torch.Tensor]":
-    """The published arrays as AllenNLP's `Elmo` keeps them, with mixes that are not those of the beginning."""
-    state: dict[str, np.ndarray] = {}
-    characters = weights["char_embed"]
-    encoder = "_elmo_lstm._token_embedder"
-    state[f"{encoder}._char_embedding_weights"] = np.concatenate([np.zeros_like(characters[:1]), characters])
-    for name, weight in weights.items():
-        if name.startswith("CNN/W_cnn_"):
-            state[f"{encoder}.char_conv_{name.removeprefix('CNN/W_cnn_')}.weight"] = weight[0].transpose(2, 1, 0)
-        elif name.startswith("CNN/b_cnn_"):
-            state[f"{encoder}.char_conv_{name.removeprefix('CNN/b_cnn_')}.bias"] = weight
-        elif name.endswith("/W_transform"):
-            group = name.removesuffix("/W_transform")
-            layer = f"{encoder}._highways._layers.{group.removeprefix('CNN_high_')}"
-            state[f"{layer}.weight"] = np.concatenate([weight.T, -weights[f"{group}/W_carry"].T])
-            state[f"{layer}.bias"] = np.concatenate([weights[f"{group}/b_transform"], -weights[f"{group}/b_carry"]])
-        elif name.endswith("/W_0"):
-            cell = name.removesuffix("/W_0")
-            direction = "forward" if cell.startswith("RNN_0") else "backward"
-            layer = f"_elmo_lstm._elmo_lstm.{direction}_layer_{cell.split('Cell')[2].split('/')[0]}"
-            size = weights[f"{cell}/W_P_0"].shape[1]
-            i, j, f, o = np.split(weight.T, 4)
-            kernel = np.concatenate([i, f, j, o])
-            i, j, f, o = np.split(weights[f"{cell}/B"], 4)
-            state[f"{layer}.input_linearity.weight"] = kernel[:, :size]
-            state[f"{layer}.state_linearity.weight"] = kernel[:, size:]
-            state[f"{layer}.state_linearity.bias"] = np.concatenate([i, f + 1, j, o])
-            state[f"{layer}.state_projection.weight"] = weights[f"{cell}/W_P_0"].T
-    state[f"{encoder}._projection.weight"] = weights["CNN_proj/W_proj"].T
-    state[f"{encoder}._projection.bias"] = weights["CNN_proj/b_proj"]
-    n_layers = 1 + sum("forward_layer" in name and name.endswith("bias") for name in state)
-    for k in range(n_mixes):
-        for j in range(n_layers):
-            state[f"scalar_mix_{k}.scalar_parameters.{j}"] = np.array([0.3 * j - 0.1 * k], np.float32)
-        state[f"scalar_mix_{k}.gamma"] = np.array([1.5 - k], np.float32)
-    named = OrderedDict((PREFIX + name, torch.tensor(np.ascontiguousarray(array))) for name, array in state.items())
-    named["tag_projection_layer.weight"] = torch.ones(2, 3)
-    named._metadata = OrderedDict({"": {"version": 1}})  # type: ignore[attr-defined]
-    return named
-
-
-def as_torch(state: Any, legacy: bool = False) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(state, buffer, _use_new_zipfile_serialization=not legacy)
-    return buffer.getvalue()
-
-
-def archived(state: Any, legacy: bool = False, config: Any = CONFIG, **more: bytes) -> dict[str, bytes]:
-    files = {"config.json": json.dumps(config).encode(), "weights.th": as_torch(state, legacy)}
-    return files | {"vocabulary/tokens.txt": b"the\n"} | {f"fta/model.elmo.{name}": data for name, data in more.items()}
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
@@ -220,7 +140,6 @@ def renamed(state: Any, old: str, new: str) -> Any:
     return OrderedDict((name.replace(old, new), tensor) for name, tensor in state.items())
 
 
-STATE = state_dict(random_weights(OPTIONS, 4))
 NAME = PREFIX + "_elmo_lstm._token_embedder._projection.bias"
 SCALAR, GAMMA = PREFIX + "scalar_mix_0.scalar_parameters.1", PREFIX + "scalar_mix_0.gamma"
 
@@ -228,54 +147,53 @@ SCALAR, GAMMA = PREFIX + "scalar_mix_0.scalar_parameters.1", PREFIX + "scalar_mi
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        (archived({"model": STATE}), r"weights\.th: holds dict, not tensors by name"),
-        (archived([1, 2]), r"weights\.th: holds list, not tensors by name"),
-        (archived(without(STATE, "_char_embedding_weights")), r"weights\.th: no biLM \(\d+ arrays, the first is"),
-        (archived(STATE | renamed(STATE, "elmo._elmo", "b._elmo")), r"weights\.th: 2 biLMs \(_text_\S+, _text_\S+\)"),
-        (archived(without(STATE, "backward_layer_1")), r"weights\.th: \S+backward_layer_1\S+ is missing"),
-        (archived(without(STATE, "char_conv_")), r"has 0 convolutions and 2 LSTM layers with a projection"),
-        (archived(without(STATE, "_projection.bias")), r"weights\.th: _token_embedder\._projection\.bias is missing"),
-        (archived(STATE | {NAME: torch.ones(9)}), r"_projection\.bias has shape \(9,\); \(4,\) is expected"),
-        (archived(STATE | {NAME: torch.ones(4).long()}), r"_projection\.bias holds torch\.int64; floating-point"),
-        (archived(STATE | {NAME: torch.ones(4) + 0j}), r"_projection\.bias holds torch\.complex64; floating-point"),
-        (archived(STATE | {NAME: torch.ones(4).to_sparse()}), r"weights\.th: "),
-        (archived(STATE | {SCALAR: torch.ones(0)}), r"scalar_parameters\.1 has 0 numbers; one is expected"),
-        (archived(STATE | {SCALAR: torch.ones(1) + 0j}), r"scalar_parameters\.1 holds torch\.complex64"),
-        (archived(without(STATE, "scalar_parameters.1")), r"scalar_mix_0 has 2 scalars; 3 are expected"),
+        (archived({"model": STATE}), "weights.th"),
+        (archived([1, 2]), "weights.th; list"),
+        (archived(without(STATE, "_char_embedding_weights")), "weights.th; biLM"),
+        (archived(STATE | renamed(STATE, "elmo._elmo", "b._elmo")), "weights.th; 2; biLMs; _text_"),
+        (archived(without(STATE, "backward_layer_1")), "weights.th; backward_layer_1; missing"),
+        (archived(without(STATE, "char_conv_")), "0 convolutions; 2; LSTM"),
+        (archived(without(STATE, "_projection.bias")), "weights.th; _token_embedder._projection.bias; missing"),
+        (archived(STATE | {NAME: torch.ones(9)}), "_projection.bias; shape; (9,); (4,)"),
+        (archived(STATE | {NAME: torch.ones(4).long()}), "_projection.bias; torch.int64"),
+        (archived(STATE | {NAME: torch.ones(4) + 0j}), "_projection.bias; torch.complex64"),
+        (archived(STATE | {NAME: torch.ones(4).to_sparse()}), "weights.th"),
+        (archived(STATE | {SCALAR: torch.ones(0)}), "scalar_parameters.1; 0 numbers"),
+        (archived(STATE | {SCALAR: torch.ones(1) + 0j}), "scalar_parameters.1; torch.complex64"),
+        (archived(without(STATE, "scalar_parameters.1")), "scalar_mix_0; 2 scalars; 3"),
         (
             archived(STATE | {SCALAR + "9" * 5000: torch.ones(1)} | {GAMMA: torch.ones(2)}),
-            r"gamma has 2 numbers; one is",
+            "gamma has 2 numbers",
         ),
-        ({**archived(STATE), "config.json": b"{"}, r"config\.json: not valid JSON"),
+        ({**archived(STATE), "config.json": b"{"}, "config.json; JSON"),
         (
             {**archived(STATE), "weights.th": as_torch(STATE)[:2000]},
-            r"weights\.th: damaged or incomplete state dict of torch \(",
+            "weights.th; damaged",
         ),
         (
             {**archived(STATE), "weights.th": as_torch(STATE, True)[:5000]},
-            r"weights\.th: damaged or incomplete state dict of torch",
+            "weights.th; damaged",
         ),
-        ({**archived(STATE), "weights.th": b""}, r"weights\.th: damaged or incomplete state dict of torch \("),
-        (archived(STATE, options_file=b'{"lstm": {"dim": 7}}'), r"options_file: no key '\w+', which \S+ needs"),
+        ({**archived(STATE), "weights.th": b""}, "weights.th; damaged"),
+        (archived(STATE, options_file=b'{"lstm": {"dim": 7}}'), "options_file"),
         (
             archived(STATE, options_file=as_json({**OPTIONS, "lstm": {**OPTIONS["lstm"], "dim": 7}})),
-            r"has shape \(24, 4\)",
+            "shape; (24, 4)",
         ),
     ],
     ids=lambda value: "" if isinstance(value, dict) else value[:30],
 )
 def test_malformed_archives_are_refused_in_one_line(tmp_path, files, message):
     path = write_tar(tmp_path / "model.tar.gz", files)
-    with pytest.raises(InputError, match=message) as caught:
+    with refused(*message.split("; ")):
         formats.load(path)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match=message):
+    with refused(*message.split("; ")):
         formats.describe(path)
 
 
 def test_weights_without_numbers_are_refused(tmp_path):
     state = STATE | {NAME: torch.ones(4, device="meta")}
-    with pytest.raises(InputError, match=r"_projection\.bias has a shape but no numbers; save it with them"):
+    with refused("_projection.bias", "no numbers"):
         formats.load(write_tar(tmp_path / "model.tar.gz", archived(state)))
 
 

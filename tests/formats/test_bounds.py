@@ -17,6 +17,7 @@ from pathlib import Path
 import h5py
 import pytest
 from command import run
+from refusals import refused
 from safetensors.torch import save_file
 from tiny import tiny_model, write_tiny
 from torch import zeros
@@ -164,15 +165,14 @@ def test_another_file_in_its_place_is_named_with_the_remedy(tmp_path, kind, name
     file = tmp_path / "model" / name
     file.write_bytes(make(file))
     path = {"folder": file.parent, "weights": weights, "options": options}[asked]
-    with pytest.raises(InputError, match=remedy) as refused:
+    with refused(file, remedy):
         elmo.load(path)
-    assert str(file) in str(refused.value)
 
 
 def test_native_weights_that_are_a_pointer_are_named(tmp_path):
     folder = write_native(tmp_path / "model")
     (folder / native.WEIGHTS).write_bytes(lfs(folder))
-    with pytest.raises(InputError, match=r"model\.safetensors: .*git lfs pull"):
+    with refused("model.safetensors", "git lfs pull"):
         elmo.load(folder)
 
 
@@ -180,7 +180,7 @@ def test_native_weights_that_are_a_pointer_are_named(tmp_path):
 def test_options_with_a_trailing_comma_are_named(tmp_path, asked):
     options, _ = write_tiny(tmp_path / "model")
     options.write_text(json.dumps(json.loads(options.read_text()))[:-1] + ",}")
-    with pytest.raises(InputError, match=r"options\.json: not valid JSON"):
+    with refused("options.json", "JSON"):
         elmo.load(options.parent / asked)
 
 
@@ -214,9 +214,9 @@ def test_a_wrong_name_gets_the_one_that_is_meant(name, meant):
 
 
 def test_a_name_that_is_like_none_gets_no_question():
-    with pytest.raises(FileNotFoundError) as refused:
+    with pytest.raises(FileNotFoundError) as caught:
         formats.find("quite-another")
-    assert "did you mean" not in str(refused.value)
+    assert "did you mean" not in str(caught.value)
 
 
 def test_a_model_of_the_hub_opens_from_its_cache(tmp_path):

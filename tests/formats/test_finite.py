@@ -7,10 +7,12 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from archives import STATE, archived, as_torch
 from bilm_files import write_tar
 from command import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from safetensors.torch import load_file, save_file
 from tiny import tiny_model, write_tiny
 
@@ -19,7 +21,6 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import Mix, Model, native
 from elmo.text.vocabulary import SPECIAL, Vocabulary
-from tests.formats.test_archive import STATE, archived, as_torch
 
 WORDS = Vocabulary((*SPECIAL, "a", "b"))
 
@@ -44,11 +45,10 @@ def torch_archive(folder: Path, state: dict[str, torch.Tensor] = STATE) -> Path:
     return write_tar(folder.with_suffix(".tar.gz"), {**archived(state), "weights.th": as_torch(state)})
 
 
-def refused(path: Path, message: str) -> None:
+def cannot_load(path: Path, *words: str) -> None:
     for load in (formats.load, elmo.load):
-        with pytest.raises(InputError, match=message) as caught:
+        with refused(*words):
             load(path)
-        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -59,7 +59,7 @@ def test_native_weights(tmp_path, value, name):
     weights[name].view(-1)[-1] = value
     save_file(weights, folder / native.WEIGHTS)
     said = name.removeprefix("bilm.").replace("lm_head.", "softmax ")
-    refused(folder, rf"model: {said} has 1 of [\d,]+ values that are NaN.*; .*copy it again")
+    cannot_load(folder, "model", said, "NaN", "copy it again")
 
 
 def test_learned_mixes(tmp_path):
@@ -67,28 +67,26 @@ def test_learned_mixes(tmp_path):
     native.save(
         Model(tiny.config, tiny.weights, mixes=(Mix("ner", (0.1, float("nan"), 0.3), 1.0),)), tmp_path / "model"
     )
-    refused(tmp_path / "model", r"config\.json: mixes\[0\]\.scalars\[1\] is nan; a finite number is expected")
+    cannot_load(tmp_path / "model", "config.json", "mixes[0].scalars[1]", "nan")
 
 
 def test_hdf5_weights_and_the_command_line(tmp_path):
     folder = hdf5_folder(tmp_path / "model")
     with h5py.File(next(folder.glob("*.hdf5")), "a") as file:
         file["CNN_proj/W_proj"][0, 0] = np.nan
-    refused(folder, r"token_encoder\.projection\.weight has 1 of")
+    cannot_load(folder, "token_encoder.projection.weight")
     assert run("info", folder).returncode == 0, "from its headers alone"
     for arguments in (["info", folder, "--check"], ["embed", "-", tmp_path / "out.npz", "--model", folder]):
         done = run(*arguments)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert "are NaN, infinite or beyond 1,000,000; the file is damaged" in done.stderr
+        assert "damaged" in done.stderr
     assert "all finite" in run("info", hdf5_folder(tmp_path / "sound"), "--check").stdout
 
 
 def test_torch_weights(tmp_path):
     name, weight = next((name, weight.clone()) for name, weight in STATE.items() if "forward_layer_1.state" in name)
     weight.view(-1)[0] = np.inf
-    refused(
-        torch_archive(tmp_path / "model", {**STATE, name: weight}), r"has 1 of [\d,]+ values that are NaN, infinite"
-    )
+    cannot_load(torch_archive(tmp_path / "model", {**STATE, name: weight}), "infinite")
 
 
 def test_numbers_that_no_training_gives(tmp_path):
@@ -100,13 +98,13 @@ def test_numbers_that_no_training_gives(tmp_path):
     assert formats.load(tmp_path / "model").weights["layers.0.bias"][0, 0] == -9e5
     model.weights["layers.0.bias"][0, 1] = -2e6
     native.save(model, tmp_path / "larger")
-    refused(tmp_path / "larger", r"layers\.0\.bias has 1 of 48 values that are NaN, infinite or beyond 1,000,000")
+    cannot_load(tmp_path / "larger", "layers.0.bias", "1,000,000")
 
 
 def test_what_float16_cannot_hold_is_not_saved_in_it(tmp_path):
     model = whole_model()
     model.weights["layers.0.bias"][0, 0] = 1e5
-    with pytest.raises(InputError, match=r"layers\.0\.bias has values beyond 65,504, the largest of float16"):
+    with refused("layers.0.bias", "65,504", "float16"):
         native.save(model, tmp_path / "half", store="float16")
     assert not (tmp_path / "half").exists()
 

@@ -20,6 +20,7 @@ import pytest
 import torch
 from command import run, run_program
 from places import DATA
+from refusals import refused
 
 from elmo import formats
 from elmo.embedding.embedder import Embedder
@@ -176,16 +177,16 @@ def edit(folder: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda config: config["model"].update(colour="red"), "unknown key 'model.colour'"),
-        (lambda config: config["model"]["lstm"].update(dim=7), "weight_input has shape"),
+        (lambda config: config["model"].update(colour="red"), "unknown; 'model.colour'"),
+        (lambda config: config["model"]["lstm"].update(dim=7), "weight_input; shape"),
         (lambda config: config.update(version=2), "version is 2"),
-        (lambda config: config.pop("format"), r"config\.json of the format 'elmo-torch'; other"),
+        (lambda config: config.pop("format"), "config.json; 'elmo-torch'"),
     ],
     ids=["unknown key", "other size", "version", "format"],
 )
 def test_config_is_read_strictly(saved, change, message):
     edit(saved, change)
-    with pytest.raises(InputError, match=message):
+    with refused(*message.split("; ")):
         HubModel.from_pretrained(saved)
 
 
@@ -197,11 +198,11 @@ def test_config_may_begin_with_a_byte_order_mark(model, saved):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [('{"format": "elmo', r"config\.json: not valid JSON"), ("[]", r"no config\.json of the format")],
+    [('{"format": "elmo', "config.json; JSON"), ("[]", "config.json")],
 )
 def test_a_damaged_config_is_said_in_one_line(saved, text, message):
     (saved / "config.json").write_text(text)
-    with pytest.raises(InputError, match=message):
+    with refused(*message.split("; ")):
         HubModel.from_pretrained(saved)
 
 
@@ -278,7 +279,7 @@ def test_models_with_words_of_their_own_come_back_and_embed_as_the_card_says(sav
 
 def test_offline_is_passed_on(remote, monkeypatch):
     monkeypatch.setenv("ELMO_OFFLINE", "1")
-    with pytest.raises(InputError, match=r"^user/name: not a folder, and not available from the Hub \(not cached\)$"):
+    with refused("user/name", "not a folder", "not cached"):
         HubModel.from_pretrained("user/name")
     assert remote
     assert all(call["local_files_only"] is True for call in remote)
@@ -286,9 +287,8 @@ def test_offline_is_passed_on(remote, monkeypatch):
 
 @pytest.mark.parametrize("name", ["no/such/folder", "user/../name", ""])
 def test_names_that_the_hub_cannot_have(name):
-    with pytest.raises(InputError, match="not a folder, and not available from the Hub") as caught:
+    with refused("not a folder", "Hub"):
         HubModel.from_pretrained(name)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture
@@ -452,7 +452,7 @@ def test_a_readme_beside_the_model_is_the_text_of_the_card(trained, tmp_path):
     hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
     assert (tmp_path / "made" / "README.md").read_text(encoding="utf-8") == "---\nlicense: mit\n---\n# Mine\n"
     for given in (("cc0-1.0", None), (None, "nn")):
-        with pytest.raises(InputError, match=r"README\.md: has a header of its own"):
+        with refused("README.md", "header"):
             hub.prepare(trained, "user/oak", tmp_path / "made", *given)
 
 
@@ -463,7 +463,7 @@ def test_a_readme_in_another_encoding(trained, tmp_path):
     hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
     assert (tmp_path / "made" / "README.md").read_text(encoding="utf-8") == text
     readme.write_text(text, encoding="latin-1")
-    with pytest.raises(InputError, match=r"README\.md: is not UTF-8 \(byte 25\); save it as UTF-8"):
+    with refused("README.md", "byte 25", "UTF-8"):
         hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
 
 

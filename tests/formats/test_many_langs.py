@@ -12,6 +12,7 @@ import pytest
 import torch
 from command import run
 from places import DATA
+from refusals import refused
 
 import elmo
 from elmo import formats
@@ -122,9 +123,7 @@ def test_many_langs_sizes_are_looked_for_beside_and_then_among_the_published(tmp
     edit(folder / "config.json", config_path="C:\\Users\\someone\\x y.json")
     check_vectors(elmo.load(folder), "both")
     edit(folder / "config.json", config_path="/users4/configs/cnn_50_100_512_4096_sample.json")
-    with pytest.raises(
-        InputError, match=r"has shape \(4, 8\); \(512, 2148\) is expected; .*the published cnn_50_100_512"
-    ):
+    with refused("(4, 8)", "(512, 2148)", "cnn_50_100_512"):
         formats.load(folder)
     (folder / "x y.json").rename(folder / "cnn_50_100_512_4096_sample.json")
     check_vectors(elmo.load(folder), "both")
@@ -153,7 +152,7 @@ def test_many_langs_command_line(tmp_path):
 
 
 def test_many_langs_model_has_no_place_in_the_published_format(tmp_path):
-    with pytest.raises(InputError, match="reads words and code points"):
+    with refused("words", "code points"):
         allennlp.save(formats.load(DATA / "both"), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
@@ -185,81 +184,80 @@ class Malicious:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda f: (f / "config.json").unlink(), r"no config\.json; a model of ELMoForManyLangs is a folder"),
-        (lambda f: (f / "config.json").write_text("{"), r"config\.json: not valid JSON"),
-        (lambda f: (f / "config.json").write_text("[1]"), r"config\.json: config_path is None; the name of the file"),
-        (lambda f: edit(f / "config.json", config_path=7), r"config\.json: config_path is 7; the name of"),
+        (lambda f: (f / "config.json").unlink(), "config.json; ELMoForManyLangs"),
+        (lambda f: (f / "config.json").write_text("{"), "config.json; JSON"),
+        (lambda f: (f / "config.json").write_text("[1]"), "config.json; config_path is None"),
+        (lambda f: edit(f / "config.json", config_path=7), "config.json; config_path is 7"),
         (
             lambda f: (f / "sizes.json").unlink(),
-            r"config_path is '/Users/someone/configs/sizes\.json', but there is no",
+            "config_path is '/Users/someone/configs/sizes.json'",
         ),
-        (lambda f: (f / "sizes.json").write_text('{"encoder": 3}'), r"sizes\.json: no table 'encoder'"),
-        (lambda f: edit(f / "sizes.json", "encoder", dim="absent"), r"sizes\.json: no key 'dim'; the sizes of an"),
-        (lambda f: edit(f / "sizes.json", "encoder", dim="5"), r"sizes\.json: lstm\.dim is '5'; int is expected"),
-        (lambda f: edit(f / "sizes.json", "encoder", name="lstm"), r"encoder\.name is 'lstm'; only 'elmo' is read"),
+        (lambda f: (f / "sizes.json").write_text('{"encoder": 3}'), "sizes.json; table; 'encoder'"),
+        (lambda f: edit(f / "sizes.json", "encoder", dim="absent"), "sizes.json; 'dim'"),
+        (lambda f: edit(f / "sizes.json", "encoder", dim="5"), "sizes.json; lstm.dim is '5'; int"),
+        (lambda f: edit(f / "sizes.json", "encoder", name="lstm"), "encoder.name is 'lstm'; 'elmo'"),
         (
             lambda f: edit(f / "sizes.json", "token_embedder", name="lstm"),
-            r"name is 'lstm' and char_dim 3; only 'cnn' can read characters",
+            "name is 'lstm'; char_dim; 3; 'cnn'",
         ),
-        (lambda f: edit(f / "sizes.json", "token_embedder", name="bert"), r"name is 'bert'; 'cnn' is expected"),
+        (lambda f: edit(f / "sizes.json", "token_embedder", name="bert"), "name is 'bert'; 'cnn'"),
         (
             lambda f: edit(f / "sizes.json", "token_embedder", char_dim=-1),
-            r"char_dim is -1; a whole number of at least 0",
+            "char_dim is -1; 0",
         ),
         (
             lambda f: edit(f / "sizes.json", "token_embedder", char_dim=0, word_dim=0),
-            r"word_dim and char_dim are 0, so the model has no input",
+            "word_dim; char_dim; 0",
         ),
-        (lambda f: edit(f / "sizes.json", "encoder", n_layers=3), r"encoder\.pkl: forward_layer_2\S+ is missing"),
+        (lambda f: edit(f / "sizes.json", "encoder", n_layers=3), "encoder.pkl; forward_layer_2; missing"),
         (
             lambda f: edit(f / "sizes.json", "encoder", n_layers=1),
-            r"encoder\.pkl: forward_layer_1\S+ \(20, 4\) is not part of the model",
+            "encoder.pkl; forward_layer_1; (20, 4)",
         ),
-        (lambda f: edit(f / "sizes.json", "encoder", dim=6), r"encoder\.pkl: \S+ has shape \(20, 4\); \(24, 4\) is"),
-        (lambda f: (f / "word.dic").unlink(), r"token_embedder\.pkl: no word\.dic beside it, the ids of"),
+        (lambda f: edit(f / "sizes.json", "encoder", dim=6), "encoder.pkl; shape; (20, 4); (24, 4)"),
+        (lambda f: (f / "word.dic").unlink(), "token_embedder.pkl; word.dic"),
         (
             lambda f: (f / "char.dic").write_text("a\tb\n"),
-            r"char\.dic: line 1 is 'a\\tb'; a form, a tab and its id are",
+            "char.dic; line 1; 1 is 'a\\tb'",
         ),
-        (lambda f: (f / "char.dic").write_bytes(b"\xff\t1\n"), r"char\.dic: is not UTF-8"),
+        (lambda f: (f / "char.dic").write_bytes(b"\xff\t1\n"), "char.dic; UTF-8"),
         (
             lambda f: (f / "word.dic").write_text("<oov>\t0\n<pad>\t99\n"),
-            r"word\.dic: '<pad>' has id 99; .* has 11 rows",
+            "word.dic; '<pad>'; 99; 11 rows",
         ),
         (
             lambda f: (f / "word.dic").write_text("".join(f"w{number}\t{number}\n" for number in range(11))),
-            r"the table of words has no <oov> or <pad>",
+            "table; <oov>; <pad>",
         ),
         (
             lambda f: (f / "word.dic").write_text("<oov>\t0\n<pad>\t1\n"),
-            r"word\.dic: has 2 forms, but .* has 11 rows: it is the dictionary of another model",
+            "word.dic; 2 forms; 11 rows",
         ),
-        (lambda f: (f / "encoder.pkl").write_bytes(b""), r"encoder\.pkl: damaged or incomplete state dict of torch"),
-        (truncate, r"encoder\.pkl: damaged or incomplete state dict of torch"),
+        (lambda f: (f / "encoder.pkl").write_bytes(b""), "encoder.pkl; damaged"),
+        (truncate, "encoder.pkl; damaged"),
         (
             lambda f: (f / "encoder.pkl").write_bytes(pickle.dumps(Malicious(f / "was here"))),
-            r"encoder\.pkl: .*(asks for|has instructions|damaged or incomplete)",
+            "encoder.pkl",
         ),
         (
             lambda f: torch.save(torch.zeros(3), f / "encoder.pkl"),
-            r"encoder\.pkl: holds \w*Tensor, not tensors by name",
+            "encoder.pkl; Tensor",
         ),
         (
             lambda f: rewritten(f / "token_embedder.pkl", **{"projection.bias": torch.zeros(4, dtype=torch.int32)}),
-            r"token_embedder\.pkl: projection\.bias holds torch\.int32",
+            "token_embedder.pkl; projection.bias; torch.int32",
         ),
         (
             lambda f: rewritten(f / "token_embedder.pkl", **{many_langs.WORD_TABLE: None}),
-            r"token_embedder\.pkl: word_emb_layer\.embedding\.weight is missing",
+            "token_embedder.pkl; word_emb_layer.embedding.weight; missing",
         ),
     ],
 )
 def test_many_langs_model_that_cannot_be_read_is_named_in_one_line(folder, damage, message):
     damage(folder)
     for read in (formats.describe, formats.load) if damage is not truncate else (formats.load,):
-        with pytest.raises((InputError, OSError), match=message) as caught:
+        with refused(*message.split("; "), error=(InputError, OSError)):
             read(folder)
-        assert "\n" not in str(caught.value)
     assert not (folder / "was here").exists()
 
 
@@ -282,13 +280,13 @@ def test_native_lexicon_that_cannot_be_read_is_named(tmp_path, change, message):
     with pytest.raises(InputError, match=rf"lexicon\.json: {message}"):
         formats.load(tmp_path / "model")
     file.unlink()
-    with pytest.raises(FileNotFoundError, match=r"lexicon\.json: no such file"):
+    with refused("lexicon.json", error=FileNotFoundError):
         formats.load(tmp_path / "model")
 
 
 def test_embedder_of_such_a_model_needs_its_lexicon():
     model = formats.load(DATA / "both")
-    with pytest.raises(InputError, match="no lexicon is given"):
+    with refused("lexicon"):
         elmo.Embedder(model.bilm())
 
 

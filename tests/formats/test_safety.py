@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import os
-import re
 import struct
 import tarfile
 import zipfile
@@ -15,17 +14,28 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from bilm_files import as_hdf5, as_json, as_vocabulary, random_weights, write_folder, write_tar, write_zip
+from archives import STATE, archived, as_torch
+from bilm_files import (
+    CHARACTERS,
+    READS_WORDS,
+    VOCABULARY,
+    as_hdf5,
+    as_json,
+    as_vocabulary,
+    random_weights,
+    write_folder,
+    write_tar,
+    write_zip,
+)
 from command import Command, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import elmo
 from elmo import formats
 from elmo.errors import InputError
 from elmo.formats.files import BOMB_FROM, SourceFile, is_archive, list_files
-from tests.formats.test_archive import STATE, archived, as_torch
-from tests.formats.test_layouts import CHARACTERS, READS_WORDS, VOCABULARY
 
 WEIGHTS = random_weights(CHARACTERS, 1)
 FILES = {"options.json": as_json(CHARACTERS), "model.hdf5": as_hdf5(WEIGHTS)}
@@ -36,12 +46,11 @@ WORD_FILES = {
 }
 
 
-def refused(path: Path, message: str) -> None:
-    """By `load`, and by `describe` where it sees it, in one line, with nothing left beside it."""
+def cannot_load(path: Path, *words: str) -> None:
+    """One line has all the words, and nothing is left beside the file."""
     before = sorted(path.parent.rglob("*"))
-    with pytest.raises((InputError, FileNotFoundError), match=message) as caught:
+    with refused(*words, error=(InputError, FileNotFoundError)):
         elmo.load(path)
-    assert "\n" not in str(caught.value)
     assert sorted(path.parent.rglob("*")) == before
 
 
@@ -64,9 +73,9 @@ def test_a_malicious_pickle_is_not_run(tmp_path, legacy, how):
     evil = Evil(tmp_path / "run")
     state = evil if how == "alone" else {**STATE, "evil": evil}
     path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": as_torch(state, legacy)})
-    message = r"weights\.th: asks for \w+\.mkdir, which could run a program; only tensors are loaded"
-    refused(path, message)
-    with pytest.raises(InputError, match=message):
+    words = "weights.th", ".mkdir", "only tensors"
+    cannot_load(path, *words)
+    with refused(*words):
         formats.describe(path)
     assert not (tmp_path / "run").exists()
     done = run("info", str(path))
@@ -121,7 +130,7 @@ def test_a_torch_file_that_is_compressed_is_refused(tmp_path):
         members = {name: whole.read(name) for name in whole.namelist()}
     packed = write_zip(tmp_path / "packed", members).read_bytes()
     path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": packed})
-    refused(path, r"weights\.th: \S+ is compressed \([\d,]+ bytes for [\d,]+\); torch does not compress")
+    cannot_load(path, "weights.th", "compressed")
 
 
 def test_a_tensor_that_repeats_few_numbers_is_refused(tmp_path):
@@ -129,7 +138,7 @@ def test_a_tensor_that_repeats_few_numbers_is_refused(tmp_path):
     name = next(iter(STATE))
     repeated = {**STATE, name: torch.zeros(1).expand(STATE[name].shape)}
     path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": as_torch(repeated)})
-    refused(path, rf"weights\.th: {re.escape(name)} has fewer values than its shape")
+    cannot_load(path, "weights.th", name)
 
 
 # Places
@@ -147,7 +156,7 @@ def test_a_tar_that_leads_back_into_itself_ends(tmp_path):
     back = (-512).to_bytes(12, "big", signed=True)
     path = tmp_path / "model.tar"
     path.write_bytes(tar_header(b"a", b"00000000000\0") + tar_header(b"b", back) + bytes(1024))
-    refused(path, r"model\.tar: damaged or incomplete archive")
+    cannot_load(path, "model.tar", "damaged")
 
 
 @pytest.mark.parametrize("kind", [b"x", b"L", b"g", b"0"])
@@ -155,7 +164,7 @@ def test_a_tar_that_leads_back_into_itself_ends(tmp_path):
 def test_a_tar_that_announces_more_than_there_is_is_refused(tmp_path, kind, size):
     path = tmp_path / "model.tar"
     path.write_bytes(tar_header(b"a", b"\x80" + size.to_bytes(11, "big"), kind) + bytes(2048))
-    refused(path, r"model\.tar: damaged or incomplete archive \(2,560 bytes: .+\); fetch or copy it again")
+    cannot_load(path, "model.tar", "damaged", "copy it again")
 
 
 @pytest.mark.parametrize("field", ["GNU.sparse.map=a,b", "GNU.sparse.size=abc", "GNU.sparse.name=x"])
@@ -167,16 +176,16 @@ def test_a_tar_whose_headers_are_no_numbers_is_refused(tmp_path, field):
         info.pax_headers = {name: value, "GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
         info.size = 512
         archive.addfile(info, io.BytesIO(b"q" * 512))
-    refused(path, r"model\.tar: damaged or incomplete archive")
+    cannot_load(path, "model.tar", "damaged")
 
 
 @pytest.mark.parametrize("name", ["../options.json", "/tmp/options.json", "a/../../b", "..\\b", "C:\\b"])
 def test_names_that_lead_out_of_an_archive_are_refused(tmp_path, name):
     folder = tmp_path / "folder"
     folder.mkdir()
-    message = r"contains '.*', a path outside the archive; do not use it"
-    refused(write_zip(folder / "model.zip", {**FILES, name: b"{}"}), message)
-    refused(write_tar(folder / "model.tar.gz", {**FILES, name: b"{}"}), message)
+    words = "outside the archive", "do not use it"
+    cannot_load(write_zip(folder / "model.zip", {**FILES, name: b"{}"}), *words)
+    cannot_load(write_tar(folder / "model.tar.gz", {**FILES, name: b"{}"}), *words)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder"]
 
 
@@ -192,7 +201,7 @@ def test_links_in_a_tar_are_not_followed(tmp_path):
         info = tarfile.TarInfo("model.hdf5")
         info.size = len(FILES["model.hdf5"])
         archive.addfile(info, io.BytesIO(FILES["model.hdf5"]))
-    refused(path, r"model\.tar: not a known model; .*seen: model\.hdf5 \(")
+    cannot_load(path, "model.tar", "not a known model", "model.hdf5")
 
 
 def test_weights_in_another_file_are_not_read(tmp_path):
@@ -211,8 +220,8 @@ def test_weights_in_another_file_are_not_read(tmp_path):
                 layout = h5py.VirtualLayout((261, 3), "f4")
                 layout[:] = h5py.VirtualSource(tmp_path / "other" / "other.hdf5", "char_embed", (261, 3))
                 file.create_virtual_dataset("char_embed", layout)
-        message = "neither char_embed nor embedding" if kind == "link" else "char_embed is stored in another file"
-        refused(folder, message)
+        words = ("char_embed", "embedding") if kind == "link" else ("char_embed", "another file")
+        cannot_load(folder, *words)
 
 
 # Sizes
@@ -227,8 +236,8 @@ def test_a_zip_bomb_is_refused_while_it_is_read(tmp_path):
     zipped = write_zip(tmp_path / "bomb.zip", {"options.json": FILES["options.json"], "model.hdf5": bomb})
     tarred = write_tar(tmp_path / "bomb.tar.gz", {"options.json": FILES["options.json"], "model.hdf5": bomb})
     assert zipped.stat().st_size < 1_000_000
-    refused(tarred, r"bomb\.tar\.gz: [\d,]+ bytes unpack to more than [\d,]+; weights do not compress so well")
-    refused(zipped, r"bomb\.zip/model\.hdf5: ([\d,]+ bytes unpack to more than|damaged or incomplete HDF5 file)")
+    cannot_load(tarred, "bomb.tar.gz", "unpack to more than")
+    cannot_load(zipped, "bomb.zip/model.hdf5")
 
 
 def test_a_bomb_takes_no_memory(tmp_path):
@@ -241,7 +250,7 @@ def test_a_bomb_takes_no_memory(tmp_path):
     command = Command("info", str(path))
     done = command.wait()
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "weights do not compress so well" in done.stderr
+    assert "unpack to more than" in done.stderr
     assert command.peak < quiet.peak + 100_000_000
 
 
@@ -254,7 +263,7 @@ def test_a_zip_that_lies_about_its_sizes_is_read_no_further_than_it_goes(tmp_pat
     member = member_of(path, "model.hdf5")
     assert member.size == size
     if size > BOMB_FROM:
-        refused(path, r"lie\.zip/model\.hdf5: [\d,]+ bytes unpack to more than")
+        cannot_load(path, "lie.zip/model.hdf5", "unpack to more than")
     else:
         assert member.read(size) == FILES["model.hdf5"]
 
@@ -270,9 +279,9 @@ def test_a_json_bomb_is_no_candidate(tmp_path):
 def test_a_bomb_of_a_vocabulary_is_refused(tmp_path):
     files = {**WORD_FILES, "vocab.txt.gz": gzip.compress(b"a" * 10_000_000)}
     del files["vocab.txt"]
-    refused(write_folder(tmp_path / "model", files), r"vocab\.txt\.gz: [\d,]+ bytes unpack to more than [\d,]+")
+    cannot_load(write_folder(tmp_path / "model", files), "vocab.txt.gz", "unpack to more than")
     files = {**WORD_FILES, "vocab.txt": b"a\n" * 1_000_000}
-    refused(write_folder(tmp_path / "more", files), r"vocab\.txt: has more than [\d,]+ bytes, too many")
+    cannot_load(write_folder(tmp_path / "more", files), "vocab.txt", "too many")
 
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
@@ -287,29 +296,29 @@ def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
                 for name, shape in (("W_0", (8, 2**33)), ("B", (2**33,)), ("W_P_0", (2**31, 4))):
                     del cell[name]
                     cell.create_dataset(name, shape, "f4", chunks=True, compression=compression)
-    message = r"model\.hdf5: RNN_0\S+ has [\d,]+ bytes by its shape, but 0 are stored"
-    refused(folder, message)
-    with pytest.raises(InputError, match=message):
+    words = "model.hdf5", "RNN_0", "0 are stored"
+    cannot_load(folder, *words)
+    with refused(*words):
         formats.describe(folder)
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "value", "message"),
+    ("section", "key", "value", "words"),
     [
-        ("lstm", "n_layers", 10**9, r"options\.json: lstm\.n_layers is 1000000000; at most \d+ are possible"),
-        ("char_cnn", "n_highway", 10**9, r"options\.json: char_cnn\.n_highway is 1000000000; at most"),
+        ("lstm", "n_layers", 10**9, "options.json lstm.n_layers 1000000000"),
+        ("char_cnn", "n_highway", 10**9, "options.json char_cnn.n_highway 1000000000"),
         (
             "char_cnn",
             "max_characters_per_token",
             10**9,
-            r"options\.json: char_cnn\.max_characters_per_token is 1000000000",
+            "options.json char_cnn.max_characters_per_token 1000000000",
         ),
-        ("lstm", "dim", 10**18, r"model\.hdf5: \S+ has shape"),
+        ("lstm", "dim", 10**18, "model.hdf5 shape"),
     ],
 )
-def test_numbers_that_would_fill_the_memory_are_refused(tmp_path, section, key, value, message):
+def test_numbers_that_would_fill_the_memory_are_refused(tmp_path, section, key, value, words):
     options = {**CHARACTERS, section: {**CHARACTERS[section], key: value}}
-    refused(write_folder(tmp_path / "model", {**FILES, "options.json": as_json(options)}), message)
+    cannot_load(write_folder(tmp_path / "model", {**FILES, "options.json": as_json(options)}), *words.split())
 
 
 # Malformed
@@ -330,69 +339,71 @@ def words(**files: bytes | None) -> dict[str, bytes]:
 
 
 MALFORMED = {
-    "options of another kind": ({**FILES, "options.json": b"[1]"}, r"not a known model"),
-    "a table that is a number": (changed("char_cnn", embedding=3), r"json: char_cnn\.embedding is 3; a table is"),
+    "options of another kind": ({**FILES, "options.json": b"[1]"}, "known model"),
+    "a table that is a number": (changed("char_cnn", embedding=3), "options.json char_cnn.embedding 3 table"),
     "characters that are a list": (
         {**FILES, "options.json": as_json({**CHARACTERS, "char_cnn": [1]})},
-        r"json: char_cnn is \[1\]; a table is expected",
+        "options.json char_cnn [1] table",
     ),
-    "a size that is text": (changed("lstm", dim="6"), r"options\.json: lstm\.dim is '6'; int is expected"),
-    "a size that is not a number": (changed("lstm", dim=float("nan")), r"options\.json: lstm\.dim is nan; int is"),
-    "a size below 1": (changed("lstm", projection_dim=0), r"options\.json: projection_dim is 0; at least 1"),
-    "a clip below 0": (changed("lstm", cell_clip=-3), r"options\.json: cell_clip is -3\.0; a positive number"),
+    "a size that is text": (changed("lstm", dim="6"), "options.json lstm.dim '6' int"),
+    "a size that is not a number": (changed("lstm", dim=float("nan")), "options.json lstm.dim nan int"),
+    "a size below 1": (changed("lstm", projection_dim=0), "options.json projection_dim 0 1"),
+    "a clip below 0": (changed("lstm", cell_clip=-3), "options.json cell_clip -3.0 positive"),
     "filters in no pairs": (
         changed("char_cnn", filters=[[1, 2, 3]]),
-        r"options\.json: char_cnn\.filters\[0\] has 3 items",
+        "options.json char_cnn.filters[0] 3",
     ),
-    "filters that are missing": (changed("char_cnn", filters=None), r"char_cnn\.filters is None; a list is expected"),
+    "filters that are missing": (changed("char_cnn", filters=None), "options.json char_cnn.filters None list"),
     "words too short for a filter": (
         changed("char_cnn", max_characters_per_token=2),
-        r"max_characters_per_token is 2;",
+        "max_characters_per_token 2",
     ),
-    "an activation of its own": (changed("char_cnn", activation="gelu"), r"char_cnn\.activation is 'gelu'; allowed"),
-    "weights that are text": ({**FILES, "model.hdf5": b"weights"}, r"not a known model; .*model\.hdf5 \(7 bytes\)"),
+    "an activation of its own": (changed("char_cnn", activation="gelu"), "char_cnn.activation 'gelu'"),
+    "weights that are text": ({**FILES, "model.hdf5": b"weights"}, "known model.hdf5 7"),
     "weights of whole numbers": (
         stored(char_embed=np.ones((261, 3), np.int32)),
-        r"model\.hdf5: char_embed holds int32; floating-point numbers are expected",
+        "model.hdf5 char_embed int32 floating-point",
     ),
-    "weights of text": (stored(char_embed=np.full((261, 3), b"x")), r"model\.hdf5: char_embed holds \|S1"),
+    "weights of text": (stored(char_embed=np.full((261, 3), b"x")), "model.hdf5 char_embed |S1"),
     "a table of one dimension": (
         stored(char_embed=np.ones(261, np.float32)),
-        r"char_embed has shape \(261,\); two dim",
+        "char_embed (261,) two",
     ),
-    "too few characters": (stored(char_embed=np.ones((60, 3), np.float32)), r"char_embed has 60 rows; at least 261"),
-    "an array that is missing": (stored(**{"CNN_proj/b_proj": None}), r"model\.hdf5: CNN_proj/b_proj is missing"),
+    "too few characters": (stored(char_embed=np.ones((60, 3), np.float32)), "char_embed 60 261"),
+    "an array that is missing": (stored(**{"CNN_proj/b_proj": None}), "model.hdf5 CNN_proj/b_proj missing"),
     "an array too many": (
         stored(**{"CNN/b_cnn_2": np.ones(3, np.float32)}),
-        r"b_cnn_2 \(3,\) is not part of the model",
+        "b_cnn_2 (3,)",
     ),
-    "no vocabulary": (words(vocab_txt=None), r"^\S+: no vocab\.txt beside model\.hdf5; .* has a table of 6 words"),
+    "no vocabulary": (words(vocab_txt=None), "vocab.txt model.hdf5 6"),
     "a vocabulary that is too short": (
         words(vocab_txt=as_vocabulary(VOCABULARY[:-1])),
-        r"vocab\.txt: vocab\.txt has 5 words; the table in \S+model\.hdf5 has 6; give the vocabulary",
+        "vocab.txt 5 model.hdf5 6",
     ),
     "a vocabulary without <UNK>": (
         words(vocab_txt=b"<S>\n</S>\na\nb\nc\nd\n"),
-        r"vocab\.txt: the vocabulary has no <UNK>",
+        "vocab.txt <UNK>",
     ),
-    "a vocabulary in Latin-1": (words(vocab_txt="na\xefve\n".encode("latin-1")), r"vocab\.txt: line 1 is not UTF-8"),
+    "a vocabulary in Latin-1": (words(vocab_txt="na\xefve\n".encode("latin-1")), "vocab.txt 1 UTF-8"),
     "a vocabulary that is cut": (
         words(vocab_txt=None, **{"vocab_txt_gz": gzip.compress(WORD_FILES["vocab.txt"])[:-9]}),
-        r"vocab\.txt\.gz: damaged or incomplete gzip file",
+        "vocab.txt.gz damaged gzip",
     ),
     "an array of nothing": (
         stored(char_embed=h5py.Empty("f4")),
-        r"model\.hdf5: neither char_embed nor embedding found",
+        "model.hdf5 char_embed embedding",
     ),
-    "vectors for weights": ({**FILES, "model.hdf5": as_hdf5({"0": np.ones((3, 2, 8))})}, r"not the weights of a biLM"),
+    "vectors for weights": ({**FILES, "model.hdf5": as_hdf5({"0": np.ones((3, 2, 8))})}, "model.hdf5 weights"),
 }
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed_models_are_refused_in_one_line(tmp_path, case, packed):
-    files, message = MALFORMED[case]
-    refused(write_zip(tmp_path / "m.zip", files) if packed else write_folder(tmp_path / "model", files), message)
+    files, words = MALFORMED[case]
+    cannot_load(
+        write_zip(tmp_path / "m.zip", files) if packed else write_folder(tmp_path / "model", files), *words.split()
+    )
 
 
 @pytest.mark.parametrize("case", ["options of another kind", "a size that is text", "no vocabulary"])
@@ -444,7 +455,7 @@ def test_a_member_of_a_zip_that_is_not_what_was_packed_is_refused(tmp_path, file
         crc = archive.getinfo(name).CRC
     first, _, last = path.read_bytes().rpartition(struct.pack("<I", crc))  # the last one is that of the directory
     path.write_bytes(first + struct.pack("<I", crc ^ 1) + last)
-    refused(path, rf"{name}: the archive is damaged.*CRC.*; fetch or copy it again")
+    cannot_load(path, name, "damaged", "CRC", "copy it again")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
@@ -460,7 +471,7 @@ def test_a_compression_that_python_lacks_is_named(tmp_path):
         while (place := raw.find(mark, place + 1)) >= 0:
             raw[place + offset] = 9  # deflate64
     path.write_bytes(raw)
-    refused(path, r"model\.zip/options\.json: .*compression.*; unpack the archive, and give the folder")
+    cannot_load(path, "model.zip/options.json", "compression", "unpack")
 
 
 def test_an_encrypted_zip_is_named(tmp_path):
@@ -471,7 +482,7 @@ def test_an_encrypted_zip_is_named(tmp_path):
         while (place := raw.find(mark, place + 1)) >= 0:
             raw[place + offset] |= 1
     path.write_bytes(raw)
-    refused(path, r"model\.zip/options\.json: is encrypted; unpack the archive with its password")
+    cannot_load(path, "model.zip/options.json", "encrypted", "password")
 
 
 # Members
@@ -519,13 +530,13 @@ def test_a_damaged_member_is_named(tmp_path, kind):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    refused(path, rf"m\.{kind}.*damaged")
+    cannot_load(path, f"m.{kind}", "damaged")
 
 
 def test_a_full_temporary_folder_is_named_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr("elmo.formats.files.IN_MEMORY", 1)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(InputError, match=r"options\.json: cannot be unpacked in \S+nowhere.*TMPDIR"):
+    with refused("options.json", "nowhere", "TMPDIR"):
         elmo.load(write_zip(tmp_path / "model.zip", FILES))
 
 
@@ -534,6 +545,6 @@ def test_what_is_no_archive_is_not_taken_for_one(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     assert not any(map(is_archive, (tmp_path / "text", tmp_path / "empty", tmp_path)))
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"a line\n" * 500))
-    refused(tmp_path / "text.gz", r"text\.gz: is compressed with gzip")
+    cannot_load(tmp_path / "text.gz", "text.gz", "gzip")
     (tmp_path / "meta.json").write_text(json.dumps({}))
-    refused(tmp_path / "meta.json", "not a known model")
+    cannot_load(tmp_path / "meta.json", "not a known model")

@@ -14,6 +14,7 @@ import pytest
 import torch
 from command import run
 from places import DATA
+from refusals import refused
 
 import elmo
 from elmo import formats
@@ -110,7 +111,7 @@ def test_tensorflow_last_of_several_checkpoints_is_the_one_that_is_named(folder)
     (folder / "checkpoint").write_text('model_checkpoint_path: "C:\\\\runs\\\\model.ckpt-4"\n')
     assert tensorflow._index_in(folder).name == "model.ckpt-4.index"
     (folder / "checkpoint").unlink()
-    with pytest.raises(InputError, match=r"2 checkpoints \(model.ckpt-3.index, model.ckpt-4.index\); give the path of"):
+    with refused("model.ckpt-3.index", "model.ckpt-4.index", "path"):
         formats.load(folder)
 
 
@@ -119,7 +120,7 @@ def test_tensorflow_checkpoint_without_its_words_has_no_softmax(folder):
     model = formats.load(folder)
     assert model.lm_head is None
     assert formats.describe(folder).lm_head is None
-    with pytest.raises(InputError, match=r"no softmax \(omitted: no vocab\.txt beside the checkpoint\)"):
+    with refused("softmax", "vocab.txt"):
         Scorer(model)
 
 
@@ -157,36 +158,35 @@ INDEX, SHARD = f"{CHECKPOINT}.index", f"{CHECKPOINT}.data-00000-of-00001"
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda f: (f / "options.json").unlink(), r"no options file"),
-        (lambda f: edit(f / "options.json", lstm={"dim": 6}), r"options\.json: no key 'projection_dim'"),
+        (lambda f: (f / "options.json").unlink(), "options; file"),
+        (lambda f: edit(f / "options.json", lstm={"dim": 6}), "options.json; 'projection_dim'"),
         (
             lambda f: edit(f / "options.json", lstm={"dim": 7, "projection_dim": 4, "n_layers": 2}),
-            r"has shape \(8, 24\)",
+            "shape; (8, 24)",
         ),
         (
             lambda f: edit(f / "options.json", lstm={"dim": 6, "projection_dim": 4}),
-            r"Cell1/LSTMCell/\S+ .* is not part of the model",
+            "Cell1/LSTMCell/",
         ),
-        (lambda f: (f / SHARD).unlink(), r"data-00000-of-00001: no such file; model\.ckpt-3\.index needs it"),
-        (lambda f: cut(f / SHARD, 3000), r"data-00000-of-00001: has 3,000 bytes; lm/\S+ ends at [\d,]+;"),
-        (lambda f: flip(f / SHARD, 400), r"data-00000-of-00001: lm/\S+ does not match its checksum"),
-        (lambda f: flip(f / INDEX, 100), r"ckpt-3\.index: the block at 0 does not match its checksum"),
+        (lambda f: (f / SHARD).unlink(), "data-00000-of-00001; model.ckpt-3.index"),
+        (lambda f: cut(f / SHARD, 3000), "data-00000-of-00001; 3,000 bytes; lm/"),
+        (lambda f: flip(f / SHARD, 400), "data-00000-of-00001; lm/; checksum"),
+        (lambda f: flip(f / INDEX, 100), "ckpt-3.index; 0; checksum"),
         (
             lambda f: flip(f / INDEX, -45),
-            r"ckpt-3\.index: (has 1,933 bytes; one of its blocks ends|the block at|damaged or incomplete)",
+            "ckpt-3.index",
         ),
         (
             lambda f: (f / "vocab.txt").write_text("<S>\n</S>\n<UNK>\n"),
-            r"vocab\.txt has 3 words; the table in .* has 10",
+            "vocab.txt; 3 words; table; 10",
         ),
-        (lambda f: (f / "vocab.txt").write_text("a\n"), r"vocab\.txt: the vocabulary has no <S>"),
+        (lambda f: (f / "vocab.txt").write_text("a\n"), "vocab.txt; <S>"),
     ],
 )
 def test_tensorflow_model_that_cannot_be_read_is_named_in_one_line(folder, damage, message):
     damage(folder)
-    with pytest.raises((InputError, OSError), match=message) as caught:
+    with refused(*message.split("; "), error=(InputError, OSError)):
         formats.load(folder / INDEX)
-    assert "\n" not in str(caught.value)
 
 
 def test_tensorflow_vocabulary_is_found_beside_what_is_none(folder):
@@ -194,22 +194,22 @@ def test_tensorflow_vocabulary_is_found_beside_what_is_none(folder):
     (folder / "vocab_counts.txt").write_text("the\t5\n")
     assert formats.load(folder / INDEX).vocabulary == before
     (folder / "vocab.txt").write_text("a\n")
-    with pytest.raises(InputError, match=r"vocab\.txt: .* has no <S>.*, .*vocab_counts\.txt: the vocabulary has no"):
+    with refused("vocab.txt", "<S>", "vocab_counts.txt"):
         formats.load(folder / INDEX)
 
 
 def test_tensorflow_index_that_was_cut_is_not_taken_for_one(folder):
     cut(folder / INDEX, 1000)
-    with pytest.raises(InputError, match=r"not a known model; .* seen: model\.ckpt-3\.index \(1,000 bytes\)"):
+    with refused("model.ckpt-3.index", "1,000 bytes"):
         formats.load(folder / INDEX)
-    with pytest.raises(InputError, match=r"does not end like a checkpoint index \(1,000 bytes\)"):
+    with refused("checkpoint index", "1,000 bytes"):
         read_index(folder / INDEX)
 
 
 @pytest.mark.parametrize("folder", ["words"], indirect=True)
 def test_tensorflow_table_of_words_without_the_words_is_named(folder):
     (folder / "vocab.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"no vocab\.txt; model\.ckpt-3\.index has a table of 10 words"):
+    with refused("vocab.txt", "model.ckpt-3.index", "10 words", error=FileNotFoundError):
         formats.load(folder)
 
 
@@ -310,18 +310,18 @@ def test_bundle_whose_names_grow_from_entry_to_entry_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (variable([2], 0, 8, 0, dtype=7), r"\.index: a has TensorFlow's type 7; a numeric type is expected"),
-        (variable([3], 0, 8, 0), r"\.index: a \(3,\) takes 8 bytes;"),
-        (variable([2], 0, 8, 0, shard=5), r"\.index: a is in file 5 of 1"),
-        (variable([2], 1 << 62, 8, 0), r"data-00000-of-00001: has 8 bytes; a ends at 4,611,686,018,427,387,912"),
-        (variable([1 << 40, 1 << 40], 0, 8, 0), r"\.index: a \(1099511627776, 1099511627776\) takes 8 bytes"),
-        (variable([2], 0, 8, 0) + message((7, b"")), r"\.index: a is stored in slices; save it again"),
-        (variable([2], 0, 8, 0), r"data-00000-of-00001: a does not match its checksum"),
+        (variable([2], 0, 8, 0, dtype=7), ".index; TensorFlow's; type 7"),
+        (variable([3], 0, 8, 0), ".index; (3,); 8 bytes"),
+        (variable([2], 0, 8, 0, shard=5), ".index; file 5; 1"),
+        (variable([2], 1 << 62, 8, 0), "data-00000-of-00001; 8 bytes; 4,611,686,018,427,387,912"),
+        (variable([1 << 40, 1 << 40], 0, 8, 0), ".index; (1099511627776, 1099511627776); 8 bytes"),
+        (variable([2], 0, 8, 0) + message((7, b"")), ".index"),
+        (variable([2], 0, 8, 0), "data-00000-of-00001; checksum"),
     ],
 )
 def test_bundle_variable_that_cannot_be_read_is_named(tmp_path, entry, message):
     bundle = write(tmp_path, {"a": entry}, numbers=bytes(range(8)))
-    with pytest.raises(InputError, match=message):
+    with refused(*message.split("; ")):
         bundle.read("a")
 
 
@@ -329,22 +329,21 @@ def test_bundle_variable_that_cannot_be_read_is_named(tmp_path, entry, message):
     ("options", "message"),
     [
         ({"header": message((1, 1), (2, 1))}, "big-endian"),
-        ({"kind": 1}, r"is compressed \(kind 1\)"),
-        ({"header": b"\x12\x50"}, "damaged or incomplete checkpoint index"),
-        ({"header": b"\x0b"}, "damaged or incomplete checkpoint index"),
-        ({"header": b"\xff" * 12}, r"damaged or incomplete checkpoint index \(a number of more than ten bytes"),
+        ({"kind": 1}, "compressed; kind 1"),
+        ({"header": b"\x12\x50"}, "damaged"),
+        ({"header": b"\x0b"}, "damaged"),
+        ({"header": b"\xff" * 12}, "damaged"),
     ],
 )
 def test_bundle_index_that_cannot_be_read_is_named(tmp_path, options, message):
-    with pytest.raises(InputError, match=message) as caught:
+    with refused(*message.split("; ")):
         write(tmp_path, {"a": variable([2], 0, 8, 0)}, **options)
-    assert "\n" not in str(caught.value)
 
 
 def test_model_of_one_direction_is_named(folder):
     shutil.copy(folder / "options.json", folder.parent / "options.json")
     write(folder.parent, {"lm/rnn/multi_rnn_cell/cell_0/lstm_cell/kernel": variable([2], 0, 8, 0)})
-    with pytest.raises(InputError, match="the model has one direction"):
+    with refused("one direction"):
         formats.load(folder.parent / "other.ckpt.index")
 
 
@@ -357,9 +356,7 @@ def test_table_of_words_that_no_vocabulary_has_is_named(folder, rows):
             entries[f"{cell}/{name}"] = variable(shape, 0, 8, 0)
     edit(folder / "options.json", lstm={"dim": 6, "projection_dim": 4, "n_layers": 1}, n_tokens_vocab=10)
     write(folder, entries)
-    with pytest.raises(
-        InputError, match=rf"vocab\.txt has 10 words; the table in .* has {rows:,}; give the vocabulary"
-    ):
+    with refused("vocab.txt", "10 words", f"{rows:,}"):
         formats.describe(folder / "other.ckpt.index")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from tiny import tiny_model
 
 from elmo.embedding.embedder import Embedder
@@ -108,12 +109,11 @@ def test_a_tagger_is_trained_saved_and_loaded(folder, tmp_path, frozen):
     [
         ({"layers": "middle"}, "layers is 'middle'"),
         ({"layers": 7}, "layers is 7"),
-        ({"layers": "all"}, "try 'mix' or 'concat'"),
-        ({"frozen": False, "precision": "int8"}, "needs float32"),
+        ({"layers": "all"}, "'mix'; 'concat'"),
+        ({"frozen": False, "precision": "int8"}, "float32"),
         ({"model": "no-such-model"}, "no-such-model"),
     ],
 )
 def test_bad_settings_are_said_in_one_line(folder, options, said):
-    with pytest.raises((InputError, FileNotFoundError), match=said) as caught:
+    with refused(*said.split("; "), error=(InputError, FileNotFoundError)):
         ElmoEmbeddings(**({"model": folder} | options))
-    assert "\n" not in str(caught.value)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 from tiny import DIM, LAYERS, write_tiny
 
 from elmo.embedding.embedder import Embedder
@@ -52,7 +53,7 @@ def test_sents2elmo_averages_by_default_and_repeats_itself(folder, every):
 
 
 def test_sents2elmo_refuses_a_layer_that_is_not_there(folder):
-    with pytest.raises(InputError, match=r"output_layer is 3; -1 .* or a number from 0 to 2 is expected"):
+    with refused("output_layer is 3"):
         elmoformanylangs.Embedder(folder).sents2elmo(SENTENCES, output_layer=3)
 
 
@@ -100,7 +101,7 @@ def test_averages_count_no_padding(model, every):
 
 
 def test_simple_elmo_says_what_is_missing_or_wrong(model):
-    with pytest.raises(InputError, match=r"no model is loaded; call load\(path\) first"):
+    with refused("load(path)"):
         simple_elmo.ElmoModel().get_elmo_vectors(SENTENCES)
     with pytest.raises(InputError, match="layers is 'concat'"):
         model.get_elmo_vectors(SENTENCES, layers="concat")

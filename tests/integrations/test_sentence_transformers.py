@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from refusals import refused
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
@@ -141,17 +142,16 @@ def test_similarity(folder):
     [
         ({"layers": "middle"}, "layers is 'middle'"),
         ({"layers": 7}, "layers is 7"),
-        ({"layers": "all"}, "try 'mix' or 'concat'"),
-        ({"frozen": False, "precision": "int8"}, "needs float32"),
+        ({"layers": "all"}, "'mix'; 'concat'"),
+        ({"frozen": False, "precision": "int8"}, "float32"),
         ({"model": "no-such-model"}, "no-such-model"),
     ],
 )
 def test_bad_settings_are_said_in_one_line(folder, options, said):
-    with pytest.raises((InputError, FileNotFoundError), match=said) as caught:
+    with refused(*said.split("; "), error=(InputError, FileNotFoundError)):
         Elmo(**({"model": folder} | options))
-    assert "\n" not in str(caught.value)
 
 
 def test_numbers_in_the_place_of_texts_are_refused(folder):
-    with pytest.raises(ValueError, match="a string or a list of tokens is expected"):
+    with refused("string", "list of tokens", error=ValueError):
         Elmo(folder).preprocess([1.5])

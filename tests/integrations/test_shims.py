@@ -231,9 +231,9 @@ def test_cached_path_is_the_file_here_and_downloads_nothing(files, monkeypatch, 
     ],
 )
 def test_another_name_says_that_this_is_a_stand_in_and_what_it_has(files, code):
-    with pytest.raises((ImportError, AttributeError), match=r"stand-in and has no .*; it has \w+") as refused:
+    with pytest.raises((ImportError, AttributeError), match=r"stand-in and has no .*; it has \w+") as caught:
         exec(code, {"files": files})
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_absent_names_are_absent_as_python_has_it(files):

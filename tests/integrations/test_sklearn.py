@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -101,11 +102,11 @@ def test_another_model_is_loaded_when_the_parameter_changes(model, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"layers": 7}, "layers is 7"), ({"layers": "all"}, "try 'concat'"), ({"pool": None}, "pool is None")],
+    [({"layers": 7}, "layers is 7"), ({"layers": "all"}, "'concat'"), ({"pool": None}, "pool is None")],
 )
 def test_choices_that_change_after_fit_are_checked_again(model, change, said):
     fitted = ElmoVectorizer(model, device="cpu").fit(TEXTS)
-    with pytest.raises(InputError, match=said):
+    with refused(*said.split("; ")):
         fitted.set_params(**change).transform(TEXTS)
 
 
@@ -117,18 +118,17 @@ def test_names_of_columns(model):
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        ("a text", {}, r"is a string; a list of texts"),
-        ([["a"], "b", 3], {}, r"text 2 is '3'"),
-        (np.array([["a", "b"]]), {}, r"one dimension"),
-        ([["a"]], {"layers": 9}, r"has 3 layers"),
-        ([["a"]], {"layers": "all"}, r"try 'concat'"),
+        ("a text", {}, "list"),
+        ([["a"], "b", 3], {}, "text 2; 2 is '3'"),
+        (np.array([["a", "b"]]), {}, "dimension"),
+        ([["a"]], {"layers": 9}, "3 layers"),
+        ([["a"]], {"layers": "all"}, "'concat'"),
     ],
 )
 def test_what_cannot_be_used_is_a_value_error_of_one_line(model, texts, options, message):
-    with pytest.raises(ValueError, match=message) as caught:
+    with refused(*message.split("; "), error=ValueError) as caught:
         ElmoVectorizer(model, device="cpu", **options).fit(texts)
     assert isinstance(caught.value, InputError)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("name", "value"), [("pool", "median"), ("pool", None), ("precision", "int3")])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
+from refusals import refused
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed, load_model_from_config, registry
@@ -161,15 +162,14 @@ def test_a_saved_pipeline_opens_where_its_model_s_name_is_something_else(folder,
     [
         ({"layers": "middle"}, "layers is 'middle'"),
         ({"layers": 7}, "layers is 7"),
-        ({"layers": "all"}, "try 'average' or 'concat'"),
-        ({"layers": "mix"}, r"elmo\.Tok2Vec\.v1"),
+        ({"layers": "all"}, "'average'; 'concat'"),
+        ({"layers": "mix"}, "elmo.Tok2Vec.v1"),
     ],
 )
 def test_bad_settings_are_said_in_one_line_when_the_component_is_made(folder, settings, said):
-    with pytest.raises(ValueError, match=said) as caught:
+    with refused(*said.split("; "), error=ValueError) as caught:
         blank(folder, **settings)
     assert isinstance(caught.value, InputError)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_model_that_is_not_here_is_said_in_one_line_when_it_is_used():
@@ -355,6 +355,5 @@ def test_spacy_train_runs(folder, tmp_path):
     ("settings", "said"), [({"layers": "middle"}, "layers is 'middle'"), ({"model": "no-such-model"}, "no-such-model")]
 )
 def test_bad_settings_of_the_architecture_are_said_in_one_line(folder, settings, said):
-    with pytest.raises(InputError, match=said) as caught:
+    with refused(*said.split("; ")):
         layer(**({"folder": folder} | {{"model": "folder"}.get(name, name): value for name, value in settings.items()}))
-    assert "\n" not in str(caught.value)

@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from datasets import Dataset
+from refusals import refused
 from tiny import CONFIG, DIM, LAYERS, tiny_model
 from transformers import (
     AutoConfig,
@@ -196,9 +197,9 @@ def test_the_other_encoders_give_the_ids_of_the_call(characters):
     assert tokenizer.encode(TEXTS[0], return_tensors="pt").shape == (1, 5, 50)
     assert len(tokenizer.encode(TEXTS[2], truncation=True, max_length=4)) == 4
     for encode in (tokenizer.encode, tokenizer.encode_plus):
-        with pytest.raises(InputError, match="has no add_special_tokens=False"):
+        with refused("add_special_tokens"):
             encode("a", add_special_tokens=False)
-        with pytest.raises(InputError, match="has no text_pair"):
+        with refused("text_pair"):
             encode("a", "b")
 
 
@@ -206,7 +207,7 @@ def test_a_word_has_no_id(characters):
     tokenizer = AutoTokenizer.from_pretrained(characters)
     assert tokenizer.convert_tokens_to_ids("<PAD>") == tokenizer.pad_token_id == 0
     for words in ("She", ["She", "wrote"]):
-        with pytest.raises(InputError, match=r"'She' has no id, but the ids of its characters"):
+        with refused("'She'", "characters"):
             tokenizer.convert_tokens_to_ids(words)
 
 
@@ -315,26 +316,25 @@ def test_accumulated_gradients_are_those_of_one_batch(characters, tmp_path, batc
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        ("a text", {"is_split_into_words": True}, "'a text' is given with is_split_into_words=True"),
-        ([["a"]], {}, "expected are strings with False"),
-        ([["a", 3]], {"is_split_into_words": True}, "tokens are strings"),
-        ("a", {"text_pair": "b"}, "has no text_pair"),
-        ("a", {"add_special_tokens": False}, "has no add_special_tokens=False"),
-        ("a", {"return_overflowing_tokens": True}, "has no return_overflowing_tokens"),
+        ("a text", {"is_split_into_words": True}, "'a text'; is_split_into_words=True"),
+        ([["a"]], {}, "strings; False"),
+        ([["a", 3]], {"is_split_into_words": True}, "strings"),
+        ("a", {"text_pair": "b"}, "text_pair"),
+        ("a", {"add_special_tokens": False}, "add_special_tokens=False"),
+        ("a", {"return_overflowing_tokens": True}, "return_overflowing_tokens"),
     ],
 )
 def test_what_is_no_text_is_a_value_error_of_one_line(characters, text, options, said):
-    with pytest.raises(ValueError, match=said) as caught:
+    with refused(*said.split("; "), error=ValueError) as caught:
         AutoTokenizer.from_pretrained(characters)(text, **options)
     assert isinstance(caught.value, InputError)
-    assert "\n" not in str(caught.value)
 
 
 def test_half_of_a_surrogate_pair_is_refused(characters, monkeypatch):
     """spaCy's tokenizers leave it out, so the word is not in the text."""
     tokenizer = AutoTokenizer.from_pretrained(characters)
     monkeypatch.setattr(tokenizer, "_split", lambda text: ["abcd", "e"])
-    with pytest.raises(InputError, match="has half of a surrogate pair"):
+    with refused("surrogate"):
         tokenizer("ab\ud83dcd e")
 
 
@@ -343,7 +343,7 @@ def test_only_the_right_side_is_padded_or_cut(characters, name):
     tokenizer = AutoTokenizer.from_pretrained(characters, **{name: "left"})
     encoded = [AutoTokenizer.from_pretrained(characters)(text) for text in TEXTS]
     for call in (lambda: tokenizer(TEXTS, padding=True), lambda: tokenizer.pad(encoded)):
-        with pytest.raises(ValueError, match=f"{name} is 'left'; only 'right' is supported") as caught:
+        with refused(name, "'left'", "'right'", error=ValueError) as caught:
             call()
         assert isinstance(caught.value, InputError)
 
@@ -356,7 +356,7 @@ def test_padding_before_a_sentence_is_refused(characters):
 
 def test_ids_of_another_tokenizer_are_refused(characters):
     model = AutoModel.from_pretrained(characters)
-    with pytest.raises(ValueError, match=r"input_ids has shape \(1, 3\); \(B, T, 50\) is expected"):
+    with refused("(1, 3)", "(B, T, 50)", error=ValueError):
         model(torch.ones(1, 3, dtype=torch.long))
 
 
@@ -364,7 +364,7 @@ def test_missing_weights_are_refused(characters, tmp_path):
     model = AutoModel.from_pretrained(characters)
     kept = {name: weight for name, weight in model.state_dict().items() if "layers.1" not in name}
     model.save_pretrained(tmp_path / "damaged", state_dict=kept)
-    with pytest.raises(InputError, match=r"the weights lack bilm\.layers\.1\..*; copy"):
+    with refused("bilm.layers.1.", "copy"):
         AutoModel.from_pretrained(tmp_path / "damaged")
 
 

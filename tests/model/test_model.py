@@ -13,11 +13,11 @@ import twin
 from bilm_files import as_published, options, random_weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from torch import nn
 
 from elmo.config import ConfigError
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnn, CharCnnConfig
 from elmo.model.highway import Highway
@@ -370,7 +370,7 @@ def test_every_module_is_called_and_another_in_its_place_counts() -> None:
         layer = adapted.token_encoder.get_submodule(name)
         adapted.token_encoder.set_submodule(name, nn.Sequential(layer, nn.Dropout(1.0)))
         assert not torch.equal(adapted(batch).layers, plain)
-        with pytest.raises(InputError, match="is now a Sequential; merge adapters before embedding"):
+        with refused("Sequential", "merge"):
             adapted.packed()
 
 
@@ -455,20 +455,19 @@ def test_same_weights_shared_by_directions_give_mirrored_layers() -> None:
     [
         (
             lambda: CharCnnConfig(max_characters_per_token=5),
-            "max_characters_per_token is 5; at least 7 .* widest filter",
+            "max_characters_per_token is 5; 7",
         ),
-        (lambda: CharCnnConfig(filters=()), r"filters is \[\]; pairs \(width, number\)"),
-        (lambda: CharCnnConfig(filters=((2, 0),)), r"filters is \[\(2, 0\)\]"),
-        (lambda: CharCnnConfig(n_highway=-1), "n_highway is -1; at least 0"),
-        (lambda: LstmConfig(n_layers=0), "n_layers is 0; at least 1"),
-        (lambda: LstmConfig(cell_clip=-3.0), "cell_clip is -3.0; a positive number"),
-        (lambda: LstmConfig(proj_clip=0.0), "proj_clip is 0.0; a positive number"),
+        (lambda: CharCnnConfig(filters=()), "filters is []"),
+        (lambda: CharCnnConfig(filters=((2, 0),)), "[(2, 0)]"),
+        (lambda: CharCnnConfig(n_highway=-1), "n_highway is -1; 0"),
+        (lambda: LstmConfig(n_layers=0), "n_layers is 0; 1"),
+        (lambda: LstmConfig(cell_clip=-3.0), "cell_clip is -3.0; positive"),
+        (lambda: LstmConfig(proj_clip=0.0), "proj_clip is 0.0; positive"),
     ],
 )
 def test_sizes_that_make_no_model_are_refused(build, message) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
+    with refused(*message.split("; "), error=ConfigError):
         build()
-    assert "\n" not in str(caught.value)
 
 
 def test_annotations_refuse_wrong_shapes_and_types(bilm) -> None:
@@ -492,17 +491,17 @@ def test_annotations_refuse_wrong_shapes_and_types(bilm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("config", "remedy"),
     [
         (
             replace(CONFIG, char_cnn=replace(CONFIG.char_cnn, max_characters_per_token=9)),
-            r"reads 9: .*\(sentences, 9\)",
+            "to_batch(sentences, 9)",
         ),
-        (replace(CONFIG, char_cnn=None, n_tokens_vocab=7), r"reads 1: to_batch\(sentences, vocabulary=model.inputs\)"),
+        (replace(CONFIG, char_cnn=None, n_tokens_vocab=7), "vocabulary=model.inputs"),
     ],
 )
-def test_a_batch_of_other_tokens_than_the_model_reads_is_refused(config, message) -> None:
-    with pytest.raises(InputError, match=f"the batch has 50 ids per token, but the model {message}$"):
+def test_a_batch_of_other_tokens_than_the_model_reads_is_refused(config, remedy) -> None:
+    with refused("50", remedy):
         BiLM(config)(to_batch([["the", "cat"]]))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from command import run
+from refusals import refused
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -153,19 +154,19 @@ def test_a_run_that_was_cut_gives_the_same_weights(tmp_path: Path, step: int, mo
             translation.train_cove(cut, quiet=True)
     with pytest.raises(InputError, match="add --resume"):
         translation.train_cove(cut, quiet=True)
-    with pytest.raises(InputError, match="seed was 1, now it is 2"):
+    with refused("seed was 1", "2"):
         translation.train_cove(dataclasses.replace(cut, seed=2), resume=True, quiet=True)
     heldout = Path(cut.heldout_source)
     text = heldout.read_bytes()
     heldout.write_bytes(text + b"one\n")
-    with pytest.raises(InputError, match=r"sha256 was .*'heldout_source'"):
+    with refused("sha256", "'heldout_source'"):
         translation.train_cove(cut, resume=True, quiet=True)
     heldout.write_bytes(text)
     translation.train_cove(cut, resume=True, quiet=True)
     for part in (Path(), Path("model")):
         assert weights(tmp_path / "cut" / part) == weights(tmp_path / "run" / part)
     assert scores(tmp_path / "cut") == scores(tmp_path / "run")
-    with pytest.raises(InputError, match="the run is finished"):
+    with refused("finished"):
         translation.train_cove(cut, resume=True, quiet=True)
 
 
@@ -217,13 +218,13 @@ def test_command_resumes_and_says_what_it_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"target": "absent.de"}, "absent.de: no such file"),
-        ({"source": "lines.conllu"}, "lines.conllu: the lines of .conllu files are not text"),
-        ({"target": "short.fa"}, "has 60 lines, but .*short.fa has 1;"),
-        ({"target": "short.de"}, "has 60 lines, but .*short.de has 1;"),
-        ({"source": "blank.en", "target": "blank.en"}, "contain no words"),
-        ({"vectors": "short.de"}, "a word and its vector"),
-        ({"vectors": "vectors.txt"}, "set encoder.projection_dim=2"),
+        ({"target": "absent.de"}, "absent.de"),
+        ({"source": "lines.conllu"}, "lines.conllu"),
+        ({"target": "short.fa"}, "60; short.fa; 1"),
+        ({"target": "short.de"}, "60; short.de; 1"),
+        ({"source": "blank.en", "target": "blank.en"}, "contain; words"),
+        ({"vectors": "short.de"}, "word; vector"),
+        ({"vectors": "vectors.txt"}, "encoder.projection_dim=2"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -235,9 +236,8 @@ def test_bad_input_is_one_line(
         Path(name).write_text("Eins\n", encoding="utf-8")
     Path("blank.en").write_text("\n \n", encoding="utf-8")
     Path("vectors.txt").write_text("one 1 2\n", encoding="utf-8")
-    with pytest.raises(InputError, match=said) as error:
+    with refused(*said.split("; ")):
         translation.train_cove(config, quiet=True)
-    assert "\n" not in str(error.value)
     assert not Path(config.output).exists(), "nothing is left behind"
 
 

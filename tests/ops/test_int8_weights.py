@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -170,5 +170,5 @@ def test_a_processor_without_it_uses_float32_and_says_so(monkeypatch):
 
 def test_it_is_for_the_cpu(monkeypatch):
     monkeypatch.setattr("elmo.embedding.embedder.usable_device", lambda device: torch.device("meta"))
-    with pytest.raises(InputError, match="precision int8-weights is for the CPU"):
+    with refused("int8-weights", "CPU"):
         Embedder(model(), device="meta", precision="int8-weights")

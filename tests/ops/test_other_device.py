@@ -13,7 +13,7 @@ import torch
 from brute_force import random_model
 from other_device import DEVICE, Elsewhere, Lists, OtherDevice
 from small_corpus import write_corpus
-from small_tasks import write_small
+from small_tasks import network, write_small
 from tiny import CONFIG, tiny_model
 from torch import nn
 
@@ -31,7 +31,6 @@ from elmo.text.vocabulary import Vocabulary
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.batches import BatchConfig
 from elmo_lab.tasks.trained import predict, tokens_of
-from tests.lab.tasks.test_tasks import network
 
 CPU = torch.device("cpu")
 SENTENCES = [["word"] * (1 + number % 7) + [f"n{number}"] for number in range(120)] + [[]]

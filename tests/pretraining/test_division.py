@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from window_corpus import CONFIG, LINES, VOCABULARY, streams_of, write_corpus
 
 from elmo.errors import InputError
 from elmo.pretraining.batches import LmReader
@@ -13,9 +14,11 @@ from elmo.pretraining.ids import make_ids
 from elmo.pretraining.order import document_pieces
 from elmo.pretraining.shares import SharedReader, check_shares, deal_files
 from elmo.training.checkpoint import RankProgress
-from tests.pretraining.test_batches import CONFIG, LINES, VOCABULARY, paths, streams_of
 
-assert paths  # the fixture
+
+@pytest.fixture
+def paths(tmp_path):
+    return write_corpus(tmp_path)
 
 
 def carried_of(batches):

@@ -12,16 +12,19 @@ from pathlib import Path
 
 import pytest
 from command import TIMEOUT, run
-from small_run import LEARNS, TINY, metrics
-
-from tests.pretraining.test_two_processes import SAMPLED, SETTINGS, check_curve, corpus, finish, kill, start
+from small_run import LEARNS, TINY, metrics, texts
+from training_processes import SAMPLED, SETTINGS, check_curve, finish, kill, start
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks Linux for the processes"),
 ]
-assert corpus  # the fixture
 ENDLESS = ("epochs=100000", "max_words=100_000_000", "loop.log_steps=1", "loop.checkpoint_steps=20")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> tuple[str, ...]:
+    return texts(tmp_path_factory.mktemp("texts"))
 
 
 def ranks(mark: str, count: int) -> dict[int, int]:

@@ -5,11 +5,11 @@ from itertools import chain, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from text_files import many, write
 
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.order import document_pieces, shuffled_pieces
 from elmo.text.tokenizer import WHITESPACE as LINES
-from tests.text.test_corpus import many, write
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(5, 60))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from brute_force import CONFIG, KNOWN, LINES, VOCABULARY, BruteForce, random_model
 from command import run
+from refusals import refused
 
 from elmo.errors import InputError
 from elmo.formats import Model, native
@@ -105,15 +106,15 @@ def test_substitutes_are_never_boundaries_and_no_more_than_there_are_words(model
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((["oak"], 1), "position is 1; the sentence has 1 tokens, counted from 0"),
+        ((["oak"], 1), "position is 1; 1 tokens; 0"),
         ((["oak"], -1), "position is -1"),
-        (([], 0), "the sentence has 0 tokens"),
-        ((["oak"], 0, 0), "k is 0; at least 1"),
+        (([], 0), "0 tokens"),
+        ((["oak"], 0, 0), "k is 0; 1"),
         (("oak", 0), "'oak'"),
     ],
 )
 def test_substitutes_that_cannot_be_found_are_named(model, arguments, message):
-    with pytest.raises(InputError, match=message):
+    with refused(*message.split("; ")):
         substitutes(model, *arguments)
 
 
@@ -124,7 +125,7 @@ def test_scores_of_a_string_are_refused(model):
 
 
 def test_model_without_a_softmax_scores_nothing(model):
-    with pytest.raises(InputError, match=r"no softmax \(its format has none\)"):
+    with refused("softmax"):
         Scorer(Model(CONFIG, model.weights))
 
 

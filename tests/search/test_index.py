@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command import run
+from refusals import refused
 from tiny import write_tiny
 
 from elmo.cli import main
@@ -240,7 +241,7 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
     assert not output.exists()
     with pytest.raises(InputError, match="add --resume"):
         index.build_index(Planted(), sentences, output, RECORD)
-    with pytest.raises(InputError, match=r"dtype was 'float16', now it is 'float32'"):
+    with refused("dtype", "'float16'", "'float32'"):
         index.build_index(Planted(), sentences, output, replace(RECORD, dtype="float32"), resume=True)
     embedder = Planted()
     record = index.build_index(embedder, sentences, output, RECORD, resume=True)
@@ -257,7 +258,7 @@ def test_two_builds_of_one_index_do_not_mix(tmp_path: Path, monkeypatch: pytest.
     sentences, output = text(60), tmp_path / "index"
 
     def begin_another(tokens: int) -> None:
-        with pytest.raises(InputError, match="another process is building this index; wait"):
+        with refused("building", "wait"):
             index.build_index(Planted(), sentences, output, RECORD, **options)
 
     index.build_index(Planted(), sentences, output, RECORD, progress=begin_another)
@@ -287,7 +288,7 @@ def test_overwriting_spares_what_is_no_index(tmp_path: Path) -> None:
     mine = tmp_path / "index.part" / "thesis.txt"
     mine.parent.mkdir()
     mine.write_text("mine")
-    with pytest.raises(FileExistsError, match=r"it also holds 'thesis\.txt'"):
+    with refused("thesis.txt", error=FileExistsError):
         index.build_index(Planted(), text(5), tmp_path / "index", RECORD, overwrite=True)
     assert mine.read_text() == "mine"
 
@@ -304,7 +305,7 @@ def test_existing_output_is_kept_or_replaced(copy: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only here a name may be any bytes")
 def test_a_name_that_lancedb_cannot_have_is_refused_at_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = copy.with_name("caf\udce9")
-    with pytest.raises(InputError, match=r"not UTF-8.*; name another output"):
+    with refused("UTF-8", "output"):
         index.build_index(Planted(), text(5), name, RECORD)
     assert list(copy.parent.iterdir()) == [copy]
     with pytest.raises(InputError, match=r"not UTF-8.*; rename it"):
@@ -333,7 +334,7 @@ def test_text_that_is_refused_before_a_chunk_is_whole_leaves_nothing(tmp_path: P
         yield ["oak"]
         raise InputError("t.txt: line 2 is not UTF-8")
 
-    with pytest.raises(InputError, match="not UTF-8"):
+    with refused("UTF-8"):
         index.build_index(Planted(), damaged(), tmp_path / "index", RECORD)
     assert not list(tmp_path.iterdir())
 
@@ -370,12 +371,12 @@ def _say(**values: Any) -> Any:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (_remove("*"), "no index"),
+        (_remove("*"), "index"),
         (_cut("index.json"), "damaged"),
         (_say(layers="all"), "damaged"),
         (_say(bilm={}), "damaged"),
-        (_say(version="0"), "version 0; this program reads 1"),
-        (_say(tokens=7), "600 tokens, but index.json says 60 and 7"),
+        (_say(version="0"), "version 0; 1"),
+        (_say(tokens=7), "600 tokens; index.json; 7"),
         (_remove("occurrences.lance"), "damaged"),
         (_remove("sentences.lance/data"), "damaged"),
         (_cut("*/_versions/*.manifest"), "damaged"),
@@ -384,30 +385,28 @@ def _say(**values: Any) -> Any:
 )
 def test_damaged_index_is_one_line(copy: Path, damage: Any, said: str) -> None:
     damage(copy)
-    with pytest.raises(InputError, match=said) as caught:
+    with refused(copy, *said.split("; ")):
         Index(copy).nearest(query_of(["t1", "w2"], 1), 1, 3)
-    assert str(copy) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_what_is_not_there_is_refused(small: Path) -> None:
     opened = Index(small)
     assert (opened.layer(), opened.layer(-1), opened.layer(0)) == (1, 1, 0)
-    with pytest.raises(InputError, match=r"layer is 2; the index has layers 0, 1"):
+    with refused("layer is 2", "0, 1"):
         opened.layer(2)
-    with pytest.raises(InputError, match="k is 0; at least 1 neighbour"):
+    with refused("k is 0"):
         opened.nearest(query_of(["t1", "w2"], 1), 1, 0)
     opened.check_model({"model": "the same", "sha256": CARD["sha256"]})
-    with pytest.raises(InputError, match=r"sha256 5e5e5e5e5e5e \(planted\), and that of other is ffff"):
+    with refused("5e5e5e5e5e5e", "ffff"):
         opened.check_model({"model": "other", "sha256": "ff" * 32})
     assert index.layers_of(Planted(), [-1, 0, 1]) == (0, 1)
-    with pytest.raises(InputError, match="layer is 2; the model has layers 0 to 1"):
+    with refused("layer is 2", "0 to 1"):
         index.layers_of(Planted(), [2])
 
 
 def test_without_the_extra_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lancedb", None)
-    with pytest.raises(InputError, match=r"pip install 'elmo-torch\[index\]'"):
+    with refused("pip install 'elmo-torch[index]'"):
         index.build_index(Planted(), text(2), tmp_path / "index", RECORD)
     assert not list(tmp_path.iterdir())
 

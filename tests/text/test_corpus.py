@@ -9,6 +9,8 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
+from text_files import many, write
 
 from elmo.errors import InputError, IrregularInput
 from elmo.text import corpus
@@ -16,21 +18,6 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 
 LINE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=12)
 DOCUMENTS = st.lists(st.lists(LINE.map(str.strip).filter(bool), min_size=1, max_size=4), max_size=6)
-
-
-def write(folder, documents, name="text.txt"):
-    path = folder / name
-    text = "\n\n".join("\n".join(paragraphs) for paragraphs in documents)
-    raw = text.encode()
-    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix.lower(), bytes)(raw))
-    return path
-
-
-def many(folder, files=3, documents=40):
-    return [
-        write(folder, [[f"file {f} document {d}", "second line"] for d in range(documents)], f"{f}.txt")
-        for f in range(files)
-    ]
 
 
 @given(DOCUMENTS, st.sampled_from(["text.txt", "text.txt.gz", "text.xz", "TEXT.TXT.GZ", "TEXT.XZ"]))
@@ -97,9 +84,9 @@ def test_expand_names_files_once_and_sorted(tmp_path):
     assert [path.name for path in found] == ["0.txt", "1.txt", "2.txt", "odd[1].txt"]
 
 
-@pytest.mark.parametrize(("name", "message"), [("none-*.txt", "matches no file"), (".", "is a folder")])
+@pytest.mark.parametrize(("name", "message"), [("none-*.txt", "matches; file"), (".", "folder")])
 def test_expand_says_what_is_missing(tmp_path, name, message):
-    with pytest.raises(InputError, match=message):
+    with refused(*message.split("; ")):
         corpus.expand_patterns([f"{tmp_path}/{name}"])
     with pytest.raises(InputError, match="no text files"):
         corpus.expand_patterns([])
@@ -112,16 +99,14 @@ def test_invalid_utf8_is_named_with_its_line(tmp_path, suffix, line):
     path = tmp_path / f"latin{suffix}"
     packs = {".gz": lambda r: gzip.compress(r, 1), ".xz": lambda r: lzma.compress(r, preset=0)}
     path.write_bytes(packs.get(suffix.lower(), bytes)(raw))
-    with pytest.raises(InputError, match=rf"line {line} is not UTF-8 .*0xe4.*iconv") as raised:
+    with refused(path, f"line {line}", "0xe4", "iconv"):
         list(corpus.file_paragraphs(path))
-    assert str(path) in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_file_that_ends_within_a_character_is_named(tmp_path):
     path = tmp_path / "cut.txt"
     path.write_bytes("one\ncafé".encode()[:-1])
-    with pytest.raises(InputError, match="line 2 is not UTF-8"):
+    with refused("line 2", "UTF-8"):
         list(corpus.file_paragraphs(path))
 
 
@@ -180,7 +165,7 @@ def test_fingerprint_does_not_read_a_pipe(tmp_path):
 def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
     path = tmp_path / "text.txt"
     path.write_bytes("süß, aber schon kalt\n".encode(encoding))
-    with pytest.raises(InputError, match=rf"iconv -f {said} -t utf-8"):
+    with refused(f"iconv -f {said} -t utf-8"):
         list(corpus.file_lines(path))
 
 
@@ -188,5 +173,5 @@ def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
 def test_other_compression_is_named(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"Rain .")
-    with pytest.raises(InputError, match=rf"{name}: {path.suffix.lower()} files are not read; .*\.gz, \.xz or \.bz2"):
+    with refused(name, path.suffix.lower(), ".gz", ".xz", ".bz2"):
         next(corpus.file_lines(path))

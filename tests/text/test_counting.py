@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import strategies as st
+from refusals import refused
 
-from elmo.errors import InputError
 from elmo.pretraining import counting
 from elmo.pretraining.settings import TrainConfig
 from elmo.training.optim import OptimConfig
@@ -35,5 +34,5 @@ def test_sessions_are_those_whose_steps_count(tmp_path: Path) -> None:
         [(0, 7)],
     ]
     file.write_text("[{}]", encoding="utf-8")
-    with pytest.raises(InputError, match=r"sessions.json: damaged .* remove it"):
+    with refused("sessions.json", "damaged", "remove"):
         counting.record_session(TrainConfig(("a.txt",), str(tmp_path)), 20)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from command import run
+from refusals import refused
 from tiny import write_tiny
 
 from elmo.embedding.job import read_lines as embed_lines
@@ -73,7 +74,7 @@ def test_carriage_returns_within_lines_are_told_of(file: File) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32le"])
 def test_wide_encodings_are_named_with_the_remedy(file: File, encoding: str) -> None:
-    with pytest.raises(InputError, match=rf"input: the text is {encoding}.*iconv -f {encoding} -t utf-8"):
+    with refused("input", f"iconv -f {encoding} -t utf-8"):
         list(corpus.file_lines(file("Anna\tO\nslept\tO\n".encode(encoding))))
 
 
@@ -104,16 +105,16 @@ def test_a_nul_makes_no_wide_encoding_and_is_told_of(file: File) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "remedy"),
     [
-        ("café\n中文\n".encode() + b"x\xff\n" + "né\n".encode(), "line 3 .*column 2", "iconv -c -f utf-8 -t utf-8"),
-        ("süß, aber\nschön\n".encode("latin1"), "line 1 .*column 2", "Western European.*iconv -f windows-1252"),
-        ("мир и дом\n".encode("koi8-r"), "line 1", "own encoding.*iconv -f ENCODING"),
-        ("中文中文\n".encode("gb18030"), "line 1", "own encoding.*iconv -f ENCODING"),
+        ("café\n中文\n".encode() + b"x\xff\n" + "né\n".encode(), "line 3", "iconv -c -f utf-8 -t utf-8"),
+        ("süß, aber\nschön\n".encode("latin1"), "line 1", "iconv -f windows-1252"),
+        ("мир и дом\n".encode("koi8-r"), "line 1", "iconv -f ENCODING"),
+        ("中文中文\n".encode("gb18030"), "line 1", "iconv -f ENCODING"),
     ],
 )
 def test_the_remedy_for_bytes_that_are_no_utf8_destroys_nothing(
     file: File, text: bytes, place: str, remedy: str
 ) -> None:
-    with pytest.raises(InputError, match=f"{place}.*{remedy}") as raised:
+    with refused(place, remedy) as raised:
         list(corpus.file_lines(file(text)))
     assert "latin1" not in str(raised.value)
 
@@ -126,7 +127,7 @@ def test_a_line_that_no_memory_holds_is_refused(
     for module in (corpus, lines):
         monkeypatch.setattr(module, "MOST_CHARACTERS", 100_000)
     path = file(lzma.compress(b"a line\n" + b"x y " * 1_000_000), "x.txt.xz")
-    with pytest.raises(InputError, match=r"x\.txt\.xz: line 2 has 100,000 characters or more"):
+    with refused("x.txt.xz", "line 2", "100,000"):
         list(read(path))
     assert len(list(read(file(b"x y " * 24_999 + b"\n", "long.txt")))) == 1
 
@@ -136,7 +137,7 @@ def test_a_zip_archive_is_named_with_its_members(tmp_path: Path) -> None:
 
     with zipfile.ZipFile(tmp_path / "snli.zip", "w") as archive:
         archive.writestr("snli_1.0/dev.txt", "a")
-    with pytest.raises(InputError, match=r"snli\.zip: \.zip files are not read; it has 'snli_1\.0/dev\.txt': unpack"):
+    with refused("snli.zip", "snli_1.0/dev.txt", "unpack"):
         list(corpus.file_lines(tmp_path / "snli.zip"))
 
 
@@ -249,7 +250,7 @@ def test_other_columns_are_found_without_a_word(file: File, text: str, found: li
 
 
 def test_parts_of_speech_are_no_types(file: File) -> None:
-    with pytest.raises(InputError, match="line 1 has 'NNP' in column 2"):
+    with refused("line 1", "'NNP'", "column 2"):
         tags(file("Nora NNP\nlives VBZ\n. O\n"))
 
 
@@ -260,7 +261,7 @@ def test_untyped_tags_are_chunks() -> None:
 
 
 def test_numbers_as_tags_are_refused_with_the_remedy(file: File) -> None:
-    with pytest.raises(InputError, match=r"line 1 has 3 in 'ner_tags'; the names of tags are expected"):
+    with refused("line 1", "'ner_tags'"):
         tags(file('{"tokens": ["a"], "ner_tags": [3]}\n'))
 
 
@@ -455,7 +456,7 @@ def test_an_empty_token_of_roles_keeps_its_place(file: File) -> None:
 
 
 def test_columns_without_their_document_are_no_json(file: File) -> None:
-    with pytest.raises(InputError, match=r"line 1.*#begin document"):
+    with refused("line 1", "#begin document"):
         readers_roles.read_roles(file("a 0 0 Ann NNP (S* - - - S * (ARG0*) -\n"))
 
 

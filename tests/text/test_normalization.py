@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from tiny import tiny_model
 
 from elmo.config import ConfigError, from_dict
@@ -91,7 +92,7 @@ def test_composed_letters_are_composed(word: str) -> None:
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        (["upper"], "'upper'; allowed: nfc"),
+        (["upper"], "'upper'"),
         (["vv>u"], "one character"),
         (["v>"], None),
         (["v> "], "one character"),
@@ -99,14 +100,14 @@ def test_composed_letters_are_composed(word: str) -> None:
         (["nfc", "nfc"], "twice"),
         (["v>u", "u>w"], "'v>u'"),
         (["lower", "v>U"], "'v>U'"),
-        ("nfc", "a list is expected"),
+        ("nfc", "list"),
     ],
 )
 def test_steps_are_checked(steps: object, said: str | None) -> None:
     if said is None:
         assert from_dict(TextConfig, {"normalize": steps}).normalize == ("v>",)
         return
-    with pytest.raises(ConfigError, match=said):
+    with refused(said, error=ConfigError):
         from_dict(TextConfig, {"normalize": steps})
 
 
@@ -142,7 +143,7 @@ def test_a_stored_model_keeps_its_spelling(tmp_path: Path) -> None:
     values = json.loads(file.read_text(encoding="utf-8"))
     values["text"]["normalize"] = ["upper"]
     file.write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"config\.json: .*'upper'"):
+    with refused("config.json", "'upper'", error=ConfigError):
         native.load(tmp_path / "plain")
 
 
@@ -173,7 +174,7 @@ def test_the_other_doors_read_the_spelling(tmp_path: Path) -> None:
     tuned = make_collator(replace(config, tuned=True), (), opened, CacheConfig(enabled=False))
     assert tuned.to_batch is not None
     assert tuned.to_batch([RAW.split()]).char_ids.equal(to_batch([READ]).char_ids)
-    with pytest.raises(InputError, match=r"open it with elmo\.load"):
+    with refused("elmo.load"):
         allennlp_bilm._load(None, tmp_path / "latin")
 
 

@@ -1,30 +1,15 @@
 """Records of text, CoNLL-U and FASTA; offsets lead back to the text."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
+from text_files import CONLLU
 
 from elmo.errors import InputError
 from elmo.text.records import kind_of, read_conllu, read_fasta, read_records, token_offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
-CONLLU = """# sent_id = 1
-# text = Vámonos al mar.
-1-2\tVámonos\t_\t_
-1\tVamos\tir\tVERB
-2\tnos\tnosotros\tPRON
-3-4\tal\t_\t_
-3\ta\ta\tADP
-4\tel\tel\tDET
-5\tmar\tmar\tNOUN
-5.1\tghost\t_\t_
-6\t.\t.\tPUNCT
-
-1\tviết văn\t_\t_
-2\tx\t_\t_
-"""
 FASTA = """;a comment
 >sp|P1|ONE first protein
 mkv
@@ -62,7 +47,7 @@ def test_conllu_gives_words_and_where_they_stand():
 
 @pytest.mark.parametrize("name", ["a.conll", "b.CONLLX.gz"])
 def test_columns_of_an_unknown_kind_are_not_read_as_prose(name):
-    with pytest.raises(InputError, match="give --kind conllu or --kind text"):
+    with refused("--kind conllu", "--kind text"):
         kind_of(name)
 
 
@@ -92,9 +77,7 @@ def test_a_multiword_token_may_have_one_word():
 
 @pytest.mark.parametrize("line", ["word", "x\tword", "1-\tword", "1"])
 def test_what_is_no_conllu_is_named(line):
-    with pytest.raises(
-        InputError, match=rf"t\.conllu: line 2 is {re.escape(repr(line))}; a number, a tab and a word are expected"
-    ):
+    with refused("t.conllu", "line 2", repr(line)):
         list(read_conllu(["# a", line], "t.conllu"))
 
 
@@ -107,7 +90,7 @@ def test_fasta_gives_a_token_a_residue():
 
 
 def test_a_sequence_without_a_header_is_named():
-    with pytest.raises(InputError, match=r"p\.fa: line 1 is 'MKV'; a FASTA file starts with a header: >name"):
+    with refused("p.fa", "line 1", "'MKV'", ">name"):
         list(read_fasta(["MKV"], "p.fa"))
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from elmo.errors import InputError
 from elmo.text.vocabulary import LONG, SKIPPED, SPECIAL, Vocabulary, count_vocabulary, count_words
@@ -59,8 +60,8 @@ def test_white_space_around_a_word_does_not_count_but_a_space_of_unicode_is_a_wo
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("vocab.txt", b"<S>\n</S>\nthe\n", "no <UNK>"),
-        ("vocab.txt", b"<S>\n</S>\n<UNK>\ncaf\xe9\n", "line 4 is not UTF-8"),
+        ("vocab.txt", b"<S>\n</S>\nthe\n", "<UNK>"),
+        ("vocab.txt", b"<S>\n</S>\n<UNK>\ncaf\xe9\n", "line 4; UTF-8"),
         ("vocab.txt.gz", b"<S>\n</S>\n<UNK>\n", "gzip"),
         ("vocab.txt.gz", gzip.compress(b"<S>\n</S>\n<UNK>\n" * 9, mtime=0)[:-6], "gzip"),
     ],
@@ -68,10 +69,8 @@ def test_white_space_around_a_word_does_not_count_but_a_space_of_unicode_is_a_wo
 def test_load_names_the_file_and_what_is_wrong(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(InputError, match=message) as raised:
+    with refused(path, *message.split("; ")):
         Vocabulary.load(path)
-    assert str(path) in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from command import run
+from refusals import refused
 from small_results import plant, recipe_of
 from small_tasks import SMALL, write_small
 from tiny import write_tiny
 
 from elmo import config as configs
-from elmo.errors import InputError
 from elmo_lab import RECIPES, record
 from elmo_lab.document import Table
 from elmo_lab.probes import ablate, efficiency, queues
@@ -68,7 +68,7 @@ def test_settings_of_a_recipe_that_is_not_in_the_queue_are_refused(tmp_path: Pat
         own = (ablate.OwnSettings(name, ("training.lr=0.5",)),)
         config = ablate.AblateConfig("out", (str(tmp_path / "my-ner.toml"),), ("places",), own_settings=own)
         if lr is None:
-            with pytest.raises(InputError, match=rf"own_settings has settings for '{name}', which is not in recipes"):
+            with refused("own_settings", f"'{name}'", "recipes"):
                 ablate.plan(config, recipe_of, {})
         else:
             assert ablate.plan(config, recipe_of, {})[0].rows[0].arms["both"] == ["training.lr=0.5", "inputs.elmo=both"]
@@ -359,5 +359,5 @@ def test_a_queue_without_its_rows_goes_on(tmp_path: Path, probe: Any, kind: Any,
 
 def test_another_probes_folder_is_refused(tmp_path: Path) -> None:
     record.write(tmp_path, record.probe_record("senses", "1", ablate.AblateConfig("out"), []))
-    with pytest.raises(InputError, match=r"holds results of the probe 'senses', not '\w+'; name another --output"):
+    with refused("'senses'", "--output"):
         ablate.train_arms(ablate.AblateConfig(str(tmp_path)), Context(find_recipe=recipe_of))

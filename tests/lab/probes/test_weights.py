@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from command import run
+from refusals import refused
 
 from elmo.errors import InputError
 from elmo_lab import figures, record
@@ -130,7 +131,7 @@ def test_a_mix_of_one_layer_is_left_out(queue: Path) -> None:
     assert left_out == ["sst-9/top, seed 1, input", "sst-9/top, seed 1, output"]
     done = run("probe", "weights", queue)
     assert done.stderr.endswith("learn no layer weights: 2 of 7 mixes\n")
-    with pytest.raises(InputError, match="no network that mixes ELMo's layers"):
+    with refused("mixes"):
         weights.collect(weights.WeightsConfig((str(top),)))
 
 
@@ -165,7 +166,7 @@ def test_a_tuned_arm_is_its_best_trial(tmp_path: Path) -> None:
     config.write_text(json.dumps({"task": "sst5", "seeds": [2, 1]}))
     assert shown(arm) == [("input", 1, 0.1)]
     (arm / "trial-1" / "seed-1" / "result.json").write_text('{"seed": 1, "mixes": {}}')
-    with pytest.raises(InputError, match=r"trial-1/seed-1/result.json: not the result of a trained task"):
+    with refused("trial-1/seed-1/result.json"):
         shown(tmp_path)
 
 
@@ -186,27 +187,25 @@ def test_links_are_followed(queue: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "not valid JSON"),
-        ("[]", "not a JSON object"),
-        ('{"seed": 1}', "not the result of a trained task"),
-        ('{"seed": 1, "mixes": {"input": {"weights": ["a"], "gamma": 1}}}', "not the result of a trained task"),
-        ('{"seed": 1, "mixes": {"middle": {"weights": [1], "gamma": 1}}}', "has a mix at middle"),
-        ('{"seed": 1, "mixes": {}}', "no network that mixes ELMo's layers"),
+        ("{", "JSON"),
+        ("[]", "JSON"),
+        ('{"seed": 1}', "result; trained"),
+        ('{"seed": 1, "mixes": {"input": {"weights": ["a"], "gamma": 1}}}', "result; trained"),
+        ('{"seed": 1, "mixes": {"middle": {"weights": [1], "gamma": 1}}}', "mix; middle"),
+        ('{"seed": 1, "mixes": {}}', "ELMo's"),
     ],
 )
 def test_bad_result_is_one_line(tmp_path: Path, text: str, said: str) -> None:
     folder = write_run(tmp_path / "run", "ner", {1: {}})
     (folder / "seed-1" / "result.json").write_text(text)
-    with pytest.raises(InputError, match=said) as caught:
+    with refused(folder, *said.split("; ")):
         weights.collect(weights.WeightsConfig((str(folder),)))
-    assert str(folder) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         weights.collect(weights.WeightsConfig((str(tmp_path / "missing"),)))
-    with pytest.raises(InputError, match="no network that mixes ELMo's layers"):
+    with refused("mixes"):
         weights.collect(weights.WeightsConfig((str(tmp_path),)))
     with pytest.raises(InputError, match="no runs given"):
         weights.collect(weights.WeightsConfig(()))
@@ -260,7 +259,7 @@ def test_one_place_is_one_panel(tmp_path: Path) -> None:
     assert [axes.get_title() for axes in figure.axes] == ["at the output"]
     with pytest.raises(InputError, match="no weights to draw"):
         figures.layer_weights([])
-    with pytest.raises(InputError, match=r"its suffix is '\.pdf'"):
+    with refused("'.pdf'"):
         figures.save(figure, tmp_path / "figure.pdf")
 
 
@@ -285,7 +284,7 @@ def test_a_figure_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyP
     rows = [
         weights.MeanWeightRow("ner", "run", "input", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(INPUT)
     ]
-    with pytest.raises(InputError, match=r"pip install 'elmo-torch\[probes\]'"):
+    with refused("pip install 'elmo-torch[probes]'"):
         figures.layer_weights(rows)
 
 

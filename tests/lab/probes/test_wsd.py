@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from command import Command, run, run_program
+from refusals import refused
 from tiny import tiny_model, write_tiny
+from written_vectors import Written
 
 from elmo.config import ConfigError, from_dict, load_toml
 from elmo.disk.files import is_unfinished
@@ -28,7 +30,6 @@ from elmo_lab.probes.probe import Context
 from elmo_lab.probes.wsd_means import CHECKPOINT, Senses, sense_sums
 from elmo_lab.probes.wsd_readers import Instance, LabelledSentence, Sentence
 from elmo_lab.probes.wsd_vectors import NOTHING, instance_vectors, sentence_batches
-from tests.lab.probes.test_probes import Written
 
 WEIGHTS = np.array([0.5, 0.5])
 
@@ -299,25 +300,24 @@ WORD = '<instance id="i" lemma="l" pos="X">w</instance>'
 @pytest.mark.parametrize(
     ("body", "keys", "said"),
     [
-        (f"<sentence>{WORD}</sentence>", "", r"a\.data\.xml: line 3: instance 'i' has no line in .*a\.gold\.key\.txt"),
-        (f"<sentence>{WORD}</sentence>", "i k\n\nj k\n", r"a\.gold\.key\.txt: line 3: instance 'j' is not in "),
-        (f"<sentence>{WORD}\n{WORD}</sentence>", "i k\n", r"line 4: duplicate instance id 'i'"),
-        (f"<sentence>{WORD}</sentence>", "i k\ni l\n", r"key\.txt: line 2: 'i' already has keys in line 1"),
-        (f"<sentence>{WORD}</sentence>", "i\n", r"key\.txt: line 1 is 'i'; an id and at least one"),
-        (WORD, "i k\n", "line 3 has <instance> outside of a sentence"),
-        ('<sentence>\n<instance id="i" pos="X">w</instance></sentence>', "i k\n", "line 4 has an instance without"),
-        ("<sentence><wf> </wf></sentence>", "", "line 3 has an empty <wf>"),
-        ("<sentence><wf>a<b/></wf></sentence>", "", "line 3 has <b> inside of <wf>"),
-        ("<sentence><sentence/></sentence>", "", "has a <sentence> inside"),
-        ("<sentence>stray</sentence>", "", "line 3 has the text 'stray' outside a word"),
-        ("<sentence>\n<wf>a</sentence>", "", r"line 4 is not valid XML \(mismatched tag\)"),
-        ("<sentence><wf>&bomb;</wf></sentence>", "", r"line 3 is not valid XML \(undefined entity\)"),
+        (f"<sentence>{WORD}</sentence>", "", "a.data.xml; line 3; 'i'; a.gold.key.txt"),
+        (f"<sentence>{WORD}</sentence>", "i k\n\nj k\n", "a.gold.key.txt; line 3; 'j'"),
+        (f"<sentence>{WORD}\n{WORD}</sentence>", "i k\n", "line 4; 'i'"),
+        (f"<sentence>{WORD}</sentence>", "i k\ni l\n", "key.txt; line 2; 'i'; line 1"),
+        (f"<sentence>{WORD}</sentence>", "i\n", "key.txt; line 1; 1 is 'i'"),
+        (WORD, "i k\n", "line 3; <instance>"),
+        ('<sentence>\n<instance id="i" pos="X">w</instance></sentence>', "i k\n", "line 4"),
+        ("<sentence><wf> </wf></sentence>", "", "line 3; empty; <wf>"),
+        ("<sentence><wf>a<b/></wf></sentence>", "", "line 3; <b>; <wf>"),
+        ("<sentence><sentence/></sentence>", "", "<sentence>"),
+        ("<sentence>stray</sentence>", "", "line 3; text 'stray'"),
+        ("<sentence>\n<wf>a</sentence>", "", "line 4; XML"),
+        ("<sentence><wf>&bomb;</wf></sentence>", "", "line 3; XML"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, body: str, keys: str, said: str) -> None:
-    with pytest.raises(InputError, match=said) as caught:
+    with refused(*said.split("; ")):
         list(readers.read_labelled(write(tmp_path, "a", body, keys)))
-    assert "\n" not in str(caught.value)
 
 
 def test_a_doctype_is_refused_before_its_entities_are_read(tmp_path: Path) -> None:
@@ -325,14 +325,14 @@ def test_a_doctype_is_refused_before_its_entities_are_read(tmp_path: Path) -> No
     path = tmp_path / "a.data.xml"
     path.write_text(f'<!DOCTYPE c [<!ENTITY a0 "ha">{bomb}]><c><sentence><wf>&a11;</wf></sentence></c>')
     (tmp_path / "a.gold.key.txt").touch()
-    with pytest.raises(InputError, match="line 1 has a DOCTYPE"):
+    with refused("line 1", "DOCTYPE"):
         list(readers.read_labelled(path))
 
 
 def test_a_cut_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "a", f"<sentence>{WORD}</sentence>", "i k\n")
     path.write_text(path.read_text().partition("</corpus>")[0])
-    with pytest.raises(InputError, match="is not valid XML"):
+    with refused("XML"):
         list(readers.read_labelled(path))
 
 
@@ -341,22 +341,22 @@ def test_inventory_is_the_first_sense(tmp_path: Path) -> None:
     path.write_text("bank\tNOUN\tb1 b2\nbank\tVERB\tb3\nbank\tNOUN\tb4\n")
     assert readers.read_inventory(path) == {("bank", "NOUN"): "b1", ("bank", "VERB"): "b3"}
     path.write_text("bank\tNOUN\tb1 b2\nbank VERB b3\n")
-    with pytest.raises(InputError, match=r"inventory\.tsv: line 2 is 'bank VERB b3'; a lemma"):
+    with refused("inventory.tsv", "line 2", "'bank VERB b3'", "lemma"):
         readers.read_inventory(path)
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"tests": ()}, "tests is empty"),
-        ({"tests": ("a.xml",)}, r"a\.xml: the name is not of the form NAME\.data\.xml"),
-        ({"tests": ("x/a.data.xml", "y/a.data.xml.xz")}, "same name"),
-        ({"tests": ("a.data.xml",), "choose": "b"}, "choose is 'b'; one of the test sets is expected: a"),
+        ({"tests": ()}, "empty"),
+        ({"tests": ("a.xml",)}, "NAME.data.xml"),
+        ({"tests": ("x/a.data.xml", "y/a.data.xml.xz")}, "same; name"),
+        ({"tests": ("a.data.xml",), "choose": "b"}, "choose is 'b'"),
         ({"tests": ("a.data.xml",), "limit": 0}, "limit is 0"),
     ],
 )
 def test_settings_that_cannot_be_used(values: dict[str, Any], said: str) -> None:
-    with pytest.raises((ConfigError, InputError), match=said):
+    with refused(*said.split("; "), error=(ConfigError, InputError)):
         wsd.WsdConfig("t.data.xml", **values)
 
 
@@ -466,7 +466,7 @@ def test_sums_after_every_break_are_those_of_one_run(tmp_path: Path) -> None:
     for stop in (1, 30, 31, 70):
         with pytest.raises(BrokenError):
             sense_sums(embedder(), corpus, senses, file, {"a": [1]}, minutes=0.0, progress=until(stop))
-    with pytest.raises(InputError, match=r"a was \[1\], now it is \[2\]"):
+    with refused("[1]", "[2]"):
         sense_sums(embedder(), corpus, senses, file, {"a": (2,)})
     resumed = sense_sums(embedder(), corpus, senses, file, {"a": (1,)})
     assert resumed.tobytes() == whole.tobytes()

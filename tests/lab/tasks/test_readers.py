@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
-from elmo.errors import InputError, IrregularInput
+from elmo.errors import IrregularInput
 from elmo.text.irregular import IrregularPlaces
 from elmo_lab.tasks import (
     ner,
@@ -42,15 +43,10 @@ def file(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-def refused(read: Callable[[Path], Any], path: Path, *parts: str) -> None:
-    """One line that names the file and has all the parts."""
-    with pytest.raises(InputError) as error:
+def cannot_read(read: Callable[[Path], Any], path: Path, *words: str) -> None:
+    """One line names the file and has all the words."""
+    with refused(path, *words):
         read(path)
-    message = str(error.value)
-    assert "\n" not in message
-    assert message.startswith(str(path))
-    for part in parts:
-        assert part in message
 
 
 # columns
@@ -106,17 +102,17 @@ def test_compressed_files_are_read(tmp_path: Path, opener) -> None:
     ],
 )
 def test_malformed_columns_are_refused(file, text: str, parts: tuple[str, ...]) -> None:
-    refused(read_conll, file(text), *parts)
+    cannot_read(read_conll, file(text), *parts)
 
 
 def test_numbers_of_tokens_are_no_words(file) -> None:
-    refused(ner.read, file("1\tB-X\n2\tO\n\n1\tO\n"), "the tokens are 1, 2, 3", "cut -f2,3")
+    cannot_read(ner.read, file("1\tB-X\n2\tO\n\n1\tO\n"), "the tokens are 1, 2, 3", "cut -f2,3")
     assert [example.tokens for example in ner.read(file("1\tO\n\n1\tO\n"))] == [("1",), ("1",)]
     assert [example.tokens for example in ner.read(file("1\tO\n2\tO\n\n2\tO\n"))] == [("1", "2"), ("2",)]
 
 
 def test_a_column_that_is_not_there_is_refused(file) -> None:
-    refused(
+    cannot_read(
         lambda path: read_conll(path, tag_column=4),
         file("a\tO\n"),
         "line 1",
@@ -128,7 +124,7 @@ def test_a_column_that_is_not_there_is_refused(file) -> None:
 def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "latin"
     path.write_bytes(b"a\tO\nn\xe9\tO\n")
-    refused(read_conll, path, "line 2", "not UTF-8")
+    cannot_read(read_conll, path, "line 2", "not UTF-8")
 
 
 def test_conll_is_written_as_it_is_read(tmp_path: Path) -> None:
@@ -229,7 +225,9 @@ def test_any_tree_is_read_back(shape, data) -> None:
     ],
 )
 def test_a_broken_tree_is_refused(file, line: str, problem: str) -> None:
-    refused(readers_trees.read_trees, file(f"(2 (2 A) (2 b))\n{line}\n"), "line 2", problem, "write one tree per line")
+    cannot_read(
+        readers_trees.read_trees, file(f"(2 (2 A) (2 b))\n{line}\n"), "line 2", problem, "write one tree per line"
+    )
 
 
 # SNLI
@@ -261,7 +259,7 @@ def test_snli_leaves_out_pairs_without_agreement(file, tmp_path: Path) -> None:
     ],
 )
 def test_malformed_snli_is_refused(file, line: str, parts: tuple[str, ...]) -> None:
-    refused(read_snli, file(pair() + line), "line 2", *parts)
+    cannot_read(read_snli, file(pair() + line), "line 2", *parts)
 
 
 def test_labels_that_training_never_had_are_told_of() -> None:
@@ -305,7 +303,7 @@ def test_roles_are_read_and_written(file, tmp_path: Path) -> None:
     ],
 )
 def test_malformed_roles_are_refused(file, line: str, parts: tuple[str, ...]) -> None:
-    refused(read_roles, file(roles() + line), "line 2", *parts)
+    cannot_read(read_roles, file(roles() + line), "line 2", *parts)
 
 
 # SQuAD
@@ -363,11 +361,13 @@ def test_questions_without_answers_can_be_predicted(file, tmp_path: Path) -> Non
     ],
 )
 def test_malformed_squad_is_refused(file, text: str, parts: tuple[str, ...]) -> None:
-    refused(read_squad, file(text), *parts)
+    cannot_read(read_squad, file(text), *parts)
 
 
 def test_a_tokenizer_that_changes_the_text_is_refused(file) -> None:
-    refused(lambda path: readers_squad.read_squad(path, lambda text: text.lower().split()), file(squad()), "tokenizer")
+    cannot_read(
+        lambda path: readers_squad.read_squad(path, lambda text: text.lower().split()), file(squad()), "tokenizer"
+    )
 
 
 # coreference
@@ -407,9 +407,9 @@ def test_names_and_tokens_that_columns_could_take_for_something_else(tmp_path: P
     (again,) = readers_coref.read_coref(tmp_path / "out")
     assert (again.sentences, again.clusters) == (document.sentences, document.clusters)
     for token in ("a\tb", "a\nb", "\r"):
-        with pytest.raises(InputError, match=r"#1\n2: the token '.*' contains a tab or line end; write \.jsonl"):
+        with refused("tab", ".jsonl"):
             readers_coref.write_conll2012(tmp_path / "bad", [replace(document, sentences=((token, "", ""),))])
-    with pytest.raises(InputError, match=r"#1\n2: token 1 is empty"):
+    with refused("token 1", "empty"):
         readers_coref.write_conll2012(tmp_path / "bad", [replace(document, sentences=(("a", "", ""),))])
     assert not (tmp_path / "bad").exists()
 
@@ -446,7 +446,7 @@ def test_brackets_hold_all_clusters_without_crossings(drawn, data) -> None:
 )
 def test_malformed_conll2012_is_refused(file, old: str, new: str, parts: tuple[str, ...]) -> None:
     assert old in COLUMNS
-    refused(readers_coref.read_coref, file(COLUMNS.replace(old, new)), *parts)
+    cannot_read(readers_coref.read_coref, file(COLUMNS.replace(old, new)), *parts)
 
 
 def coref(**changes: object) -> str:
@@ -502,8 +502,8 @@ def test_a_coref_speaker_of_null_is_unknown(file) -> None:
     ],
 )
 def test_malformed_coref_json_is_refused(file, line: str, parts: tuple[str, ...]) -> None:
-    refused(readers_coref.read_coref, file(coref() + line), "line 2", *parts)
+    cannot_read(readers_coref.read_coref, file(coref() + line), "line 2", *parts)
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    refused(read_snli, tmp_path, "folder")
+    cannot_read(read_snli, tmp_path, "folder")

@@ -1,15 +1,13 @@
 """What every task's network must do. Parametrised over the tasks; what is peculiar to one is tested beside it."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
 import torch
-from small_tasks import SMALL, SQUAD, write_small
+from small_tasks import PLAIN, SMALL, SQUAD, network, write_small
 from tiny import CONFIG, DIM, tiny_model, write_tiny
 from torch import nn
 
@@ -21,7 +19,7 @@ from elmo_lab import RECIPES
 from elmo_lab.tasks import ner, train, vectors
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.batches import BatchConfig
-from elmo_lab.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
+from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
 from elmo_lab.tasks.layers import VariationalDropout
 from elmo_lab.tasks.tagging import TagPrediction
 from elmo_lab.tasks.task import Task, TaskModel
@@ -29,28 +27,7 @@ from elmo_lab.tasks.trained import TrainedTask, predict, tokens_of
 
 CPU = torch.device("cpu")
 PLACES = ("none", "input", "output", "both")
-INPUTS = InputConfig(
-    vectors_dim=12, min_count=1, characters=CharactersConfig(4, ((3, 6),)), dropout=0.0, elmo_dropout=0.0
-)
 every_task = pytest.mark.parametrize("name", tasks.available())
-
-
-def network(name: str, examples: Sequence[Any], **inputs: Any) -> tuple[Task, TaskModel, Collator]:
-    """A small network for these examples, random but always the same, in training mode."""
-    task = tasks.find(name)
-    settings = replace(INPUTS, **inputs)
-    words = vectors.make_vectors(
-        settings, [sentence for example in examples for sentence in task.sentences(example)], []
-    )
-    torch.manual_seed(1)
-    read = Inputs(settings, words.table, CONFIG)
-    bilm = tiny_model().bilm()
-    if read.bilm is not None:
-        read.bilm.load_state_dict(tiny_model().weights)
-    config = configs.from_dict(task.config, SMALL[name].model)
-    model = task.network(config, read, task.labels_of(examples))
-    layers_of = None if settings.elmo == "none" else Embedder(bilm, device="cpu").embed
-    return task, cast(TaskModel, model), Collator(settings, words.words, layers_of, to_batch)
 
 
 def test_tags_of_entities_keep_the_rules_of_bio(tmp_path: Path) -> None:
@@ -272,7 +249,7 @@ def test_trained_saved_loaded_predict_alike(name: str, path: Path, tmp_path: Pat
 
 
 def run_config(name: str, path: Path, folder: Path, elmo: str = "none", **training: Any) -> train.TaskConfig:
-    inputs = configs.to_dict(INPUTS) | {"elmo": elmo, "model": str(folder / "bilm")}
+    inputs = configs.to_dict(PLAIN) | {"elmo": elmo, "model": str(folder / "bilm")}
     values = {
         "task": name,
         **dict.fromkeys(("train", "dev", "test"), str(path)),
