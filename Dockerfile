@@ -10,6 +10,8 @@ RUN python -m venv /venv \
  && /venv/bin/pip install --no-cache-dir '.[serve,index]'
 
 FROM python:3.12-slim
+# The compiler is for --precision int8-weights.
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 RUN useradd --create-home --uid 10001 elmo
 COPY --from=build /venv /venv
 USER 10001

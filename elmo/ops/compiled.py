@@ -5,24 +5,17 @@ the last bits.
 """
 
 import ctypes
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-SOURCE = Path(__file__).with_name("lstm_cell.c")
-FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
-INSTRUCTIONS = {"AVX512": ("-march=x86-64-v4", "-mprefer-vector-width=512"), "AVX2": ("-march=x86-64-v3",)}
-"""Compiler flags for the instructions that torch uses; under emulation, the compiler may see another processor."""
+from elmo.ops.compiler import compiled, shared
+
 NUMBERS = {torch.float32: "float", torch.bfloat16: "bfloat16"}
 """Data types of the products, by their names in C."""
 
@@ -143,12 +136,8 @@ class StepKernel:
         self._run(self._backward, _Backward(rows, size, _limit(limit), *arrays), rows, size)
 
     def _run(self, work: Callable[..., None], step: ctypes.Structure, rows: int, size: int) -> None:
-        threads, cells = torch.get_num_threads(), ctypes.c_ssize_t(size)
-        parallel = _parallel() if threads > 1 and 2 * rows * size > FEW_CELLS else None
-        if parallel is None:
-            work(ctypes.byref(step), ctypes.c_ssize_t(0), cells)
-        else:
-            self._library.shared_by(parallel, ctypes.c_uint(threads), work, ctypes.byref(step), cells)
+        threads = torch.get_num_threads() if 2 * rows * size > FEW_CELLS else 1
+        shared(self._library, work, step, size, 16, threads)
 
 
 def _limit(clip: float | None) -> float:
@@ -166,28 +155,10 @@ def _pair(directions: Tensor | Sequence[Tensor], count: int, dtype: torch.dtype 
 
 
 @cache
-def _parallel() -> Callable[..., None] | None:
-    """GOMP_parallel of torch's OpenMP library; None if torch uses another one."""
-    for path in (Path(torch.__file__).parent / "lib").glob("libgomp*.so*"):
-        return ctypes.CDLL(str(path)).GOMP_parallel
-    return None
-
-
-@cache
 def _library() -> ctypes.CDLL | None:
     """The loaded library; None if compiling fails or the results differ from torch's."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        return None
-    flags = (*FLAGS, *INSTRUCTIONS.get(torch.backends.cpu.get_cpu_capability(), ()))
-    with tempfile.TemporaryDirectory(prefix="elmo-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder) / "lstm_cell.so"
-        try:
-            subprocess.run([*compiler.split(), *flags, "-o", str(path), str(SOURCE)], check=True, capture_output=True)
-            library = ctypes.CDLL(str(path))
-        except (OSError, subprocess.CalledProcessError):
-            return None
-    return library if _is_right(library) else None
+    library = compiled("lstm_cell.c")
+    return library if library is not None and _is_right(library) else None
 
 
 def _is_right(library: ctypes.CDLL) -> bool:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from elmo.ops.int8_reading import CompiledProduct, read_compiled
 from elmo.ops.int8_weights import FewRowsOfBoth, Int8WeightsProduct
 from elmo.ops.packing import Precision, pack
 from elmo.ops.parallel import run_both
@@ -55,7 +56,7 @@ def packed_bi_lstm(
     Equal numbers in `same` mark equal inputs, whose product is computed once.
     """
     outputs = inputs.new_empty(*inputs.shape[:3], hidden.shape[-1])
-    hidden, cell = hidden.clone(), cell.clone()
+    hidden, cell = (part.clone(memory_format=torch.contiguous_format) for part in (hidden, cell))
 
     if 0 < inputs.shape[2] <= _few_rows(directions) and (keep is None or bool(keep.all())):
         _read_few(inputs, directions, hidden, cell, clips, active, outputs)
@@ -119,6 +120,9 @@ def _read(
         part = inputs[at_work]
         first, place = (slice(None), None) if same is None else _distinct(same[at_work])
         product = packed.input(part.flatten(0, 1)[first]).to(inputs.dtype).add_(packed.bias)
+        if isinstance(packed.state, CompiledProduct):
+            _read_compiled(packed, product, place, start, chunk, hidden, cell, clips, active, keep, outputs)
+            continue
         gates = product if place is not None else product.view(*part.shape[:2], packed.input.size)
         for t in range(start, min(start + chunk, steps)):
             n = rows if active is None else active[t]
@@ -142,6 +146,32 @@ def _read(
                     hidden[:n].clamp_(-clips.projection, clips.projection)
             outputs[t, :n] = hidden[:n]
             outputs[t, n:] = 0
+
+
+def _read_compiled(
+    packed: PackedLstm,
+    product: Float[Tensor, "W gates"],
+    place: Int[Tensor, "t b"] | None,
+    start: int,
+    chunk: int,
+    hidden: Float[Tensor, "B P"],
+    cell: Float[Tensor, "B H"],
+    clips: Clips,
+    active: list[int] | None,
+    keep: Bool[Tensor, "T B"] | None,
+    outputs: Float[Tensor, "T B P"],
+) -> None:
+    """The steps of a chunk in one call."""
+    part = slice(start, start + chunk)
+    out = outputs[part]
+    rows = [out.shape[1]] * len(out) if active is None else active[part]
+    place = torch.arange(len(product)).view(len(out), rows[0]) if place is None else place
+    assert isinstance(packed.state, CompiledProduct)
+    assert packed.projection is None or isinstance(packed.projection, CompiledProduct)
+    forget = None if keep is None else keep[part]
+    read_compiled(
+        packed.state, packed.projection, product, place, rows, forget, hidden, cell, (clips.cell, clips.projection), out
+    )
 
 
 def _few_rows(directions: Sequence[PackedLstm]) -> int:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.ops.int8 import FbgemmInt8Product, OneDnnInt8Product
+from elmo.ops.int8_reading import CompiledProduct, has_compiled
 from elmo.ops.int8_weights import Int8WeightsProduct, has_few_rows
 from elmo.ops.products import Library, OneDnnProduct, Product, TorchProduct, default_library, has_onednn, is_x86
 
@@ -38,7 +39,10 @@ def find_support(precision: Precision) -> Support:
         return Support(found, "" if found else "no library of this torch multiplies 8-bit integers exactly on this CPU")
     if precision == "int8-weights":
         slow = "this CPU has no fast product of few rows with 8-bit weights, so float32 is the better choice"
-        return Support(find_support(_of_many_rows()).libraries, "" if has_few_rows() else slow)
+        others = find_support(_of_many_rows()).libraries
+        if has_compiled():
+            return Support(("compiled", *others))
+        return Support(others, "" if has_few_rows() else slow)
     onednn = is_x86() and has_onednn(torch.bfloat16)
     if not _multiplies_bfloat16() or (is_x86() and not onednn):
         return Support(("torch",), "this CPU has no bfloat16 instructions, so float32 is faster")
@@ -56,10 +60,14 @@ class PackedModule(nn.Module):
 
 
 def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
-    """The product with a copy of `weight`, with a library of `support(precision)`, by default the first. CPU only."""
-    library = library or find_support(precision).libraries[0]
+    """The product with a copy of `weight`, with a library of `support(precision)`; with the first, if it is not one of
+    them, as those of 8-bit integers are not for a token encoder. CPU only."""
+    libraries = find_support(precision).libraries
+    library = library if library in libraries else libraries[0]
     if precision == "int8":
         return INT8[library](weight.float())
+    if library == "compiled":
+        return CompiledProduct(weight.float())
     kind = OneDnnProduct if library == "onednn" else TorchProduct
     if precision == "int8-weights":
         return Int8WeightsProduct(weight.float(), kind, getattr(torch, _of_many_rows()))

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Library = Literal["torch", "onednn", "fbgemm"]
+Library = Literal["torch", "onednn", "fbgemm", "compiled"]
 
 ROWS = 128
 """The input rows that the packed layout is optimised for; any number works."""

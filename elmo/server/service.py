@@ -75,7 +75,7 @@ class ServeConfig:
     device: str = "cpu"
     """The model's device as torch names it, such as cuda."""
     precision: Precision = "float32"
-    """The precision of matrix products, as `Embedder` takes it; with int8-weights a batch changes the rounding."""
+    """The precision of matrix products, as `Embedder` takes it."""
     cors: tuple[str, ...] = ()
     """Origins that browsers may send requests from, such as https://example.org; * for all."""
     names: tuple[str, ...] = ()

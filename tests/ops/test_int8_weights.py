@@ -1,4 +1,5 @@
-"""Products with 8-bit weights: their definition, few rows beside many, and processors without the product of few."""
+"""Products with 8-bit weights by torch, where there is no C compiler: their definition, few rows beside many, and
+processors without the product of few."""
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from elmo.types import LstmState
 
 FEW = int8_weights.has_few_rows()
 needs_few_rows = pytest.mark.skipif(not FEW, reason="this CPU has no fast product of few rows with 8-bit weights")
-LIBRARIES = packing.find_support("int8-weights").libraries
+LIBRARIES = [library for library in packing.find_support("int8-weights").libraries if library != "compiled"]
 
 
 @pytest.mark.skipif(
@@ -56,7 +57,7 @@ def test_equal_their_definition(library, seed, rows, inputs, outputs):
 
 @pytest.mark.parametrize("weight", [torch.zeros(3, 32), torch.full((3, 32), 1e30), torch.full((3, 32), -1e-30)])
 def test_extreme_weights(weight):
-    product = packing.pack(weight, "int8-weights")
+    product = packing.pack(weight, "int8-weights", LIBRARIES[0])
     for rows in (1, 20):
         torch.testing.assert_close(product(torch.ones(rows, 32)), 32 * weight[:, 0].expand(rows, 3), rtol=0.01, atol=0)
 
@@ -73,7 +74,7 @@ def test_weights_that_were_stored_with_8_bits_lose_nothing():
 
 @needs_few_rows
 def test_few_rows_take_another_product_than_many(monkeypatch):
-    product = packing.pack(torch.randn(8, 32), "int8-weights")
+    product = packing.pack(torch.randn(8, 32), "int8-weights", LIBRARIES[0])
     assert isinstance(product, Int8WeightsProduct)
     asked: list[int] = []
     true = product.few
@@ -81,7 +82,7 @@ def test_few_rows_take_another_product_than_many(monkeypatch):
     for rows in (0, 1, product.few_rows, product.few_rows + 1, 100):
         product(torch.randn(rows, 32))
     assert asked == [1, product.few_rows]
-    assert packing.pack(torch.randn(8, 31), "int8-weights").few_rows == 0  # type: ignore[attr-defined]
+    assert packing.pack(torch.randn(8, 31), "int8-weights", LIBRARIES[0]).few_rows == 0  # type: ignore[attr-defined]
 
 
 def model(projection: bool = True, clip: float | None = 0.5) -> BiLM:
@@ -102,7 +103,7 @@ def model(projection: bool = True, clip: float | None = 0.5) -> BiLM:
 def test_few_rows_are_read_like_many(projection, clip, active, monkeypatch):
     """Both directions at once, in parts of two steps, from and to a state; beside one direction after the other."""
     monkeypatch.setattr("elmo.ops.packed_lstm.READ_AT_ONCE", 6)
-    packed = model(projection, clip).packed("int8-weights")
+    packed = model(projection, clip).packed("int8-weights", LIBRARIES[0])
     inputs = torch.randn(2, 7, 3, 32)
     state = LstmState(torch.randn(2, 2, 3, 32) / 9, torch.randn(2, 2, 3, 64 if projection else 32) / 2)
     with torch.inference_mode():
@@ -117,7 +118,7 @@ def test_few_rows_are_read_like_many(projection, clip, active, monkeypatch):
 
 @needs_few_rows
 def test_few_rows_forget_where_a_sentence_ends():
-    packed = model().packed("int8-weights")
+    packed = model().packed("int8-weights", LIBRARIES[0])
     inputs, state = torch.randn(2, 4, 1, 32), packed.initial_state(1)
     keep = torch.tensor([True, True, False, True]).view(1, 4, 1).expand(2, -1, -1)
     with torch.inference_mode():
@@ -129,7 +130,7 @@ def test_few_rows_forget_where_a_sentence_ends():
 @needs_few_rows
 def test_a_sentences_vectors_depend_on_its_batch_by_rounding_alone():
     sentences = [[f"word{number}" for number in range(length)] for length in (9, 2, 30, 1, *range(1, 40))]
-    embedder = Embedder(model(), device="cpu", precision="int8-weights")
+    embedder = Embedder(model(), device="cpu", precision="int8-weights", library=LIBRARIES[0])
     together = embedder.embed(sentences)
     for sentence, expected in zip(sentences, together, strict=True):
         seen = embedder.embed([sentence])[0]
@@ -160,6 +161,7 @@ def test_the_product_of_few_rows_is_not_taken_on_trust(fault, monkeypatch):
 def test_a_processor_without_it_uses_float32_and_says_so(monkeypatch):
     monkeypatch.setattr(int8_weights, "has_few_rows", lambda: False)
     monkeypatch.setattr(packing, "has_few_rows", lambda: False)
+    monkeypatch.setattr(packing, "has_compiled", lambda: False)
     monkeypatch.setattr("elmo.ops.find_support", packing.find_support.__wrapped__)
     with pytest.warns(UserWarning, match="precision int8-weights: this CPU has no fast .* using float32$"):
         assert Embedder(model(), device="cpu", precision="int8-weights").precision == "float32"
