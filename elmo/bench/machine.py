@@ -22,7 +22,7 @@ ROWS = (128, 256, 1024)
 STREAM_BYTES = 256_000_000
 """Bytes read repeatedly; more than a processor's caches hold."""
 
-Way = Literal["torch", "onednn", "fbgemm", "_int_mm"]
+Way = Literal["torch", "onednn", "fbgemm", "compiled", "_int_mm"]
 
 
 @dataclass(frozen=True)
