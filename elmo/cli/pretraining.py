@@ -112,7 +112,7 @@ def _add_questions(verbs: Any) -> None:
 
 def train_verb(arguments: argparse.Namespace) -> None:
     resume = arguments.resume or _is_restarted()
-    values = _train_values(arguments, resume)
+    values, source = _train_values(arguments, resume)
     from elmo.pretraining import train
     from elmo.pretraining.settings import TrainConfig
 
@@ -120,7 +120,7 @@ def train_verb(arguments: argparse.Namespace) -> None:
     if only_shows(arguments):
         show(arguments, made)
         return
-    numbers = train.pretrain(made, resume, arguments.dry_run, arguments.quiet)
+    numbers = train.pretrain(made, resume, arguments.dry_run, arguments.quiet, source=source)
     if not is_first_process():
         return
     for name, value in numbers.items():
@@ -134,8 +134,8 @@ def _is_restarted() -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
-def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]:
-    """Recipe, then flags, then overrides; later ones win. A resumed run starts from its own configuration."""
+def _train_values(arguments: argparse.Namespace, resume: bool) -> tuple[dict[str, Any], Any]:
+    """The settings of a run, and the description of the model that it starts from, if it is opened."""
     recipe, overrides = recipe_and_overrides(arguments)
     names = ("train", "heldout", "output", "init_from")
     flags: dict[str, Any] = {name: getattr(arguments, name) or None for name in names} | {"init_vocab": arguments.vocab}
@@ -153,10 +153,10 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> dict[str, Any]
             raise InputError(f"{record}: no such file, so there is no run to resume; omit --resume to start one")
     from elmo.pretraining.settings import on_its_base
 
-    values = on_its_base(given, record)
+    values, source = on_its_base(given, record)
     placeholders = {"train": ["TRAIN"], "output": "OUTPUT"}
     require(values, placeholders, only_shows(arguments), "elmo train --train 'corpus/*.txt' --output run/")
-    return values
+    return values, source
 
 
 def perplexity_verb(arguments: argparse.Namespace) -> None:

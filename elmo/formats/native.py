@@ -66,10 +66,26 @@ def check_json(path: Path) -> None:
         file_on_disk(folder / CONFIG).json()
 
 
+@dataclass(frozen=True)
+class _Config:
+    """The content of `config.json`."""
+
+    format: str
+    version: int
+    model: BiLMConfig
+    model_type: str = MODEL_TYPE
+    text: TextConfig | None = None
+    card: dict = field(default_factory=dict)
+    mixes: tuple[Mix, ...] = ()
+
+
 def describe(path: Path) -> Description:
     """Reads the configuration, the vocabulary and the header of the weights."""
+    return _described(path, _read_config(_folder(path) / CONFIG))
+
+
+def _described(path: Path, config: _Config) -> Description:
     folder = _folder(path)
-    config = _read_config(folder / CONFIG)
     bilm, lm_head, dtypes = _read_header(folder / WEIGHTS)
     vocabulary = _read_vocabulary(folder)
     _check(folder, config.model, bilm, lm_head, vocabulary)
@@ -103,12 +119,12 @@ def load(path: Path) -> Model:
 
 
 def _load(path: Path) -> Model:
-    found = describe(path)
+    config = _read_config(_folder(path) / CONFIG)
+    found = _described(path, config)
     names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
     bilm, lm_head = parts_of({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
-    mixes = _read_config(_folder(path) / CONFIG).mixes
     lexicon = None if found.config.word_cnn is None else _read_lexicon(_folder(path) / LEXICON, found.config.word_cnn)
-    return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, mixes, lexicon)
+    return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, config.mixes, lexicon)
 
 
 def read_int8(file: Path) -> dict[str, Tensor] | None:
@@ -212,19 +228,6 @@ def _model_values(config: BiLMConfig) -> dict[str, Any]:
 
 def _folder(path: Path) -> Path:
     return path.parent if path.is_file() else path
-
-
-@dataclass(frozen=True)
-class _Config:
-    """The content of `config.json`."""
-
-    format: str
-    version: int
-    model: BiLMConfig
-    model_type: str = MODEL_TYPE
-    text: TextConfig | None = None
-    card: dict = field(default_factory=dict)
-    mixes: tuple[Mix, ...] = ()
 
 
 def _read_config(file: Path) -> _Config:

@@ -31,8 +31,8 @@ def check_agreement(
     paths: Sequence[Path],
     heldout: Sequence[Path],
     problem: InputError | OSError | None,
-) -> None:
-    """Returns once all processes agree and none has a problem.
+) -> dict[str, str]:
+    """The fingerprints of both texts, `train` and `heldout`, once all processes agree and none has a problem.
 
     `problem` is this process's own. All processes raise the first problem, or InputError if settings or texts differ
     from those of the first process.
@@ -57,3 +57,4 @@ def check_agreement(
                 )
             was, now = configs.differing_parts(value, other[key])
             raise InputError(f"{key} is {was!r} in process 0 and {now!r} in process {rank}; give all the same command")
+    return texts

@@ -31,8 +31,10 @@ def train(
         "init_from": None if init_from is None else str(init_from),
     }
     given = configs.combined({} if recipe is None else configs.load_toml(Path(recipe)), flags, settings)
-    values = on_its_base(given, Path(output) / "train.json" if resume else None)
-    done = training.pretrain(configs.from_dict(TrainConfig, values), resume, quiet=quiet, loggers=loggers)
+    values, source = on_its_base(given, Path(output) / "train.json" if resume else None)
+    done = training.pretrain(
+        configs.from_dict(TrainConfig, values), resume, quiet=quiet, loggers=loggers, source=source
+    )
     return Path(done["model"])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from elmo import config as configs
 from elmo.disk.files import write_run_file
 from elmo.errors import InputError
-from elmo.formats import describe as describe_model
+from elmo.formats import Description
 from elmo.pretraining.ids import Ids, keep_ids, kept_ids, make_ids
 from elmo.pretraining.initial import initial_vocabulary, origin_of
 from elmo.pretraining.settings import FOR_WEIGHTS, TrainConfig, read_record
@@ -30,9 +30,17 @@ WORTH_KEEPING = 10.0
 
 
 def count_corpus(
-    fabric: Fabric, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool
+    fabric: Fabric,
+    paths: list[Path],
+    fingerprint: str,
+    config: TrainConfig,
+    source: Description | None,
+    keep: bool,
+    quiet: bool,
 ) -> tuple[Ids, Counted]:
     """The text's ids, from the run's folder or made now; the vocabulary, the corpus's counts and the run's origin.
+
+    `source` is the model that the run starts from, which one that has begun no longer needs.
 
     With `keep`, the first process writes ids and record to the run's folder; without, only ids that took long to make.
     An error of one process is raised in all.
@@ -44,7 +52,7 @@ def count_corpus(
     problem: InputError | OSError | None = None
     if fabric.is_global_zero:
         try:
-            ids, counted = _counted(folder, paths, fingerprint, config, keep, quiet)
+            ids, counted = _counted(folder, paths, fingerprint, config, source, keep, quiet)
         except (InputError, OSError) as error:
             problem = error
     _raise_first(gather(fabric, problem, group))
@@ -98,7 +106,13 @@ def _raise_first(problems: Iterable[Exception | None]) -> None:
 
 
 def _counted(
-    folder: Path, paths: list[Path], fingerprint: str, config: TrainConfig, keep: bool, quiet: bool
+    folder: Path,
+    paths: list[Path],
+    fingerprint: str,
+    config: TrainConfig,
+    source: Description | None,
+    keep: bool,
+    quiet: bool,
 ) -> tuple[Ids, Counted]:
     """`count_corpus` in the first process."""
     record, file = Path(config.output) / "corpus.json", Path(config.output) / "vocab.txt"
@@ -106,10 +120,9 @@ def _counted(
     if record.exists():
         try:
             stored = json.loads(record.read_text(encoding="utf-8"))
-            known, counts = stored["fingerprint"], CorpusCounts(**stored["counts"])
+            known, counts, origin = stored["fingerprint"], CorpusCounts(**stored["counts"]), stored["init_from"]
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{record}: damaged ({error}); remove it to count the words again") from error
-        origin = stored.get("init_from")  # not in records of before 2026-11-22
         if not corpus.is_fingerprint(known, fingerprint):
             raise InputError(f"{record}: the training files differ from those counted; name another --output")
         vocabulary = Vocabulary.load(file)
@@ -125,14 +138,14 @@ def _counted(
         with Counter("positions read", quiet) as counter:
             ids = make_ids(paths, config.text, counter.update)
     if counts is None or vocabulary is None:
-        vocabulary, counts = _vocabulary(ids, config)
+        vocabulary, counts = _vocabulary(ids, config, source)
     if is_new and (keep or time.monotonic() - began > WORTH_KEEPING):
         keep_ids(folder, ids, paths, config.text)
         ids = kept_ids(folder, paths, config.text)  # as a memory map
         if ids is None:
             raise InputError(f"{', '.join(config.train)}: changed while it was read; start again when it is complete")
-    if origin is None and config.init_from is not None:
-        source = describe_model(config.init_from)
+    if origin is None and source is not None:
+        assert config.init_from is not None
         origin = origin_of(source, config.init_from, config.init_vocab, config.train, fingerprint, config.model)
     if keep:
         # In this order: a folder with a vocabulary but no configuration could not be resumed.
@@ -145,7 +158,7 @@ def _counted(
     return ids, (vocabulary, counts, origin)
 
 
-def _vocabulary(ids: Ids, config: TrainConfig) -> tuple[Vocabulary, CorpusCounts]:
+def _vocabulary(ids: Ids, config: TrainConfig, source: Description | None) -> tuple[Vocabulary, CorpusCounts]:
     given = None if config.vocab is None else Vocabulary.load(Path(config.vocab), distinct=True)
     respell = respell_function(config.text.normalize)
     if given is not None and (word := next((each for each in given.words if respell(each) != each), None)) is not None:
@@ -153,7 +166,7 @@ def _vocabulary(ids: Ids, config: TrainConfig) -> tuple[Vocabulary, CorpusCounts
             f"{config.vocab}: has {word!r}, which text.normalize makes {respell(word)!r}; give the words as they are"
             " read, each once"
         )
-    own = None if config.init_from is None else describe_model(config.init_from).vocabulary
+    own = None if source is None else source.vocabulary
     vocabulary, counts = choose_words(ids.ranked(), ids.totals(), config.vocab_size, config.min_count)
     if counts.tokens == 0:
         raise InputError(f"{', '.join(config.train)}: contains no words; give text, one paragraph per line")

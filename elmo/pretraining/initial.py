@@ -29,16 +29,14 @@ InitVocab = Literal["keep", "replace", "extend"]
 CHOICES: tuple[InitVocab, ...] = get_args(InitVocab)
 
 
-def settings_of(path: str | Path) -> dict[str, Any]:
+def settings_of(found: Description) -> dict[str, Any]:
     """The settings that a run takes from the model it starts from: `model` and, if known, `text`."""
-    found = formats.describe(path)
     values = {"model": configs.to_dict(found.config)}
     return values if found.text is None else values | {"text": configs.to_dict(found.text)}
 
 
-def check_source(path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: str | None) -> Description:
-    """The model to start from, by its headers. Raises InputError if a run of `config` cannot start from it."""
-    found = formats.describe(path)
+def check_source(found: Description, path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: str | None) -> None:
+    """Raises InputError if a run of `config` cannot start from the model `found` at `path`."""
     if found.config != config and (problem := growth_obstacle(found.config, config)):
         was, now = configs.differing_parts(configs.to_dict(found.config), configs.to_dict(config))
         raise InputError(f"{path}: its model has {was!r}, but model is set to {now!r}; {problem}")
@@ -46,7 +44,6 @@ def check_source(path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: st
         raise InputError(f"vocab is {vocab!r}, but init_vocab is keep; to use that file: --vocab replace, or extend")
     if init_vocab != "replace" and (found.vocabulary is None or found.lm_head is None):
         raise InputError(f"{path}: has no softmax to {init_vocab}; give the new text's words one: --vocab replace")
-    return found
 
 
 def names_of(patterns: Sequence[str]) -> list[str]:

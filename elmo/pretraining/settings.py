@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo.formats import native
+from elmo.formats import Description, describe, native
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -165,16 +165,19 @@ def read_record(record: Path) -> TrainConfig:
         raise InputError(f"{record}: not the record of a run ({error}); name another --output") from error
 
 
-def on_its_base(given: Mapping[str, Any], record: Path | None) -> dict[str, Any]:
-    """The settings `given` on top of those that a run begins with.
+def on_its_base(given: Mapping[str, Any], record: Path | None) -> tuple[dict[str, Any], Description | None]:
+    """The settings `given` on top of those that a run begins with, and the model that it starts from, if it is opened.
 
     These are the settings in its `record`, `train.json`, where a run goes on, else those of the model that it starts
     from. Raises InputError if the record is damaged, and the errors of `elmo.formats.describe`.
     """
     if record is not None and record.is_file():
-        return configs.merge_tables(configs.to_dict(read_record(record)), given)
+        return configs.merge_tables(configs.to_dict(read_record(record)), given), None
     path = given.get("init_from")
-    return dict(given) if path in (None, "none") else configs.merge_tables(initial.settings_of(path), given)
+    if path in (None, "none"):
+        return dict(given), None
+    source = describe(path)
+    return configs.merge_tables(initial.settings_of(source), given), source
 
 
 def fixed_settings(config: TrainConfig) -> dict[str, Any]:

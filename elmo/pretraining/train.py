@@ -28,7 +28,7 @@ from elmo import ops
 from elmo.disk.files import remove_leftovers
 from elmo.disk.run import check_same, holds_run, lock_folder
 from elmo.errors import InputError
-from elmo.formats import Model, native
+from elmo.formats import Description, Model, describe, native
 from elmo.formats import load as load_model
 from elmo.machine import peak_memory
 from elmo.pretraining.agreement import check_agreement
@@ -75,8 +75,11 @@ def pretrain(
     dry_run: bool = False,
     quiet: bool = False,
     loggers: Sequence[Logger] = (),
+    source: Description | None = None,
 ) -> dict[str, Any]:
     """Trains, or with `dry_run` estimates the cost; returns the numbers to print. `loggers` are those of `Monitor`.
+
+    `source` describes the model `config.init_from`, if the caller has opened it.
 
     Raises InputError if configuration or text cannot be used, or if the output holds another run.
     """
@@ -86,17 +89,17 @@ def pretrain(
     problem: InputError | OSError | None = None
     paths, heldout = [], []
     try:
-        paths, heldout = _checked(config, resume or dry_run)
+        paths, heldout, source = _checked(config, resume or dry_run, source)
     except (InputError, OSError) as error:
         if not is_one_of_several():  # the others must learn of it
             raise
         problem = error
     fabric = launch(config.accelerator, devices, nodes, config.precision, config.wait_minutes)
     with naming_lost(fabric):
-        check_agreement(fabric, config, paths, heldout, problem)
+        texts = check_agreement(fabric, config, paths, heldout, problem)
         with nullcontext() if dry_run else _alone(fabric, config, resume):
             try:
-                done = _train(fabric, config, paths, heldout, resume, dry_run, quiet, loggers)
+                done = _train(fabric, config, paths, heldout, texts, source, resume, dry_run, quiet, loggers)
             except RunStopped:
                 _leave_group()
                 raise
@@ -110,8 +113,10 @@ def _leave_group() -> None:
         distributed.destroy_process_group()
 
 
-def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Path]]:
-    """The training and held-out texts, after all checks that are possible beforehand."""
+def _checked(
+    config: TrainConfig, may_exist: bool, source: Description | None
+) -> tuple[list[Path], list[Path], Description | None]:
+    """The training and held-out texts, and the model to start from, after all checks that are possible beforehand."""
     check_numbers(config)
     paths, heldout = (
         corpus.expand_patterns(config.train),
@@ -121,8 +126,8 @@ def _checked(config: TrainConfig, may_exist: bool) -> tuple[list[Path], list[Pat
     check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
     _check_output(config, may_exist)
     _check_heldout(heldout, paths)
-    _check_source(config, begun=(Path(config.output) / "corpus.json").exists())
-    return paths, heldout
+    begun = (Path(config.output) / "corpus.json").exists()
+    return paths, heldout, _checked_source(config, begun, source)
 
 
 def _train(
@@ -130,6 +135,8 @@ def _train(
     config: TrainConfig,
     paths: list[Path],
     heldout_paths: list[Path],
+    texts: dict[str, str],
+    source: Description | None,
     resume: bool,
     dry_run: bool,
     quiet: bool,
@@ -138,8 +145,10 @@ def _train(
     """What `pretrain` does after all checks but those of the text itself."""
     folder = Path(config.output)
     checkpoint = newest_checkpoint(folder / "checkpoints")
-    fingerprint, heldout_fingerprint = corpus.corpus_fingerprint(paths), corpus.corpus_fingerprint(heldout_paths)
-    ids, (vocabulary, counts, origin) = count_corpus(fabric, paths, fingerprint, config, keep=not dry_run, quiet=quiet)
+    fingerprint = texts["train"]
+    ids, (vocabulary, counts, origin) = count_corpus(
+        fabric, paths, fingerprint, config, source, keep=not dry_run, quiet=quiet
+    )
     plan = make_plan(config, counts)
     characters = config.model.ids_per_token
     heldout = HeldOut(heldout_paths, config.text, vocabulary, characters, config.evaluate_words)
@@ -205,7 +214,7 @@ def _train(
             for name in ("forward", "backward", "mean")
         }
         if measured:
-            numbers["measured_on"] = {"heldout": heldout_fingerprint, "words": measured["carry"].tokens}
+            numbers["measured_on"] = {"heldout": texts["heldout"], "words": measured["carry"].tokens}
         return numbers
 
     if begin.step == plan.steps and not fabric.broadcast(fabric.is_global_zero and _is_exported(config, plan, origin)):
@@ -408,17 +417,23 @@ def _check_heldout(paths: list[Path], trained: list[Path]) -> None:
         raise InputError(f"{', '.join(map(str, paths))}: contains no words; give held-out text, one paragraph per line")
 
 
-def _check_source(config: TrainConfig, begun: bool) -> None:
-    """Refuses a vocabulary or model that the run cannot start from. A run that has begun no longer needs them."""
+def _checked_source(config: TrainConfig, begun: bool, source: Description | None) -> Description | None:
+    """The model that the run starts from; None if there is none, or if the run has begun and no longer needs it.
+
+    Raises InputError for a vocabulary or model that it cannot start from.
+    """
+    found = None
     if config.init_from is None:
         if config.init_vocab != "keep":
             raise InputError(
                 f"init_vocab is {config.init_vocab!r}, but there is no model to start from; add --init-from MODEL"
             )
     elif not begun:
-        check_source(config.init_from, config.init_vocab, config.model, config.vocab)
+        found = describe(config.init_from) if source is None else source
+        check_source(found, config.init_from, config.init_vocab, config.model, config.vocab)
     if config.vocab is not None and not begun:
         Vocabulary.load(Path(config.vocab), distinct=True)
+    return found
 
 
 def _check_output(config: TrainConfig, may_exist: bool) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -356,3 +358,32 @@ def test_the_fine_tuned_arm_is_at_the_better_place_on_development_data(tmp_path,
 def test_every_row_of_the_queue_has_both_places():
     for row in packaged("queue")["rows"]:
         assert list(row["arms"]) == ["none", "input", "both"]
+
+
+OPENED = """
+import collections, sys
+from pathlib import Path
+folder, commands, opened = sys.argv[1], sys.argv[2].split(";"), collections.Counter()
+def count(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(folder):
+        opened[Path(str(arguments[0])).name] += 1
+sys.addaudithook(count)
+from elmo.cli import main
+for command in commands:
+    opened.clear()
+    try:
+        main(command.split())
+    except SystemExit as end:
+        assert not end.code
+    print("opened", opened["vocab.txt"], opened["model.safetensors"], opened["config.json"])
+"""
+
+
+def test_a_command_opens_a_model_once(base, tmp_path):
+    """The headers once and the weights once; before, the configuration is read to recognize the format."""
+    train = f"train --train {base / 'other.txt'} --init-from {base / 'run'} --output run {' '.join(SHORT)} --quiet"
+    commands = f"{train};embed {base / 'other.txt'} vectors --engine local --model {base / 'run'} --lines --quiet"
+    arguments = [sys.executable, "-c", OPENED, str(base / "run" / "model"), commands]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("opened")] == ["opened 2 2 6", "opened 1 1 3"]
