@@ -1,4 +1,4 @@
-"""A matplotlib figure -> a file: the same bytes for the same figure, whatever the user's settings."""
+"""Writes a matplotlib figure to a file: the same figure gives the same bytes, whatever the user's settings are."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ UNDATED: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None},
 }
-"""Metadata, by format, that leave out when and by what a figure was written."""
+"""Metadata of each format that omit the date and the program, so that the bytes depend on the figure alone."""
 
 
 @contextmanager
 def plot_defaults() -> Iterator[None]:
-    """Sets matplotlib's defaults and ours for the block. Raises InputError without matplotlib."""
+    """Sets matplotlib's defaults and elmo's for the block. Raises InputError if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError as error:
@@ -40,7 +40,7 @@ def plot_defaults() -> Iterator[None]:
 
 
 def as_bytes(figure: "Figure", kind: str, transparent: bool = False) -> bytes:
-    """The content of a file; `kind` is its suffix without the dot, one of `UNDATED`."""
+    """Returns the content of a file; `kind` is the file's suffix without the dot, one of `UNDATED`."""
     buffer = io.BytesIO()
     with plot_defaults():
         figure.savefig(buffer, format=kind, dpi=DOTS, transparent=transparent, metadata=UNDATED[kind])
@@ -48,13 +48,16 @@ def as_bytes(figure: "Figure", kind: str, transparent: bool = False) -> bytes:
 
 
 def check_path(path: Path, suffixes: Sequence[str]) -> None:
-    """Raises InputError for a name that no figure can have."""
+    """Raises InputError if `path` has none of the `suffixes`."""
     if path.suffix.lower() not in suffixes:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(suffixes)} is expected")
 
 
 def save_figure(figure: "Figure", path: Path, suffixes: Sequence[str], overwrite: bool = False) -> None:
-    """Writes a figure, by its name. Raises InputError as `check_path` does, OSError if the file exists."""
+    """Writes a figure in the format of the file's suffix.
+
+    Raises InputError as `check_path` does, and OSError if the file exists.
+    """
     check_path(path, suffixes)
     with atomic_path(path, overwrite) as temporary:
         temporary.write_bytes(as_bytes(figure, path.suffix[1:].lower()))

@@ -1,4 +1,4 @@
-"""Output that is written whole or not at all: under a temporary name beside the target, moved when complete."""
+"""Writes files and folders whole or not at all: under a temporary name beside the target, which a rename replaces."""
 
 import ctypes
 import errno
@@ -20,18 +20,19 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PARTIAL, OLD = ".partial", ".old"
 """Suffixes of unfinished output, and of a folder that is being replaced."""
 ABANDONED = 86_400
-"""Age in seconds at which an unfinished file is removed; a newer one may be another writer's."""
+"""The age in seconds at which an unfinished file is removed; a newer one may belong to a writer that still runs."""
 
 
 def check_output(
     path: Path, overwrite: bool = False, holds: Sequence[str] = (), inputs: Iterable[str | Path | None] = ()
 ) -> None:
-    """Raises InputError if `path` is one of `inputs`, holds one or is in one, also by links.
+    """Raises an error if `path` cannot be written: call it before any work is done.
 
-    Raises OSError if `path` exists and may not be overwritten or is a device, or if its folder does not exist.
+    `holds` are the names, or name patterns, of the content of an output folder; it is empty for a file. A folder with
+    other content is never replaced.
 
-    `holds` are the names, or name patterns, of the content of an output folder; empty for a file. A folder with other
-    content is never replaced.
+    Raises InputError if `path` is one of `inputs`, contains one or lies in one, also through links. Raises OSError if
+    `path` exists and `overwrite` is False, if it is a device, or if its parent folder does not exist.
     """
     for each in inputs:
         if each is not None and _overlap(Path(each), path):
@@ -64,10 +65,11 @@ def check_output(
 
 @contextmanager
 def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> Iterator[Path]:
-    """A temporary path beside `path`, for a file or a folder, which becomes `path` if the block succeeds.
+    """Yields a temporary path beside `path`, for a file or a folder, which becomes `path` if the block succeeds.
 
-    Otherwise it is removed, and `path` is untouched. What killed processes left of writing `path` is removed after a
-    day. On a full disk, the OSError names `path`. `overwrite` and `holds` are those of `check_output`.
+    If the block fails, what it wrote is removed and `path` stays as it was. Unfinished files of killed processes are
+    removed after a day. `overwrite` and `holds` are those of `check_output`. Raises the errors of `check_output`; on a
+    full disk, the OSError names `path`.
     """
     check_output(path, overwrite, holds)
     path = path.resolve()  # replace the target of a link, not the link
@@ -75,7 +77,7 @@ def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) 
     temporary = _temporary(path)
     try:
         yield temporary
-        check_output(path, overwrite, holds)  # again: it may be there by now
+        check_output(path, overwrite, holds)  # another process may have written it during the block
         move_into_place(temporary, path)
     except OSError as error:
         is_of_another = error.filename is not None and not str(error.filename).startswith(str(temporary))
@@ -89,7 +91,7 @@ def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) 
 
 @contextmanager
 def run_file(path: Path) -> Iterator[BinaryIO]:
-    """A file of a run, which it becomes or replaces if the block succeeds. An error says how to resume."""
+    """Yields a temporary file, which replaces the run's file `path` if the block succeeds. Errors say how to resume."""
     path = path.resolve()
     remove_abandoned(_left_of(path))
     temporary = _temporary(path)
@@ -103,14 +105,14 @@ def run_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_run_file(path: Path, content: bytes) -> None:
-    """Writes or replaces a file of a run, as `run_file` does."""
+    """Writes or replaces the run's file `path`, as `run_file` does."""
     with run_file(path) as file:
         file.write(content)
 
 
 @contextmanager
 def advise_resume(path: Path) -> Iterator[None]:
-    """Adds the file's name and the remedy to an OSError of the block, such as a full disk, in a run that can resume."""
+    """Adds the file's name and the advice to resume to an OSError of the block, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -119,7 +121,7 @@ def advise_resume(path: Path) -> Iterator[None]:
 
 
 class AppendedFile:
-    """A file to append whole records to, each written at once."""
+    """A file to which whole records are appended, each written at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -132,7 +134,7 @@ class AppendedFile:
                 record = record[self._file.write(record) :]
 
     def flush(self) -> None:
-        """Does nothing: there is no buffer."""
+        """Does nothing, since there is no buffer."""
 
     def close(self) -> None:
         self._file.close()
@@ -145,9 +147,9 @@ def move_into_place(finished: Path, path: Path) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes what killed processes left of writing `path`, or puts a folder back that they had moved aside.
+    """Removes unfinished output of `path` by killed processes, or restores a folder that they had moved aside.
 
-    Only for the one process that may write `path` now.
+    Only the process that may write `path` now may call this.
     """
     path = path.resolve()
     for left in _left_of(path):
@@ -158,7 +160,7 @@ def remove_leftovers(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file or a folder: after one rename it is gone for all others, however long the rest takes."""
+    """Removes a file or a folder. It is renamed first, so it is gone for all others before the deletion begins."""
     hidden = _temporary(path)
     try:
         path.replace(hidden)
@@ -168,7 +170,7 @@ def remove(path: Path) -> None:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether a file or folder is unfinished output, by its name."""
+    """Returns whether the name of a file or folder is that of unfinished output."""
     return path.name.startswith(".") and path.suffix == PARTIAL
 
 
@@ -177,14 +179,14 @@ def _temporary(path: Path) -> Path:
 
 
 def _left_of(path: Path) -> list[Path]:
-    """What unfinished writers of `path` have beside it."""
+    """The unfinished files and folders that writers of `path` have left beside it."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]+\.(partial|old)")
     return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
 
 
 def remove_abandoned(lefts: Iterable[Path]) -> None:
-    """Removes those that killed processes left unfinished a day ago."""
-    with suppress(OSError):  # another writer may remove them, too, or they are another user's
+    """Removes unfinished files and folders that are a day old: their processes were killed."""
+    with suppress(OSError):  # another writer may remove them at the same time, or they belong to another user
         for left in list(filter(is_unfinished, lefts)):
             newest = max(part.lstat().st_mtime for part in (left, *left.rglob("*")))
             if time.time() - newest > ABANDONED:
@@ -200,7 +202,7 @@ def _is_loop(path: Path) -> bool:
 
 
 def _sync(path: Path) -> None:
-    """Flushes to disk before the move; else a power cut could leave an empty file of the final name."""
+    """Flushes to disk before the move, since a power cut could otherwise leave an empty file of the final name."""
     for part in _files(path):
         with part.open("rb+") as file:
             os.fsync(file.fileno())
@@ -233,7 +235,7 @@ def _replace(source: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchanges two folders in one step, by Linux's `renameat2`; False where there is none."""
+    """Exchanges two folders in one step with Linux's `renameat2`; returns False where the system has none."""
     if sys.platform != "linux":
         return False
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -242,7 +244,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether two paths are the same file or folder, or one is in the other, also by links. False if one is missing."""
+    """Whether two paths are the same, or one lies in the other, also through links; False if one is missing."""
     try:
         found = one.resolve(strict=True), other.resolve(strict=True)
         status = [path.stat() for path in found]

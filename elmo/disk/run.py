@@ -1,4 +1,4 @@
-"""Runs: a folder with a record of its settings, used by one process at a time, resumed with the same settings."""
+"""Folders of runs: each has a record of its settings, belongs to one process at a time, and resumes with the same."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,19 +36,19 @@ def lock_folder(
 
 
 def holds_run(record: Path, besides: Sequence[str] = ()) -> bool:
-    """Whether the folder of `record`, a run's first file, holds a run; False if there is none yet, or it is empty.
+    """Returns whether the folder of `record`, a run's first file, holds a run; False if it is empty or missing.
 
-    Raises InputError if the folder is a file or holds anything else; a lock, unfinished files and the names in
-    `besides` do not count.
+    Raises InputError if the folder is a file, or holds anything else than a run. A lock, unfinished files and the
+    names in `besides` do not count.
     """
     folder = record.parent
     try:
         str(folder).encode()
-    except UnicodeEncodeError as error:  # safetensors would write its files there, but not read them
+    except UnicodeEncodeError as error:  # safetensors can write files there, but cannot read them
         raise InputError(f"{folder}: the name is not UTF-8; name another --output") from error
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; name a folder for the run as --output")
-    # Checked before the record, since another job of the queue may start the run meanwhile.
+    # This is checked before the record, since another job of the queue may start the run in between.
     used = is_used(folder, besides)
     if record.exists():
         return True
@@ -58,7 +58,7 @@ def holds_run(record: Path, besides: Sequence[str] = ()) -> bool:
 
 
 def is_used(folder: Path, besides: Sequence[str] = ()) -> bool:
-    """Whether a folder exists and holds anything but a lock, unfinished files and the names in `besides`."""
+    """Returns whether a folder exists and holds anything but a lock, unfinished files and the names in `besides`."""
     others = (LOCK, *besides)
     return folder.exists() and any(path.name not in others and not is_unfinished(path) for path in folder.iterdir())
 
@@ -66,7 +66,7 @@ def is_used(folder: Path, besides: Sequence[str] = ()) -> bool:
 def check_same(
     record: Path, kept: Mapping[str, Any], now: Mapping[str, Any], remedy: str = "name another --output"
 ) -> None:
-    """Raises InputError if a run with the settings `kept` in `record` would go on with others. Both are JSON values."""
+    """Raises InputError if a resumed run has other settings `now` than those `kept` in `record`. Both are JSON."""
     for name, value in now.items():
         if kept.get(name) != value:
             was, is_now = configs.differing_parts(kept.get(name), value)
@@ -77,7 +77,7 @@ def check_same(
 
 
 def read_json(file: Path, remedy: str = "name another --output") -> dict[str, Any]:
-    """A JSON object that a run wrote. Raises InputError with the remedy if it is damaged."""
+    """Reads a JSON object that a run wrote. Raises InputError with the remedy if the file is damaged."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:

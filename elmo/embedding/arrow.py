@@ -1,10 +1,11 @@
-"""Record batches of text -> record batches of vectors, in Apache Arrow: what every engine for corpora runs.
+"""Turns record batches of text into record batches of vectors, in Apache Arrow. Every engine for corpora runs this.
 
 Input batches have the columns `id`, of any type, and `text` (strings, or bytes in UTF-8) or `tokens` (lists of them). A
 row that cannot be embedded does not stop the others: it becomes a row of errors, with its reason.
 
-- vectors: `id`, `tokens`, `vectors` (a row's numbers, flat), `shape` and `sentence_ends` (after which tokens)
-- errors: `id`, `reason` and `begin`, the first bytes of the row
+- Batches of vectors have the columns `id`, `tokens`, `vectors` (the numbers of a row in one list), `shape`, and
+  `sentence_ends` (the number of tokens up to the end of each sentence).
+- Batches of errors have the columns `id`, `reason`, and `begin` (the first bytes of the row).
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,18 +24,18 @@ from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
 
 RecordBatch = Any
-"""pyarrow's. The package (extra `store`) is imported where it is needed."""
+"""pyarrow's `RecordBatch`. The package (extra `store`) is imported only where it is needed."""
 
 ROW_BYTES = 1_000_000
 ROW_TOKENS = 10_000
-"""A longer row is not a text, and a row's array must fit in memory."""
+"""The most tokens of a row, since its array must fit in memory; a longer row is hardly a text."""
 BATCH_BYTES = 16_000_000
-"""Vectors and tokens of a batch, about."""
+"""The approximate size of a batch's vectors and tokens."""
 TOKEN_BYTES = 64
-"""Of a short token in a list: Python's string and the place that it takes."""
+"""The memory of a short token in a list: Python's string and its entry in the list."""
 BEGIN_BYTES = 80
 Row = tuple[Any, SplitText, np.ndarray]
-"""Its id, its text and its vectors."""
+"""A row's id, text and vectors."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,15 @@ def embed_batches(
     row_bytes: int = ROW_BYTES,
     row_tokens: int = ROW_TOKENS,
 ) -> Iterator[tuple[RecordBatch, RecordBatch]]:
-    """Vectors and errors of any number of batches, each row once, at constant memory.
+    """Yields pairs of batches, one of vectors and one of errors; each row is in one of them. Memory is constant.
 
-    Vectors and errors each keep the order of the input, in batches of other sizes. `layers` and `pool` are those of
-    `Embedder.embed`. A row of text is split into sentences, each of which is read by itself, and has the vectors of
-    all; without a `tokenizer` it is one sentence, split at whitespace. A row is refused if it is null, has a null
-    token, is not UTF-8, or has too many bytes or tokens.
+    Vectors and errors each keep the order of the input, but their batches have other sizes. `layers` and `pool` are
+    those of `Embedder.embed`. A text is split into sentences, which are read one by one, and its row has the vectors
+    of all of them; without a `tokenizer` a text is one sentence, split at whitespace. A row becomes an error if it is
+    null, has a null token, is not UTF-8, or has too many bytes or tokens.
 
-    Raises InputError if a batch lacks a column or has one of another type, or ids of another type than those before.
+    Raises InputError if a batch lacks a column, has one of another type, or has ids of another type than the batches
+    before it.
     """
     pa = import_pyarrow()
     kind: Any = None
@@ -78,7 +80,7 @@ def embed_batches(
                 yield name, _split(value, tokenizer, row_bytes, row_tokens)
 
     def text_of(row: tuple[Any, SplitText | RefusedRow]) -> SplitText:
-        # A refused row takes its turn as an empty text, so errors do not accumulate in memory.
+        # A refused row goes through the embedder as an empty text, so that errors do not accumulate in memory.
         return SplitText("") if isinstance(row[1], RefusedRow) else row[1]
 
     rows: list[Row] = []
@@ -92,7 +94,7 @@ def embed_batches(
                 rows.append((name, text, as_stored(np.asarray(vectors), np.dtype(dtype))))
             except InputError as error:
                 errors.append((name, str(error), None))
-            size += sum(map(len, text.tokens)) + TOKEN_BYTES * len(text.tokens)  # many more than the vectors, if pooled
+            size += sum(map(len, text.tokens)) + TOKEN_BYTES * len(text.tokens)  # more than the vectors if pooled
         size += vectors.size * np.dtype(dtype).itemsize + 100
         del vectors
         if size >= BATCH_BYTES:
@@ -103,7 +105,7 @@ def embed_batches(
 
 
 def with_errors(vectors: RecordBatch, errors: RecordBatch) -> RecordBatch:
-    """Both in one batch, for engines with one table: the columns of vectors (null for errors) and `error`."""
+    """Joins both into one batch, for engines with one table: the columns of vectors (null for errors), and `error`."""
     pa = import_pyarrow()
     nothing = [pa.nulls(len(errors), column.type) for column in vectors.columns[1:]]
     parts = zip(vectors.columns, [errors["id"], *nothing], strict=True)
@@ -113,7 +115,7 @@ def with_errors(vectors: RecordBatch, errors: RecordBatch) -> RecordBatch:
 
 
 def vector_schema(id_type: Any, dtype: Dtype) -> Any:
-    """The schema of vectors, which `elmo.embedding.store.read_vectors` also reads."""
+    """Returns the schema of vectors, which `elmo.embedding.store.read_vectors` also reads."""
     pa = import_pyarrow()
     numbers = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)))
     kinds = [id_type, pa.list_(pa.string()), numbers, pa.list_(pa.int32()), pa.list_(pa.int32())]
@@ -121,13 +123,13 @@ def vector_schema(id_type: Any, dtype: Dtype) -> Any:
 
 
 def error_schema(id_type: Any) -> Any:
-    """The schema of errors."""
+    """Returns the schema of errors."""
     pa = import_pyarrow()
     return pa.schema([("id", id_type), ("reason", pa.string()), ("begin", pa.binary())])
 
 
 def import_pyarrow() -> Any:
-    """The package. Raises InputError if it is not installed."""
+    """Imports pyarrow. Raises InputError if it is not installed."""
     try:
         import pyarrow
     except ImportError as error:
@@ -136,7 +138,7 @@ def import_pyarrow() -> Any:
 
 
 def _columns(batch: RecordBatch) -> tuple[Any, Any]:
-    """The ids, and the texts or tokens as bytes of unchecked UTF-8."""
+    """The column of ids, and that of texts or tokens as bytes, which may not be UTF-8."""
     names = batch.schema.names
     column = next((name for name in ("text", "tokens") if name in names), None)
     if column is None or "id" not in names:
@@ -145,14 +147,14 @@ def _columns(batch: RecordBatch) -> tuple[Any, Any]:
 
 
 def as_bytes(values: Any, name: str) -> Any:
-    """A column of strings, or of lists of them, as bytes. Raises InputError for another type."""
+    """Converts a column of strings, or of lists of strings, to bytes. Raises InputError for another type."""
     pa = import_pyarrow()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     kinds = pa.types
-    # Not list views: Arrow's cast of those with nulls loses tokens (pyarrow 26).
+    # List views are not accepted: Arrow's cast of those with nulls loses tokens (pyarrow 26).
     is_list = any(is_kind(values.type) for is_kind in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list))
-    try:  # Arrow casts nothing else to bytes
+    try:  # Arrow casts only strings to bytes
         return values.cast(pa.large_list(pa.large_binary()) if is_list else pa.large_binary())
     except pa.ArrowNotImplementedError as error:
         raise InputError(

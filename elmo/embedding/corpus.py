@@ -1,13 +1,13 @@
-"""A corpus -> a folder of vectors in Parquet, part by part, by one process or many::
+"""Writes the vectors of a corpus to a folder of Parquet files, part by part, in one process or many::
 
     OUTPUT/manifest.json           the job, its parts, and in the end what each one holds
     OUTPUT/vectors/00000000.parquet    the vectors of a part
     OUTPUT/errors/00000000.parquet     its rows that could not be embedded, if any
     OUTPUT/done/00000000.json      its receipt
 
-A part is the unit of work: a worker reads its rows, writes its files whole, and its receipt last. So whatever is lost,
-the parts without a receipt remain to be done. A part's vectors depend on its rows and on how many tokens are read at
-once, not on what the worker has read before: repeating it gives the same bytes.
+A part is the unit of work: a worker reads its rows, writes its files whole, and writes its receipt last. So the parts
+without a receipt are those that remain to be done, whatever was lost. The vectors of a part depend only on its rows and
+on the number of tokens that are read at once, so doing it again gives the same bytes.
 """
 
 import dataclasses
@@ -76,9 +76,9 @@ class Settings:
     state: StatePolicy = "reset"
     precision: ops.Precision = "float32"
     pretokenized: bool = False
-    """Text has whitespace-separated tokens; otherwise the model's own tokenizer splits it."""
+    """Whether the tokens of a text are separated by whitespace; otherwise the model's own tokenizer splits it."""
     lines: bool = False
-    """A row of text is one sentence; otherwise the model's own settings say what a sentence is."""
+    """Whether a row of text is one sentence; otherwise the model's own settings say what a sentence is."""
     part_rows: int = PART_ROWS
     row_bytes: int = ROW_BYTES
     row_tokens: int = ROW_TOKENS
@@ -87,12 +87,12 @@ class Settings:
     batch_tokens: int | None = None
 
     def choice(self) -> dict[str, Any]:
-        """The options of `embed_batches`."""
+        """Returns the options of `embed_batches`."""
         return {name: getattr(self, name) for name in ("layers", "pool", "dtype", "row_bytes", "row_tokens")}
 
 
 NO_IDENTITY = ("model", "weights", "memory", "batch_tokens")
-"""Settings that may change when a job resumes: the model has its sha256, the others change only last bits."""
+"""Settings that may change when a job resumes: the sha256 identifies the model, the others change only last bits."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class CorpusJob:
     output: str
     settings: Settings
     sha256: str
-    """Of the model."""
+    """The hash of the model's content."""
     base: str
     """The folder in which the job was started, to which relative input names refer."""
 
@@ -113,13 +113,13 @@ class Receipt:
 
     part: int
     vectors: int
-    """Rows."""
+    """The number of rows with vectors."""
     errors: int
-    """Rows."""
+    """The number of rows that could not be embedded."""
     tokens: int
     bytes: int
     sha256: str
-    """Of the file of vectors."""
+    """The hash of the file of vectors."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ class CorpusProgress:
     """Progress of all workers."""
 
     rows: int
-    """Done, including earlier runs."""
+    """The rows that are done, those of earlier runs included."""
     total: int
     fresh_rows: int
-    """Done in this run."""
+    """The rows that this run has done."""
     fresh_tokens: int
 
 
@@ -155,7 +155,7 @@ class EmbeddedCorpus:
 
 
 Engine = Callable[[CorpusJob, Sequence[Part]], Iterator[Receipt]]
-"""Processes parts, in any order; yields a receipt when its part is written."""
+"""An engine processes parts in any order, and yields the receipt of each part when it is written."""
 
 
 def embed_corpus(
@@ -177,7 +177,7 @@ def embed_corpus(
     files, path = filesystem(absolute_address(output))
     model, sha256, text = examine_model(settings)
     engine = run_here if engine is None else engine
-    if getattr(engine, "func", engine) is run_here:  # which need not open the model again
+    if getattr(engine, "func", engine) is run_here:  # it need not open the model again
         engine = partial(engine, opened=[model])
     del model
     sizes = expand_addresses(inputs)
@@ -188,7 +188,7 @@ def embed_corpus(
         files.makedirs(path, exist_ok=True)
         if _is_local(files):
             stack.enter_context(lock_folder(Path(path), "is writing these vectors", "name another output"))
-        manifest = _own_manifest(files, path, output, identity)  # again: another process may have worked here until now
+        manifest = _own_manifest(files, path, output, identity)  # another process may have worked here until now
         parts = parts if manifest is None else _parts(manifest)
         for folder in (VECTORS, ERRORS, DONE):
             files.makedirs(f"{path}/{folder}", exist_ok=True)
@@ -213,9 +213,9 @@ def run_here(
     threads: int | None = None,
     opened: list[Model] | None = None,
 ) -> Iterator[Receipt]:
-    """The local engine: this process, with torch's threads unless `threads` is given.
+    """Runs all parts in this process, with `threads` threads, or as many as torch uses. This is the local engine.
 
-    `opened` has the job's model, which is taken out of it.
+    `opened` may hold the job's model, which is then taken out of it instead of being loaded again.
     """
     worker = open_worker(job, device, threads, opened)
     for part in parts:
@@ -233,7 +233,7 @@ def open_worker(
 
 
 def examine_model(settings: Settings) -> tuple[Model, str, TextConfig]:
-    """The model, its content hash, and how to split text for it.
+    """Returns the model, its content hash, and how text is split for it.
 
     Raises the errors of `elmo.formats.load`, and InputError if the model lacks the layers or needs more memory.
     """
@@ -250,7 +250,10 @@ def load_embedder(
     device: str | None = None,
     opened: list[Model] | None = None,
 ) -> tuple[Embedder, Tokenizer]:
-    """The model, opened unless it is in `opened`, and its tokenizer. Raises InputError if its hash is not `sha256`."""
+    """Returns an embedder with the model, which is opened unless it is in `opened`, and its tokenizer.
+
+    Raises InputError if the model's hash is not `sha256`.
+    """
     model = opened.pop() if opened else formats.load(settings.model, settings.weights)
     if sha256 and opened is None and (found := formats.content_hash(model)) != sha256:
         raise InputError(
@@ -265,7 +268,7 @@ def load_embedder(
 
 
 def embed_part(worker: Worker, part: Part) -> Receipt:
-    """Writes the files of a part, unless it is done; returns its receipt."""
+    """Writes the files of a part unless it is done, and returns its receipt."""
     job = worker.job
     files, path = filesystem(job.output)
     receipt_path = f"{path}/{DONE}/{_name(part)}.json"
@@ -291,7 +294,7 @@ def embed_part(worker: Worker, part: Part) -> Receipt:
 
 
 class _Hashed:
-    """A file to write, with the hash of what was written."""
+    """A file for writing that hashes its content."""
 
     closed = False
 
@@ -321,7 +324,7 @@ class _Hashed:
         self._file.flush()
 
     def close(self) -> None:
-        """Does nothing: the owner closes the file."""
+        """Does nothing, since the owner closes the file."""
 
 
 def _write(
@@ -367,7 +370,7 @@ def _text(settings: Settings, text: TextConfig | None) -> TextConfig:
 
 
 def _placed(settings: Settings) -> Settings:
-    """Makes paths absolute; model names stay."""
+    """Makes paths absolute, but not the names of models."""
 
     def placed(name: str) -> str:
         return absolute_address(name) if Path(name).exists() or Path(name).parent != Path() else name
@@ -396,7 +399,7 @@ def _own_manifest(files: Any, path: str, output: str, identity: dict[str, Any]) 
 def _check_identity(manifest: dict[str, Any], identity: dict[str, Any], output: str) -> None:
     for name, value in identity.items():
         was = manifest["job"].get(name)
-        if was != value and not (name == CONTENTS and was is None):  # older manifests are without it
+        if was != value and not (name == CONTENTS and was is None):  # older manifests lack it
             shown = [_shown(part) for part in (was, value)]
             raise InputError(
                 f"{output}: holds another job: {name} was {shown[0]} and is {shown[1]} now; give the same, or name"
@@ -452,14 +455,14 @@ def _name(part: Part) -> str:
 
 
 def _read_manifest(files: Any, path: str, output: str) -> dict[str, Any] | None:
-    """None if the folder is missing or empty."""
+    """Reads the manifest; None if the folder is missing or empty."""
     files.invalidate_cache()
     if not files.exists(path):
         return None
     if not files.isdir(path):
         raise InputError(f"{output}: is a file; name a folder as the output")
     if not files.exists(f"{path}/{MANIFEST}"):
-        # A job killed before it has a manifest leaves only these.
+        # A job that is killed before it writes its manifest leaves only these.
         others = [name for name in files.find(path) if not Path(name).name.startswith((".lock", f".{MANIFEST}."))]
         if others:
             raise InputError(f"{output}: holds {Path(min(others)).name!r} but no {MANIFEST}; name a new folder")
@@ -484,7 +487,7 @@ def _write_json(files: Any, path: str, value: Any) -> None:
 
 @contextmanager
 def _whole(files: Any, path: str) -> Iterator[Any]:
-    """A binary file that appears at `path` only if the block succeeds."""
+    """Yields a binary file that appears at `path` only if the block succeeds."""
     if _is_local(files):
         with atomic_path(Path(path), overwrite=True) as temporary, temporary.open("wb") as file:
             yield file
@@ -502,7 +505,7 @@ def _whole(files: Any, path: str) -> Iterator[Any]:
 
 
 def _tidy(files: Any, path: str) -> None:
-    """Removes files that killed processes left. Where there is no lock, newer ones may be another command's."""
+    """Removes files that killed processes left; without a lock only old ones, since newer ones may be in use."""
     for name in files.find(path):
         if name.endswith(".partial"):
             with suppress(FileNotFoundError):
@@ -511,7 +514,7 @@ def _tidy(files: Any, path: str) -> None:
 
 
 def _is_abandoned(files: Any, name: str) -> bool:
-    """False if the file system has no times."""
+    """Whether a file is old enough to be removed; False if the file system has no times."""
     try:
         modified = files.modified(name)
     except NotImplementedError:

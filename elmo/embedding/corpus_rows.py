@@ -1,8 +1,8 @@
-"""The rows of a corpus: text files (one row per line, also compressed) and Parquet, local or at any fsspec address.
+"""Reads the rows of a corpus: text files (one row per line, also compressed) and Parquet, local or at fsspec addresses.
 
 A corpus is divided into parts of a fixed number of rows. A row is identified by its file and its number there, so
-rereading a part gives the same rows with the same ids. Text files are read once to find where parts begin; Parquet
-needs only its footers.
+reading a part again gives the same rows with the same ids. Text files are read once to find where parts begin; of
+Parquet files only the footers are read for that.
 """
 
 import glob
@@ -43,10 +43,10 @@ class Part:
     number: int
     file: str
     first: int
-    """Its first row's number in the file."""
+    """The number of the part's first row in the file."""
     rows: int
     begin: int = 0
-    """Where that row begins in a text file, in decompressed bytes."""
+    """The offset of that row in a text file, in decompressed bytes."""
 
 
 @dataclass(frozen=True)
@@ -54,31 +54,32 @@ class Columns:
     """The columns to read from Parquet."""
 
     value: str | None = None
-    """The text or the tokens; None for `text`, or else `tokens`."""
+    """The column with the texts or tokens; None means `text`, or `tokens` if there is no `text`."""
     id: str | None = None
-    """None for file name and row number."""
+    """The column with the ids; None means that an id is the file's name and the row's number."""
 
 
 def absolute_address(name: str) -> str:
-    """An address that is valid in any working directory."""
+    """Returns the name as an address that is valid in any working directory."""
     return name if is_address(name) else os.path.abspath(name)  # noqa: PTH100
 
 
 def is_address(name: str) -> bool:
-    """Whether it is an fsspec address, such as `s3://bucket/file`, not a path."""
+    """Returns whether `name` is an fsspec address, such as `s3://bucket/file`, and not a path."""
     return "://" in name
 
 
 def inner_address(name: str) -> str:
-    """The address without the archive around it: `zip://a.txt` of `zip://a.txt::s3://bucket/all.zip`."""
+    """Returns the address without the archive around it: `zip://a.txt` for `zip://a.txt::s3://bucket/all.zip`."""
     first = name.partition("::")[0]
     return first if is_address(first) else name
 
 
 def expand_addresses(patterns: Iterable[str]) -> dict[str, int]:
-    """The distinct files matched by names and glob patterns, sorted, with their sizes in bytes.
+    """Returns the distinct files that names and glob patterns match, sorted, with their sizes in bytes.
 
-    Raises InputError if a pattern matches none or a file that cannot be rows, and FileNotFoundError.
+    Raises InputError if a pattern matches nothing, or a file that has no rows, and FileNotFoundError if a named file
+    does not exist.
     """
     files: dict[str, int] = {}
     for pattern in patterns:
@@ -92,7 +93,7 @@ def expand_addresses(patterns: Iterable[str]) -> dict[str, int]:
 
 
 def _check_name(name: str) -> None:
-    """Raises InputError for what would be read as lines of text but is none, and for a name that no id can have."""
+    """Raises InputError for a kind of file that is no text but would be read as text, and for a name unfit for ids."""
     if not is_utf8(name):
         raise InputError(f"{name!r}: the name is not UTF-8, so no row's id can have it; rename the file")
     file = inner_address(name)
@@ -122,8 +123,8 @@ def _remote(pattern: str) -> dict[str, int]:
 
 
 def filesystem(address: str) -> tuple[Any, str]:
-    """The filesystem of an address or path, and the path in it. Raises InputError if fsspec does not know it."""
-    if not is_address(address):  # fsspec would take "a::b" and "file:a" for addresses, too
+    """Returns the filesystem of an address or path, and the path in it. Raises InputError if fsspec knows none."""
+    if not is_address(address):  # fsspec would also take "a::b" and "file:a" for addresses
         return LocalFileSystem(), Path(absolute_address(address)).as_posix()
     try:
         return fsspec.core.url_to_fs(address)
@@ -132,7 +133,7 @@ def filesystem(address: str) -> tuple[Any, str]:
 
 
 def plan_parts(files: Sequence[str], part_rows: int, columns: Columns) -> list[Part]:
-    """The parts of all files, of `part_rows` rows each except the last of a file.
+    """Returns the parts of all files, each of `part_rows` rows except the last part of a file.
 
     Raises InputError if a file is damaged or lacks a column, or if there is no row at all.
     """
@@ -147,10 +148,10 @@ def plan_parts(files: Sequence[str], part_rows: int, columns: Columns) -> list[P
 
 
 def read_part(part: Part, columns: Columns, row_bytes: int, base: str = "") -> Iterator[RecordBatch]:
-    """Batches with the columns of `elmo.embedding.arrow`.
+    """Yields the part's rows as batches with the columns of `elmo.embedding.arrow`.
 
-    Longer rows of text are cut after `row_bytes` + 1 bytes. `base` is the folder of relative names. Raises InputError
-    if the file has fewer rows.
+    Rows of text are cut after `row_bytes` + 1 bytes. `base` is the folder of relative names. Raises InputError if the
+    file has fewer rows than the part.
     """
     address = part.file if is_address(part.file) else str(Path(base, part.file))
     read = _read_parquet if _is_parquet(part.file) else _read_text
@@ -166,7 +167,7 @@ def read_part(part: Part, columns: Columns, row_bytes: int, base: str = "") -> I
 
 
 def bounded_lines(file: Any, most: int) -> Iterator[bytes]:
-    """The lines of a binary file without line ends; those longer than `most` bytes are cut after `most` + 1."""
+    """Yields the lines of a binary file without line ends; those longer than `most` bytes are cut after `most` + 1."""
     rest = b""
     while chunk := file.read(CHUNK):
         first, *others = chunk.split(b"\n")
@@ -207,7 +208,7 @@ def _text(name: str, begin: int = 0) -> Iterator[Any]:
 
 
 def _check_members(name: str) -> None:
-    """Raises InputError for a zip of several files: fsspec reads only the first."""
+    """Raises InputError for a zip of several files, of which fsspec reads only the first."""
     with _opened(name) as file:
         members = len(zipfile.ZipFile(file).namelist())  # type: ignore[arg-type]
     if members != 1:
@@ -235,7 +236,7 @@ def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[
 
 
 def _check_begin(first: bytes, name: str) -> None:
-    """Raises InputError for a text that would be one row: in UTF-16, or with carriage returns for line ends."""
+    """Raises InputError for a text that would be a single row: in UTF-16, or with carriage returns as line ends."""
     check_encoding(first, name)
     if has_old_ends(first):
         raise InputError(f"{name}: its lines end with carriage returns alone; convert it with `tr '\\r' '\\n'`")
@@ -293,7 +294,7 @@ def _value_column(name: str, names: Sequence[str], columns: Columns) -> str:
 
 
 def _ids(values: Any, name: str) -> Any:
-    """A column of ids as strings. Raises InputError if it cannot be."""
+    """Converts a column of ids to strings. Raises InputError if that is impossible."""
     pa = import_pyarrow()
     try:
         ids = values.cast(pa.string())

@@ -1,8 +1,8 @@
-"""Embedder: texts or tokenised sentences -> one array each.
+"""The `Embedder` turns texts or tokenised sentences into arrays of vectors.
 
-- batches of similar length within a budget of tokens; the order of the input is restored
-- `embed_stream`: any number of sentences, of any length, at constant memory
-- the LSTM state before a sentence is a policy: "reset", "echo", "carry" or "warm"
+- Batches hold sentences of similar length within a budget of tokens; the results have the order of the input.
+- `embed_stream` takes any number of sentences, of any length, at constant memory.
+- A policy, "reset", "echo", "carry" or "warm", sets the LSTM state before a sentence.
 """
 
 import os
@@ -50,20 +50,20 @@ NEUTRAL_TEXT = (
     "She asked how long the journey would take , and he said about an hour .",
     "Nothing unusual happened that day .",
 )
-"""The default text of a "warm" state."""
+"""The text that is read before every sentence with the policy "warm", by default."""
 
 BATCHES_OF_A_CHUNK = 8
 MEMORY, GPU_MEMORY = 160_000_000, 1_000_000_000
 ROWS, GPU_ROWS = 96, 512
-"""Read side by side. A step on a GPU takes as long for a few rows as for hundreds."""
+"""The rows of a batch on a CPU and on a GPU, where a step takes as long for a few rows as for hundreds."""
 MOST_TOKENS = 8192
-"""Per batch: larger ones are no faster."""
+"""The most tokens of a batch by default; larger batches are no faster."""
 MOST_CHARACTERS = 1000
-"""Per token of a chunk, on average, far above that of any text: it bounds the memory of what are not words."""
+"""The most characters per token of a chunk, on average. No text has as many: this bounds the memory for other input."""
 
 
 def tokens_of_item(sentence: Any) -> Any:
-    """The sentence: an item that is its tokens."""
+    """Returns the item itself, for items that are sentences of tokens."""
     return sentence
 
 
@@ -92,16 +92,16 @@ class Embedder:
     embedder.
 
     `memory` limits the bytes of vectors in progress, as a number or as "500MB"; the default is 160 MB on a CPU and 1 GB
-    on a GPU. Not included are the model, 32 MB of known words, the encoder's buffers for 128 words, and the array of a
-    long sentence. It determines `batch_tokens`, the tokens read at once, unless that is given; a longer sentence is
-    read in parts. With `release`, the weights of `bilm` are freed while they are packed for a CPU: this halves the
-    memory and makes `bilm` unusable. `between` is called between two steps of a long reading ("reset" and "echo"), for
-    programs that do other work meanwhile; what it raises ends the reading.
+    on a GPU. It does not include the model, 32 MB of known words, the encoder's buffers for 128 words, and the array of
+    a long sentence. It determines `batch_tokens`, the tokens that are read at once, unless that is given; a longer
+    sentence is read in parts. With `release`, the weights of `bilm` are freed while they are packed for a CPU: this
+    halves the memory and makes `bilm` unusable. `between` is called between two steps of a long reading ("reset" and
+    "echo"), for programs that do other work in the meantime; an exception that it raises ends the reading.
 
     `numbers` is "float32", or "float16" for arrays of half the size, which a GPU sends in half the time.
 
-    Threads may share an embedder, unless it has `keep_state` or writes a file with `resume`: give each its own then.
-    Forked processes may use that of their parent on a CPU, with one thread each.
+    Threads may share an embedder, unless it has `keep_state` or writes a file with `resume`: then each thread needs its
+    own. Forked processes may use their parent's embedder on a CPU, with one thread each.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Embedder:
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
-        """An embedder with the model at `path` (see `elmo.formats.load`); `options` are those of the class.
+        """Returns an embedder with the model at `path` (see `elmo.formats.load`); `options` are those of the class.
 
         `weights` names the weights of an options file if they are elsewhere.
         """
@@ -172,7 +172,7 @@ class Embedder:
             raise TypeError(f"load() has no option {name!r}{did_you_mean(name, _options())}")
         model = formats.load(path, weights)
         bilm, text, vocabulary = model.bilm(), model.text, model.inputs
-        del model  # or it would keep the released weights
+        del model  # it would keep the released weights alive
         return cls(bilm, text=text, vocabulary=vocabulary, release=True, **options)
 
     def __repr__(self) -> str:
@@ -184,17 +184,17 @@ class Embedder:
 
     @property
     def n_layers(self) -> int:
-        """Layers of vectors (N), the token layer included."""
+        """The number of layers (N), the token layer included."""
         return self.bilm.config.lstm.n_layers + 1
 
     @property
     def words(self) -> WordVectors:
-        """The words that are known by now, and their vectors."""
+        """The cache of the words that have been read so far, with their vectors."""
         return self._words
 
     @property
     def dim(self) -> int:
-        """Size of a vector (D)."""
+        """The size of a vector (D)."""
         return 2 * self.bilm.config.lstm.projection_dim
 
     @overload
@@ -243,24 +243,24 @@ class Embedder:
         progress: Progress = None,
         to: str = "numpy",
     ) -> Any:
-        """One float32 array per text: (N, T, D) for layers "all" or several layers, (T, D) for any other choice.
+        """Returns one float32 array per text: (N, T, D) for "all" or several layers, (T, D) for any other choice.
 
         `sentences` are texts (strings, such as a list or a column of a data frame), each split into sentences and
         tokens as the model's training text was, or sentences as lists of tokens, which are read as they are. A list of
-        strings is a list of texts, whatever their length; one string is one text, and has one array. The arrays of
+        strings is a list of texts, whatever their length; one string is one text, and gives one array. The arrays of
         texts are `TextVectors`, which know their tokens, sentences and characters.
 
         T is the number of tokens; an empty text or sentence has T = 0. `layers` is "all", "average", "sum", "top",
         "concat" (all layers side by side: (T, N D)), a layer's number (0 is the token layer), a list of layers, or a
         mix: "mix=0.2,0.3,0.5", also given as a list of floats.
-        `pool` ("mean", "max" or "sum" over tokens) removes the axis T; without tokens it gives zeros.
-        The arrays are float16 with `numbers="float16"`.
+        `pool` ("mean", "max" or "sum" over tokens) removes the axis T; a text without tokens gives zeros. The arrays
+        are float16 if the embedder has `numbers="float16"`.
 
-        `progress` is True to show it, or a function that is called with the number of texts done and of all (None if
-        unknown). `to` is "numpy", "torch" (tensors; with `pool` one of all texts) or "pandas": a data frame with a row
-        per token, or with `pool` per text.
+        `progress` is True to show a bar, or a function that is called with the number of texts done and the total
+        (None if unknown). `to` is "numpy", "torch" (tensors; with `pool` a single one for all texts) or "pandas": a
+        data frame with one row per token, or one per text with `pool`.
 
-        Raises InputError, with its row, for a text that is missing (None, NaN) or no text.
+        Raises InputError, with the row, for a text that is missing (None, NaN) or not a text.
         """
         if isinstance(sentences, str):
             found = self.embed([sentences], layers, pool, progress=progress, to=cast(Any, to))
@@ -272,9 +272,9 @@ class Embedder:
         return returned_vectors(stream, given, pool, to)
 
     def embed_stream(self, sentences: Any, layers: Layers = "all", pool: Pool | None = None) -> Iterator[np.ndarray]:
-        """Like `embed`, one array at a time and in order, for any number of texts or sentences at constant memory.
+        """Yields the arrays of `embed` one at a time and in order, for any number of sentences, at constant memory.
 
-        Reads some sentences ahead, for batches of similar length.
+        Some sentences are read ahead, so that batches have sentences of similar length.
         """
         select, shape = layer_selector(layers, self.n_layers), vector_shaper(layers, pool)
         are_texts, rows = told_apart(sentences)
@@ -295,24 +295,24 @@ class Embedder:
         layers: Layers = "all",
         pool: Pool | None = None,
     ) -> Iterator[tuple[Item, np.ndarray]]:
-        """Every item with the vectors of its tokens or text, as `embed_stream` gives them, at constant memory."""
+        """Yields every item with the vectors of its tokens or text, as `embed_stream` gives them."""
         return pair_results(items, tokens, lambda given: self.embed_stream(given, layers, pool))
 
     def split(self, text: str) -> list[list[str]]:
-        """The tokens of every sentence of a text, as `embed` reads it."""
+        """Splits a text as `embed` does, and returns the tokens of every sentence."""
         found = SplitText.of(text, self._tokenizer())
         return [list(found.tokens[begin:end]) for begin, end in found.sentences]
 
     def similarity(self, a: Any, b: Any, layers: Layers = "average", pool: Pool = "mean") -> Any:
-        """Cosines, -1 to 1, between `a` and `b`: a float for two, (A, B) for lists of A and B.
+        """Returns the cosines, -1 to 1, between `a` and `b`: a float for two vectors, (A, B) for lists of A and B.
 
-        Each is a text, a list of texts or of lists of tokens, which get one vector each by `layers` and `pool`; or
-        vectors, such as `vectors.word("play")`: (D,) is one, and (T, D) several.
+        `a` and `b` are texts, lists of texts, or lists of tokenised sentences, which get one vector each by `layers`
+        and `pool`; or they are vectors, such as `vectors.word("play")`: (D,) is one vector, and (T, D) are several.
         """
         return cosine_similarities(*(self._vectors_of(each, layers, pool) for each in (a, b)))
 
     def _vectors_of(self, given: Any, layers: Layers, pool: Pool) -> np.ndarray:
-        """Vectors as they are; those of texts, (D,) or (B, D)."""
+        """Returns given vectors as they are, and computes those of texts, (D,) or (B, D)."""
         if keeps_layers(layers):
             raise InputError(f"layers is {layers!r}, but a similarity is of one vector each; try 'average' or 'concat'")
         are_vectors = isinstance(given, np.ndarray | torch.Tensor) and np.asarray(given).dtype.kind in "fiu"
@@ -321,7 +321,7 @@ class Embedder:
         return np.asarray(self.embed(given, layers, pool, to="numpy"))
 
     def _tokenizer(self) -> Tokenizer:
-        """This thread's tokenizer; imports spaCy, so only if there is text."""
+        """This thread's tokenizer. It is made only if there is text, since it imports spaCy."""
         if not hasattr(self._own, "tokenizer"):
             self._own.tokenizer = Tokenizer(text_of(self.text, pretokenized=False))
         return self._own.tokenizer
@@ -329,9 +329,9 @@ class Embedder:
     def chunks(
         self, items: Iterator[Item], tokens: Callable[[Item], Sentence] = tokens_of_item
     ) -> Iterator[list[Item]]:
-        """Sentences that are read ahead together: a vector's last bits may depend on its chunk, and on nothing else.
+        """Yields chunks of items, whose sentences are read ahead together.
 
-        They may be items that have tokens.
+        The last bits of a vector may depend on the other sentences of its chunk, and on nothing else.
         """
         while chunk := _take_tokens(items, tokens, BATCHES_OF_A_CHUNK * self.batch_tokens):
             yield chunk
@@ -341,7 +341,7 @@ class Embedder:
         self._carried = None
 
     def _independent(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
-        """Chunk by chunk, from the zero state."""
+        """The arrays of sentences that each start from the zero state, chunk by chunk."""
         twice = self.state == "echo"
         for number, chunk in enumerate(self.chunks(sentences)):
             if number and self._between is not None:
@@ -363,7 +363,7 @@ class Embedder:
                 yield arrays.pop()
 
     def _warmed(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
-        """Chunk by chunk, batched by length, from the state after the neutral text."""
+        """The arrays of sentences that each start from the state after the neutral text, chunk by chunk."""
         for chunk in self.chunks(sentences):
             vectors: dict[int, np.ndarray] = {}
             for rows in by_length([len(sentence) + 2 for sentence in chunk], self.batch_tokens):
@@ -374,7 +374,7 @@ class Embedder:
                 yield vectors.pop(row)
 
     def _in_order(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
-        """Batches of `batch_size` in input order, with carried state."""
+        """The arrays of sentences in batches of `batch_size`, in input order, with carried state."""
         state = self._carried if self.keep_state else None
         state = state or self.bilm.initial_state(self.batch_size)
         while batch := list(islice(sentences, self.batch_size)):
@@ -397,27 +397,27 @@ class Embedder:
     def _run(
         self, sentences: list[Sentence], select: Selection, state: LstmState
     ) -> tuple[list[np.ndarray], LstmState]:
-        """The vectors of one batch, boundaries dropped, and the state after it."""
+        """The vectors of one batch without sentence boundaries, and the state after it."""
         with self._autocast():
             return read_sentences(self._reader, self._words, sentences, select, state, self.batch_tokens, self._numbers)
 
     def _autocast(self) -> torch.autocast:
-        """The embedder's own precision, whatever the caller's autocast."""
+        """Sets the embedder's own precision, whatever the caller's autocast is."""
         kind = "cpu" if self.device.type == "cpu" else "cuda"
         return torch.autocast(kind, torch.bfloat16, enabled=self._bfloat16_on_gpu)
 
 
 def _options() -> set[str]:
-    """The names of what `Embedder.load` passes on."""
+    """The names of the options that `Embedder.load` passes on."""
     own = ("self", "bilm", "text", "vocabulary", "release")
     return {name for name in signature(Embedder.__init__).parameters if name not in own}
 
 
 def tokens_within(memory: int, config: BiLMConfig) -> int:
-    """The tokens per batch for which its vectors, and those of the sentences read ahead, take `memory` bytes.
+    """Returns the tokens per batch for which its vectors and those of the sentences read ahead take `memory` bytes.
 
-    A token takes its input, twice the output of every layer, and all its layers; the chunk's other tokens take only the
-    latter, the result. Memory fragmentation adds two thirds, as measured on prose.
+    A token of the batch needs its input, twice the output of every layer, and the result, which is all its layers; the
+    other tokens of the chunk need only the result. Memory fragmentation adds two thirds, as measured on prose.
     """
     lstm = config.lstm
     vectors = 1 + 2 * lstm.n_layers + (1 + BATCHES_OF_A_CHUNK) * (lstm.n_layers + 1)
@@ -436,7 +436,7 @@ def parse_bytes(text: str) -> int:
 
 
 def _take_tokens(items: Iterator[Item], tokens: Callable[[Item], Sentence], budget: int) -> list[Item]:
-    """The next items, up to about `budget` tokens."""
+    """Takes the next items, up to about `budget` tokens."""
     chunk: list[Item] = []
     characters = MOST_CHARACTERS * budget
     for item in items:
@@ -458,7 +458,7 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def _followed(
     stream: Iterator[np.ndarray], total: int | None, progress: Literal[True] | Callable[[int, int | None], object]
 ) -> Iterator[np.ndarray]:
-    """The arrays of a stream; tells how many have come."""
+    """Passes the arrays of a stream on, and reports how many have come."""
     with ExitStack() as stack:
         tell = stack.enter_context(Counter("texts", quiet=False)).update if progress is True else progress
         for done, vectors in enumerate(stream, 1):

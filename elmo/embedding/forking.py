@@ -1,4 +1,4 @@
-"""Locks of threads in a forked child: whoever held one in the parent has no thread in the child to release it."""
+"""Renews locks in forked children, where the thread that held a lock does not exist and cannot release it."""
 
 import os
 import sys
@@ -10,9 +10,9 @@ _OWNERS: WeakSet[Any] = WeakSet()
 
 
 def renew_at_fork(owner: Any) -> None:
-    """Renews `owner` in every forked child in which another thread would hold its `lock` for ever.
+    """Renews `owner` in every forked child in which its `lock` would otherwise be held for ever.
 
-    It gets a new `RLock`, and `clear()` forgets what that thread may have left half done.
+    The owner gets a new `RLock`, and its `clear()` drops what the other thread may have left half done.
     """
     _OWNERS.add(owner)
 
@@ -26,5 +26,5 @@ def _renew() -> None:
             owner.clear()
 
 
-if sys.platform != "win32":  # which does not fork
+if sys.platform != "win32":  # Windows does not fork
     os.register_at_fork(after_in_child=_renew)

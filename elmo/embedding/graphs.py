@@ -1,7 +1,7 @@
-"""Reading sentences on a GPU: weights in the data type of the products, and a CUDA graph for each of a few shapes.
+"""Reads sentences on a GPU, with weights in the data type of the products and a CUDA graph for each of a few shapes.
 
-A graph has fixed shapes, so rows and steps are rounded up to the next that there is; a long sentence is read by several
-launches, its state going from one to the next.
+A graph has fixed shapes, so the numbers of rows and steps are rounded up to the next shape. Several launches read a
+long sentence: each continues from the state after the one before.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from elmo.types import LstmState
 ROWS = (1, 4, 16, 64, 128, 256, 384, 512)
 STEPS = (4, 8, 16, 24, 32)
 MOST_TOKENS = 8192
-"""Of a graph: rows times steps."""
+"""The most rows times steps of a graph."""
 
 
 @dataclass(frozen=True)
 class _Graph:
-    """The tensors that a graph reads and writes, and what launches it."""
+    """The tensors that a graph reads and writes, and the function that launches it."""
 
     inputs: Float[Tensor, "2 T B P"]
     live: Float[Tensor, "T B"]
@@ -44,9 +44,9 @@ class _Graph:
 
 
 class GraphReader:
-    """`BiLM.read` without gradients, for a model on a GPU; `dtype` is that of the products.
+    """Does what `BiLM.read` does, without gradients, for a model on a GPU; `dtype` is that of the products.
 
-    The weights stay as they are now. Threads may share it, one at a time.
+    The reader copies the weights and does not follow later changes. Threads may share it; one reads at a time.
     """
 
     def __init__(self, bilm: BiLM, dtype: torch.dtype) -> None:
@@ -63,11 +63,11 @@ class GraphReader:
         config = bilm.config.lstm
         self._clips = ops.Clips(config.cell_clip, config.proj_clip, config.forget_bias)
         self._graphs: dict[tuple[int, int], tuple[_Graph, ops.Launch]] = {}
-        self._lock = RLock()  # a graph has one place for its inputs
+        self._lock = RLock()  # a graph has a single place in memory for its inputs
         self._pool = ops.new_pool(self._layers[0][0].device)
 
     def initial_state(self, rows: int) -> LstmState:
-        """As `BiLM.initial_state`."""
+        """Returns what `BiLM.initial_state` returns."""
         return self._bilm.initial_state(rows)
 
     def read(
@@ -78,7 +78,7 @@ class GraphReader:
         keep: Bool[Tensor, "2 T B"],
         same: Int[Tensor, "2 T B"] | None = None,
     ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
-        """As `BiLM.read`; `same` changes nothing."""
+        """Returns what `BiLM.read` returns; `same` changes nothing."""
         with self._lock:
             return self._read_in_parts(inputs, state, active, keep)
 
@@ -104,7 +104,7 @@ class GraphReader:
         keep: Bool[Tensor, "2 T B"],
         state: LstmState,
     ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
-        """One graph, which is made when its shape is first needed."""
+        """Runs one graph, which is captured when its shape is first needed."""
         steps, rows = live.shape
         shape = _round_up(rows, ROWS), _round_up(steps, STEPS)
         if shape not in self._graphs:
@@ -137,5 +137,5 @@ class GraphReader:
 
 
 def _round_up(count: int, sizes: Sequence[int]) -> int:
-    """The next of the sizes; more than all are a size of their own."""
+    """Rounds up to the next of the sizes; a count beyond all of them stays as it is."""
     return next((size for size in sizes if size >= count), count)

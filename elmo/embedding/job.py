@@ -1,4 +1,4 @@
-"""`elmo embed`: streams a file into a file of vectors. One sentence or protein is one row."""
+"""Does the work of `elmo embed`: turns a text into a file of vectors, in which a sentence or protein is a row."""
 
 import json
 import re
@@ -32,7 +32,7 @@ class EmbeddedFile:
     rows: int
     tokens: int
     lines: int | None = None
-    """The number of the last line that has a row, of a text whose rows are not its lines one by one."""
+    """The number of the last line that has a row; None if every line of the text is a row."""
 
 
 def embed_file(
@@ -84,7 +84,7 @@ def embed_file(
     records = read_records(lines, kind, tokenizer, source if named else "input")
     rows, tokens_seen, last, is_by_line = 0, 0, None, True
     with ExitStack() as stack:
-        # The last context ends first: if the disk is full then, no index is left without its vectors.
+        # The index is the last context and so ends first: if the disk is full, no index is left without its vectors.
         note = None if index is None else stack.enter_context(_open_index(Path(index), overwrite))
         if resume:
             target = stack.enter_context(written_in_parts(embedder, output, overwrite, layers, pool, dtype))
@@ -98,7 +98,7 @@ def embed_file(
                 note(rows, record)
             rows, tokens_seen, last = rows + 1, tokens_seen + len(record.tokens), record.line
             is_by_line = is_by_line and last in (None, rows)
-            del record, vectors  # frees a long line's vectors before the next ones
+            del record, vectors  # frees the vectors of a long line before the next ones are made
             if progress is not None:
                 progress(rows)
         if not rows:
@@ -108,7 +108,7 @@ def embed_file(
 
 @contextmanager
 def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, TextRecord], None]]:
-    """A function that writes a row's entry."""
+    """Yields a function that writes the entry of a row."""
     with atomic_path(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
 
         def note(row: int, record: TextRecord) -> None:
@@ -120,7 +120,7 @@ def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, TextReco
 
 
 def read_lines(source: str | Path) -> Iterator[str]:
-    """The lines of a text file, or of standard input for "-", without line ends."""
+    """Yields the lines of a text file, or of standard input for "-", without line ends."""
     if str(source) != "-":
         if Path(source).is_dir():
             raise InputError(f"{source}: is a folder; name one text file (.txt, .gz, .xz)")
@@ -132,7 +132,7 @@ def read_lines(source: str | Path) -> Iterator[str]:
 
 
 def _standard_input(raw: Any) -> Iterator[str]:
-    """Its lines; each as soon as it has come, unless lines end with carriage returns alone."""
+    """The lines of standard input, each as soon as it arrives, unless lines end with carriage returns alone."""
     name, first = "standard input", opening.peek_start(raw)
     opening.check_encoding(first, name)
     ends = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+") if opening.has_old_ends(first) else None

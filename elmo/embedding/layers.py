@@ -1,8 +1,8 @@
-"""Selects layers by name.
+"""Selects layers. A choice of layers is one of these:
 
-- "all", "average", "sum", "top", "concat" (all layers of a token concatenated, layer 0 first)
-- a layer's number (0 is the token layer), or a list of numbers, for several layers
-- a mix: "mix=0.2,0.3,0.5" has one weight per layer, and so has a list of numbers of which any is a float
+- "all", "average", "sum", "top" or "concat" (all layers of a token concatenated, layer 0 first)
+- the number of a layer (0 is the token layer), or a list of such numbers for several layers
+- a mix with one weight per layer: "mix=0.2,0.3,0.5", or a list of numbers of which at least one is a float
 """
 
 import math
@@ -38,7 +38,7 @@ def parse_layers(text: str) -> Layers:
 
 
 def written_layers(layers: Layers) -> str:
-    """The choice as `parse_layers` reads it: one text for each choice, for records."""
+    """Writes the choice as `parse_layers` reads it. Equal choices give the same text, for records."""
     if isinstance(layers, str):
         return layers
     if isinstance(layers, int | np.integer):
@@ -47,12 +47,14 @@ def written_layers(layers: Layers) -> str:
 
 
 def keeps_layers(layers: Layers) -> bool:
-    """Whether the vectors keep an axis of layers: (N, T, D) instead of (T, D)."""
+    """Returns whether the vectors keep an axis of layers: (N, T, D) instead of (T, D)."""
     return layers == "all" if isinstance(layers, str) else _are_whole(layers)
 
 
 def layer_selector(layers: Layers, n_layers: int) -> Selection:
-    """A function that selects from all layers: (N, B, T, D) for "all", "concat" and several layers, else (B, T, D).
+    """Returns a function that selects from all layers (N, B, T, D).
+
+    It gives (N, B, T, D) for "all", "concat" and several layers, and (B, T, D) for any other choice.
 
     `elmo.embedding.pooling.vector_shaper` concatenates a whole sentence's layers. The weights of a mix are used as they
     are, neither normalised nor passed through a softmax. Raises InputError for layers that the model does not have.
@@ -105,5 +107,5 @@ def _weights(layers: Any) -> list[float] | None:
 
 
 def _mixed(every: Float[Tensor, "N B T D"], weights: list[float]) -> Float[Tensor, "B T D"]:
-    with torch.autocast(every.device.type, enabled=False):  # else this sum becomes a bfloat16 product on a GPU
+    with torch.autocast(every.device.type, enabled=False):  # autocast would make this sum a bfloat16 product on a GPU
         return torch.einsum("n,nbtd->btd", every.new_tensor(weights), every)

@@ -1,9 +1,9 @@
-"""A resumable dump: finished rows are kept in a folder beside the output until it is complete.
+"""Makes a dump resumable: finished rows are kept in a folder beside the output until the output is complete.
 
 The folder holds `run.json` (the settings), the rows and new words of every chunk that the embedder reads ahead, and the
-unfinished output. A vector's last bits depend on what is computed with it. So a chunk has the same sentences in every
-run, and a resumed run knows the words that the interrupted one knew: its result is bit for bit that of an uninterrupted
-run. The rows take twice their disk space until the output is complete.
+unfinished output. The last bits of a vector depend on what is computed with it. So a chunk has the same sentences in
+every run, and a resumed run knows the words that the interrupted one knew: its result equals that of an uninterrupted
+run to the bit. The rows take twice their disk space until the output is complete.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ from elmo.text.records import TextRecord
 
 RUN = "run.json"
 NAMES, VECTORS = "names", "vectors"
-"""A chunk's new words: JSON in bytes, and an array."""
+"""The arrays in the file of a chunk's new words: the words as JSON in bytes, and their vectors."""
 
 
 def folder_of(output: Path) -> Path:
-    """The folder that keeps an output's rows."""
+    """Returns the folder that keeps the rows of an output."""
     return output.with_name(f"{output.name}.parts")
 
 
@@ -42,7 +42,7 @@ def folder_of(output: Path) -> Path:
 def written_in_parts(
     embedder: Embedder, output: Path, overwrite: bool, layers: Layers, pool: Pool | None, dtype: Dtype
 ) -> Iterator[Path]:
-    """Yields the path to write the output to, inside the folder. On success the folder is removed.
+    """Yields the path inside the folder to which the output is written. On success the folder is removed.
 
     Raises InputError if the folder has rows of another model or other settings or is not of such a run, or another
     process is writing the output, and OSError if the output exists.
@@ -57,10 +57,10 @@ def written_in_parts(
     written = folder / f"output{output.suffix}"
     with lock_folder(folder, "is writing this output", "name another output", is_moved=True):
         _check_run(folder, settings)
-        for left in (*folder.glob(".*.partial"), written):  # from a killed process
+        for left in (*folder.glob(".*.partial"), written):  # a killed process may have left them
             left.unlink(missing_ok=True)
         yield written
-        check_output(output, overwrite)  # again: it may be there by now
+        check_output(output, overwrite)  # another process may have written it during the block
         written.replace(output)
         remove(folder)
 
@@ -73,7 +73,7 @@ def embedded_in_parts(
     pool: Pool | None = None,
     dtype: Dtype = "float32",
 ) -> Iterator[tuple[TextRecord, np.ndarray]]:
-    """Every record with its vectors, within `written_in_parts`: kept rows are read, others are embedded and kept.
+    """Yields every record with its vectors, within `written_in_parts`: kept rows are read, others embedded and kept.
 
     Raises InputError if kept rows belong to other sentences, or are damaged.
     """
@@ -94,7 +94,7 @@ def embedded_in_parts(
 
 
 def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int) -> None:
-    """Writes the words met since `known`; all of them if the table was emptied in between."""
+    """Writes the words that came after the first `known` ones, or all words if the table was emptied in between."""
     emptied = embedder.words.times_emptied != times_emptied
     names, vectors = embedder.words.known(0 if emptied else known)
     text = np.frombuffer(json.dumps([emptied, names]).encode(), np.uint8)
@@ -104,7 +104,7 @@ def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int)
 
 def _read_words(embedder: Embedder, path: Path) -> None:
     try:
-        with path.open("rb") as file, np.load(file) as kept:  # also closed if damaged
+        with path.open("rb") as file, np.load(file) as kept:  # np.load leaves a damaged file open
             emptied, names = json.loads(kept[NAMES].tobytes())
             vectors = kept[VECTORS]
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
@@ -156,7 +156,7 @@ def _check_run(folder: Path, settings: dict[str, Any]) -> None:
     file = folder / RUN
     if not file.is_file():
         for entry in sorted(folder.iterdir()):
-            if not entry.name.startswith((".lock", f".{RUN}.")):  # as a run leaves that was killed at its beginning
+            if not entry.name.startswith((".lock", f".{RUN}.")):  # a run that was killed at its start leaves these
                 raise InputError(
                     f"{folder}: holds {entry.name!r} but no {RUN}, so it is not of an interrupted run; move it away, or"
                     " name another output"

@@ -1,6 +1,6 @@
-"""Shapes one sentence's vectors: concatenates layers, and pools tokens into one vector.
+"""Shapes the vectors of one sentence: concatenates layers, and pools tokens into one vector.
 
-A sentence's array has no padding, so padding is never counted.
+The array of a sentence has no padding, so padding is never counted.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Shaping = Callable[[np.ndarray], np.ndarray]
 
 
 def vector_shaper(layers: Layers, pool: Pool | None = None) -> Shaping:
-    """A function of a sentence's selected layers: (N, T, D) or (T, D) -> what `Embedder.embed` returns."""
+    """Returns a function that turns a sentence's selected layers, (N, T, D) or (T, D), into what `embed` returns."""
     if pool is not None and pool not in get_args(Pool):
         raise InputError(f"pool is {pool!r}; one of {', '.join(get_args(Pool))} is expected, or nothing")
     side_by_side = isinstance(layers, str) and layers == "concat"
@@ -30,17 +30,17 @@ def vector_shaper(layers: Layers, pool: Pool | None = None) -> Shaping:
 
 
 def concatenate_layers(layers: Float[np.ndarray, "N T D"]) -> Float[np.ndarray, "T ND"]:
-    """All layers of a token in one vector, layer 0 first."""
+    """Concatenates all layers of each token into one vector, layer 0 first."""
     n_layers, tokens, size = layers.shape
     return np.ascontiguousarray(layers.swapaxes(0, 1)).reshape(tokens, n_layers * size)
 
 
 def pool_tokens(vectors: Float[np.ndarray, "*N T D"], pool: Pool) -> Float[np.ndarray, "*N D"]:
-    """The mean, maximum or sum over tokens; zero without tokens."""
+    """Returns the mean, maximum or sum over tokens; zeros if there are no tokens."""
     tokens = vectors.shape[-2]
     if not tokens:
         return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), np.float32)
     if pool == "max":
         return vectors.max(axis=-2)
-    total = vectors.sum(axis=-2, dtype=np.float64)  # a protein has tens of thousands of residues
+    total = vectors.sum(axis=-2, dtype=np.float64)  # float32 is inexact for proteins of tens of thousands of residues
     return (total / tokens if pool == "mean" else total).astype(np.float32)

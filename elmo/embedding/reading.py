@@ -1,10 +1,10 @@
-"""Sentences -> their vectors, some steps at a time, so that no sentence is too long for the memory.
+"""Computes the vectors of sentences some steps at a time, so that no sentence is too long for the memory.
 
-- A row of the batch is one sentence, or several read in turn from the zero state. So all rows stay busy until the end,
-  and each step reads the weights for many rows.
+- A row of the batch is one sentence, or several that are read in turn, each from the zero state. So all rows stay busy
+  until the end, and each step reads the weights for many rows.
 - A layer needs only the layer below at the same position and direction. So both directions run through all layers for
-  their first steps (forward, the beginnings of the sentences; backward, their ends), then continue from the resulting
-  state: exactly what one pass over whole sentences gives.
+  their first steps (the forward one reads the beginnings of the sentences, the backward one their ends), and then
+  continue from the resulting state. This gives exactly what one pass over whole sentences gives.
 """
 
 import heapq
@@ -25,23 +25,23 @@ from elmo.types import LstmState
 
 Sentence = Sequence[str]
 MOST_STEPS = 256
-"""Read between two interruptions: a step of one long sentence takes almost as long as one of many rows."""
+"""The most steps between two interruptions: a step of one long sentence takes almost as long as one of many rows."""
 
 
 @dataclass
 class _Row:
-    """The tokens of a row of the batch, in each direction's reading order."""
+    """The tokens of a row of the batch, in the reading order of each direction."""
 
     forward: list[str] = field(default_factory=list)
     backward: list[str] = field(default_factory=list)
     begins: list[int] = field(default_factory=list)
-    """Where each sentence begins, in both directions."""
+    """The steps at which sentences begin, which are the same in both directions."""
     sentences: list[tuple[int, int]] = field(default_factory=list)
-    """Each sentence's number, and the position of the boundary before the tokens whose vectors are kept."""
+    """The number of each sentence, and the position of the boundary before the tokens whose vectors are kept."""
 
     def append(self, number: int, sentence: Sentence, twice: bool = False) -> None:
         self.begins.append(len(self.forward))
-        if twice:  # as in pretraining between sentences: no direction reads the boundary at its end
+        if twice:  # as between sentences in pretraining, no direction reads the boundary in between
             self.forward += (BOS, *sentence)
             self.backward += (EOS, *reversed(sentence))
         self.sentences.append((number, len(self.forward)))
@@ -61,10 +61,10 @@ def read_sentences(
     max_tokens: int = 2048,
     numbers: torch.dtype = torch.float32,
 ) -> tuple[list[np.ndarray], LstmState]:
-    """One array (N, T, D) or (T, D) for every sentence, boundaries dropped, and the state after its last token.
+    """Returns an array (N, T, D) or (T, D) per sentence, without its boundaries, and the state after its last token.
 
-    At most `max_tokens` tokens (at least one per sentence) are processed at once; besides the arrays, memory depends on
-    them alone.
+    At most `max_tokens` tokens (at least one per sentence) are processed at once; apart from the arrays, the memory
+    depends only on that number.
     """
     order = sorted(range(len(sentences)), key=lambda number: -len(sentences[number]))
     rows = [_Row() for _ in order]
@@ -89,10 +89,10 @@ def read_independent(
     between: Callable[[], object] | None = None,
     numbers: torch.dtype = torch.float32,
 ) -> list[np.ndarray]:
-    """The arrays of `read_sentences` for sentences that all start from the zero state, in at most `max_rows` rows.
+    """Returns the arrays of `read_sentences` for sentences that all start from the zero state, in at most `max_rows`.
 
-    With `twice`, every sentence is read twice, and the arrays are from the second reading. `between` is called now and
-    then; what it raises ends the reading.
+    With `twice`, every sentence is read twice, and the arrays are those of the second reading. `between` is called now
+    and then; an exception that it raises ends the reading.
     """
     rows = _pack(sentences, min(max_rows, max_tokens), twice)
     arrays, _ = _read(bilm, words, rows, select, bilm.initial_state(len(rows)), max_tokens, numbers, between)
@@ -100,7 +100,7 @@ def read_independent(
 
 
 def _pack(sentences: Sequence[Sentence], max_rows: int, twice: bool) -> list[_Row]:
-    """Rows of similar length, longest first: sentences, longest first, each go to the shortest row."""
+    """Packs sentences into rows of similar length: each sentence, longest first, goes to the shortest row."""
     rows = [_Row() for _ in range(min(max_rows, len(sentences)))]
     lengths = [(0, number) for number in range(len(rows))]
     for number in sorted(range(len(sentences)), key=lambda number: -len(sentences[number])):
@@ -121,7 +121,7 @@ def _read(
     numbers: torch.dtype,
     between: Callable[[], object] | None = None,
 ) -> tuple[list[np.ndarray], LstmState]:
-    """The arrays of all sentences in `rows` (longest first) by number, and the state, changed in place."""
+    """The arrays of all sentences in `rows` (longest first) by number, and the state, which is changed in place."""
     lengths = np.array([len(row) for row in rows])
     arrays: list[np.ndarray] = []
     coming: list[_Coming] = []
@@ -155,7 +155,7 @@ def _read(
                 coming.append(part)
             del layers, part
         del inputs, outputs
-        put(coming[:-2])  # those before, while a GPU reads on
+        put(coming[:-2])  # the earlier vectors are copied while a GPU reads on
         del coming[:-2]
         start = end
         if between is not None and start < lengths.max():
@@ -177,14 +177,14 @@ class _Coming:
     def of(cls, selected: Tensor, start: int, direction: int) -> "_Coming":
         if not selected.is_cuda:
             return cls(selected.cpu(), None, start, direction)
-        there = torch.empty(selected.shape, dtype=selected.dtype, pin_memory=True)  # which is copied to meanwhile
+        there = torch.empty(selected.shape, dtype=selected.dtype, pin_memory=True)  # pinned memory is copied to at once
         there.copy_(selected, non_blocking=True)
         arrived = torch.cuda.Event()
         arrived.record()
         return cls(there, arrived, start, direction)
 
     def array(self) -> np.ndarray:
-        """Waits for them."""
+        """Waits until the vectors have arrived, and returns them."""
         if self.arrived is not None:
             self.arrived.synchronize()
         return self.numbers.numpy()
@@ -193,8 +193,7 @@ class _Coming:
 def _token_vectors(
     words: WordVectors, rows: list[_Row], start: int, end: int
 ) -> tuple[Float[Tensor, "2 T B P"], Int[Tensor, "2 T B"]]:
-    """The word vectors of the steps from `start` to `end`, in each direction's reading order, and an id of every
-    word."""
+    """The word vectors of the steps from `start` to `end`, in the reading order of each direction, and word ids."""
     places: dict[str, int] = {}
     index: Int[np.ndarray, "2 B T"] = np.zeros((2, len(rows), end - start), np.int64)
     for number, row in enumerate(rows):
@@ -207,7 +206,7 @@ def _token_vectors(
 
 
 def _keep(rows: list[_Row], start: int, end: int) -> Bool[Tensor, "T B"]:
-    """False where a sentence follows another in its row."""
+    """A mask of the states to keep: False where a sentence follows another one in its row."""
     keep = torch.ones(end - start, len(rows), dtype=torch.bool)
     for number, row in enumerate(rows):
         for begin in row.begins[1:]:

@@ -1,4 +1,4 @@
-"""Vectors as the caller of `Embedder.embed` wants them, arrays, tensors or a data frame; and their cosines."""
+"""Converts vectors to what the caller of `Embedder.embed` wants: arrays, tensors or a data frame. Computes cosines."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, get_args
@@ -15,7 +15,7 @@ Returned = Literal["numpy", "torch", "pandas"]
 
 
 def returned_vectors(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None, to: str) -> Any:
-    """The arrays of `given` in a list; or as tensors, or as a data frame."""
+    """Returns the arrays of `given` as a list, as tensors or as a data frame; see `Embedder.embed`."""
     if to == "numpy":
         return list(arrays)
     if to == "torch":
@@ -28,9 +28,9 @@ def returned_vectors(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None
 
 
 def _frame(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None) -> Any:
-    """A row per token (text, sentence, token, start, end, vector) or, pooled, per text (text, vector).
+    """A data frame with rows (text, sentence, token, start, end, vector) or, if pooled, (text, vector).
 
-    `text` of a token is its text's row: that of a column's index, or its number.
+    The column `text` of a token names its text by the index of the given column, or by the text's number.
     """
     try:
         import pandas
@@ -53,7 +53,7 @@ def _text(vectors: np.ndarray, given: Any) -> str:
 
 
 def _rows(name: Any, vectors: np.ndarray, given: Any) -> Iterator[tuple[Any, ...]]:
-    """The rows of one text's tokens; a sentence of tokens has no characters."""
+    """The rows of one text's tokens; start and end are missing if the text was given as tokens."""
     by_token = np.moveaxis(np.asarray(vectors), -2, 0)
     if not isinstance(vectors, TextVectors):
         yield from ((name, 0, token, None, None, vector) for token, vector in zip(given, by_token, strict=True))
@@ -65,7 +65,10 @@ def _rows(name: Any, vectors: np.ndarray, given: Any) -> Iterator[tuple[Any, ...
 
 
 def cosine_similarities(a: Float[np.ndarray, "*A D"], b: Float[np.ndarray, "*B D"]) -> Any:
-    """Cosines between vectors: a float for one and one, else (A, B), (A,) or (B,). Zeros are similar to nothing: 0."""
+    """Returns the cosines between vectors: a float for one and one, else (A, B), (A,) or (B,).
+
+    The cosine of a zero vector with any other is 0.
+    """
     if max(a.ndim, b.ndim) > 2 or a.shape[-1] != b.shape[-1]:
         raise InputError(
             f"vectors of the shapes {a.shape} and {b.shape} are given; (D,) or (T, D) with the same D is expected:"

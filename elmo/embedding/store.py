@@ -1,13 +1,15 @@
-"""Files of vectors: written row by row at constant memory, read row by row in any order. One row is one sentence.
+"""Writes files of vectors row by row at constant memory, and reads their rows in any order. A row is a sentence.
 
-- `.hdf5`, `.h5`: AllenNLP's layout. Datasets "0", "1", ... by row; `sentence_to_index`, one string of JSON (omitted
-  beyond 16 MB, since its readers hold it whole); and `tokens`, our addition
-- `.npz`: arrays "0", "1", ...; and a member `tokens.jsonl`. Takes 0.5 kB of memory per row, for the zip's directory
-- `.parquet`: columns row, tokens (a lone surrogate becomes "?"), vectors (flat), shape; needs the extra `store`
-- `.safetensors`: see `store_safetensors`
+- `.hdf5` and `.h5` have AllenNLP's layout: datasets "0", "1", ... by row, and `sentence_to_index`, one string of JSON,
+  which is omitted beyond 16 MB, since its readers hold it whole. The dataset `tokens` is elmo's addition.
+- `.npz` has arrays "0", "1", ... and a member `tokens.jsonl`. Writing it takes 0.5 kB of memory per row, for the
+  directory of the zip.
+- `.parquet` has the columns row, tokens (a lone surrogate becomes "?"), vectors (flat) and shape. It needs the extra
+  `store`.
+- `.safetensors` is described in `store_safetensors`.
 
 Tokens are stored as JSON, one list per row, since a token may contain spaces. A sentence without tokens is an array
-with T = 0; a pooled one has no axis of tokens. A file is complete or does not exist.
+with T = 0; the array of a pooled sentence has no axis of tokens. A file is complete or does not exist.
 """
 
 import io
@@ -47,9 +49,9 @@ PARQUET_MOST_NUMBERS = (1 << 31) - 1
 
 @contextmanager
 def write_vectors(path: str | Path, dtype: Dtype = "float32", overwrite: bool = False) -> Iterator["Writer"]:
-    """A writer for `path`, whose suffix selects the format; the file appears there only if the block succeeds.
+    """Yields a writer for `path`, whose suffix selects the format; the file appears only if the block succeeds.
 
-    Raises FileExistsError if `path` exists, unless `overwrite`; OSError if the disk is full.
+    Raises FileExistsError if `path` exists and `overwrite` is False, and OSError if the disk is full.
     """
     path = Path(path)
     check_vectors_path(path, overwrite)
@@ -69,7 +71,7 @@ def check_vectors_path(path: Path, overwrite: bool = False) -> None:
 
 
 class Hdf5Writer:
-    """Rows -> the HDF5 layout of AllenNLP."""
+    """Writes rows to HDF5 in the layout of AllenNLP."""
 
     def __init__(self, path: Path, dtype: np.dtype) -> None:
         self._dtype = dtype
@@ -82,7 +84,7 @@ class Hdf5Writer:
         self._stored = self._output.file.create_dataset(TOKENS, (0,), string, maxshape=(None,), chunks=(ROWS_AT_ONCE,))
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
-        """Adds a row. The index has both rows of a repeated sentence; readers of JSON keep the last."""
+        """Adds a row. The index lists every row of a repeated sentence; readers of JSON keep the last one."""
         if vectors.size <= NUMBERS_AT_ONCE:
             _create(self._output.file, str(self._rows), as_stored(vectors, self._dtype))
         else:
@@ -133,17 +135,17 @@ class Hdf5Writer:
 
 
 def _create(file: h5py.File, name: str, array: np.ndarray) -> None:
-    """`create_dataset` in half the time, by lower-level functions: there is one call per sentence."""
+    """Does what `create_dataset` does in half the time, since there is one call per sentence."""
     space, kind = h5py.h5s.create_simple(array.shape), h5py.h5t.py_create(array.dtype)
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    properties.set_obj_track_times(False)  # same rows, same bytes
+    properties.set_obj_track_times(False)  # the same rows give the same bytes
     dataset = h5py.h5d.create(file.id, name.encode(), kind, space, properties)
     if array.size:
         dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, array)
 
 
 class NpzWriter:
-    """Rows -> a zip of `.npy` files."""
+    """Writes rows to a zip of `.npy` files."""
 
     def __init__(self, path: Path, dtype: np.dtype) -> None:
         self._dtype = dtype
@@ -170,9 +172,9 @@ class NpzWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error nothing more can be written; closing would try, and its error would hide the first.
+        # After an error nothing more can be written. Closing would try it, and its error would hide the first one.
         with suppress(*_closing_errors(error)), ExitStack() as stack:
-            for part in (self._file, self._tokens, self._zip):  # the last is closed first
+            for part in (self._file, self._tokens, self._zip):  # they are closed in reverse order
                 stack.callback(part.close)
             if error is None:
                 self._write_tokens()
@@ -185,7 +187,7 @@ class NpzWriter:
 
 
 class ParquetWriter:
-    """Rows -> a Parquet file, some rows at a time."""
+    """Writes rows to a Parquet file, some rows at a time."""
 
     def __init__(self, path: Path, dtype: np.dtype) -> None:
         self._arrow, parquet = _pyarrow()
@@ -196,7 +198,7 @@ class ParquetWriter:
         kinds = [arrow.int64(), arrow.list_(arrow.string()), arrow.list_(arrow.from_numpy_dtype(dtype))]
         columns = zip(self._group, [*kinds, arrow.list_(arrow.int32())], strict=True)
         self._schema = arrow.schema(list(columns))
-        self._file = arrow.OSFile(os.fsencode(path), "wb")  # as text, names such as "a:b" are addresses
+        self._file = arrow.OSFile(os.fsencode(path), "wb")  # Arrow takes a string such as "a:b" for an address
         self._writer = parquet.ParquetWriter(self._file, self._schema, use_dictionary=["tokens"])
 
     def append(self, sentence: str, tokens: Sequence[str], vectors: np.ndarray) -> None:
@@ -240,9 +242,9 @@ WRITERS = {
 
 
 class Hdf5Vectors:
-    """Rows of an HDF5 file; also one from AllenNLP, which has no tokens.
+    """Reads rows of an HDF5 file. AllenNLP's files can be read, too; they have no tokens.
 
-    All readers index rows like a sequence: -1 is the last, beyond the end is an IndexError.
+    All readers index rows like a sequence: -1 is the last row, and an index beyond the end raises IndexError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -267,7 +269,7 @@ class Hdf5Vectors:
 
 
 class NpzVectors:
-    """Rows of an `.npz` file."""
+    """Reads rows of an `.npz` file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -289,7 +291,7 @@ class NpzVectors:
         self._file.close()
 
     def _open(self) -> None:
-        with ExitStack() as stack:  # closed at once if it is no zip
+        with ExitStack() as stack:  # closes the file at once if it is no zip
             file = stack.enter_context(self._path.open("rb"))
             self._arrays = np.load(file)
             if isinstance(self._arrays, np.ndarray):
@@ -298,7 +300,7 @@ class NpzVectors:
         self._process = os.getpid()
 
     def _own(self) -> Any:
-        """The arrays, opened again in a forked process: a file that it inherits has one position for all of them."""
+        """The arrays. A forked process opens them again: an inherited file has one position for all processes."""
         if self._process != os.getpid():
             self._open()
         return self._arrays
@@ -311,18 +313,18 @@ class NpzVectors:
 
 
 class ParquetVectors:
-    """Rows of a Parquet file; holds one row group at a time."""
+    """Reads rows of a Parquet file; one row group at a time is in memory."""
 
     def __init__(self, path: Path) -> None:
         arrow, parquet = _pyarrow()
         with ExitStack() as stack:
-            # The system's file, which forked processes can share; a name as in the writer.
+            # Forked processes can share this kind of file; the name is in bytes for the reason given in the writer.
             self._file = parquet.ParquetFile(stack.enter_context(arrow.OSFile(os.fsencode(path))))
             self._close: Callable[[], None] = stack.pop_all().close
         groups = range(self._file.num_row_groups)
         self._ends = np.cumsum([self._file.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
         self._group: tuple[int, Any] = (-1, None)
-        self.lock = RLock()  # two threads that read one file end the process
+        self.lock = RLock()  # pyarrow crashes if two threads read one file
         renew_at_fork(self)
 
     def clear(self) -> None:
@@ -388,12 +390,12 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
 
 
 def _closing_errors(error: BaseException | None) -> list[type[Exception]]:
-    """The errors to ignore when closing a file: any OSError after another error."""
+    """The errors to ignore when a file is closed: after another error, any OSError."""
     return [] if error is None else [OSError]
 
 
 def _to_json(value: str | Sequence[str]) -> str:
-    """JSON; escaped only if a string contains what UTF-8 cannot express."""
+    """JSON, which is escaped only if a string contains something that UTF-8 cannot express."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isascii() or is_utf8(text) else json.dumps(value)
 

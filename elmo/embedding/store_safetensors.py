@@ -1,7 +1,7 @@
-"""Rows of vectors in a `.safetensors` file: tensors "0", "1", ... and, in its metadata, the tokens.
+"""Stores rows of vectors in a `.safetensors` file: tensors "0", "1", ... and, in its metadata, the tokens.
 
 The format starts with a header that names every tensor, so numbers first go to a temporary file. A header has at most
-100 MB (https://github.com/huggingface/safetensors): a row takes some 70 bytes plus its tokens.
+100 MB (https://github.com/huggingface/safetensors), of which a row takes some 70 bytes plus its tokens.
 """
 
 import json
@@ -27,7 +27,7 @@ NUMBERS_AT_ONCE = 1 << 22
 
 
 def as_stored(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The numbers in the type of a file. Raises InputError if one is outside its range."""
+    """Converts numbers to the type of a file. Raises InputError if a number is outside its range."""
     with np.errstate(over="ignore"):
         stored = numbers.astype(dtype, order="C", copy=False)
     if stored.dtype != numbers.dtype and not np.isfinite(stored).all():
@@ -36,7 +36,7 @@ def as_stored(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 class SafetensorsWriter:
-    """Rows -> a safetensors file."""
+    """Writes rows to a safetensors file."""
 
     def __init__(self, path: Path, dtype: np.dtype) -> None:
         self._path = path
@@ -53,7 +53,7 @@ class SafetensorsWriter:
         offsets = [begin, self._size]
         self._header[row] = {"dtype": DTYPES[self._dtype.name], "shape": vectors.shape, "data_offsets": offsets}
         self._tokens.append(json.dumps(tokens))
-        # As a JSON string, where every quote and backslash is escaped again.
+        # The header holds the tokens as a JSON string, in which every quote and backslash is escaped again.
         self._header_bytes += len(json.dumps(self._header[row])) + len(json.dumps(self._tokens[-1])) + len(row) + 8
         if self._header_bytes > MOST_HEADER_BYTES:
             raise InputError(
@@ -84,7 +84,7 @@ class SafetensorsWriter:
 
 
 class SafetensorsVectors:
-    """Rows of such a file, or any other with tensors "0", "1", ..."""
+    """Reads rows of such a file, or of any other file with tensors "0", "1", ..."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

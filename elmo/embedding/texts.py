@@ -1,4 +1,4 @@
-"""Texts -> vectors: a text is split as the training text was, read a sentence at a time, and given back whole."""
+"""Embeds texts: a text is split as the training text was, and its sentences' vectors are joined into one array."""
 
 import re
 import warnings
@@ -33,7 +33,7 @@ class SplitText:
 
     @classmethod
     def of(cls, text: str, tokenizer: Tokenizer) -> "SplitText":
-        """Splits a text as a file with its lines would be."""
+        """Splits a text as a file with the same lines would be split."""
         tokens: list[str] = []
         spans: list[Span] = []
         known, sentences, begin = True, [], 0
@@ -52,12 +52,12 @@ class SplitText:
 
     @classmethod
     def of_tokens(cls, tokens: Sequence[str]) -> "SplitText":
-        """A sentence of these tokens, whose text is unknown."""
+        """Returns a sentence of these tokens, whose text is unknown."""
         return cls("", tuple(tokens), None, ((0, len(tokens)),) if tokens else ())
 
 
 class TextVectors(np.ndarray):
-    """The vectors of one text: an array, in the shape that `Embedder.embed` describes, that knows the text's tokens.
+    """The vectors of one text: an array that knows the text's tokens. `Embedder.embed` describes its shape.
 
     T counts the tokens of all sentences of the text. Parts of the array and results of arithmetic are plain arrays.
     """
@@ -65,11 +65,11 @@ class TextVectors(np.ndarray):
     split: SplitText = SplitText("")
     """The text with its tokens, their characters and its sentences; empty for an array that was put together."""
     is_pooled: bool = False
-    """It tells whether the vectors of the tokens were pooled into one."""
+    """Whether the vectors of the tokens were pooled into one."""
 
     @classmethod
     def of(cls, vectors: np.ndarray, split: SplitText, is_pooled: bool = False) -> "TextVectors":
-        """The vectors with their text; no copy."""
+        """Returns the vectors with their text, without a copy."""
         made = vectors.view(cls)
         made.split, made.is_pooled = split, is_pooled
         return made
@@ -81,7 +81,7 @@ class TextVectors(np.ndarray):
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Its tokens: `vectors[..., t, :]` is the vector of `tokens[t]`."""
+        """The tokens of the text: `vectors[..., t, :]` is the vector of `tokens[t]`."""
         return self.split.tokens
 
     @property
@@ -95,9 +95,9 @@ class TextVectors(np.ndarray):
         return self.split.sentences
 
     def word(self, word: str, occurrence: int = 0) -> np.ndarray:
-        """The vector, (D,) or (N, D), of a word: its first occurrence among the tokens, or another, counted from 0.
+        """Returns the vector of a word, (D,) or (N, D). `occurrence` counts its occurrences among the tokens from 0.
 
-        Raises InputError if the text does not have it.
+        Raises InputError if the text does not have that occurrence.
         """
         if self.is_pooled:
             raise InputError("the tokens are pooled into one vector; embed the text without pool to have each word's")
@@ -134,10 +134,10 @@ class TextVectors(np.ndarray):
 
 
 def told_apart(given: Any) -> tuple[bool, Iterator[Any]]:
-    """Whether these are texts, by the first of them, and all of them.
+    """Returns whether the first of `given` is a text, and an iterator over all of `given`.
 
-    Strings are texts, and so is what is split already; anything else is a sentence, given as its tokens.
-    Raises InputError for what has no order, for a table, and if the first is neither.
+    Strings are texts, and so are texts that are already split; anything else is a sentence, given as its tokens.
+    Raises InputError if `given` has no order or is a table, and if its first item is neither.
     """
     if hasattr(given, "iloc") and getattr(given, "ndim", 1) != 1:
         raise InputError("a table is given; name one of its columns, such as frame['text']")
@@ -154,18 +154,18 @@ def told_apart(given: Any) -> tuple[bool, Iterator[Any]]:
 
 
 def split_texts(rows: Iterable[Any], given: Any, tokenizer: Callable[[], Tokenizer]) -> Iterator[SplitText]:
-    """The texts, split. Raises InputError, with the row of `given`, for one that is missing or of another kind."""
+    """Yields the texts, split. Raises InputError, with the row in `given`, for an item that is missing or no text."""
     for number, text in enumerate(rows):
         if isinstance(text, SplitText):
             yield text
         elif isinstance(text, str):
-            yield SplitText.of(str(text), tokenizer())  # spaCy reads no subclass, such as NumPy's
+            yield SplitText.of(str(text), tokenizer())  # spaCy refuses subclasses of str, such as NumPy's
         else:
             raise _no_text(text, number, given)
 
 
 def row_labels(given: Any) -> Any:
-    """The index of a column of pandas; None for anything else."""
+    """Returns the index of a pandas column; None for anything else."""
     return given.index if hasattr(given, "iloc") else None
 
 
@@ -200,13 +200,13 @@ def embed_texts(
     shape: Shaping,
     is_pooled: bool,
 ) -> Iterator[TextVectors]:
-    """The vectors of every text. `read` gives one array (N, T, D) or (T, D) per sentence, in order."""
-    waiting: deque[SplitText] = deque()  # what the reader has read ahead
+    """Yields the vectors of every text. `read` gives one array (N, T, D) or (T, D) per sentence, in order."""
+    waiting: deque[SplitText] = deque()  # the texts that the reader has read ahead
 
     def sentences() -> Iterator[list[str]]:
         for text in texts:
             waiting.append(text)
-            for begin, end in text.sentences or [(0, 0)]:  # an empty text is an empty sentence
+            for begin, end in text.sentences or [(0, 0)]:  # an empty text is read as an empty sentence
                 yield list(text.tokens[begin:end])
 
     arrays = read(sentences())

@@ -1,6 +1,6 @@
-"""One vector per distinct word, the mean over its occurrences in a text, in word2vec's text format.
+"""Makes one vector per distinct word, the mean over its occurrences in a text, and writes word2vec's text format.
 
-The format: a line with the numbers of words and of dimensions, then one line per word with its numbers.
+The first line of the format has the numbers of words and of dimensions; then each line has a word and its numbers.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ class DistinctWords:
 
     @property
     def dim(self) -> int:
-        """Size of a vector."""
+        """The size of a vector."""
         return self.means.shape[1]
 
 
@@ -39,10 +39,10 @@ def average_types(
     lowercase: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> DistinctWords:
-    """The mean vector of every distinct word of `sentences`; `layers` is any choice that gives one vector.
+    """Returns the mean vector of every distinct word of `sentences`; `layers` is any choice that gives one vector.
 
-    With `lowercase`, words that differ only in case are merged; they are embedded as written. Whitespace inside a word
-    becomes `_`, since the format cannot hold it. Takes 8 bytes per number of the table. Raises InputError if there is
+    With `lowercase`, words that differ only in case are merged, but they are embedded as written. Whitespace inside a
+    word becomes `_`, since the format cannot hold it. The table takes 8 bytes per number. Raises InputError if there is
     no word.
     """
     if keeps_layers(layers):
@@ -70,7 +70,7 @@ def average_types(
 
 
 def write_word2vec(types: DistinctWords, path: Path, min_count: int = 1, overwrite: bool = False) -> int:
-    """Writes the words that occur at least `min_count` times, most frequent first; returns their number."""
+    """Writes the words that occur at least `min_count` times, the most frequent first, and returns their number."""
     order = sorted(range(len(types.words)), key=lambda row: -types.counts[row])
     order = [row for row in order if types.counts[row] >= min_count and types.words[row]]
     if not order:

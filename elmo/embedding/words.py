@@ -1,4 +1,4 @@
-"""WordVectors: a cache of the words' context-free vectors."""
+"""Caches the context-free vectors of words."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,15 +19,15 @@ from elmo.text.vocabulary import Vocabulary
 
 CACHE_BYTES = 32_000_000
 Encode = Callable[[Sequence[str]], np.ndarray]
-"""Words -> their rows (W, C) in `Batch.char_ids`."""
+"""A function from words to their rows (W, C) in `Batch.char_ids`."""
 
 
 def word_encoder(
     config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None, normalize: tuple[str, ...] = ()
 ) -> Encode:
-    """How a model of this configuration reads words: as bytes, as vocabulary ids, or as ids of words and characters.
+    """Returns the function that turns words into a model's ids: of bytes, of a vocabulary, or of words and characters.
 
-    `normalize` is the spelling it reads, as in `TextConfig`.
+    `normalize` names the steps to the spelling that the model reads, as in `TextConfig`.
     """
     return respell_before(_encoder(config, vocabulary), normalize)
 
@@ -47,7 +47,7 @@ def _encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None) -> Enc
 
 
 class WordVectors:
-    """A cache of about `cache_bytes` in front of a model's token encoder; emptied when full, also of long words.
+    """A cache of about `cache_bytes` in front of a model's token encoder, which is emptied when it is full.
 
     Its vectors are exactly those of the encoder. Threads may share it.
     """
@@ -59,14 +59,14 @@ class WordVectors:
         size = bilm.config.lstm.projection_dim
         self._table = torch.empty(max(1, cache_bytes // (4 * size)), size, dtype=torch.float32, device=device)
         self._rows: dict[str, int] = {}
-        self._most_characters = cache_bytes // 4  # of the words themselves; one takes 1 to 4 bytes
+        self._most_characters = cache_bytes // 4  # the words themselves are bounded, too; a character has 1 to 4 bytes
         self._characters = 0
         self.lock = RLock()  # the encoder lets other threads run while it computes
         self.times_emptied = 0
         renew_at_fork(self)
 
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
-        """The vectors of distinct `words`."""
+        """Returns the vectors (W, P) of distinct `words`."""
         with self.lock:
             new = [word for word in words if word not in self._rows]
             if not self._fit(new):
@@ -90,17 +90,17 @@ class WordVectors:
             self.times_emptied += 1
 
     def known(self, begin: int = 0) -> tuple[list[str], Float[np.ndarray, "W P"]]:
-        """The cached words from index `begin` on, and their vectors."""
+        """Returns the cached words from index `begin` on, and their vectors."""
         with self.lock:
             return list(self._rows)[begin:], self._table[begin : len(self._rows)].cpu().numpy()
 
     def keep(self, words: Sequence[str], vectors: Float[np.ndarray, "W P"]) -> None:
-        """Adds words from `known`."""
+        """Adds words and vectors that `known` returned."""
         with self.lock:
             self._add(words, torch.from_numpy(vectors).to(self._device))
 
     def fresh(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
-        """The vectors of `words`, computed now and not cached."""
+        """Computes the vectors of `words` without the cache."""
         return self._encode(words)
 
     def _fit(self, new: Sequence[str]) -> bool:
