@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from elmo.errors import InputError as InputError
     from elmo.formats.hub import HubModel as HubModel
     from elmo.model.bilm import BiLM as BiLM
-    from elmo.model.bilm import BiLMConfig as BiLMConfig
+    from elmo.model.config import BiLMConfig as BiLMConfig
     from elmo.model.elmo import Elmo as Elmo
     from elmo.model.scalar_mix import ScalarMix as ScalarMix
     from elmo.ops import Library, Precision
@@ -34,7 +34,7 @@ _HOMES = {
     "Embedder": "elmo.embedding.embedder",
     "Elmo": "elmo.model.elmo",
     "BiLM": "elmo.model.bilm",
-    "BiLMConfig": "elmo.model.bilm",
+    "BiLMConfig": "elmo.model.config",
     "HubModel": "elmo.formats.hub",
     "InputError": "elmo.errors",
     "ScalarMix": "elmo.model.scalar_mix",

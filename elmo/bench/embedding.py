@@ -19,7 +19,7 @@ from elmo import ops
 from elmo.bench.machine import synchronize
 from elmo.embedding.embedder import Embedder, Sentence
 from elmo.machine import peak_memory
-from elmo.model.lstm import LstmConfig
+from elmo.model.config import LstmConfig
 
 WORD_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1, "int8-weights": 1}
 

@@ -9,7 +9,7 @@ from elmo import formats, ops
 from elmo.bench import embedding, machine, process
 from elmo.embedding.embedder import Sentence
 from elmo.errors import InputError
-from elmo.model.lstm import LstmConfig
+from elmo.model.config import LstmConfig
 from elmo.text import corpus
 from elmo.text.tokenizer import Tokenizer
 

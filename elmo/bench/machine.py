@@ -14,7 +14,7 @@ from torch import Tensor
 
 from elmo import ops
 from elmo.machine import processor
-from elmo.model.lstm import LstmConfig
+from elmo.model.config import LstmConfig
 from elmo.ops.parallel import run_both
 
 ROWS = (128, 256, 1024)

@@ -24,7 +24,11 @@ def add_verbs(verbs: Any) -> None:
     )
     info.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     add_weights(info)
-    info.add_argument("--check", action="store_true", help="also check that all weights are finite")
+    info.add_argument(
+        "--check",
+        action="store_true",
+        help="also check that all weights are finite, and try out the products of this CPU",
+    )
     info.add_argument("--json", action="store_true", help="print JSON")
 
     convert = add_verb(
@@ -90,7 +94,7 @@ def add_verbs(verbs: Any) -> None:
 
 
 def info_verb(arguments: argparse.Namespace) -> None:
-    from elmo import formats, ops
+    from elmo import formats
 
     found = formats.describe(arguments.model, arguments.weights)
     if arguments.check:
@@ -108,10 +112,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
         "vector size": 2 * found.config.lstm.projection_dim,
         "layers of vectors": found.config.lstm.n_layers + 1,
         "vocabulary": None if found.vocabulary is None else len(found.vocabulary),
-        "CPU products": {
-            precision: f"not used: {found.problem}" if found.problem else found.libraries[0]
-            for precision, found in ((name, ops.find_support(name)) for name in get_args(ops.Precision))
-        },
+        "CPU products": _products() if arguments.check else "not tried (--check tries them)",
         "model": config.to_dict(found.config),
         "text": None if found.text is None else config.to_dict(found.text),
         "learned mixes": ", ".join(found.mixes) or None,
@@ -121,6 +122,16 @@ def info_verb(arguments: argparse.Namespace) -> None:
         print_json(values, indent=2)
         return
     print_settings(values)
+
+
+def _products() -> dict[str, str]:
+    """The library that multiplies in each precision on this CPU, or why none does."""
+    from elmo import ops
+
+    supports = {name: ops.find_support(name) for name in get_args(ops.Precision)}
+    return {
+        name: f"not used: {found.problem}" if found.problem else found.libraries[0] for name, found in supports.items()
+    }
 
 
 def convert_verb(arguments: argparse.Namespace) -> None:
@@ -220,26 +231,28 @@ def pull_verb(arguments: argparse.Namespace) -> None:
 
 def _from_hub(repository: str) -> Path:
     try:
-        from elmo.formats import hub
+        from elmo.formats import hub_files
     except ImportError as error:
         raise InputError(str(error)) from error
-    return hub.fetch(repository)
+    return hub_files.fetch(repository)
 
 
 def push_verb(arguments: argparse.Namespace) -> None:
     try:
-        from elmo.formats import hub
+        from elmo.formats import hub_files
     except ImportError as error:
         raise InputError(str(error)) from error
 
-    hub.check_name(arguments.repository)
+    hub_files.check_name(arguments.repository)
+    from elmo.formats import hub
+
     with tempfile.TemporaryDirectory(prefix="elmo-") as made:
         folder = Path(made)
         hub.prepare(arguments.model, arguments.repository, folder, arguments.license, arguments.language)
         if arguments.dry_run:
             print(f"{arguments.repository} would get:")
         else:
-            print(hub.push(folder, arguments.repository, arguments.private, arguments.message))
+            print(hub_files.push(folder, arguments.repository, arguments.private, arguments.message))
         for file in sorted(folder.iterdir()):
             print(f"    {file.name:20} {file.stat().st_size:>13,} bytes")
         if arguments.dry_run:

@@ -28,7 +28,8 @@ from elmo.embedding.texts import SplitText, TextVectors, embed_texts, split_text
 from elmo.embedding.words import WordVectors, word_encoder
 from elmo.errors import InputError, did_you_mean
 from elmo.machine import usable_device
-from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.bilm import BiLM
+from elmo.model.config import BiLMConfig
 from elmo.terminal import Counter
 from elmo.text.batching import by_length, check_sentences, pair_results
 from elmo.text.lexicon import Lexicon

@@ -20,7 +20,7 @@ from elmo.embedding.graphs import GraphReader
 from elmo.embedding.layers import Selection
 from elmo.embedding.words import WordVectors
 from elmo.model.bilm import BiLM
-from elmo.text.characters import BOS, EOS
+from elmo.text.marks import BOS, EOS
 from elmo.types import LstmState
 
 Sentence = Sequence[str]

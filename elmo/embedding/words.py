@@ -11,7 +11,8 @@ from torch import Tensor
 
 from elmo.embedding.forking import renew_at_fork
 from elmo.errors import InputError
-from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.bilm import BiLM
+from elmo.model.config import BiLMConfig
 from elmo.text.characters import encode_words
 from elmo.text.lexicon import Lexicon
 from elmo.text.normalization import respell_before

@@ -1,24 +1,17 @@
 """Weights on disk <-> `Model`; the format is detected from the content.
 
-Each format is a module with the same functions: `recognizes`, `describe`, `load`, and `save` in two of them.
+Each format is a module with the same functions: `recognizes`, `describe`, `load`, and `save` in two of them. It is
+imported when the formats before it do not recognize a path: the native one needs neither h5py nor numpy.
 """
 
 import re
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from elmo.errors import InputError
-from elmo.formats import (
-    allennlp,
-    allennlp_archive,
-    cache,
-    many_langs,
-    native,
-    packages,
-    published,
-    tensor_bundle,
-    tensorflow,
-)
+from elmo.formats import cache, native, packages, published
 from elmo.formats.files import file_on_disk, is_archive, list_files, refuse_known
 from elmo.formats.stored import Description as Description
 from elmo.formats.stored import Mix as Mix
@@ -26,7 +19,14 @@ from elmo.formats.stored import Model as Model
 from elmo.formats.stored import check_finite
 from elmo.formats.stored import content_hash as content_hash
 
-FORMATS = (native, many_langs, allennlp_archive, allennlp, tensorflow)
+if TYPE_CHECKING:
+    from elmo.formats import allennlp as allennlp
+    from elmo.formats import allennlp_archive as allennlp_archive
+    from elmo.formats import many_langs as many_langs
+    from elmo.formats import tensorflow as tensorflow
+
+FORMATS = ("native", "many_langs", "allennlp_archive", "allennlp", "tensorflow")
+"""The modules, in the order in which they are asked."""
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 """A name on the Hugging Face Hub: user/name."""
 TRAINED = "model"
@@ -67,8 +67,8 @@ def find(path: str | Path | None = None) -> Path:
         return Path(name) / TRAINED
     if Path(name).exists():
         return Path(name)
-    if tensor_bundle.index_of(Path(name)).is_file():  # TensorFlow names a checkpoint by the common prefix of its files
-        return tensor_bundle.index_of(Path(name))
+    if (index := Path(f"{name}.index")).is_file():  # TensorFlow names a checkpoint by the common prefix of its files
+        return index
     if name in packages.packaged_names():
         return packages.ASSETS / name
     found = cache.local(name) or packages.folder_of(name)
@@ -89,12 +89,12 @@ def find(path: str | Path | None = None) -> Path:
 def _on_the_hub(repository: str) -> Path:
     """The folder of a repository of the Hugging Face Hub in its cache. Nothing is downloaded."""
     try:
-        from elmo.formats import hub
+        from elmo.formats import hub_files
     except ImportError as error:
         raise FileNotFoundError(
             f"{repository}: no such folder; for a model of the Hugging Face Hub: pip install 'elmo-torch[hub]'"
         ) from error
-    found = hub.cached_folder(repository)
+    found = hub_files.cached_folder(repository)
     if found is None:
         raise FileNotFoundError(
             f"{repository}: no such folder, and no such model in the cache of the Hugging Face Hub; get it from there:"
@@ -126,11 +126,23 @@ def _which(path: str | Path | None, weights: str | Path | None) -> tuple[ModuleT
     if path is None:
         raise InputError(f"{weights}: the options file is missing; give it as well")
     options, found = find(path), find(weights)
+    from elmo.formats import allennlp, allennlp_archive
+
     return allennlp_archive if allennlp_archive.recognizes(found) else allennlp, (options, found)
 
 
+def _module(name: str) -> ModuleType:
+    return import_module(f"elmo.formats.{name}")
+
+
+def __getattr__(name: str) -> Any:
+    if name in FORMATS:
+        return _module(name)
+    raise AttributeError(f"module 'elmo.formats' has no attribute {name!r}")
+
+
 def _format_of(path: Path) -> ModuleType:
-    for format_ in FORMATS:
+    for format_ in map(_module, FORMATS):
         if format_.recognizes(path):
             return format_
     native.check_json(path)
@@ -141,8 +153,8 @@ def _format_of(path: Path) -> ModuleType:
         raise InputError(f"{path}: an archive of {native.CONFIG} and {native.WEIGHTS}; unpack it, and give the folder")
     raise InputError(
         f"{path}: not a known model; expected a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
-        f" of an options file (JSON) with an HDF5 file of weights, one of {many_langs.EMBEDDER} and"
-        f" {many_langs.ENCODER}, a TensorFlow checkpoint with its options file, or AllenNLP's model.tar.gz;"
+        f" of an options file (JSON) with an HDF5 file of weights, one of token_embedder.pkl and"
+        f" encoder.pkl, a TensorFlow checkpoint with its options file, or AllenNLP's model.tar.gz;"
         f" seen: {_seen(path)}"
     )
 

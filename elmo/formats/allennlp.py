@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
-import torch
 
 from elmo.config import merge_tables
 from elmo.disk.files import atomic_path
@@ -25,9 +23,12 @@ from elmo.errors import InputError
 from elmo.formats.bilm_layout import dataset_names, to_config, to_datasets, to_options, to_weights
 from elmo.formats.files import SourceFile, file_on_disk, is_archive, list_files, refuse_known
 from elmo.formats.hdf5 import Hdf5Output, check_dataset, datasets, is_hdf5, read_hdf5
-from elmo.formats.stored import Description, Model, check_words, weight_shapes
-from elmo.model.bilm import BiLMConfig
+from elmo.formats.stored import Description, Model, check_words
+from elmo.model.config import BiLMConfig, weight_shapes
 from elmo.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import h5py
 
 FORMAT = "allennlp"
 OPTIONS, WEIGHTS, VOCABULARY = "options.json", "weights.hdf5", "vocab.txt"
@@ -104,7 +105,7 @@ def save(model: Model, path: str | Path, overwrite: bool = False) -> None:
             f"{path}: the model reads words in another spelling ({', '.join(model.text.normalize)}), which this format"
             " cannot store; write it as native"
         )
-    if torch.any(model.weights["token_encoder.embedding"][0] != 0):
+    if model.weights["token_encoder.embedding"][0].any():
         raise InputError(
             f"{path}: the model's padding has a vector, which this format cannot store; write it as native"
         )
@@ -257,7 +258,7 @@ def read_options(source: SourceFile) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(parts: ModelFiles) -> Iterator[dict[str, h5py.Dataset]]:
+def _opened(parts: ModelFiles) -> "Iterator[dict[str, h5py.Dataset]]":
     """The datasets of the weights, and those of separate token embeddings."""
     with read_hdf5(parts.weights) as file:
         found = datasets(parts.weights.label, file)
@@ -273,7 +274,7 @@ def _opened(parts: ModelFiles) -> Iterator[dict[str, h5py.Dataset]]:
 
 
 def _examine(
-    parts: ModelFiles, options: dict[str, Any], found: dict[str, h5py.Dataset]
+    parts: ModelFiles, options: dict[str, Any], found: "dict[str, h5py.Dataset]"
 ) -> tuple[BiLMConfig, dict[str, str]]:
     """The configuration, and the name of each dataset in the file; InputError if something does not match."""
     label = parts.weights.label

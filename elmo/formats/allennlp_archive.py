@@ -6,16 +6,14 @@
   (`fta/`); if it is missing, it may be given, else the values of all published models are assumed
   (`card["assumed"]`)
 
-Nothing is unpickled. The format is read-only.
+Nothing is unpickled. The format is read-only. Its headers are torch's, so a description needs torch, too.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from elmo.config import merge_tables
 from elmo.errors import InputError
@@ -23,9 +21,11 @@ from elmo.formats.allennlp import options_in, read_options
 from elmo.formats.allennlp_state import CHARACTERS, state_shapes, to_weights
 from elmo.formats.bilm_layout import character_config, errors_of
 from elmo.formats.files import SourceFile, file_on_disk, is_archive, list_files
-from elmo.formats.stored import Description, Mix, Model, Shape, check_shapes, weight_shapes
-from elmo.formats.torch_file import read_state_dict, read_state_headers
-from elmo.model.bilm import BiLMConfig
+from elmo.formats.stored import Description, Mix, Model, check_shapes
+from elmo.model.config import BiLMConfig, Shape, weight_shapes
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = "allennlp-archive"
 CONFIG, WEIGHTS = "config.json", ("weights.th", "best.th")
@@ -54,6 +54,8 @@ def describe(path: Path, weights: Path | None = None) -> Description:
 
     If `weights` is given, it is the archive, and `path` its options file.
     """
+    from elmo.formats.torch_file import read_state_headers
+
     archive, files = _files(path, weights)
     source = _weights_in(archive, files)
     state = read_state_headers(source)
@@ -67,6 +69,8 @@ def describe(path: Path, weights: Path | None = None) -> Description:
 
 def load(path: Path, weights: Path | None = None) -> Model:
     """Reads the biLM and its learned mixes; `weights` as in `describe`. Raises InputError without a biLM."""
+    from elmo.formats.torch_file import read_state_dict
+
     archive, files = _files(path, weights)
     source = _weights_in(archive, files)
     state = read_state_dict(source)
@@ -83,7 +87,7 @@ def save(model: Model, path: Path, overwrite: bool = False) -> NoReturn:
 # Weights by AllenNLP's names
 
 
-def sizes(label: str, state: Mapping[str, Tensor], prefix: str) -> dict[str, Any]:
+def sizes(label: str, state: "Mapping[str, Tensor]", prefix: str) -> dict[str, Any]:
     """The options of the biLM under `prefix`, as far as its arrays show them."""
     own = {name.removeprefix(prefix): tuple(tensor.shape) for name, tensor in state.items() if name.startswith(prefix)}
     filters = [list(shape) for shape in _numbered(own, r"_token_embedder\.char_conv_(\d{1,9})\.weight")]
@@ -110,7 +114,7 @@ def sizes(label: str, state: Mapping[str, Tensor], prefix: str) -> dict[str, Any
     }
 
 
-def mixes(state: Mapping[str, Tensor], config: Any = None) -> tuple[Mix, ...]:
+def mixes(state: "Mapping[str, Tensor]", config: Any = None) -> tuple[Mix, ...]:
     """The learned layer mixes of a biLM; the task model's `config` says whether they use layer norm."""
     found = []
     for name, parts in _mix_parts(state):
@@ -125,7 +129,7 @@ def _numbered(own: Mapping[str, Shape], pattern: str) -> list[Shape]:
     return [found[number] for number in range(len(found)) if number in found]
 
 
-def _mix_parts(state: Mapping[str, Tensor]) -> list[tuple[str, list[str]]]:
+def _mix_parts(state: "Mapping[str, Tensor]") -> list[tuple[str, list[str]]]:
     """The name of each mix of a biLM, and the names of its scalars."""
     beside = {name.removesuffix(BILM + CHARACTERS) for name in state if name.endswith(BILM + CHARACTERS)}
     found: dict[str, dict[int, str]] = {}
@@ -173,7 +177,7 @@ def _weights_in(archive: Path, files: list[SourceFile]) -> SourceFile:
     raise FileNotFoundError(f"{archive}: no {WEIGHTS[0]}; an archive of AllenNLP holds {CONFIG} and {WEIGHTS[0]}")
 
 
-def _prefix(label: str, state: Mapping[str, Tensor]) -> str:
+def _prefix(label: str, state: "Mapping[str, Tensor]") -> str:
     """The prefix of the biLM's array names."""
     found = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
     if not found:
@@ -185,7 +189,7 @@ def _prefix(label: str, state: Mapping[str, Tensor]) -> str:
 
 
 def _config(
-    label: str, state: Mapping[str, Tensor], prefix: str, files: list[SourceFile], given: Path | None
+    label: str, state: "Mapping[str, Tensor]", prefix: str, files: list[SourceFile], given: Path | None
 ) -> tuple[BiLMConfig, dict[str, Any]]:
     """The configuration, and a card that says where it comes from."""
     config_file = next(file for file in files if file.name == CONFIG)
@@ -213,7 +217,7 @@ def _config(
     return replace(config, lstm=replace(config.lstm, forget_bias=0.0)), card
 
 
-def _check_numbers(label: str, state: Mapping[str, Tensor], prefix: str, config: BiLMConfig) -> None:
+def _check_numbers(label: str, state: "Mapping[str, Tensor]", prefix: str, config: BiLMConfig) -> None:
     """Raises InputError unless weights are floating-point numbers, and a mix has one for each layer."""
     layers = config.lstm.n_layers + 1
     names = [prefix + name for name in state_shapes(config)]

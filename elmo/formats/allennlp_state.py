@@ -9,13 +9,13 @@ Differences between AllenNLP's layout and the published HDF5 files:
 """
 
 from collections.abc import Mapping
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from elmo.errors import InputError
-from elmo.formats.stored import Shape
-from elmo.model.bilm import BiLMConfig
+from elmo.model.config import BiLMConfig, Shape
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHARACTERS = "_token_embedder._char_embedding_weights"
 BEGINNINGS = ("_token_embedder.", "_elmo_lstm.forward_layer_", "_elmo_lstm.backward_layer_")
@@ -52,8 +52,10 @@ def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
     return shapes
 
 
-def to_weights(config: BiLMConfig, state: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
+def to_weights(config: BiLMConfig, state: "Mapping[str, Tensor]", prefix: str = "") -> "dict[str, Tensor]":
     """The weights, with the names of `BiLM.state_dict`, of the biLM under `prefix` in `state`."""
+    import torch
+
     cnn = config.char_cnn
     assert cnn is not None
     own = {name: state[prefix + name].float() for name in state_shapes(config)}
@@ -82,11 +84,13 @@ def to_weights(config: BiLMConfig, state: Mapping[str, Tensor], prefix: str = ""
     return {name: weight.detach().contiguous() for name, weight in weights.items()}
 
 
-def from_weights(config: BiLMConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def from_weights(config: BiLMConfig, weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """AllenNLP's arrays of a biLM with these weights: the inverse of `to_weights`.
 
     Raises InputError for a biLM without projections, which AllenNLP's classes always have.
     """
+    import torch
+
     cnn, encoder = config.char_cnn, "token_encoder"
     assert cnn is not None
     if not config.lstm.has_projection or f"{encoder}.projection.weight" not in weights:
@@ -116,13 +120,17 @@ def _cells(layer: int) -> tuple[str, str]:
     return f"_elmo_lstm.forward_layer_{layer}", f"_elmo_lstm.backward_layer_{layer}"
 
 
-def _gates(rows: Tensor) -> Tensor:
+def _gates(rows: "Tensor") -> "Tensor":
     """Rows in AllenNLP's order i, f, g, o -> ours: i, g, f, o."""
+    import torch
+
     i, f, g, o = rows.chunk(4)
     return torch.cat([i, g, f, o])
 
 
-def _their_gates(rows: Tensor) -> Tensor:
+def _their_gates(rows: "Tensor") -> "Tensor":
     """Rows in our order i, g, f, o -> AllenNLP's: i, f, g, o."""
+    import torch
+
     i, g, f, o = rows.chunk(4)
     return torch.cat([i, f, g, o])

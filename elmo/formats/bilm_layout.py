@@ -6,16 +6,17 @@ characters (`char_embed`) have no row for padding; ours have one, and it comes f
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from elmo.config import ConfigError, from_dict
 from elmo.errors import InputError
-from elmo.formats.stored import Shape, check_counts, check_shapes
-from elmo.model.bilm import BiLMConfig
+from elmo.formats.stored import check_counts, check_shapes
+from elmo.model.config import BiLMConfig, Shape
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PUBLISHED_CHARACTERS = 261
 REMEDY = "the weights do not belong to these options, or the options were edited"
@@ -174,8 +175,10 @@ def dataset_names(label: str, config: BiLMConfig, seen: Mapping[str, Shape]) -> 
     return names
 
 
-def to_weights(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> dict[str, Tensor]:
+def to_weights(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> "dict[str, Tensor]":
     """Our weights, from a function that reads a dataset."""
+    import torch
+
     size = config.lstm.projection_dim
     weights = _to_encoder(config, read)
     for layer in range(config.lstm.n_layers):
@@ -189,8 +192,10 @@ def to_weights(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> dict[st
     return {name: torch.from_numpy(np.ascontiguousarray(weight)) for name, weight in weights.items()}
 
 
-def to_datasets(config: BiLMConfig, weights: dict[str, Tensor]) -> dict[str, np.ndarray]:
+def to_datasets(config: BiLMConfig, weights: "dict[str, Tensor]") -> dict[str, np.ndarray]:
     """The datasets of the file; the inverse of `to_weights`."""
+    import torch
+
     ours = {name: weight.detach().to("cpu", torch.float32).numpy() for name, weight in weights.items()}
     datasets = _from_encoder(config, ours)
     for layer in range(config.lstm.n_layers):

@@ -5,6 +5,8 @@
 - `Hdf5Output`: a full disk is an ordinary OSError. HDF5 itself reports a failed write late, from a destructor, and may
   crash when the file is closed (seen with HDF5 2.0). So it writes through an object that never fails towards HDF5, but
   keeps the error and the unwritten data until `check`.
+
+h5py is imported where a file is opened: other formats do not need it.
 """
 
 import io
@@ -13,12 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-import h5py
+from typing import TYPE_CHECKING, Any
 
 from elmo.errors import InputError
 from elmo.formats.files import SourceFile
+
+if TYPE_CHECKING:
+    import h5py
 
 MOST_UNPACKED = 200
 """Largest allowed ratio of a dataset's size to its stored size; compressed weights shrink by less than half."""
@@ -33,8 +36,10 @@ def is_hdf5(source: SourceFile) -> bool:
 
 
 @contextmanager
-def read_hdf5(source: SourceFile) -> Iterator[h5py.File]:
+def read_hdf5(source: SourceFile) -> "Iterator[h5py.File]":
     """Opens for reading. Raises InputError if the file is incomplete, also later, inside the block."""
+    import h5py
+
     opened: Any | None = None
     try:
         opened = None if source.is_on_disk else source.open()
@@ -55,11 +60,13 @@ def read_hdf5(source: SourceFile) -> Iterator[h5py.File]:
             opened.close()
 
 
-def datasets(label: str, file: h5py.File) -> dict[str, h5py.Dataset]:
+def datasets(label: str, file: "h5py.File") -> "dict[str, h5py.Dataset]":
     """Every dataset in the file itself, without links to other files or places.
 
     Raises InputError if there are more names, or groups inside groups, than weights have.
     """
+    import h5py
+
     found: dict[str, h5py.Dataset] = {}
     waiting: list[tuple[str, h5py.Group]] = [("", file)]
     names = 0
@@ -85,7 +92,7 @@ def datasets(label: str, file: h5py.File) -> dict[str, h5py.Dataset]:
     return dict(sorted(found.items()))
 
 
-def check_dataset(label: str, dataset: h5py.Dataset) -> None:
+def check_dataset(label: str, dataset: "h5py.Dataset") -> None:
     """Raises InputError if a dataset has no floating-point numbers of its own, or far fewer than its shape."""
     name = str(dataset.name).lstrip("/")
     if dataset.dtype.kind != "f":
@@ -104,6 +111,8 @@ class Hdf5Output:
     """A new HDF5 file. `check` raises the first error of writing, and so does the end of the `with` block."""
 
     def __init__(self, path: Path) -> None:
+        import h5py
+
         self._sink = _Sink(path)
         # "v108" keeps the links of a large group in a tree on disk; the older default layout keeps all names of a group
         # in memory. Every HDF5 since 1.8 (2008) reads it.

@@ -4,8 +4,6 @@ A number is `integer * scale`, rounded once to float32, so that every machine re
 read from 8-bit rows is stored as them again without a second error.
 """
 
-from collections.abc import Mapping
-
 import torch
 from jaxtyping import Float, Int8
 from torch import Tensor
@@ -17,8 +15,6 @@ LARGE = 100_000
 """Weights of more numbers are stored as 8-bit rows."""
 SHORTEST = 32
 """Numbers of a row: a scale for fewer, as of a convolution's width, would save little."""
-SCALES = "scales."
-"""The scales of the weight `name` are called `scales.name`."""
 SMALLEST = torch.finfo(torch.float32).tiny
 """Scales below it have fewer digits, and some processors take them for zero: such a row is stored as zeros."""
 
@@ -52,27 +48,6 @@ def decode(integers: Int8[Tensor, "*rows K"], scales: Float[Tensor, "*rows"]) ->
             f" is {float(scales[wrong][0])})"
         )
     return integers.float().mul_(scales[..., None])
-
-
-def check(shapes: Mapping[str, tuple[int, ...]], kinds: Mapping[str, str]) -> None:
-    """Raises InputError if weights and scales do not belong together.
-
-    `shapes` and `kinds` are those of all arrays of a file, by name; kinds are spelled as in safetensors.
-    """
-    for name, kind in kinds.items():
-        weight = name.removeprefix(SCALES)
-        if name != weight:
-            if kinds.get(weight) != "I8":
-                raise InputError(f"{name} has no weight of 8-bit integers named {weight}")
-        elif kind == "I8":
-            scales = SCALES + name
-            if scales not in shapes:
-                raise InputError(f"{name} holds 8-bit integers, and their scales ({scales}) are missing")
-            if kinds[scales] != "F32" or shapes[scales] != shapes[name][:-1]:
-                raise InputError(
-                    f"{scales} has shape {shapes[scales]} of {kinds[scales]}; one scale (F32) for each row of {name},"
-                    f" {shapes[name][:-1]}, is expected"
-                )
 
 
 def _integers(weight: Tensor, scales: Tensor) -> Tensor:

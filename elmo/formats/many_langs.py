@@ -5,7 +5,8 @@
 - `config.json` names a second file with the sizes, often by a path on the author's machine. Then the file of that name
   beside it is used, or, without one, one of the two samples of the original program (they have the same content)
 - `.dic`: a form, a tab, its id; a line with one field means U+3000
-- `.pkl`: torch state dicts, read with `weights_only=True`: only tensors are unpickled
+- `.pkl`: torch state dicts, read with `weights_only=True`: only tensors are unpickled. Their headers are torch's, so a
+  description needs torch, too
 
 The highway gate multiplies the input, ours the transformed input, so its weights change sign. The LSTM's gate order
 is i, f, g, o; nothing is added to the forget gate.
@@ -14,18 +15,19 @@ is i, f, g, o; nothing is added to the forget gate.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from elmo.config import ConfigError, from_dict
 from elmo.errors import InputError
 from elmo.formats.files import SourceFile, is_archive, list_files
-from elmo.formats.stored import Description, Model, Shape, check_counts, check_shapes, weight_shapes
-from elmo.formats.torch_file import read_state_dict, read_state_headers
-from elmo.model.bilm import BiLMConfig
+from elmo.formats.stored import Description, Model, check_counts, check_shapes
+from elmo.model.config import BiLMConfig, Shape, weight_shapes
 from elmo.text.lexicon import LEAST, Lexicon, is_length
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Tensors = dict[str, Tensor]
 
 FORMAT = "many_langs"
 CONFIG, EMBEDDER, ENCODER = "config.json", "token_embedder.pkl", "encoder.pkl"
@@ -49,8 +51,6 @@ MOST_DIGITS = 18
 """Most digits of an id."""
 REMEDY = "the weights do not belong to these sizes"
 WORD_TABLE, CHAR_TABLE = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
-
-Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ def recognizes(path: Path) -> bool:
 
 def describe(path: Path) -> Description:
     """Reads the sizes, the dictionaries and the shapes of the weights."""
+    from elmo.formats.torch_file import read_state_headers
+
     parts = _examine(path)
     seen = read_state_headers(parts.embedder) | read_state_headers(parts.encoder)
     dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in seen.values()})
@@ -96,6 +98,8 @@ def describe(path: Path) -> Description:
 
 def load(path: Path) -> Model:
     """Reads a model; raises InputError if its files do not match."""
+    from elmo.formats.torch_file import read_state_dict
+
     parts = _examine(path)
     weights = _to_embedder(parts.config, read_state_dict(parts.embedder)) | _to_layers(
         parts.config, read_state_dict(parts.encoder)
@@ -300,8 +304,10 @@ def _read_dictionary(source: SourceFile) -> dict[str, int]:
 # Weights
 
 
-def _headers(source: SourceFile) -> Tensors:
+def _headers(source: SourceFile) -> "Tensors":
     """The tensors of a file without their values."""
+    from elmo.formats.torch_file import read_state_headers
+
     tensors = read_state_headers(source)
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
@@ -309,7 +315,7 @@ def _headers(source: SourceFile) -> Tensors:
     return tensors
 
 
-def _shapes(tensors: Tensors) -> dict[str, Shape]:
+def _shapes(tensors: "Tensors") -> dict[str, Shape]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
@@ -348,7 +354,7 @@ def _encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
     return shapes
 
 
-def _to_embedder(config: BiLMConfig, theirs: Tensors) -> Tensors:
+def _to_embedder(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
     """Our weights of the token encoder."""
     embedder = config.word_cnn
     assert embedder is not None
@@ -369,8 +375,10 @@ def _to_embedder(config: BiLMConfig, theirs: Tensors) -> Tensors:
     return {f"token_encoder.{name}": weight for name, weight in weights.items()}
 
 
-def _to_layers(config: BiLMConfig, theirs: Tensors) -> Tensors:
+def _to_layers(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
     """Our weights of the LSTMs."""
+    import torch
+
     weights = {}
     for layer in range(config.lstm.n_layers):
         for ours, name in (
@@ -387,5 +395,7 @@ def _to_layers(config: BiLMConfig, theirs: Tensors) -> Tensors:
     return weights
 
 
-def _with_padding(table: Tensor) -> Tensor:
+def _with_padding(table: "Tensor") -> "Tensor":
+    import torch
+
     return torch.cat([torch.zeros_like(table[:1]), table])

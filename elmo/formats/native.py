@@ -5,32 +5,31 @@
   (`elmo.integrations.transformers`), and add keys of its own when it saves one
 - `lexicon.json`: the ids of words and code points, for a model that reads both
 - `model.safetensors`: `bilm.*` and, with a softmax, `lm_head.*`; float32, float16 for half the size, or 8-bit rows
-  (`int8_rows`) with `scales.*` for a quarter (bfloat16 and float64 are read, too)
+  (`int8_rows`) with `scales.*` for a quarter (bfloat16 and float64 are read, too); `native_weights` reads and writes it
+
+torch is imported only where weights are, since a description needs none.
 """
 
 import json
 import os
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import safetensors
-import torch
-from safetensors.torch import save_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from elmo.config import ConfigError, from_dict, to_dict, without_nonfinite
 from elmo.disk.files import atomic_path
 from elmo.errors import InputError
-from elmo.formats import int8_rows
-from elmo.formats.files import MOST_JSON, file_on_disk, refuse_known
-from elmo.formats.stored import Description, Mix, Model, Shape, check_counts, check_shapes, check_words, weight_shapes
-from elmo.model.bilm import BiLMConfig
-from elmo.model.word_cnn import WordCnnConfig
+from elmo.formats.files import MOST_JSON, file_on_disk
+from elmo.formats.safetensors_header import read_header
+from elmo.formats.stored import Description, Mix, Model, check_counts, check_shapes, check_words
+from elmo.model.config import BiLMConfig, Shape, WordCnnConfig, weight_shapes
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig, text_values
 from elmo.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Store = Literal["float32", "float16", "int8"]
 """How weights are stored. With "int8" the large ones are 8-bit rows, the others float16."""
@@ -39,8 +38,8 @@ FORMAT = "elmo-torch"
 VERSION = 1
 MOST_TRIES = 5
 """To load a model that is replaced meanwhile."""
-MOST_HEADER = 1 << 18
-"""Most bytes of a header of weights: about a hundred for each array, of which a deep biLM has some hundreds."""
+SCALES = "scales."
+"""The scales of 8-bit rows of the weight `name` are called `scales.name`."""
 MODEL_TYPE = "elmo"  # by it transformers knows what class opens the folder
 DTYPES = {"I8": "int8", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 """Names of safetensors -> the usual ones."""
@@ -119,18 +118,22 @@ def load(path: Path) -> Model:
 
 
 def _load(path: Path) -> Model:
+    from elmo.formats import native_weights
+
     config = _read_config(_folder(path) / CONFIG)
     found = _described(path, config)
     names = [f"bilm.{name}" for name in found.shapes] + [f"lm_head.{name}" for name in found.lm_head or ()]
-    bilm, lm_head = parts_of({name: _read_weight(_folder(path) / WEIGHTS, name) for name in names})
+    bilm, lm_head = parts_of({name: native_weights.read_weight(_folder(path) / WEIGHTS, name) for name in names})
     lexicon = None if found.config.word_cnn is None else _read_lexicon(_folder(path) / LEXICON, found.config.word_cnn)
     return Model(found.config, bilm, lm_head, found.vocabulary, found.text, found.card, config.mixes, lexicon)
 
 
-def read_int8(file: Path) -> dict[str, Tensor] | None:
+def read_int8(file: Path) -> "dict[str, Tensor] | None":
     """The biLM's weights, in float32, if a file of weights has 8-bit rows; None if it has none."""
+    from elmo.formats.native_weights import read_weight
+
     bilm, _, dtypes = _read_header(file)
-    return {name: _read_weight(file, f"bilm.{name}") for name in bilm} if "int8" in dtypes else None
+    return {name: read_weight(file, f"bilm.{name}") for name in bilm} if "int8" in dtypes else None
 
 
 def _version(file: Path) -> tuple[int, int, int] | None:
@@ -142,57 +145,29 @@ def _version(file: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _read_weight(file: Path, name: str) -> Tensor:
-    """A float32 copy. Opens the file for one tensor only, since an open file keeps a second copy of all it has read."""
-    with safetensors.safe_open(file, framework="pt") as weights:
-        weight = weights.get_tensor(name)
-        if weight.dtype != torch.int8:
-            return weight.to(torch.float32, copy=True)
-        try:
-            return int8_rows.decode(weight, weights.get_tensor(int8_rows.SCALES + name))
-        except InputError as error:
-            raise InputError(f"{file}: {name} {error}; copy it again") from error
-
-
 def save(model: Model, path: str | Path, overwrite: bool = False, store: Store = "float32") -> None:
     """Writes the folder `path` atomically, with its weights stored as `store` says.
 
     Raises InputError if the model lacks the ids of its words or a weight is too large for float16, and OSError as
     `atomic_path` does.
     """
+    from elmo.formats import native_weights
+
     path = Path(path)
     check_words(path, model)
     _check_path(path)
     config = config_values(model)
-    stored = _stored(model, path, store)
+    arrays = native_weights.to_arrays(model, path, store)
     with atomic_path(path, overwrite, FILES) as folder:
         folder.mkdir()
         _write_json(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False))
-        _save_weights(stored, folder / WEIGHTS)
+        native_weights.write(arrays, folder / WEIGHTS)
         # safetensors makes its files readable by the owner only; give them the permissions of the other files.
         (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)
         if model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
         if model.lexicon is not None:
             _write_json(folder / LEXICON, json.dumps(vars(model.lexicon), ensure_ascii=False))
-
-
-def _stored(model: Model, path: Path, store: Store) -> dict[str, Tensor]:
-    """The arrays of the file of weights; `path` is for errors."""
-    arrays: dict[str, Tensor] = {}
-    for part, weights in (("bilm", model.weights), ("lm_head", model.lm_head or {})):
-        for key, weight in weights.items():
-            name, weight = f"{part}.{key}", weight.detach().to("cpu", torch.float32).contiguous()
-            if store == "int8" and int8_rows.fits(weight):
-                if not weight.isfinite().all():
-                    raise InputError(f"{path}: {name} has values that are not finite; 8-bit rows cannot hold them")
-                arrays[name], arrays[int8_rows.SCALES + name] = int8_rows.encode(weight)
-                continue
-            arrays[name] = weight if store == "float32" else weight.half()
-            if arrays[name].isinf().any() and not weight.isinf().any():
-                most = f"{torch.finfo(torch.float16).max:,.0f}"
-                raise InputError(f"{path}: {name} has values beyond {most}, the largest of float16; store float32")
-    return arrays
 
 
 def config_values(model: Model) -> dict[str, Any]:
@@ -263,29 +238,35 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; the folder of a model holds {CONFIG} and {WEIGHTS}")
     _check_path(file)
-    with file.open("rb") as start:  # listing many empty arrays takes minutes
-        if (length := int.from_bytes(start.read(8), "little")) > MOST_HEADER and length <= file.stat().st_size:
-            raise InputError(f"{file}: its header has {length:,} bytes, too many for a biLM's weights; copy it again")
-    try:
-        with safetensors.safe_open(file, framework="pt") as header:
-            slices = {name: header.get_slice(name) for name in header.keys()}  # noqa: SIM118
-            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            kinds = {name: str(part.get_dtype()) for name, part in slices.items()}
-    except safetensors.SafetensorError as error:
-        size = file.stat().st_size
-        refuse_known([file_on_disk(file)])
-        raise InputError(
-            f"{file}: damaged or incomplete safetensors file ({size:,} bytes: {error}); copy it again"
-        ) from error
+    found = read_header(file)
+    shapes = {name: array.shape for name, array in found.items()}
+    kinds = {name: array.kind for name, array in found.items()}
     weights = {name: kind for name, kind in kinds.items() if name.startswith(("bilm.", "lm_head."))}
     for name, kind in weights.items():
         if kind not in DTYPES:
             raise InputError(f"{file}: {name} holds {kind}; one of {', '.join(DTYPES)} is expected; copy it again")
-    try:
-        int8_rows.check(shapes, kinds)
-    except InputError as error:
-        raise InputError(f"{file}: {error}; copy it again") from error
+    _check_scales(file, shapes, kinds)
     return *parts_of(shapes), sorted({DTYPES[kind] for kind in weights.values()})
+
+
+def _check_scales(file: Path, shapes: Mapping[str, Shape], kinds: Mapping[str, str]) -> None:
+    """Raises InputError if 8-bit rows and scales do not belong together."""
+    for name, kind in kinds.items():
+        weight = name.removeprefix(SCALES)
+        if name != weight:
+            if kinds.get(weight) != "I8":
+                raise InputError(f"{file}: {name} has no weight of 8-bit integers named {weight}; copy it again")
+        elif kind == "I8":
+            scales = SCALES + name
+            if scales not in shapes:
+                raise InputError(
+                    f"{file}: {name} holds 8-bit integers, and their scales ({scales}) are missing; copy it again"
+                )
+            if kinds[scales] != "F32" or shapes[scales] != shapes[name][:-1]:
+                raise InputError(
+                    f"{file}: {scales} has shape {shapes[scales]} of {kinds[scales]}; one scale (F32) for each row of"
+                    f" {name}, {shapes[name][:-1]}, is expected; copy it again"
+                )
 
 
 def parts_of(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -361,11 +342,3 @@ def _check_words(folder: Path, expected: int, vocabulary: Vocabulary | None) -> 
 def _write_json(file: Path, text: str) -> None:
     """What UTF-8 cannot express (a lone surrogate) is escaped, in JSON as in Python."""
     file.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace", newline="\n")
-
-
-def _save_weights(weights: dict[str, Tensor], file: Path) -> None:
-    try:
-        save_file(weights, file)
-    except safetensors.SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
-        raise OSError(*([int(number[1]), str(error)] if number else [str(error)])) from error

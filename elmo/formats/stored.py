@@ -1,25 +1,30 @@
-"""What all formats read and write: a `Model` in memory, and the `Description` of a model that is not loaded."""
+"""What all formats read and write: a `Model` in memory, and the `Description` of a model that is not loaded.
+
+torch is imported only where weights are read, since a description needs none.
+"""
 
 import copy
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from elmo.config import ConfigError, to_dict
 from elmo.errors import InputError
-from elmo.model.bilm import BiLM, BiLMConfig
-from elmo.model.elmo import Elmo
+from elmo.model.config import BiLMConfig, Shape
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 
-Shape = tuple[int, ...]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from elmo.model.bilm import BiLM
+    from elmo.model.elmo import Elmo
+
 MOST_CHARACTERS_PER_TOKEN = 10_000
 LARGEST = 1e6
 """Largest magnitude of a biLM's weights. Training stays far below; products of larger weights could overflow."""
@@ -39,7 +44,9 @@ class Mix:
     @property
     def weights(self) -> list[float]:
         """The weight of each layer, with `gamma`: `layers` for an Embedder, unless there is layer norm."""
-        return (self.gamma * torch.softmax(torch.tensor(self.scalars, dtype=torch.float64), 0)).tolist()
+        largest = max(self.scalars, default=0.0)
+        powers = [math.exp(scalar - largest) for scalar in self.scalars]
+        return [self.gamma * power / sum(powers) for power in powers]
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,8 @@ class Model:
     """All parts of a stored model. Weights are float32, with the names of `BiLM.state_dict`."""
 
     config: BiLMConfig
-    weights: dict[str, Tensor] = field(repr=False)
-    lm_head: dict[str, Tensor] | None = field(default=None, repr=False)
+    weights: "dict[str, Tensor]" = field(repr=False)
+    lm_head: "dict[str, Tensor] | None" = field(default=None, repr=False)
     """The softmax over the vocabulary, with the names of `LmHead.state_dict`, if the format has one."""
     vocabulary: Vocabulary | None = None
     text: TextConfig | None = None
@@ -65,11 +72,15 @@ class Model:
         """What maps input words to ids, if the model does not read bytes."""
         return self.lexicon or self.vocabulary
 
-    def elmo(self, dropout: float = 0.5, frozen: bool = True) -> Elmo:
+    def elmo(self, dropout: float = 0.5, frozen: bool = True) -> "Elmo":
         """The network with its learned mixes, in order; without any, with one newly initialised mix.
 
         A frozen biLM shares its weights with this object; one to be trained has its own.
         """
+        import torch
+
+        from elmo.model.elmo import Elmo
+
         bilm = self.bilm() if frozen else copy.deepcopy(self.bilm())
         elmo = Elmo(bilm, max(1, len(self.mixes)), dropout, frozen=frozen)
         for mix, module in zip(self.mixes, elmo.mixes, strict=False):
@@ -77,8 +88,12 @@ class Model:
             module.layer_norm = mix.layer_norm  # type: ignore[assignment]
         return elmo
 
-    def bilm(self) -> BiLM:
+    def bilm(self) -> "BiLM":
         """The network in evaluation mode; it shares its weights with this object: to train it, `copy.deepcopy` it."""
+        import torch
+
+        from elmo.model.bilm import BiLM
+
         with torch.device("meta"):
             bilm = BiLM(self.config)
         bilm.load_state_dict(self.weights, assign=True)
@@ -110,22 +125,12 @@ class Description:
         encoder = {name: shape for name, shape in self.shapes.items() if name.startswith("token_encoder.")}
         lstm = {name: shape for name, shape in self.shapes.items() if name not in encoder}
         parts = {"token encoder": encoder, "LSTMs": lstm} | ({"softmax": self.lm_head} if self.lm_head else {})
-        return {part: sum(map(_size, shapes.values())) for part, shapes in parts.items()}
+        return {part: sum(map(math.prod, shapes.values())) for part, shapes in parts.items()}
 
     @property
     def bytes_in_memory(self) -> int:
         """Bytes of the loaded weights, as float32."""
         return 4 * sum(self.parameters.values())
-
-
-def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """The shapes of all weights of a biLM; allocates nothing. Raises ConfigError for impossibly large sizes."""
-    try:
-        with torch.device("meta"):
-            return {name: tuple(weight.shape) for name, weight in BiLM(config).state_dict().items()}
-    except (RuntimeError, TypeError, OverflowError) as error:  # torch's error for products beyond 64 bits
-        reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"no network has these sizes ({reason}); the file is damaged, or not a model") from error
 
 
 def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:
@@ -174,6 +179,8 @@ def check_finite(path: Path | str, model: Model) -> None:
 
     That is one with a value that is not finite or, in the biLM, larger than `LARGEST`.
     """
+    import torch
+
     mixes = {f"mix {mix.name}": torch.tensor([*mix.scalars, mix.gamma]) for mix in model.mixes}
     softmax = {f"softmax {name}": weight for name, weight in (model.lm_head or {}).items()}
     largest = torch.finfo(torch.float32).max
@@ -205,10 +212,6 @@ def content_hash(model: Model) -> str:
     elif inputs is not None:
         digest.update(inputs.sha256.encode())
     return digest.hexdigest()
-
-
-def _size(shape: Shape) -> int:
-    return torch.Size(shape).numel()
 
 
 def _items(table: object) -> object:

@@ -10,20 +10,21 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from elmo.errors import InputError
 from elmo.formats.allennlp import only_file, options_in, read_options, vocabulary_beside
 from elmo.formats.bilm_layout import REMEDY, dataset_names, to_config, to_weights
 from elmo.formats.files import list_files
-from elmo.formats.stored import Description, Model, Shape, check_shapes, weight_shapes
+from elmo.formats.stored import Description, Model, check_shapes
 from elmo.formats.tensor_bundle import Bundle, index_of, is_index, read_index
-from elmo.model.bilm import BiLMConfig
+from elmo.model.config import BiLMConfig, Shape, weight_shapes
 from elmo.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = "tensorflow"
 SCOPE = "lm/"
@@ -88,9 +89,11 @@ def describe(path: Path) -> Description:
 
 def load(path: Path) -> Model:
     """Reads a model; raises InputError if its files are damaged or do not match."""
+    import torch
+
     found = _examine(path)
     weights = to_weights(found.config, lambda name: _read(found.bundle, found.names[name]))
-    lm_head: dict[str, Tensor] | None = None
+    lm_head: "dict[str, Tensor] | None" = None
     if found.lm_head is not None:
         lm_head = {part: torch.from_numpy(_read(found.bundle, name)) for part, name in found.softmax.items()}
     return Model(found.config, weights, lm_head, found.vocabulary, card=found.card)

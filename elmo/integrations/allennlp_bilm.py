@@ -14,7 +14,8 @@ from elmo.formats import allennlp_state
 from elmo.formats.stored import Model, check_shapes
 from elmo.integrations.originals import StatePolicy, chosen_state, masks_are_bool, missing_name_line, public_names
 from elmo.model.bilm import BiLM
-from elmo.text.characters import BOS, END_WORD, EOS, PADDING, encode_words
+from elmo.text.characters import END_WORD, PADDING, encode_words
+from elmo.text.marks import BOS, EOS
 from elmo.types import Batch, LstmState
 
 PathLike = str | Path

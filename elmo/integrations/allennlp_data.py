@@ -13,7 +13,8 @@ from torch import Tensor
 
 from elmo.errors import InputError
 from elmo.formats import cache
-from elmo.text.characters import BEGIN_WORD, BOS, END_WORD, EOS, PADDING, encode_words
+from elmo.text.characters import BEGIN_WORD, END_WORD, PADDING, encode_words
+from elmo.text.marks import BOS, EOS
 
 WIDTH = 50
 """Characters of a word, with its two marks."""

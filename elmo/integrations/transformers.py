@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from elmo.config import from_dict, to_dict
 from elmo.errors import InputError
 from elmo.formats import Mix, Model, native
-from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.bilm import BiLM
+from elmo.model.config import BiLMConfig
 from elmo.model.scalar_mix import ScalarMix
 from elmo.text.tokenizer import TextConfig
 from elmo.types import Batch

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.text.batching import check_tokens, to_batch
-from elmo.text.characters import BOS, EOS
+from elmo.text.marks import BOS, EOS
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 try:

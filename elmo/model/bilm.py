@@ -7,60 +7,19 @@
 
 import copy
 import warnings
-from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.config import ConfigError
 from elmo.errors import InputError
-from elmo.model.char_cnn import CharCnn, CharCnnConfig, PackedCharCnn
-from elmo.model.lstm import BiLstmLayer, LstmConfig, PackedBiLstmLayer
-from elmo.model.word_cnn import PackedWordCnn, WordCnn, WordCnnConfig
+from elmo.model.char_cnn import CharCnn, PackedCharCnn
+from elmo.model.config import BiLMConfig
+from elmo.model.lstm import BiLstmLayer, PackedBiLstmLayer
+from elmo.model.word_cnn import PackedWordCnn, WordCnn
 from elmo.model.word_table import WordTable
 from elmo.types import Batch, BiLMOutput, LstmState
-
-
-@dataclass(frozen=True)
-class BiLMConfig:
-    """Everything that determines the shape of a biLM, with the names of the published `options.json`.
-
-    A model reads characters (`char_cnn`), words (`n_tokens_vocab`) or both (`word_cnn`); the other two are None.
-    """
-
-    lstm: LstmConfig = field(default_factory=LstmConfig)
-    char_cnn: CharCnnConfig | None = field(default_factory=CharCnnConfig)
-    n_tokens_vocab: int | None = None
-    """Words in the embedding table of a model that reads words."""
-    word_cnn: WordCnnConfig | None = None
-
-    def __post_init__(self) -> None:
-        given = [part for part in (self.char_cnn, self.n_tokens_vocab, self.word_cnn) if part is not None]
-        if len(given) != 1:
-            raise ConfigError(
-                f"{len(given)} of char_cnn, n_tokens_vocab and word_cnn are given; a model reads characters, words or"
-                " both: exactly one is expected"
-            )
-        if self.n_tokens_vocab is not None and self.n_tokens_vocab < 1:
-            raise ConfigError(f"n_tokens_vocab is {self.n_tokens_vocab}; at least 1 is expected")
-
-    @property
-    def reads(self) -> str:
-        """What the model reads of a token."""
-        if self.word_cnn is None:
-            return "words" if self.char_cnn is None else "characters"
-        parts = {"words": self.word_cnn.n_words, "code points": self.word_cnn.char_cnn}
-        return " and ".join(part for part, there in parts.items() if there)
-
-    @property
-    def ids_per_token(self) -> int:
-        """C, the size of a token's row in `Batch.char_ids`: its characters, or 1 if the model reads words."""
-        if self.word_cnn is not None:
-            return self.word_cnn.ids_per_token
-        return 1 if self.char_cnn is None else self.char_cnn.max_characters_per_token
-
 
 TokenEncoder = CharCnn | PackedCharCnn | WordTable | WordCnn | PackedWordCnn
 

@@ -6,51 +6,17 @@
 - projection to P
 """
 
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.config import ConfigError
 from elmo.errors import InputError
 from elmo.model.affine import Affine
+from elmo.model.config import CharCnnConfig
 from elmo.model.highway import Highway, draw_weights
-
-
-@dataclass(frozen=True)
-class CharCnnConfig:
-    """Sizes of the character CNN, with the names of `options.json`."""
-
-    embedding_dim: int = 16
-    filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
-    """(width in characters, number of filters) of every convolution."""
-    n_highway: int = 2
-    n_characters: int = 262
-    """Rows of the character embedding, including row 0 for padding."""
-    max_characters_per_token: int = 50
-    activation: Literal["relu", "tanh"] = "relu"
-
-    def __post_init__(self) -> None:
-        if min((number for pair in self.filters for number in pair), default=0) < 1:
-            raise ConfigError(f"filters is {list(self.filters)}; pairs (width, number) of at least 1 are expected")
-        for name, least, why in (
-            ("embedding_dim", 1, ""),
-            ("n_highway", 0, ""),
-            ("n_characters", 2, ": padding and one character"),
-            ("max_characters_per_token", max(width for width, _ in self.filters), ": the widest filter"),
-            ("max_characters_per_token", 3, ": two marks and one character"),
-        ):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} is {getattr(self, name)}; at least {least} is expected{why}")
-
-    @property
-    def n_filters(self) -> int:
-        """F: the filters of all widths together."""
-        return sum(count for _, count in self.filters)
-
 
 Number = TypeVar("Number", int, Tensor)
 FEW_WORDS = 256

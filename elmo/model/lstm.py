@@ -10,46 +10,12 @@ without `W_p` and the second clip if the projection is as wide as the cell state
 `step` and `recurrence` are the readable reference; `elmo.ops` has fast versions of the same recurrence.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.config import ConfigError
-
-
-@dataclass(frozen=True)
-class LstmConfig:
-    """Sizes of the LSTMs, with the names of `options.json`."""
-
-    dim: int = 4096
-    """Memory cells per layer and direction (H)."""
-    projection_dim: int = 512
-    """Output size per layer and direction (P)."""
-    n_layers: int = 2
-    cell_clip: float | None = 3.0
-    proj_clip: float | None = 3.0
-    use_skip_connections: bool = True
-    forget_bias: float = 1.0
-    """Added to the forget gate at run time."""
-    always_project: bool = False
-    """Whether there is a projection even if `dim` equals `projection_dim`."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "projection_dim", "n_layers"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 is expected")
-        for name in ("cell_clip", "proj_clip"):
-            clip = getattr(self, name)
-            if clip is not None and clip <= 0:
-                raise ConfigError(f"{name} is {clip}; a positive number is expected, or nothing for no clip")
-
-    @property
-    def has_projection(self) -> bool:
-        """Whether the output is a projection of the cell's output."""
-        return self.always_project or self.dim != self.projection_dim
+from elmo.model.config import LstmConfig
 
 
 class BiLstmLayer(nn.Module):

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmo.config import ConfigError, check_range
-from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.bilm import BiLM
+from elmo.model.config import BiLMConfig
 from elmo.model.word_table import WordTable
 from elmo.types import Batch
 

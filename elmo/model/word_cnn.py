@@ -3,42 +3,13 @@
 `token = W [embedding of the word; character CNN with its highways] + b`, where either part may be absent.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.config import ConfigError
-from elmo.model.char_cnn import CharCnn, CharCnnConfig, PackedCharCnn
-
-
-@dataclass(frozen=True)
-class WordCnnConfig:
-    """Sizes of the two parts."""
-
-    n_words: int = 0
-    """Rows of the table of words, including row 0 for padding; 0 for no table."""
-    word_dim: int = 0
-    char_cnn: CharCnnConfig | None = None
-    """The character part, without a projection of its own."""
-
-    def __post_init__(self) -> None:
-        if (self.n_words > 0) != (self.word_dim > 0) or min(self.n_words, self.word_dim) < 0:
-            raise ConfigError(f"n_words is {self.n_words} and word_dim {self.word_dim}; both are positive, or both 0")
-        if self.char_cnn is None and not self.n_words:
-            raise ConfigError("word_cnn has neither words nor characters; give n_words and word_dim, or char_cnn")
-
-    @property
-    def n_features(self) -> int:
-        """The input size of the projection."""
-        return self.word_dim + (0 if self.char_cnn is None else self.char_cnn.n_filters)
-
-    @property
-    def ids_per_token(self) -> int:
-        """The ids of a token: the word's, then its characters'."""
-        return (self.n_words > 0) + (0 if self.char_cnn is None else self.char_cnn.max_characters_per_token)
+from elmo.model.char_cnn import CharCnn, PackedCharCnn
+from elmo.model.config import WordCnnConfig
 
 
 class WordCnn(nn.Module):

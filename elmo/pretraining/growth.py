@@ -11,7 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.bilm import BiLM
+from elmo.model.config import BiLMConfig
 
 
 def growth_obstacle(narrow: BiLMConfig, wide: BiLMConfig) -> str:

@@ -31,7 +31,7 @@ from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
 from elmo.machine import usable_cores
 from elmo.text import corpus, tokenizer
-from elmo.text.characters import BOS, EOS
+from elmo.text.marks import BOS, EOS
 from elmo.text.normalization import respell_function
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_values
 from elmo.text.vocabulary import CorpusCounts, Vocabulary

@@ -19,7 +19,7 @@ from elmo import config as configs
 from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import Description, Model
-from elmo.model.bilm import BiLMConfig
+from elmo.model.config import BiLMConfig
 from elmo.pretraining.growth import grow_into, growth_obstacle, widen_last
 from elmo.pretraining.objective import LanguageModel
 from elmo.text import corpus

@@ -7,8 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.bilm import BiLM
 from elmo.model.char_cnn import CharCnn
+from elmo.model.config import BiLMConfig
 from elmo.model.lm_head import LmHead
 from elmo.types import LstmState
 

@@ -10,9 +10,7 @@ from typing import Any, Literal
 from elmo import config as configs
 from elmo.errors import InputError
 from elmo.formats import Description, describe, native
-from elmo.model.bilm import BiLMConfig
-from elmo.model.char_cnn import CharCnnConfig
-from elmo.model.lstm import LstmConfig
+from elmo.model.config import BiLMConfig, CharCnnConfig, LstmConfig
 from elmo.pretraining import initial
 from elmo.pretraining.initial import InitVocab
 from elmo.pretraining.objective import ObjectiveConfig

@@ -17,8 +17,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from elmo.errors import InputError
-from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.characters import encode_words
 from elmo.text.lexicon import Lexicon
+from elmo.text.marks import BOS, EOS
 from elmo.text.normalization import respell_before
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import Batch

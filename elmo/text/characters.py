@@ -9,9 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-BOS = "<S>"
-EOS = "</S>"
-UNKNOWN = "<UNK>"
+from elmo.text.marks import BOS, EOS
 
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = (mark + 1 for mark in (256, 257, 258, 259, 260))
 MARKS = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}

@@ -10,12 +10,14 @@ It keeps the original's conventions, which its weights expect:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
-from jaxtyping import Int
+from typing import TYPE_CHECKING
 
 from elmo.errors import InputError
-from elmo.text.characters import BOS, EOS
+from elmo.text.marks import BOS, EOS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Int
 
 BEGIN_SENTENCE, END_SENTENCE = "<bos>", "<eos>"
 FIRST, LAST = "<eow>", "<bow>"
@@ -56,11 +58,13 @@ class Lexicon:
         if not is_length(self.max_characters, self.characters is None):
             raise InputError(f"max_characters is {self.max_characters!r}; at least {LEAST} is expected")
 
-    def encode(self, words: Sequence[str]) -> Int[np.ndarray, "W C"]:
+    def encode(self, words: Sequence[str]) -> "Int[np.ndarray, 'W C']":
         """Every word as a row: its own id (if there are words), then its characters' ids (if there are any); all + 1.
 
         `<S>` and `</S>` are the sentence boundaries, as in the other models.
         """
+        import numpy as np  # a model is described without it
+
         end = None if self.max_characters is None else self.max_characters - 2
         words = [BOUNDARIES.get(word) or word[:end] for word in words]
         parts = []

@@ -15,12 +15,14 @@ The order of the steps does not matter.
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from unicodedata import category, normalize
 
-import numpy as np
-
 from elmo.config import ConfigError
-from elmo.text.characters import BOS, EOS, UNKNOWN
+from elmo.text.marks import BOS, EOS, UNKNOWN
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NAMED = ("nfc", "nfkc", "lower", "no-macrons", "no-marks")
 MACRONS = "\u0304\u0306"
@@ -77,7 +79,9 @@ def respell_function(steps: tuple[str, ...]) -> Respell:
     return respell if steps else str
 
 
-def respell_before(encode: Callable[[Sequence[str]], np.ndarray], steps: tuple[str, ...]) -> Callable[..., np.ndarray]:
+def respell_before(
+    encode: "Callable[[Sequence[str]], np.ndarray]", steps: tuple[str, ...]
+) -> "Callable[..., np.ndarray]":
     """A function from words to ids, as it is for the words' spelling in the model."""
     if not steps:
         return encode

@@ -17,13 +17,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, takewhile
 from pathlib import Path
-
-import numpy as np
-from jaxtyping import Int
+from typing import TYPE_CHECKING
 
 from elmo.disk.files import atomic_path
 from elmo.errors import InputError
-from elmo.text.characters import BOS, EOS, UNKNOWN
+from elmo.text.marks import BOS, EOS, UNKNOWN
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Int
 
 SPECIAL = (BOS, EOS, UNKNOWN)
 SKIPPED = "!!!MAXTERMID"  # a line of some published vocabularies without a row in their weights
@@ -63,8 +65,10 @@ class Vocabulary:
         get, unknown = self._ids.get, self.unknown
         return [get(word, unknown) for word in words]
 
-    def encode(self, words: Sequence[str]) -> Int[np.ndarray, "W 1"]:
+    def encode(self, words: Sequence[str]) -> "Int[np.ndarray, 'W 1']":
         """The id of every word + 1 (0 is padding): what a model that reads words has instead of characters."""
+        import numpy as np  # a model is described without it
+
         return np.array(self.ids(words), dtype=np.int64).reshape(-1, 1) + 1
 
     @property

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from elmo import ops
 from elmo.config import ConfigError
-from elmo.model.bilm import BiLM, BiLMConfig, tokens_mask
-from elmo.model.char_cnn import CharCnn, CharCnnConfig
+from elmo.model.bilm import BiLM, tokens_mask
+from elmo.model.char_cnn import CharCnn
+from elmo.model.config import BiLMConfig, CharCnnConfig
 from elmo.model.scalar_mix import ScalarMix
 from elmo.text.batching import check_tokens
 from elmo.text.characters import encode_words

@@ -22,7 +22,7 @@ from elmo import config as configs
 from elmo.disk.files import write_run_file
 from elmo.errors import InputError
 from elmo.formats.opened import OpenedModel, open_model
-from elmo.model.bilm import BiLMConfig
+from elmo.model.config import BiLMConfig
 from elmo.text.tokenizer import TextConfig
 from elmo.text.word_vectors import check_file
 from elmo_lab.tasks import task as tasks

@@ -23,8 +23,7 @@ from elmo.disk.run import check_same, holds_run, lock_folder, read_json
 from elmo.errors import InputError
 from elmo.formats import TRAINED, Model, native
 from elmo.formats.download import sha256_of
-from elmo.model.bilm import BiLMConfig
-from elmo.model.lstm import LstmConfig
+from elmo.model.config import BiLMConfig, LstmConfig
 from elmo.model.translator import DecoderConfig, Translator
 from elmo.pretraining.perplexity import perplexity_of
 from elmo.text.batching import to_batch

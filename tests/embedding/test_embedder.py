@@ -20,7 +20,7 @@ from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.text.batching import to_batch
-from elmo.text.characters import BOS, EOS
+from elmo.text.marks import BOS, EOS
 
 CONFIG = BiLMConfig(
     LstmConfig(dim=12, projection_dim=8, n_layers=2),

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from elmo import formats
 from elmo.config import ConfigError
 from elmo.errors import InputError
-from elmo.formats import Model, allennlp, native
+from elmo.formats import Model, allennlp, native, native_weights
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
@@ -132,7 +132,7 @@ def test_a_network_to_be_trained_has_its_own_weights_and_a_frozen_one_shares_the
 
 def test_native_model_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
     """As by a run that goes on training."""
-    folder, later, read = saved(tmp_path), model(), native._read_weight
+    folder, later, read = saved(tmp_path), model(), native_weights.read_weight
     names: list[str] = []
 
     def slowly(file: Path, name: str) -> torch.Tensor:
@@ -141,7 +141,7 @@ def test_native_model_that_is_replaced_while_it_is_read_is_read_again(tmp_path, 
             native.save(later, folder, overwrite=True)
         return read(file, name)
 
-    monkeypatch.setattr(native, "_read_weight", slowly)
+    monkeypatch.setattr(native_weights, "read_weight", slowly)
     after = formats.load(folder)
     assert all(torch.equal(after.weights[name], weight) for name, weight in later.weights.items())
     assert len(names) == 2 * len(set(names))

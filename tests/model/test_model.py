@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from refusals import refused
 from torch import nn
 
-from elmo.config import ConfigError
+from elmo.config import ConfigError, from_dict
 from elmo.embedding.embedder import Embedder
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnn, CharCnnConfig
+from elmo.model.config import weight_shapes
 from elmo.model.highway import Highway
 from elmo.model.lstm import BiLstmLayer, LstmConfig, recurrence
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
@@ -514,3 +515,36 @@ def test_depths_are_wired_in_turn(bilm) -> None:
     close(with_skip[:2], without[:2])
     close(with_skip[2], without[2] + without[1])
     assert all(not torch.allclose(below, above) for below, above in pairwise(without))
+
+
+# Its shapes
+
+SIZES = st.integers(1, 4)
+CHAR_CNNS = st.fixed_dictionaries(
+    {
+        "embedding_dim": SIZES,
+        "filters": st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=3),
+        "n_highway": st.integers(0, 2),
+        "n_characters": st.integers(2, 9),
+    }
+)
+WORDS_ONLY = st.fixed_dictionaries({"n_words": SIZES, "word_dim": SIZES})
+LSTMS = st.fixed_dictionaries(
+    {"dim": SIZES, "projection_dim": SIZES, "n_layers": st.integers(1, 3), "always_project": st.booleans()}
+)
+ENCODERS = st.one_of(
+    CHAR_CNNS.map(lambda cnn: {"char_cnn": cnn}),
+    SIZES.map(lambda words: {"char_cnn": None, "n_tokens_vocab": words}),
+    WORDS_ONLY.map(lambda words: {"char_cnn": None, "word_cnn": words}),
+    CHAR_CNNS.map(lambda cnn: {"char_cnn": None, "word_cnn": {"char_cnn": cnn}}),
+    st.tuples(WORDS_ONLY, CHAR_CNNS).map(lambda both: {"char_cnn": None, "word_cnn": {**both[0], "char_cnn": both[1]}}),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lstm=LSTMS, encoder=ENCODERS)
+def test_the_shapes_of_a_configuration_are_those_of_its_network(lstm: Any, encoder: Any) -> None:
+    """They are computed without the network, and without torch."""
+    config = from_dict(BiLMConfig, {"lstm": lstm, **encoder})
+    network = {name: tuple(weight.shape) for name, weight in BiLM(config).state_dict().items()}
+    assert list(weight_shapes(config).items()) == list(network.items())

@@ -104,7 +104,7 @@ def test_a_short_training_learns(tmp_path, precision):
 @pytest.mark.usefixtures("without_bfloat16")
 def test_info_says_which_products_are_used(capsys):
     with pytest.raises(SystemExit, match="0"):
-        cli.main(["info", "--json"])
+        cli.main(["info", "--check", "--json"])
     found = json.loads(capsys.readouterr().out)["CPU products"]
     assert found["float32"] == ops.find_support("float32").libraries[0]
     assert found["bfloat16"] == f"not used: {SLOW.problem}"

@@ -20,7 +20,8 @@ from window_corpus import CONFIG, LINES, VOCABULARY, WORDS, streams_of, write, w
 from elmo.errors import InputError
 from elmo.pretraining.batches import IGNORED, LmReader, ReaderConfig, prefetch
 from elmo.pretraining.ids import make_ids
-from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.characters import encode_words
+from elmo.text.marks import BOS, EOS
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
 

@@ -62,6 +62,7 @@ EXTRAS |= {
 HOMES = {
     "training": {"lightning_fabric"},
     "formats/hub.py": {"huggingface_hub"},
+    "formats/hub_files.py": {"huggingface_hub"},
     "integrations/sklearn.py": {"sklearn"},
     "integrations/sentence_transformers.py": {"sentence_transformers"},
     "integrations/flair.py": {"flair"},

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.characters import encode_words
+from elmo.text.marks import BOS, EOS
 
 WORDS = st.one_of(
     st.text(max_size=30),

@@ -1,0 +1,69 @@
+"""The weights of the native format, `model.safetensors`: arrays <-> tensors."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from elmo.errors import InputError
+from elmo.formats import int8_rows
+from elmo.formats.native import SCALES, Store
+from elmo.formats.safetensors_header import damaged
+from elmo.formats.stored import Model
+
+
+def read_weight(file: Path, name: str) -> Tensor:
+    """A float32 copy. Opens the file for one tensor only, since an open file keeps a second copy of all it has read.
+
+    Raises InputError if the file is damaged.
+    """
+    with _opened(file) as weights:
+        weight = weights.get_tensor(name)
+        if weight.dtype != torch.int8:
+            return weight.to(torch.float32, copy=True)
+        try:
+            return int8_rows.decode(weight, weights.get_tensor(SCALES + name))
+        except InputError as error:
+            raise InputError(f"{file}: {name} {error}; copy it again") from error
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    try:
+        with safetensors.safe_open(file, framework="pt") as weights:
+            yield weights
+    except safetensors.SafetensorError as error:
+        raise damaged(file, error) from error
+
+
+def to_arrays(model: Model, path: Path, store: Store) -> dict[str, Tensor]:
+    """The arrays of the file; `path` is for errors. Raises InputError for a weight that cannot be stored so."""
+    arrays: dict[str, Tensor] = {}
+    for part, weights in (("bilm", model.weights), ("lm_head", model.lm_head or {})):
+        for key, weight in weights.items():
+            name, weight = f"{part}.{key}", weight.detach().to("cpu", torch.float32).contiguous()
+            if store == "int8" and int8_rows.fits(weight):
+                if not weight.isfinite().all():
+                    raise InputError(f"{path}: {name} has values that are not finite; 8-bit rows cannot hold them")
+                arrays[name], arrays[SCALES + name] = int8_rows.encode(weight)
+                continue
+            arrays[name] = weight if store == "float32" else weight.half()
+            if arrays[name].isinf().any() and not weight.isinf().any():
+                most = f"{torch.finfo(torch.float16).max:,.0f}"
+                raise InputError(f"{path}: {name} has values beyond {most}, the largest of float16; store float32")
+    return arrays
+
+
+def write(arrays: dict[str, Tensor], file: Path) -> None:
+    """Writes the file; errors of the system are OSErrors."""
+    try:
+        save_file(arrays, file)
+    except safetensors.SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(*([int(number[1]), str(error)] if number else [str(error)])) from error

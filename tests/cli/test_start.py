@@ -1,0 +1,65 @@
+"""What only describes models starts without torch, which takes seconds to import, and without what it does not need."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+from places import DATA
+
+from elmo import formats
+from elmo.formats import native
+
+HEAVY = ("torch", "numpy", "h5py", "spacy", "pyarrow", "scipy", "matplotlib", "huggingface_hub")
+PROGRAM = """
+import json, sys
+from elmo.cli import main
+blocked, *commands = json.loads(sys.argv[1])
+sys.modules.update(dict.fromkeys(blocked))  # an import of one of them is an error
+for command in commands:
+    try:
+        main(command)
+    except SystemExit as end:
+        assert not end.code, (command, end.code)
+"""
+
+
+def run_without(blocked: tuple[str, ...], *commands: list[str]) -> str:
+    """What the commands print, in one process that cannot import these packages."""
+    given = json.dumps([blocked, *commands])
+    done = subprocess.run([sys.executable, "-c", PROGRAM, given], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_packaged_models_are_described_by_the_standard_library_alone() -> None:
+    commands = ["info", "--json"], ["models"], ["models", "norwegian", "--json"], ["completion", "bash"]
+    printed = run_without(HEAVY, *commands)
+    assert '"format": "elmo-torch"' in printed
+    assert "nlpl" in printed
+
+
+@pytest.mark.parametrize("layout", ["native", "allennlp", "tensorflow"])
+def test_other_layouts_are_described_without_torch(layout: str, tmp_path: Path) -> None:
+    """The files of AllenNLP need h5py; those of ELMoForManyLangs are torch's own."""
+    if layout == "allennlp":
+        tiny.write_tiny(tmp_path / "model")
+    elif layout == "native":
+        native.save(tiny.tiny_model(), tmp_path / "model")
+    folder = DATA / "tensorflow" / "words" if layout == "tensorflow" else tmp_path / "model"
+    needed = {"native": set(), "allennlp": {"numpy", "h5py"}, "tensorflow": {"numpy"}}[layout]
+    blocked = tuple(name for name in HEAVY if name not in needed)
+    found = json.loads(run_without(blocked, ["info", str(folder), "--json"]))
+    assert found["parameters"] == formats.describe(folder).parameters
+
+
+def test_a_name_that_is_no_model_is_said_without_torch() -> None:
+    program = PROGRAM.replace("assert not end.code", "assert end.code == 2")
+    given = json.dumps([HEAVY, ["info", "english-bas"], ["embd"], ["info", "--jsn"]])
+    done = subprocess.run([sys.executable, "-c", program, given], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "english-base" in done.stderr
+    assert "embed" in done.stderr
+    assert "--json" in done.stderr
