@@ -31,6 +31,21 @@ class SplitText:
     sentences: tuple[Span, ...] = ()
     """The first token of every sentence, and the one after its last."""
 
+    @property
+    def ends(self) -> list[int]:
+        """For each sentence, the number of tokens at its end."""
+        return [end for _, end in self.sentences]
+
+    def part(self, token: int) -> tuple[tuple[str, ...], int]:
+        """The tokens of the sentence that has a token, and the token's place in it.
+
+        Raises InputError if there is no such token.
+        """
+        for first, last in self.sentences:
+            if first <= token < last:
+                return self.tokens[first:last], token - first
+        raise InputError(f"position is {token}; the text has {len(self.tokens)} tokens, counted from 0")
+
     @classmethod
     def of(cls, text: str, tokenizer: Tokenizer) -> "SplitText":
         """Splits a text as a file with the same lines would be split."""

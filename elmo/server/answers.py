@@ -11,6 +11,7 @@ import orjson
 import safetensors.numpy
 from starlette.responses import Response
 
+from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 
 JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
@@ -77,17 +78,21 @@ def takes_gzip(header: str) -> bool:
     return any(re.fullmatch(r"gzip(\s*;\s*q=(1(\.0*)?|0?\.\d*[1-9]\d*|0\.\d*[1-9]\d*))?", part) for part in parts)
 
 
-def vectors_response(
-    sentences: Sequence[Sequence[str]], vectors: Sequence[np.ndarray], kind: str, dtype: str
-) -> Response:
-    """The encoded vectors of all sentences; JSON includes tokens. Raises InputError if the type cannot hold them."""
+def vectors_response(splits: Sequence[SplitText], vectors: Sequence[np.ndarray], kind: str, dtype: str) -> Response:
+    """The encoded vectors of all texts; JSON, safetensors and Arrow include tokens and the ends of sentences.
+
+    Raises InputError if the type cannot hold them.
+    """
     with np.errstate(over="ignore"):
         arrays = [np.ascontiguousarray(array, dtype) for array in vectors]
     if not all(np.isfinite(array).all() for array in arrays):
         raise InputError(f"the vectors are too large for {dtype}; give smaller weights as layers, or dtype float32")
     if kind == JSON:
-        parts = zip(sentences, (array.astype(np.float32, copy=False) for array in arrays), strict=True)
-        return json_response({"sentences": [{"tokens": tokens, "vectors": array} for tokens, array in parts]})
+        rows = [
+            {"tokens": split.tokens, "sentence_ends": split.ends, "vectors": array.astype(np.float32, copy=False)}
+            for split, array in zip(splits, arrays, strict=True)
+        ]
+        return json_response({"sentences": rows})
     if kind == NPY:
         if len({array.shape for array in arrays}) != 1:
             raise InputError(f"sentences of different lengths do not fit in one array; accept {NPZ}, or set pool")
@@ -98,9 +103,10 @@ def vectors_response(
         return Response(file.getvalue(), media_type=NPZ)
     if kind == SAFETENSORS:
         named = {str(number): array for number, array in enumerate(arrays)}
-        tokens = orjson.dumps(list(sentences)).decode()
-        return Response(safetensors.numpy.save(named, {"tokens": tokens}), media_type=SAFETENSORS)
-    return Response(_arrow(sentences, arrays), media_type=ARROW)
+        beside = {"tokens": [split.tokens for split in splits], "sentence_ends": [split.ends for split in splits]}
+        written = {name: orjson.dumps(value).decode() for name, value in beside.items()}
+        return Response(safetensors.numpy.save(named, written), media_type=SAFETENSORS)
+    return Response(_arrow(splits, arrays), media_type=ARROW)
 
 
 def _npy(array: np.ndarray) -> bytes:
@@ -109,8 +115,8 @@ def _npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def _arrow(sentences: Sequence[Sequence[str]], arrays: Sequence[np.ndarray]) -> bytes:
-    """One row per sentence: its tokens, its flattened values and their shape."""
+def _arrow(splits: Sequence[SplitText], arrays: Sequence[np.ndarray]) -> bytes:
+    """One row per text: its tokens, the ends of its sentences, its flattened values and their shape."""
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -118,7 +124,8 @@ def _arrow(sentences: Sequence[Sequence[str]], arrays: Sequence[np.ndarray]) -> 
     numbers = [pa.array(array.reshape(-1)) for array in arrays]
     offsets = np.cumsum([0, *(len(part) for part in numbers)])
     columns = {
-        "tokens": pa.array(list(map(list, sentences)), pa.list_(pa.string())),
+        "tokens": pa.array([split.tokens for split in splits], pa.list_(pa.string())),
+        "sentence_ends": pa.array([split.ends for split in splits], pa.list_(pa.int32())),
         "vectors": pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.concat_arrays(numbers)),
         "shape": pa.array([list(array.shape) for array in arrays], pa.list_(pa.int32())),
     }

@@ -9,7 +9,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -19,7 +19,6 @@ import numpy as np
 from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 
-Sentence = Sequence[str]
 IDLE_SECONDS = 0.5
 """The longest wait: on Windows before Python 3.14, Ctrl-C does not interrupt one without an end."""
 
@@ -32,7 +31,8 @@ class BatchKind(NamedTuple):
     state: Literal["reset", "echo"] = "reset"
 
 
-Embed = Callable[[list[Sentence], BatchKind], list[np.ndarray]]
+Embed = Callable[[list[Any], BatchKind], list[np.ndarray]]
+"""Texts, in any form, to one array each."""
 
 
 class QueueFull(Exception):
@@ -49,11 +49,11 @@ class ClientGone(Exception):
 
 @dataclass
 class _Request:
-    """Sentences to embed in one batch, or a function to call between two batches."""
+    """Texts to embed in one batch, or a function to call between two batches."""
 
     future: Future
     tokens: int
-    sentences: list[Sentence] = field(default_factory=list)
+    texts: list[Any] = field(default_factory=list)
     kind: BatchKind | None = None
     call: Callable[[], Any] | None = None
     arrived: float = field(default_factory=time.monotonic)
@@ -89,10 +89,12 @@ class Batcher:
         """Tokens in the queue."""
         return self._waiting
 
-    def submit(self, sentences: list[Sentence], kind: BatchKind) -> "Future[list[np.ndarray]]":
-        """The vectors of `sentences`, in order. Raises QueueFull and QueueClosed; may be cancelled."""
-        tokens = sum(len(sentence) + 2 for sentence in sentences)
-        return self._add(_Request(Future(), tokens, sentences, kind))
+    def submit(self, texts: list[Any], kind: BatchKind, tokens: int) -> "Future[list[np.ndarray]]":
+        """The vectors of each text, in order; `tokens` is their size. May be cancelled.
+
+        Raises QueueFull and QueueClosed.
+        """
+        return self._add(_Request(Future(), tokens, texts, kind))
 
     def call(self, function: Callable[[], Any], tokens: int) -> "Future[Any]":
         """Calls `function` between two batches and gives its result; `tokens` is its size in the queue."""
@@ -212,8 +214,8 @@ class Batcher:
     def _embedded(self, batch: list[_Request]) -> list[list[np.ndarray]]:
         kind = batch[0].kind
         assert kind is not None
-        vectors = self._embed([sentence for request in batch for sentence in request.sentences], kind)
-        ends = np.cumsum([len(request.sentences) for request in batch]).tolist()
+        vectors = self._embed([text for request in batch for text in request.texts], kind)
+        ends = np.cumsum([len(request.texts) for request in batch]).tolist()
         return [vectors[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 

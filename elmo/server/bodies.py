@@ -18,12 +18,13 @@ MOST = {b"[": 65_536, b'"': 262_144}
 MOST_SUBSTITUTES = MOST_NEIGHBORS = MOST_USES = 1000
 
 Given = str | list[str]
-"""A sentence as text or as tokens."""
+"""A text, or a sentence as tokens."""
 T = TypeVar("T")
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-SENTENCE = "text, split by the model's own tokenizer, or tokens"
+SENTENCE = "text, split into sentences and tokens as the model's training text was, or the tokens of one sentence"
 Sentence = Annotated[Given, Meta(description=SENTENCE)]
 Sentences = Annotated[list[Given], Meta(description=f"each: {SENTENCE}")]
+Lines = Annotated[bool, Meta(description="a line of a text is one sentence")]
 Position = Annotated[int, Meta(description="of a token, from 0")]
 Name = Annotated[str, Meta(max_length=1000)]
 Inputs = Annotated[str | list[str | list[int]], Meta(description="text; token ids are refused")]
@@ -46,6 +47,7 @@ class Vectors(msgspec.Struct, forbid_unknown_fields=True):
     pool: Annotated[Literal["mean", "max", "sum"] | None, Meta(description="over the tokens of a sentence")] = None
     state: Annotated[Literal["reset", "echo"], Meta(description="echo reads every sentence twice")] = "reset"
     dtype: Literal["float32", "float16"] = "float32"
+    lines: Lines = False
 
 
 class Embed(msgspec.Struct):
@@ -120,6 +122,7 @@ class Score(msgspec.Struct, forbid_unknown_fields=True):
     """The body of /score."""
 
     sentences: Sentences
+    lines: Lines = False
 
 
 class Substitutes(msgspec.Struct, forbid_unknown_fields=True):
@@ -129,6 +132,7 @@ class Substitutes(msgspec.Struct, forbid_unknown_fields=True):
     position: Position
     k: Annotated[int, Meta(ge=1, le=MOST_SUBSTITUTES)] = 10
     side: Annotated[Literal["both", "forward", "backward"], Meta(description="the direction that is asked")] = "both"
+    lines: Lines = False
 
 
 class Neighbors(msgspec.Struct, forbid_unknown_fields=True):
@@ -139,6 +143,7 @@ class Neighbors(msgspec.Struct, forbid_unknown_fields=True):
     k: Annotated[int, Meta(ge=1, le=MOST_NEIGHBORS)] = 5
     layer: Annotated[int | None, Meta(description="one that the index has; the highest by default")] = None
     any_word: Annotated[bool, Meta(description="tokens of other words, too")] = False
+    lines: Lines = False
 
 
 class Uses(msgspec.Struct, forbid_unknown_fields=True):

@@ -14,7 +14,6 @@ from elmo.server.batching import BatchKind
 from elmo.server.errors import InvalidBody
 from elmo.server.openapi import Route
 from elmo.server.service import Service, normalize_rows
-from elmo.text.characters import BOS, EOS
 
 
 def routes(service: Service) -> list[Route]:
@@ -27,11 +26,11 @@ def routes(service: Service) -> list[Route]:
         # A mix is written as text, since [0.0, 1.0], a mix, equals [0, 1], two layers.
         is_mix = isinstance(body.layers, list) and not keeps_layers(body.layers)
         kind = BatchKind(written_layers(body.layers) if is_mix else body.layers, body.pool, body.state)
-        sentences = await service.sentences(body.sentences)
+        splits = await service.split(body.sentences, lines=body.lines)
         if media == JSON:
-            service.check_json(sentences, kind)
-        found = await service.vectors(sentences, kind)
-        return await service.written(request, vectors_response, sentences, found, media, body.dtype)
+            service.check_json(splits, kind)
+        found = await service.vectors(splits, kind)
+        return await service.written(request, vectors_response, splits, found, media, body.dtype)
 
     async def embed(request: Request, body: bodies.Embed) -> Response:
         """One vector per input, as in text-embeddings-inference."""
@@ -64,11 +63,9 @@ def routes(service: Service) -> list[Route]:
 
     async def tokenize(request: Request, body: bodies.Tokenize) -> Response:
         """The tokens of each input: ids in the vocabulary, and places; as in text-embeddings-inference."""
-        inputs = input_texts(body.inputs)
-        sentences = await service.sentences(inputs)
-        rows = [service.placed(text, tokens) for text, tokens in zip(inputs, sentences, strict=True)]
-        if body.add_special_tokens:
-            rows = [[service.boundary(BOS), *row, service.boundary(EOS)] for row in rows]
+        rows = [service.placed(split) for split in await service.split(input_texts(body.inputs))]
+        if not body.add_special_tokens:
+            rows = [[token for token in row if not token["special"]] for row in rows]
         return await service.written(request, json_response, rows)
 
     async def info(request: Request) -> Response:

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 from elmo.server import bodies
 from elmo.server.answers import json_response
@@ -25,7 +26,7 @@ def routes(service: Service) -> list[Route]:
         if any(not isinstance(each, str) for each in inputs):
             raise InputError(f"input {bodies.TOKEN_IDS} (LangChain: check_embedding_ctx_length=False)")
         service.check_dimensions(body.dimensions, service.config.layers)
-        sentences, found = await service.embedded([str(each) for each in inputs], service.pooled)
+        splits, found = await service.embedded([str(each) for each in inputs], service.pooled)
         rows = np.stack(found)
         return await service.written(
             request,
@@ -33,7 +34,7 @@ def routes(service: Service) -> list[Route]:
             service.name,
             normalize_rows(rows) if body.normalize else rows,
             body.encoding_format,
-            sentences,
+            splits,
         )
 
     async def models(request: Request) -> Response:
@@ -54,12 +55,12 @@ def routes(service: Service) -> list[Route]:
     ]
 
 
-def _response(name: str, rows: np.ndarray, encoding: str, sentences: list[list[str]]) -> Response:
+def _response(name: str, rows: np.ndarray, encoding: str, splits: list[SplitText]) -> Response:
     data: list[dict[str, Any]] = [
         {"object": "embedding", "index": number, "embedding": row if encoding == "float" else _base64(row)}
         for number, row in enumerate(rows)
     ]
-    tokens = sum(map(len, sentences))
+    tokens = sum(len(split.tokens) for split in splits)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return json_response({"object": "list", "data": data, "model": name, "usage": usage})
 

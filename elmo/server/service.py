@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -20,6 +21,7 @@ from starlette.responses import Response
 from elmo.embedding.embedder import MEMORY, Embedder, StatePolicy, tokens_within
 from elmo.embedding.layers import Layers, keeps_layers, layer_selector
 from elmo.embedding.pooling import Pool, vector_shaper
+from elmo.embedding.texts import LINE_END, SplitText
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.formats.opened import open_model
@@ -27,9 +29,10 @@ from elmo.ops import Precision
 from elmo.pretraining.scoring import Scorer
 from elmo.search.index import Index
 from elmo.server.answers import compressed_response
-from elmo.server.batching import Batcher, BatchKind, Sentence
+from elmo.server.batching import Batcher, BatchKind
 from elmo.server.errors import EmptyRequest, RequestTimedOut, RequestTooLarge
 from elmo.server.metrics import Metrics
+from elmo.text.marks import BOS, EOS
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 T = TypeVar("T")
@@ -157,10 +160,13 @@ class Service:
         if dimensions not in (None, size):
             raise InputError(f"dimensions is {dimensions}; the vectors of this model have {size}: omit it")
 
-    async def sentences(self, given: Sequence[str | list[str]], cut: Cut | None = None) -> list[list[str]]:
-        """The tokens of each sentence, which is given as text or as tokens.
+    async def split(
+        self, given: Sequence[str | list[str]], cut: Cut | None = None, lines: bool = False
+    ) -> list[SplitText]:
+        """Texts in sentences of tokens, as `Embedder.embed` splits them; a list of tokens is one sentence.
 
-        With `cut`, a sentence that is too long loses its end. Raises RequestTooLarge, RequestTimedOut or EmptyRequest.
+        With `lines`, a line of a text is one sentence. With `cut`, a text that is too long loses that end. Raises
+        RequestTooLarge, RequestTimedOut, and EmptyRequest.
         """
         if not given:
             raise EmptyRequest("no sentences; at least one is expected")
@@ -168,62 +174,72 @@ class Service:
             raise RequestTooLarge(
                 f"{len(given):,} sentences; at most {self.config.most_sentences:,} are accepted: send fewer"
             )
-        sentences: list[list[str]] = []
-        steps = self._tokenized(given, cut, sentences)
+        splits: list[SplitText] = []
+        steps = self._split(given, cut, lines, splits)
         while await self._answer(self._tokenizing.submit(_step, steps)):
             pass
-        return sentences
+        return splits
 
-    def _tokenized(
-        self, given: Sequence[str | list[str]], cut: Cut | None, sentences: list[list[str]]
+    def _split(
+        self, given: Sequence[str | list[str]], cut: Cut | None, lines: bool, splits: list[SplitText]
     ) -> Iterator[None]:
-        """Appends the tokens of each sentence, in steps; stops at the limit, since spaCy takes long for some texts."""
-        total = 2 * len(given)
-        most = self.config.most_tokens - 2
+        """Appends each text, in steps; stops at the limit, since spaCy takes long for some texts."""
+        left = self.config.most_tokens - 2 * len(given)
         for each in given:
-            tokens: list[str] = []
-            for part in self.tokenizer.parts(each) if isinstance(each, str) else [each]:
-                tokens += part
-                if cut is not None:
-                    tokens = tokens[-most:] if cut.lower() == "left" else tokens[:most]
-                if total + len(tokens) > self.config.most_tokens:
-                    raise RequestTooLarge(f"more than the limit of {self.config.most_tokens:,} tokens: send fewer")
-                if cut in ("Right", "right") and len(tokens) == most:
+            growing = _Growing(self.config.most_tokens - 2, cut)
+            for piece in self._pieces(each, lines) if isinstance(each, str) else [each]:
+                for part in self.tokenizer.parts(piece) if isinstance(piece, str) else [piece]:
+                    growing.add(part)
+                    if len(growing.tokens) > left:
+                        raise RequestTooLarge(f"more than the limit of {self.config.most_tokens:,} tokens: send fewer")
+                    if growing.is_full:
+                        break
+                    yield
+                growing.divide(self.tokenizer.divided if isinstance(piece, str) and not lines else None)
+                if growing.is_full:
                     break
-                yield
-            total += len(tokens)
-            sentences.append(tokens)
+            left -= len(growing.tokens)
+            splits.append(growing.split(each if isinstance(each, str) else ""))
+
+    def _pieces(self, text: str, lines: bool) -> Iterator[str]:
+        """The lines of a text, or what the tokenizer takes for pieces of them."""
+        for line in LINE_END.split(text):
+            yield from [line] if lines else self.tokenizer.pieces(line)
 
     async def embedded(
         self, given: list[str], kind: BatchKind, truncate: bool = False, cut: Cut = "Right"
-    ) -> tuple[list[list[str]], list[np.ndarray]]:
+    ) -> tuple[list[SplitText], list[np.ndarray]]:
         """The tokens and the vectors of texts. Raises InputError for a text without tokens."""
-        sentences = await self.sentences(given, cut if truncate else None)
-        for number, sentence in enumerate(sentences):
-            if not sentence:
+        splits = await self.split(given, cut if truncate else None)
+        for number, split in enumerate(splits):
+            if not split.tokens:
                 raise InputError(f"input {number} is empty; a text with at least one token is expected")
-        self.check_json(sentences, kind)
-        return sentences, await self.vectors(sentences, kind)
+        self.check_json(splits, kind)
+        return splits, await self.vectors(splits, kind)
 
-    def placed(self, text: str, tokens: Sequence[str]) -> list[dict[str, Any]]:
-        """Each token with its id and its place in the text, as text-embeddings-inference writes them."""
-        found, end = [], 0
-        for token in tokens:
-            start = text.find(token, end)
-            end = start + len(token) if start >= 0 else end
-            place = (start, end) if start >= 0 else (None, None)  # a tokenizer may change letters
-            number = None if self.vocabulary is None else self.vocabulary.id(token)
-            found.append({"id": number, "text": token, "special": False, "start": place[0], "stop": place[1]})
-        return found
+    def placed(self, split: SplitText) -> list[dict[str, Any]]:
+        """Each token with its id and its place in the text, as text-embeddings-inference writes them.
 
-    def boundary(self, token: str) -> dict[str, Any]:
-        """A sentence's boundary in the same form."""
+        So are the two boundaries of each sentence.
+        """
+        rows, end = [], 0
+        for first, last in split.sentences or [(0, 0)]:
+            rows.append(self._row(BOS, True))
+            for token in split.tokens[first:last]:
+                start = split.text.find(token, end)
+                end = start + len(token) if start >= 0 else end
+                # A tokenizer may change letters.
+                rows.append(self._row(token, False, *((start, end) if start >= 0 else (None, None))))
+            rows.append(self._row(EOS, True))
+        return rows
+
+    def _row(self, token: str, special: bool, start: int | None = None, stop: int | None = None) -> dict[str, Any]:
         number = None if self.vocabulary is None else self.vocabulary.id(token)
-        return {"id": number, "text": token, "special": True, "start": None, "stop": None}
+        return {"id": number, "text": token, "special": special, "start": start, "stop": stop}
 
-    def check_json(self, sentences: Sequence[Sentence], kind: BatchKind) -> None:
+    def check_json(self, splits: Sequence[SplitText], kind: BatchKind) -> None:
         """Raises RequestTooLarge if their vectors are too many numbers for JSON."""
-        rows = sum(map(len, sentences)) if kind.pool is None else len(sentences)
+        rows = sum(len(split.tokens) for split in splits) if kind.pool is None else len(splits)
         layers = self.embedder.n_layers if kind.layers in ("all", "concat") else 1
         if keeps_layers(kind.layers) and kind.layers != "all":
             layers = len(kind.layers)  # type: ignore[arg-type]
@@ -238,19 +254,18 @@ class Service:
         accepts = request.headers.get("accept-encoding", "")
         return await asyncio.wrap_future(self._writing.submit(lambda: compressed_response(function(*given), accepts)))
 
-    async def vectors(self, sentences: Sequence[Sentence], kind: BatchKind) -> list[np.ndarray]:
-        """One array per sentence, like `Embedder.embed`. Raises like `Batcher.submit` and `answer`."""
+    async def vectors(self, splits: Sequence[SplitText], kind: BatchKind) -> list[np.ndarray]:
+        """One array per text, like `Embedder.embed`. Raises like `Batcher.submit` and `answer`."""
         self.check(kind)
-        return await self._accepted(self.batcher.submit(list(sentences), kind), sentences)
+        return await self._accepted(self.batcher.submit(list(splits), kind, _size(splits)), splits)
 
-    async def call(self, function: Callable[[], T], sentences: Sequence[Sentence]) -> T:
-        """Runs `function` in the model's thread and returns its result; `sentences` give its size."""
-        future = self.batcher.call(function, sum(len(sentence) + 2 for sentence in sentences))
-        return await self._accepted(future, sentences)
+    async def call(self, function: Callable[[], T], splits: Sequence[SplitText]) -> T:
+        """Runs `function` in the model's thread and returns its result; `splits` give its size."""
+        return await self._accepted(self.batcher.call(function, _size(splits)), splits)
 
-    async def _accepted(self, future: "Future[T]", sentences: Sequence[Sentence]) -> T:
+    async def _accepted(self, future: "Future[T]", splits: Sequence[SplitText]) -> T:
         """The answer to a request that the queue has taken."""
-        self.metrics.tokens.inc(sum(map(len, sentences)))
+        self.metrics.tokens.inc(sum(len(split.tokens) for split in splits))
         return await self._answer(future)
 
     async def _answer(self, future: "Future[T]") -> T:
@@ -259,8 +274,52 @@ class Service:
         except TimeoutError as error:
             raise RequestTimedOut from error
 
-    def _embed(self, sentences: list[Sentence], kind: BatchKind) -> list[np.ndarray]:
-        return self.embedders[kind.state].embed(sentences, kind.layers, kind.pool)
+    def _embed(self, splits: list[SplitText], kind: BatchKind) -> list[np.ndarray]:
+        return list(self.embedders[kind.state].embed_stream(splits, kind.layers, kind.pool))
+
+
+def _size(splits: Sequence[SplitText]) -> int:
+    """What the model reads of texts: their tokens, and the two boundaries of each sentence."""
+    return sum(len(split.tokens) + 2 * max(1, len(split.sentences)) for split in splits)
+
+
+class _Growing:
+    """The tokens of a text while they are found, at most `most` of them with `cut`, and where its sentences end."""
+
+    def __init__(self, most: int, cut: Cut | None) -> None:
+        self._most, self._keeps_end = most, cut is not None and cut.lower() == "left"
+        self._is_cut = cut is not None
+        self.tokens: list[str] = []
+        self._ends: list[int] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what follows would be cut off."""
+        return self._is_cut and not self._keeps_end and len(self.tokens) == self._most
+
+    def add(self, tokens: Sequence[str]) -> None:
+        """Adds tokens of a sentence its has not ended."""
+        self.tokens += tokens
+        surplus = len(self.tokens) - self._most
+        if not self._is_cut or surplus <= 0:
+            return
+        if self._keeps_end:
+            del self.tokens[:surplus]
+            self._ends = [end - surplus for end in self._ends if end > surplus]
+        else:
+            del self.tokens[self._most :]
+
+    def divide(self, divided: Callable[[list[str]], list[list[str]]] | None) -> None:
+        """Ends a sentence here, and before it those its `divided` finds since the last one."""
+        end = self._ends[-1] if self._ends else 0
+        rest = self.tokens[end:]
+        for sentence in [rest] if divided is None else divided(rest):
+            end += len(sentence)
+            self._ends += [end] if sentence else []
+
+    def split(self, text: str) -> SplitText:
+        """The text so far."""
+        return SplitText(text, tuple(self.tokens), None, tuple(pairwise([0, *self._ends])))
 
 
 def _step(steps: Iterator[None]) -> bool:

@@ -24,16 +24,17 @@ def routes(service: Service) -> list[Route]:
 
     async def neighbors(request: Request, body: bodies.Neighbors) -> Response:
         """The tokens in the index with the most similar use."""
-        own, (sentence,) = index(), await service.sentences([body.sentence])
+        own, (split,) = index(), await service.split([body.sentence], lines=body.lines)
+        sentence, place = split.part(body.position)
         layer = own.layer(body.layer)
         embedder = service.embedders[own.record.state]
 
         def search() -> list[nearest.Neighbor]:
-            vector = nearest.query_vectors(embedder, [(sentence, body.position)], [layer])[0, 0]
-            return own.nearest(Query(tuple(sentence), body.position, vector), layer, body.k, not body.any_word)
+            vector = nearest.query_vectors(embedder, [(sentence, place)], [layer])[0, 0]
+            return own.nearest(Query(sentence, place, vector), layer, body.k, not body.any_word)
 
-        found = await service.call(search, [sentence])
-        content = {"tokens": sentence, "layer": layer, "neighbors": [vars(each) for each in found]}
+        found = await service.call(search, [split])
+        content = {"tokens": split.tokens, "layer": layer, "neighbors": [vars(each) for each in found]}
         return await service.written(request, json_response, content)
 
     async def uses(request: Request, body: bodies.Uses) -> Response:

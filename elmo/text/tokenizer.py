@@ -109,10 +109,17 @@ class Tokenizer:
 
     def sentences(self, paragraph: str) -> list[list[str]]:
         """The tokens of every sentence of a paragraph; no sentence is empty."""
+        return [found for piece in self.pieces(paragraph) for found in self.divided(self.tokens(piece))]
+
+    def pieces(self, paragraph: str) -> Iterator[str]:
+        """The paragraph, or what pysbd makes of it; the tokens of each piece are to be `divided`."""
+        yield from (paragraph,) if self._segment is None else self._segment(paragraph)
+
+    def divided(self, tokens: list[str]) -> list[list[str]]:
+        """The sentences among the tokens of a piece."""
         if self.config.sentences == "rule":
-            return split_sentences(self.tokens(paragraph))
-        parts = (paragraph,) if self._segment is None else self._segment(paragraph)
-        return [tokens for part in parts if (tokens := self.tokens(part))]
+            return split_sentences(tokens)
+        return [tokens] if tokens else []
 
     def _spacy_tokens(self, text: str) -> list[str]:
         if len(self._spacy.vocab.strings) > MAX_STRINGS:

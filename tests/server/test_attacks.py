@@ -126,12 +126,17 @@ def steps() -> Iterator[Steps]:
     assert not thread.is_alive()
 
 
+def submit(batcher, sentences, kind):
+    """Each sentence is a text, and has two boundaries."""
+    return batcher.submit(sentences, kind, sum(len(sentence) + 2 for sentence in sentences))
+
+
 def test_small_requests_are_answered_between_two_steps_of_a_large_one(steps):
     kind = BatchKind("top", None)
-    large = steps.batcher.submit([["large"] * 30], kind)
+    large = submit(steps.batcher, [["large"] * 30], kind)
     assert steps.stepped.acquire(timeout=10)
-    second = steps.batcher.submit([["second"] * 30], kind)
-    small = [steps.batcher.submit([[name]], each) for name, each in (("a", kind), ("b", BatchKind(0, None)))]
+    second = submit(steps.batcher, [["second"] * 30], kind)
+    small = [submit(steps.batcher, [[name]], each) for name, each in (("a", kind), ("b", BatchKind(0, None)))]
     called = steps.batcher.call(lambda: steps.read.append("called"), 3)
     steps.go.release(8)
     assert second.result(10)[0] == "second"
@@ -142,11 +147,11 @@ def test_small_requests_are_answered_between_two_steps_of_a_large_one(steps):
 
 
 def test_what_nobody_waits_for_is_not_read_to_its_end(steps):
-    large = steps.batcher.submit([["large"] * 30], BatchKind("top", None))
+    large = submit(steps.batcher, [["large"] * 30], BatchKind("top", None))
     assert steps.stepped.acquire(timeout=10)
     assert large.cancel()
     steps.go.release()
-    assert steps.batcher.submit([["a"]], BatchKind("top", None)).result(10)[0] == "a"
+    assert submit(steps.batcher, [["a"]], BatchKind("top", None)).result(10)[0] == "a"
     assert steps.read == ["step 0", "a"]
     with pytest.raises(CancelledError):
         large.result(0)

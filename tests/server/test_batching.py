@@ -49,6 +49,11 @@ def running(model, **options):
         assert not thread.is_alive()
 
 
+def submit(batcher, sentences, kind):
+    """Each sentence is a text, and has two boundaries."""
+    return batcher.submit(sentences, kind, sum(len(sentence) + 2 for sentence in sentences))
+
+
 requests = st.lists(
     st.tuples(
         st.lists(st.lists(st.sampled_from(["a", "b", "bad"]), max_size=6), max_size=4),
@@ -66,7 +71,7 @@ def test_every_request_is_answered_once_and_right(requests, held):
     with running(model) as batcher:
         if held:
             model.go.clear()
-        waiting = [(batcher.submit(sentences, kind), sentences, kind, gone) for sentences, kind, gone in requests]
+        waiting = [(submit(batcher, sentences, kind), sentences, kind, gone) for sentences, kind, gone in requests]
         for future, *_, gone in waiting:
             if gone:
                 future.cancel()
@@ -91,11 +96,11 @@ def test_requests_share_batches_of_one_kind_within_the_budget():
     model = Model()
     model.go.clear()
     with running(model, wait=0.0) as batcher:
-        first = batcher.submit([["begins"]], TOP)  # is at work while the others come
+        first = submit(batcher, [["begins"]], TOP)  # is at work while the others come
         while batcher.waiting:
             pass
         kinds = [TOP, FIRST, TOP, FIRST, TOP, TOP, TOP]
-        futures = [batcher.submit([["a"] * 3, ["b"] * 2], kind) for kind in kinds]  # nine tokens with boundaries
+        futures = [submit(batcher, [["a"] * 3, ["b"] * 2], kind) for kind in kinds]  # nine tokens with boundaries
         model.go.set()
         for future in (first, *futures):
             future.result(5)
@@ -112,7 +117,7 @@ def test_what_is_at_work_waits_no_more():
     model = Model()
     model.go.clear()
     with running(model, wait=60.0, batch_tokens=12) as batcher:
-        futures = [batcher.submit([["a"] * 2], TOP) for _ in range(3)]  # four tokens with boundaries
+        futures = [submit(batcher, [["a"] * 2], TOP) for _ in range(3)]  # four tokens with boundaries
         end = time.monotonic() + 4
         while batcher.waiting and time.monotonic() < end:
             time.sleep(0.001)
@@ -124,8 +129,8 @@ def test_what_is_at_work_waits_no_more():
 def test_a_request_waits_for_others_no_longer_than_its_deadline():
     model = Model()
     with running(model, wait=0.05, batch_tokens=1000) as batcher:
-        assert len(batcher.submit([["a"]], TOP).result(5)) == 1
-        both = [batcher.submit([["a"]], TOP), batcher.submit([["b"]], TOP)]
+        assert len(submit(batcher, [["a"]], TOP).result(5)) == 1
+        both = [submit(batcher, [["a"]], TOP), submit(batcher, [["b"]], TOP)]
         for future in both:
             future.result(5)
     assert [len(sentences) for sentences, _ in model.batches] == [1, 2]
@@ -135,12 +140,12 @@ def test_a_full_queue_refuses_and_a_larger_request_is_let_in_alone():
     model = Model()
     model.go.clear()
     with running(model, queue_tokens=10, wait=0.0) as batcher:
-        batcher.submit([["a"]], TOP)
+        submit(batcher, [["a"]], TOP)
         while batcher.waiting:
             pass
-        large = batcher.submit([["a"] * 50], TOP)
+        large = submit(batcher, [["a"] * 50], TOP)
         with pytest.raises(QueueFull):
-            batcher.submit([["a"]], TOP)
+            submit(batcher, [["a"]], TOP)
         model.go.set()
         assert len(large.result(5)) == 1
 
@@ -149,14 +154,14 @@ def test_who_has_gone_leaves_room_for_others():
     model = Model()
     model.go.clear()
     with running(model, queue_tokens=10, wait=0.0) as batcher:
-        batcher.submit([["a"]], TOP)
+        submit(batcher, [["a"]], TOP)
         while batcher.waiting:
             pass
-        gone = batcher.submit([["a"] * 8], TOP)
+        gone = submit(batcher, [["a"] * 8], TOP)
         with pytest.raises(QueueFull):
-            batcher.submit([["b"]], TOP)
+            submit(batcher, [["b"]], TOP)
         gone.cancel()
-        there = batcher.submit([["b"]], TOP)
+        there = submit(batcher, [["b"]], TOP)
         model.go.set()
         assert len(there.result(5)) == 1
     assert [sentences for sentences, _ in model.batches] == [[["a"]], [["b"]]]
@@ -165,7 +170,7 @@ def test_who_has_gone_leaves_room_for_others():
 def test_calls_are_made_between_batches_and_their_errors_are_theirs():
     model = Model()
     with running(model) as batcher:
-        futures = [batcher.submit([["a"]], TOP), batcher.call(lambda: 7, 3), batcher.call(lambda: 1 / 0, 3)]
+        futures = [submit(batcher, [["a"]], TOP), batcher.call(lambda: 7, 3), batcher.call(lambda: 1 / 0, 3)]
         assert futures[1].result(5) == 7
         with pytest.raises(ZeroDivisionError):
             futures[2].result(5)
@@ -176,10 +181,10 @@ def test_what_was_accepted_is_done_after_closing_and_nothing_else():
     model = Model()
     model.go.clear()
     with running(model, wait=60.0, batch_tokens=10**6) as batcher:
-        futures = [batcher.submit([["a"]], kind) for kind in (TOP, FIRST)]
+        futures = [submit(batcher, [["a"]], kind) for kind in (TOP, FIRST)]
         batcher.close()
         with pytest.raises(QueueClosed):
-            batcher.submit([["b"]], TOP)
+            submit(batcher, [["b"]], TOP)
         model.go.set()
         assert [len(future.result(5)) for future in futures] == [1, 1]
 

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -102,6 +103,52 @@ def test_sentences_read_twice(server, embedder):
     asked = {"sentences": TOKENS[:2], "layers": "top", "state": "echo"}
     for each, vectors in zip(server.post("/vectors", asked).json()["sentences"], twice, strict=True):
         near(each["vectors"], vectors)
+
+
+TWO = "He said: stop. They left!\nThen it rained ."
+
+
+def test_a_text_is_split_as_the_embedder_splits_it(server, embedder):
+    """Two sentences in one line, and a second line."""
+    expected = embedder.embed([TWO, "They left."], "average")
+    assert len(expected[0].sentences) > 1
+    asked = {"sentences": [TWO, "They left."], "layers": "average"}
+    for each, vectors in zip(server.post("/vectors", asked).json()["sentences"], expected, strict=True):
+        assert each["tokens"] == list(vectors.tokens)
+        assert each["sentence_ends"] == [end for _, end in vectors.sentences]
+        near(each["vectors"], vectors)
+    pooled = embedder.embed([TWO], "average", "mean")
+    near(server.post("/embed", {"inputs": TWO, "normalize": False}).json(), np.stack(pooled))
+    near(server.post("/embed_all", {"inputs": TWO}).json()[0], expected[0])
+    near([server.post("/v1/embeddings", {"input": TWO}).json()["data"][0]["embedding"]], unit(pooled))
+    pair = {"source_sentence": TWO, "sentences": [TWO]}
+    near(server.post("/similarity", {"inputs": pair}).json(), [1.0])
+    marks = [row["text"] for row in server.post("/tokenize", {"inputs": TWO}).json()[0]]
+    assert marks.count("<S>") == marks.count("</S>") == len(expected[0].sentences)
+    assert [mark for mark in marks if mark not in ("<S>", "</S>")] == list(expected[0].tokens)
+
+
+def test_a_line_is_a_sentence_where_that_is_asked_for(server, embedder):
+    lines = [embedder.split(line.replace(". ", " ")) for line in TWO.split("\n")]
+    (each,) = server.post("/vectors", {"sentences": [TWO], "lines": True}).json()["sentences"]
+    assert len(each["sentence_ends"]) == len(lines) == 2
+    begin, end = [0, *each["sentence_ends"]][:2]
+    near(each["vectors"][0][begin:end], embedder.embed([each["tokens"][begin:end]], 0)[0])
+
+
+def test_scores_and_substitutes_are_of_the_sentence(server):
+    (whole,) = server.post("/score", {"sentences": [TWO]}).json()["sentences"]
+    ends = whole["sentence_ends"]
+    parts = [whole["tokens"][begin:end] for begin, end in pairwise([0, *ends])]
+    apart = server.post("/score", {"sentences": parts}).json()["sentences"]
+    for name in ("forward", "backward", "end", "begin"):
+        near(whole[name], [number for each in apart for number in each[name]], 1e-4)
+    asked = {"sentence": TWO, "position": ends[0]}
+    alone = {"sentence": parts[1], "position": 0}
+    found, expected = (server.post("/substitutes", body).json()["substitutes"] for body in (asked, alone))
+    assert [each["word"] for each in found] == [each["word"] for each in expected]
+    answer = server.post("/substitutes", {"sentence": TWO, "position": 99})
+    assert (answer.status_code, "position is 99" in answer.text) == (400, True)
 
 
 def test_the_client_of_openai(server, embedder):

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from tiny import tiny_model
 
 import elmo
+from elmo.embedding.texts import SplitText
 from elmo.formats import native
 from elmo.search import nearest
 from elmo.search.index import Index, Query
@@ -25,7 +26,7 @@ from elmo.server.answers import JSON as JSON_TYPE
 from elmo.server.app import create_app
 from elmo.server.batching import QueueFull
 from elmo.server.service import ServeConfig, Service
-from elmo.text.tokenizer import TextConfig
+from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
 
 KEY = "a-key-of-some-length"
 JSON = {"content-type": "application/json"}
@@ -69,10 +70,11 @@ def test_the_path_of_older_starlettes_does_not_replace_the_key(service, monkeypa
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
 
 
-class Slow:
+class Slow(Tokenizer):
     """A tokenizer that goes on only when it may, and never ends by itself."""
 
     def __init__(self) -> None:
+        super().__init__(WHITESPACE)
         self.go, self.parts_read = threading.Event(), 0
 
     def parts(self, line: str) -> Iterator[list[str]]:
@@ -137,6 +139,17 @@ def test_a_long_text_is_cut_where_that_is_asked_for(service, monkeypatch):
     for direction, kept in (("Right", "one two three"), ("left", "three four five")):
         given = {"inputs": text, "truncate": True, "truncation_direction": direction}
         assert post(service, "/embed", given).json() == post(service, "/embed", {"inputs": kept}).json()
+
+
+@pytest.mark.parametrize(("direction", "kept"), [("Right", "a . b ."), ("left", "b . c d")])
+def test_a_text_that_is_cut_has_the_sentences_that_are_left(service, monkeypatch, direction, kept):
+    monkeypatch.setattr(service, "config", replace(service.config, most_tokens=6))
+    monkeypatch.setattr(service, "tokenizer", Tokenizer(replace(WHITESPACE, sentences="rule")))
+    given = {"inputs": "a . b . c d", "truncate": True, "truncation_direction": direction}
+    two = SplitText("", tuple(kept.split()), None, ((0, 2), (2, 4)))
+    vectors = service.embedder.embed([two], "average", "mean")
+    answer = post(service, "/embed", given | {"normalize": False})
+    np.testing.assert_allclose(answer.json(), np.stack(vectors), atol=1e-5)
 
 
 @pytest.mark.parametrize(("packed", "status"), [(True, 200), (False, 400)])

@@ -1,7 +1,7 @@
 // Requests to the server's routes; their errors are `Trouble`, in words for the reader.
 
 /** @typedef {{tokens: string[], layers: Float32Array[][]}} Read a sentence: `layers[layer][token]` is a vector */
-/** @typedef {{tokens: string[], forward: number[], backward: number[], known: boolean[]}} Scores */
+/** @typedef {{tokens: string[], sentence_ends: number[], forward: number[], backward: number[], known: boolean[]}} Scores */
 /** @typedef {{word: string, log_probability: number, forward: number, backward: number}} Substitute */
 /** @typedef {{layers: number, dim: number, scores: boolean, index_tokens: number | null}} Facts */
 /** @typedef {{model_id: string, version: string, max_client_batch_size: number, elmo: Facts}} Info */

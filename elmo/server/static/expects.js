@@ -43,10 +43,12 @@ export function expects(info) {
     panel.hidden = !place;
     if (!place) return;
     const [sentence, token] = place;
-    const { tokens } = scored[sentence];
+    const { tokens, sentence_ends: ends } = scored[sentence];
+    const end = ends.find((each) => each > token) ?? tokens.length;
+    const begin = Math.max(0, ...ends.filter((each) => each <= token));
     find("substitutes-title").textContent = `In the place of “${tokens[token]}”`;
     find("substitutes-list").hidden = true; // until it is of this place
-    const found = await substitutes(tokens, token, get("side"), signal);
+    const found = await substitutes(tokens.slice(begin, end), token - begin, get("side"), signal);
     if (signal.aborted) return;
     drawSubstitutes(sentence, token, found);
     find("substitutes-list").hidden = false;
