@@ -61,10 +61,14 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 copybutton_prompt_text = "$ "
+smartquotes = False  # they would make dashes of the options in plain text
+default_role = "py:obj"  # `name` in docstrings is code, and a link where there is a page of it
+python_maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False  # torch's page on `forward` is not ours
 autodoc_default_options = {"undoc-members": True}
 # Links to files of the repository (README, CONTRIBUTING) lie outside of the site.
-suppress_warnings = ["myst.xref_missing"]
+# Several modules have a `load` or a `Row`; a docstring means that of its own.
+suppress_warnings = ["myst.xref_missing", "ref.python"]

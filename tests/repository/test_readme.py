@@ -1,17 +1,24 @@
 """The README and the docs do what they say: their python and console blocks are run, offline, in an empty folder.
 
-Blocks marked `sh` need what a test has not (a package index, a corpus of the reader's own) and are only read.
+Blocks marked `sh` need what a test has not (a package index, a corpus of the reader's own): every command of elmo in
+them is one that the command line understands, and those of `RUN` are run on small files.
 """
 
+import lzma
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command import run as run_elmo
 from command import run_program
 from places import ROOT
+
+from elmo.cli import build_parser
 
 PAGES = [
     "README.md",
@@ -19,7 +26,15 @@ PAGES = [
 ]
 ENGINES = re.compile(r"^import ray|^from pyspark", re.MULTILINE)
 """In blocks that `make test-engines` runs."""
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|console|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCS = sorted(
+    page.relative_to(ROOT).as_posix()
+    for page in ROOT.glob("docs/**/*.md")
+    if "_build" not in page.parts and page.name != "log.md"
+)
+SHELL_PAGES = ["README.md", "CONTRIBUTING.md", *DOCS]
+RUN = ["docs/quickstart.md", "docs/neighbours.md"]
+"""Pages whose commands need no more than texts."""
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -67,12 +82,49 @@ def test_console_blocks_run(page: str, tmp_path: Path) -> None:
             assert not expected.strip() or expected.strip() == printed.strip(), command
 
 
+def commands(page: str) -> list[str]:
+    """The lines of a page's `sh` blocks that call elmo, without comments."""
+    lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    return [re.split(r"\s+#\s", line)[0] for line in lines if line.startswith("elmo ")]
+
+
+def words_of(line: str) -> list[str]:
+    """The arguments of elmo in a line, without what the shell does with its output."""
+    return shlex.split(re.split(r" [>|&]", line)[0])[1:]
+
+
+@pytest.mark.parametrize("page", [page for page in SHELL_PAGES if commands(page)])
+def test_commands_of_shell_blocks_are_understood(page: str) -> None:
+    for line in commands(page):
+        parsed, rest = build_parser().parse_known_args(words_of(line))
+        assert not [word for word in rest if word.startswith("-")], line
+        assert hasattr(parsed, "run"), line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUN)
+def test_commands_of_shell_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").mkdir()
+    for name in ("text.txt", "sentences.txt", "corpus.txt", "corpus/a.txt", "wiki.valid.txt.xz"):
+        text = b"She wrote a play .\nThe play was long .\nThey play chess .\n"
+        (tmp_path / name).write_bytes(lzma.compress(text) if name.endswith(".xz") else text)
+    (tmp_path / "glove.6B.50d.txt").write_text("play 0.1 0.2\nchess 0.2 0.1\n", encoding="utf-8")
+    for line in commands(page):
+        output = re.search(r"--output (\S+)", line)
+        if output is not None:  # an example may build what another one has built
+            shutil.rmtree(tmp_path / output[1], ignore_errors=True)
+        done = run_elmo(*words_of(line), variables=offline(tmp_path))
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
 @pytest.mark.parametrize(
     "page",
     [
         "README.md",
         "CONTRIBUTING.md",
-        *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md") if "_build" not in p.parts),
+        *DOCS,
+        "docs/log.md",
     ],
 )
 def test_links_lead_to_files(page: str) -> None:
