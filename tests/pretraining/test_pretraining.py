@@ -34,8 +34,9 @@ from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, top_layer
 from elmo.pretraining.order import MAX_CHARACTERS
+from elmo.pretraining.plan import make_plan
 from elmo.pretraining.settings import TrainConfig, read_record
-from elmo.pretraining.train import make_plan, piece_characters
+from elmo.pretraining.train import piece_characters
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import SPECIAL, CorpusCounts, Vocabulary, count_vocabulary
@@ -417,7 +418,7 @@ def test_a_vocabulary_that_cannot_be_used_is_refused_before_words_are_counted(tm
     if content is not None:
         words.write_text(content, encoding="utf-8")
     config = replace(read_record(trained / "train.json"), vocab=str(words), output=str(tmp_path / "run"))
-    with mock.patch.object(train, "count") as count, refused(*problem.split("; "), error=(InputError, OSError)):
+    with mock.patch.object(train, "count_corpus") as count, refused(*problem.split("; "), error=(InputError, OSError)):
         train.pretrain(config, quiet=True)
     assert not count.called
 
@@ -428,7 +429,7 @@ def test_a_file_of_somebody_else_in_the_models_folder_does_not_end_a_run(tmp_pat
     other = tmp_path / "run" / "model" / ".DS_Store"
     export = train.write_model
     with (
-        mock.patch.object(train, "export", lambda *given: (export(*given), other.touch())),
+        mock.patch.object(train, "write_model", lambda *given: (export(*given), other.touch())),
         pytest.warns(UserWarning, match=r"model: not replaced, since it also holds '\.DS_Store'; move it out"),
         pytest.raises(InputError, match="model: is not from the last step, since other files are there; move them"),
     ):

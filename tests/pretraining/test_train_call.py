@@ -11,8 +11,8 @@ from lightning_fabric.loggers.csv_logs import CSVLogger
 from small_run import TINY, model_bytes, texts
 
 import elmo
+from elmo.pretraining.plan import RunPlan, remarks
 from elmo.pretraining.settings import TrainConfig
-from elmo.pretraining.train import RunPlan, _remarks
 from elmo.text.vocabulary import CorpusCounts
 
 SETTINGS: dict[str, Any] = {
@@ -82,6 +82,6 @@ def test_the_end_has_the_perplexity_and_the_next_command(flags, tmp_path: Path) 
 def test_a_run_that_can_become_nothing_is_said_before_it(words, steps, warmup, said) -> None:
     config = TrainConfig(train=("a",), output="b")
     config = dataclasses.replace(config, optim=dataclasses.replace(config.optim, warmup_steps=warmup))
-    found = list(_remarks(RunPlan(CorpusCounts(words - 1, 1, 2, 0, 50), words, 1280, steps), config))
+    found = list(remarks(RunPlan(CorpusCounts(words - 1, 1, 2, 0, 50), words, 1280, steps), config))
     assert len(found) == len(said)
     assert all(part in remark for part, remark in zip(said, found, strict=True))

@@ -1,0 +1,101 @@
+"""What is checked before a run: its texts, the model that it starts from and its folder."""
+
+import filecmp
+from collections import defaultdict
+from pathlib import Path
+
+from elmo.disk.run import check_same, holds_run
+from elmo.errors import InputError
+from elmo.formats import Description, describe, native
+from elmo.pretraining.counting import TEXT
+from elmo.pretraining.initial import check_source
+from elmo.pretraining.output import other_file
+from elmo.pretraining.settings import TrainConfig, check_numbers, fixed_settings, read_record
+from elmo.pretraining.shares import check_shares
+from elmo.text import corpus
+from elmo.text.records import check_text
+from elmo.text.vocabulary import Vocabulary
+from elmo.training.checkpoint import newest_checkpoint
+
+
+def check_run(
+    config: TrainConfig, may_exist: bool, source: Description | None
+) -> tuple[list[Path], list[Path], Description | None]:
+    """The training and held-out texts, and the model to start from, after all checks that are possible beforehand."""
+    check_numbers(config)
+    paths, heldout = (
+        corpus.expand_patterns(config.train),
+        corpus.expand_patterns(config.heldout) if config.heldout else [],
+    )
+    _check_files([*paths, *heldout])
+    check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
+    check_output(config, may_exist)
+    _check_heldout(heldout, paths)
+    begun = (Path(config.output) / "corpus.json").exists()
+    return paths, heldout, _checked_source(config, begun, source)
+
+
+def _check_files(paths: list[Path]) -> None:
+    """Refuses files of other kinds, and pipes, such as a shell's `<(command)`: they can be read only once."""
+    for path in paths:
+        check_text(path)
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: is not a file on disk; training reads a text several times: write it to a file")
+
+
+def _check_heldout(paths: list[Path], trained: list[Path]) -> None:
+    """Refuses held-out text that is training text, or has no words, before hours of training.
+
+    `file_lines` refuses other faults.
+    """
+    known, sizes = {path.resolve() for path in trained}, defaultdict[int, list[Path]](list)
+    for path in trained:
+        sizes[path.stat().st_size].append(path)
+    for path in paths:
+        if path.resolve() in known:
+            raise InputError(f"{path}: is both training and held-out text; leave it out of one of them")
+        same = next((other for other in sizes[path.stat().st_size] if filecmp.cmp(path, other, shallow=False)), None)
+        if same is not None:
+            raise InputError(f"{path}: is held-out text, and the same as {same}, which is trained on; leave out one")
+    if paths and not sum(bool(line.strip()) for path in paths for line in corpus.file_lines(path)):  # to the last line
+        raise InputError(f"{', '.join(map(str, paths))}: contains no words; give held-out text, one paragraph per line")
+
+
+def _checked_source(config: TrainConfig, begun: bool, source: Description | None) -> Description | None:
+    """The model that the run starts from; None if there is none, or if the run has begun and no longer needs it.
+
+    Raises InputError for a vocabulary or model that it cannot start from.
+    """
+    found = None
+    if config.init_from is None:
+        if config.init_vocab != "keep":
+            raise InputError(
+                f"init_vocab is {config.init_vocab!r}, but there is no model to start from; add --init-from MODEL"
+            )
+    elif not begun:
+        found = describe(config.init_from) if source is None else source
+        check_source(found, config.init_from, config.init_vocab, config.model, config.vocab)
+    if config.vocab is not None and not begun:
+        Vocabulary.load(Path(config.vocab), distinct=True)
+    return found
+
+
+def check_output(config: TrainConfig, may_exist: bool) -> None:
+    """Refuses to overwrite a run, or to resume one with settings that must not change."""
+    folder = Path(config.output)
+    record = folder / "train.json"
+    if not holds_run(record, besides=(TEXT,)):
+        return
+    checkpoint = newest_checkpoint(folder / "checkpoints")
+    if checkpoint is None and native.recognizes(folder / "model"):  # a new run would replace it
+        raise InputError(
+            f"{config.output}: holds a model but no checkpoint to resume; start from the model: --init-from"
+            f" {config.output} and another --output"
+        )
+    if not may_exist:
+        at = f"at {checkpoint.name}" if checkpoint else "without a checkpoint"
+        raise InputError(f"{config.output}: holds a run ({at}); add --resume to continue it, or name another --output")
+    if other := other_file(folder / "model"):
+        raise InputError(f"{folder / 'model'}: also holds {other!r}; move it out: training replaces this folder")
+    old, new = fixed_settings(read_record(record)), fixed_settings(config)
+    check_same(record, old, new)

@@ -1,0 +1,80 @@
+"""What a run leaves behind: the model's folder, with a card that says how it was made."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from elmo import config as configs
+from elmo.formats import Model, native
+from elmo.pretraining.initial import names_of
+from elmo.pretraining.objective import LanguageModel
+from elmo.pretraining.perplexity import Perplexity, Policy
+from elmo.pretraining.settings import TrainConfig, read_record
+from elmo.text.vocabulary import Vocabulary
+
+
+def write_model(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    config: TrainConfig,
+    folder: Path,
+    words: int,
+    measured: dict[Policy, Perplexity],
+    origin: dict[str, Any] | None,
+    fingerprint: str,
+) -> None:
+    """Writes `folder/model`, with a card that says how it was made; `origin` is from `initial.origin_of`."""
+    card = {
+        "made_by": "elmo train",
+        "date": datetime.now(UTC).date().isoformat(),
+        "words_read": _words_read(words, origin),
+        "train": names_of(config.train),
+        "fingerprint": fingerprint,
+        "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},
+        "heldout": names_of(config.heldout),
+        "perplexity": {policy: perplexity.summary() for policy, perplexity in measured.items()},
+    }
+    if origin is not None:
+        card["init_from"] = origin
+    stored = Model(config.model, model.bilm.state_dict(), model.lm_head.state_dict(), vocabulary, config.text, card)
+    native.save(stored, folder / "model", overwrite=True, store=config.store)
+
+
+def _words_read(words: int, origin: dict[str, Any] | None) -> int:
+    """Words of this text, plus what the first model has read of it if the run continues that."""
+    return words + (origin["words_read"] if origin is not None and origin["continues"] else 0)
+
+
+def is_exported(config: TrainConfig, words: int, origin: dict[str, Any] | None) -> bool:
+    """Whether the folder's model has read `words` of the run's text, was measured on this held-out text, and is
+    stored as the settings say.
+    """
+    path = Path(config.output) / "model"
+    before = read_record(Path(config.output) / "train.json")
+    if any(getattr(before, name) != getattr(config, name) for name in ("heldout", "evaluate_words", "store")):
+        return False
+    if not native.recognizes(path):
+        return False
+    card = native.describe(path).card
+    return card["words_read"] == _words_read(words, origin) and card["heldout"] == names_of(config.heldout)
+
+
+def is_recorded(folder: Path, numbers: dict[str, Any]) -> bool:
+    """Whether the last line of `metrics.jsonl` has these numbers."""
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    last = json.loads(lines[-1]) if lines else {}
+    return all(last.get(name) == value for name, value in configs.without_nonfinite(numbers).items())
+
+
+def perplexities_in(model: Path) -> str:
+    """Those in the model's card, of each state policy."""
+    measured = native.describe(model).card["perplexity"]
+    found = ", ".join(f"{numbers['mean']:,.1f} (state {policy})" for policy, numbers in measured.items())
+    return found or "not measured: give held-out text, --heldout"
+
+
+def other_file(model: Path) -> str | None:
+    """The name of something in the model's folder that is not the model's; the folder is then not replaced."""
+    names = sorted(path.name for path in model.iterdir()) if model.is_dir() else []
+    return next((name for name in names if name not in native.FILES), None)

@@ -1,0 +1,47 @@
+"""How long a run is: the number of its steps, counted before it begins."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from elmo.pretraining.settings import TrainConfig
+from elmo.text.vocabulary import CorpusCounts
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run will do: counted, not configured."""
+
+    counts: CorpusCounts
+    words: int
+    """Positions per epoch: tokens and sentence ends."""
+    words_a_step: int
+    steps: int
+
+    @property
+    def all_words(self) -> int:
+        """The positions that all steps read."""
+        return self.steps * self.words_a_step
+
+
+def make_plan(config: TrainConfig, counts: CorpusCounts) -> RunPlan:
+    """Computes the number of steps."""
+    words = counts.tokens + counts.sentences
+    a_step = config.streams * config.window * config.loop.accumulate
+    wanted = min(config.epochs * words, config.max_words or math.inf)
+    return RunPlan(counts, words, a_step, max(1, math.ceil(wanted / a_step)))
+
+
+def remarks(plan: RunPlan, config: TrainConfig) -> Iterator[str]:
+    """What is said before a run that cannot become anything: too little text, or a rate that never reaches its peak."""
+    if plan.words < plan.words_a_step:
+        yield (
+            f"the text has {plan.words:,} words and sentence ends, fewer than the {plan.words_a_step:,} of one step; a"
+            " language model needs hundreds of thousands: name more files, or fine-tune a model (--init-from)"
+        )
+    warmup = config.optim.warmup_steps
+    if plan.steps < warmup:
+        yield (
+            f"the learning rate rises for {warmup:,} steps, but the run has {plan.steps:,}: use fewer streams, more"
+            " epochs or a smaller optim.warmup_steps"
+        )
