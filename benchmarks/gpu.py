@@ -1,17 +1,29 @@
 """A GPU: whether training and embedding give the CPU's numbers there, and how fast they are.
 
-    python benchmarks/gpu.py                       # all of it, in less than 150 seconds; the text is made up
+    PYTHONPATH=$PWD timeout 200 python benchmarks/gpu.py 2>&1 | tee "$OUT/gpu.log"     # the text is made up
     python benchmarks/gpu.py --text corpus.txt     # of a text, one tokenized sentence per line
-    TRITON_INTERPRET=1 python benchmarks/gpu.py --device cpu --parts right --tiny    # without a GPU, in a minute
+    python benchmarks/gpu.py --text wiki.train.txt --parts recipe --seconds 400 --curve english-large/index.json
+    TRITON_INTERPRET=1 python benchmarks/gpu.py --device cpu --tiny    # without a GPU, in a minute
+
+What is known is printed at once. A part that fails does not stop the others, and none begins after `--seconds`; then
+the exit code is 1. It needs torch, Triton, numpy, jaxtyping, safetensors, h5py, filelock, rich and lightning-fabric.
+
+The part `recipe` trains 300 steps of the recipe english-large on the text, and prints its losses beside those of a
+curve: a list "curve" of objects with "step" and "loss", the mean since the line before. The curve of the packaged model
+is of all its text, so a part of the text has other words and a somewhat other loss.
 
 A step is all of it: the batch, the network forward and backward, the sampled softmax, clipping, Muon. The text made up
 has Zipf's frequencies and some 9,000 distinct words in a window of 768 x 32.
 """
 
 import argparse
+import gc
 import json
+import sys
 import tempfile
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +32,13 @@ import numpy as np
 import torch
 from embed import random_weights
 
-from elmo import ops
+from elmo import config, ops
 from elmo.bench.embedding import cut_runs, latency, throughput
 from elmo.bench.machine import synchronize
 from elmo.embedding.embedder import Embedder
 from elmo.formats import load
 from elmo.machine import card
-from elmo.model.bilm import BiLMConfig
+from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.batches import LmReader, ReaderConfig
@@ -71,7 +83,7 @@ ROWS = (
     Row("english-large", LARGE, 768, 32, 8192, 650_000),
     Row("published", BiLMConfig(), 384, 20, 8192, 240_000),
 )
-SMALLEST = (Row("tiny", TINY, 4, 3, 8, 0),)
+SMALLEST = (Row("tiny", TINY, 2, 2, 8, 0),)
 
 
 def main() -> None:
@@ -79,29 +91,50 @@ def main() -> None:
     parser.add_argument("--text", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--parts", nargs="+", default=["right", "steps", "train", "resume", "embed"])
+    parser.add_argument("--seconds", type=float, default=150, help="no part begins later")
+    parser.add_argument("--curve", type=Path, help="losses to compare those of the part `recipe` with")
     parser.add_argument("--tiny", action="store_true", help="sizes for a CPU, to test this program")
     arguments = parser.parse_args()
-    began = time.perf_counter()
-    device = torch.device(arguments.device)
+    began, tiny, device = time.perf_counter(), arguments.tiny, torch.device(arguments.device)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     print(f"{card(device.type)}, torch {torch.__version__}")
     if not ops.has_kernels(torch.zeros(1, device=device)):
         parser.error("Triton does not work here: see the warning above")
-    ids = make_ids([arguments.text], WHITESPACE) if arguments.text else made_up(2_000 if arguments.tiny else 4_000_000)
-    vocabulary = Vocabulary((*SPECIAL, *(word for word, _ in ids.ranked()[: 40 if arguments.tiny else WORDS - 3])))
+    ids = make_ids([arguments.text], WHITESPACE) if arguments.text else made_up(2_000 if tiny else 4_000_000)
+    vocabulary = Vocabulary((*SPECIAL, *(word for word, _ in ids.ranked()[: 40 if tiny else WORDS - 3])))
     print(f"{len(ids.tokens):,} positions, {len(ids.words):,} words, {len(vocabulary):,} of them to predict")
-    rows = SMALLEST if arguments.tiny else ROWS
+    rows = SMALLEST if tiny else ROWS
     fabrics = {kind: launch(device.type, 1, 1, kind) for kind in ("32-true", "bf16-mixed")}
     parts = {
-        "right": lambda: right(fabrics, ids, vocabulary, rows[0]),
-        "steps": lambda: steps(fabrics["bf16-mixed"], ids, vocabulary, rows),
-        "train": lambda: whole(ids, rows[0], device),
+        "right": lambda: right(fabrics, ids, vocabulary, rows[0], 10 if tiny else 200),
+        "steps": lambda: steps(fabrics["bf16-mixed"], ids, vocabulary, rows, 1 if tiny else 12),
+        "train": lambda: whole(ids, rows[::2], device),
         "resume": lambda: resumed(ids, rows[0], device),
-        "embed": lambda: embed(ids, device),
+        "embed": lambda: embed(ids, device, tiny),
+        "recipe": lambda: recipe(arguments.text, arguments.curve, rows[0] if tiny else None, device),
     }
-    for name in arguments.parts:
-        print(f"\n{name} ({time.perf_counter() - began:.0f} s)")
-        parts[name]()
+    failed = run_parts({name: parts[name] for name in arguments.parts}, began, arguments.seconds)
     print(f"\n{time.perf_counter() - began:.0f} s in all")
+    sys.exit(1 if failed else 0)
+
+
+def run_parts(parts: dict[str, Callable[[], None]], began: float, seconds: float) -> list[str]:
+    """Runs the parts in turn; returns the names of those that failed or had no time, and says why."""
+    failed = []
+    for name, part in parts.items():
+        passed = time.perf_counter() - began
+        print(f"\n{name} ({passed:.0f} s)")
+        if passed > seconds:
+            print("no time is left")
+            failed.append(name)
+            continue
+        try:
+            part()
+        except Exception:
+            traceback.print_exc(file=sys.stdout)
+            failed.append(name)
+        gc.collect()  # what a failed part still holds on the GPU
+    return failed
 
 
 def made_up(positions: int, types: int = 600_000, seed: int = 1) -> Ids:
@@ -110,7 +143,7 @@ def made_up(positions: int, types: int = 600_000, seed: int = 1) -> Ids:
     types = min(types, positions)
     letters = rng.choice(list("etaoinshrdlucmfwypvbgkjqxz"), (types, 12))
     words = [f"{''.join(row[: 2 + i % 9])}{i:x}" for i, row in enumerate(letters)]
-    chances = 1 / np.arange(2.7, types + 2.7)
+    chances = np.arange(2.7, types + 2.7) ** -1.1
     tokens = (rng.choice(types, positions, p=chances / chances.sum()) + 2).astype(np.int32)
     tokens[rng.random(positions) < 0.04] = 0
     tokens[0], tokens[-1] = 2, 0
@@ -151,7 +184,7 @@ def replay_of(fabric: Fabric, row: Row, ids: Ids, vocabulary: Vocabulary) -> Rep
 # Right
 
 
-def right(fabrics: dict[str, Fabric], ids: Ids, vocabulary: Vocabulary, row: Row) -> None:
+def right(fabrics: dict[str, Fabric], ids: Ids, vocabulary: Vocabulary, row: Row, windows: int) -> None:
     """Prints differences from the CPU, which has no kernels unless they are interpreted."""
     device, streams = fabrics["32-true"].device, min(row.streams, 16)
     reader = ReaderConfig(streams, row.window, seed=1, max_characters=row.model.ids_per_token)
@@ -159,14 +192,14 @@ def right(fabrics: dict[str, Fabric], ids: Ids, vocabulary: Vocabulary, row: Row
     text = copy_to_device(ids, vocabulary, reader.max_characters, encoder_width, device)
     batches, places = LmReader(ids, vocabulary, reader), LmReader(ids, vocabulary, reader)
     differ = 0
-    for _ in range(200):
+    for _ in range(windows):
         batch, window = next(batches), places.places()
         slots = text.slots(text.distinct(ids.windows(window.places).inputs), batch.inputs.numel())
         found = text.window(torch.from_numpy(window.places).to(device), torch.from_numpy(window.keep).to(device), slots)
         rows = torch.cat([torch.nn.functional.pad(g, (0, 50 - g.shape[1]), value=261) for g in found.groups])
         differ += int((rows[found.inputs].cpu() != batch.char_ids[batch.inputs]).sum())
         differ += int((found.targets.cpu() != batch.targets).sum() + (found.starts.cpu() != batch.starts).sum())
-    print(f"200 windows: {differ} differences from the reader's")
+    print(f"{windows} windows: {differ} differences from the reader's")
     torch.manual_seed(1)
     here = LanguageModel(row.model, len(vocabulary), ObjectiveConfig(0, 0.0, 0.0))
     there = LanguageModel(row.model, len(vocabulary), ObjectiveConfig(0, 0.0, 0.0)).to(device)
@@ -197,8 +230,8 @@ def gradients(model: LanguageModel, batch, drawn: torch.Tensor, dtype: torch.dty
 # Fast
 
 
-def steps(fabric: Fabric, ids: Ids, vocabulary: Vocabulary, rows: tuple[Row, ...]) -> None:
-    """Prints the table of captured steps."""
+def steps(fabric: Fabric, ids: Ids, vocabulary: Vocabulary, rows: tuple[Row, ...], count: int) -> None:
+    """Prints the table of captured steps; each is the median of three times `count`."""
     peak = product_peak(fabric.device)
     print(f"a large bfloat16 product: {peak / 1e12:.0f} TFLOP/s")
     print("| size | streams x window, negatives | ms a step | words/s | goal | of the peak | GPU memory | capture |")
@@ -214,10 +247,10 @@ def steps(fabric: Fabric, ids: Ids, vocabulary: Vocabulary, rows: tuple[Row, ...
         for part in range(3):
             synchronize(fabric.device)
             began = time.perf_counter()
-            for number in range(12):
-                replay.step(1 + 12 * part + number, 1e-3)
+            for number in range(count):
+                replay.step(1 + count * part + number, 1e-3)
             synchronize(fabric.device)
-            times.append((time.perf_counter() - began) / 12)
+            times.append((time.perf_counter() - began) / count)
         replay.check()
         seconds, words = sorted(times)[1], row.streams * row.window
         share = operations(row, sum(replay.distinct)) / seconds / peak
@@ -228,6 +261,7 @@ def steps(fabric: Fabric, ids: Ids, vocabulary: Vocabulary, rows: tuple[Row, ...
             f"  distinct words {replay.distinct} of {replay.slots}"
         )
         del replay
+        gc.collect()
         if on_gpu:
             torch.cuda.empty_cache()
 
@@ -261,7 +295,7 @@ def operations(row: Row, distinct: int) -> float:
 def configured(folder: Path, row: Row, device: torch.device, **changed: object) -> TrainConfig:
     config = TrainConfig(
         (str(folder / "text.txt"),), str(folder / "run"), text=WHITESPACE, model=row.model,
-        objective=ObjectiveConfig(row.negatives, 0.1, 0.5), optim=replace(MUON, warmup_steps=10), streams=row.streams,
+        objective=ObjectiveConfig(row.negatives, 0.1, 0.5), optim=replace(MUON, warmup_steps=1), streams=row.streams,
         window=row.window, epochs=100, precision="bf16-mixed", accelerator=device.type, evaluate_words=1,
         ids=str(folder / "ids"), vocab_size=WORDS, loop=LoopConfig(1, 20, 10**6, 10**6, 1e6),
     )  # fmt: skip
@@ -275,18 +309,49 @@ def written(folder: Path, ids: Ids, positions: int) -> None:
     (folder / "text.txt").write_text(text + "\n", encoding="utf-8")
 
 
-def whole(ids: Ids, row: Row, device: torch.device) -> None:
+def whole(ids: Ids, rows: tuple[Row, ...], device: torch.device) -> None:
     """Prints the speed of `elmo train` itself."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         written(folder, ids, 1_000_000)
-        words = 400 * row.streams * row.window if device.type == "cuda" else 4 * row.streams * row.window
-        train(configured(folder, row, device, max_words=words), quiet=True)
-        lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
-        speeds = [line["tokens_per_s"] for line in lines if "tokens_per_s" in line]
-        print(
-            f"elmo train {row.name}, {row.streams} x {row.window}: {np.median(speeds):,.0f} words/s (goal {row.goal:,})"
-        )
+        for number, row in enumerate(rows):
+            words = (300 if device.type == "cuda" else 3) * row.streams * row.window
+            run = folder / f"run-{number}"
+            train(configured(folder, row, device, max_words=words, output=str(run)), quiet=True)
+            speeds = [line["tokens_per_s"] for line in logged(run, "tokens_per_s")]
+            speed = f"{np.median(speeds):,.0f} words/s (goal {row.goal:,})"
+            print(f"elmo train {row.name}, {row.streams} x {row.window}: {speed}")
+
+
+def logged(run: Path, key: str) -> list[dict[str, Any]]:
+    """The lines of a run's log that have `key`."""
+    lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if key in line]
+
+
+def recipe(text: Path | None, curve: Path | None, tiny: Row | None, device: torch.device) -> None:
+    """Prints the losses of 300 steps of the recipe english-large, each the mean since the one before, and a curve's."""
+    if text is None:
+        raise ValueError("the part recipe needs --text")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        values = config.load_toml(config.RECIPES / "english-large.toml")
+        changed = {"train": [str(text)], "output": str(folder / "run"), "accelerator": device.type, "evaluate_words": 1}
+        plan = config.from_dict(TrainConfig, values | changed)
+        every, steps = (50, 300) if tiny is None else (1, 3)
+        if tiny is not None:
+            plan = replace(
+                plan, model=tiny.model, streams=tiny.streams, window=tiny.window, vocab_size=40, text=WHITESPACE,
+                objective=replace(plan.objective, negatives=tiny.negatives), optim=replace(plan.optim, warmup_steps=1),
+            )  # fmt: skip
+        words, quiet = steps * plan.streams * plan.window, 10**6
+        loop = replace(plan.loop, log_steps=every, evaluate_steps=quiet, checkpoint_steps=quiet, checkpoint_minutes=1e6)
+        train(replace(plan, loop=loop, max_words=words), quiet=True)
+        lines = logged(folder / "run", "loss")
+        print("recipe:", ", ".join(f"step {line['step']} {line['loss']:.3f}" for line in lines))
+        for point in json.loads(curve.read_text(encoding="utf-8"))["curve"][:1] if curve else ():
+            mean = np.mean([line["loss"] for line in lines if line["step"] <= point["step"]])
+            print(f"mean up to step {point['step']}: {mean:.3f}; the curve has {point['loss']:.3f}")
 
 
 def resumed(ids: Ids, row: Row, device: torch.device) -> None:
@@ -299,7 +364,7 @@ def resumed(ids: Ids, row: Row, device: torch.device) -> None:
             output = str(folder / f"run-{len(parts)}")
             for number, part in enumerate(parts):
                 plan = {"max_words": total // part, "output": output, "deterministic": True}
-                keeps = replace(MUON, warmup_steps=10, decay=0.0)
+                keeps = replace(MUON, warmup_steps=1, decay=0.0)
                 train(configured(folder, row, device, optim=keeps, **plan), resume=number > 0, quiet=True)
             found.append((Path(output) / "model" / "model.safetensors").read_bytes())
         print("stopped and resumed:", "equal" if found[0] == found[1] else "DIFFERENT")
@@ -308,19 +373,24 @@ def resumed(ids: Ids, row: Row, device: torch.device) -> None:
 # Embedding
 
 
-def embed(ids: Ids, device: torch.device) -> None:
+def embed(ids: Ids, device: torch.device, tiny: bool) -> None:
     """Prints tokens a second with all layers back on the CPU, and milliseconds for one sentence."""
-    lines = np.split(ids.tokens[:300_000], np.flatnonzero(ids.tokens[:300_000] == 0) + 1)[:-1]
+    tokens = ids.tokens[: 400 if tiny else 300_000]
+    lines = np.split(tokens, np.flatnonzero(tokens == 0) + 1)[:-1]
     sentences = [[ids.words[word] for word in line[:-1].tolist()] for line in lines if len(line) > 1]
-    here = Embedder.load("english-base", device="cpu").embed(sentences[:50])
-    there = Embedder.load("english-base", device=device).embed(sentences[:50])
-    differences = [float(np.abs(one - other).max()) for one, other in zip(here, there, strict=True)]
-    print(f"english-base, float32: largest difference from the CPU {max(differences):.1e}")
-    for size in ("english-base", "published"):
+    models: dict[str, Callable[[], BiLM]] = {
+        "english-base": lambda: load("english-base").bilm(),
+        "published": lambda: random_weights(BiLMConfig()),
+    }
+    if tiny:
+        models = {"tiny": lambda: random_weights(TINY)}
+    for size, made in models.items():
+        here, there = (Embedder(made(), device=place).embed(sentences[:20]) for place in ("cpu", device))
+        difference = max(float(np.abs(one - other).max()) for one, other in zip(here, there, strict=True))
+        print(f"{size}, float32: largest difference from the CPU {difference:.1e}")
         for precision in ("float32", "bfloat16"):
-            bilm = load(size).bilm() if size == "english-base" else random_weights(BiLMConfig())
-            embedder = Embedder(bilm, device=device, precision=precision)
-            fast, alone = throughput(embedder, sentences, rounds=3), latency(embedder, cut_runs(sentences, 20, 8))
+            embedder = Embedder(made(), device=device, precision=precision)
+            fast, alone = throughput(embedder, sentences, rounds=2), latency(embedder, cut_runs(sentences, 20, 8))
             one = f"20 tokens {alone.new_words:.1f} ms, known words {alone.known_words:.1f} ms"
             print(f"{size}, {precision}: {fast.tokens_per_second:,.0f} tokens/s; {one}")
 
