@@ -1,4 +1,4 @@
-"""Weights on disk <-> `Model`; the format is detected from the content.
+"""Reads models from disk and writes them. The format of a model is detected from its content.
 
 Each format is a module with the same functions: `recognizes`, `describe`, `load`, and `save` in two of them. It is
 imported when the formats before it do not recognize a path: the native one needs neither h5py nor numpy.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FORMATS = ("native", "many_langs", "allennlp_archive", "allennlp", "tensorflow")
 """The modules, in the order in which they are asked."""
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-"""A name on the Hugging Face Hub: user/name."""
+"""The form of a name on the Hugging Face Hub: user/name."""
 TRAINED = "model"
 """The model's folder inside a training run."""
 DEFAULT_MODEL = "english-base"
@@ -50,7 +50,7 @@ def load(path: str | Path | None = None, weights: str | Path | None = None) -> M
 
 
 def describe(path: str | Path | None = None, weights: str | Path | None = None) -> Description:
-    """Describes what `load` would read, from the headers only. Raises like `load`."""
+    """Describes what `load` would read, from the headers only. Raises the errors of `load`."""
     format_, paths = _which(path, weights)
     return format_.describe(*paths)
 
@@ -60,7 +60,7 @@ def find(path: str | Path | None = None) -> Path:
 
     Installing a model package never changes what another name means.
     """
-    if _is_default(path):  # even if the working directory has something of that name
+    if _is_default(path):  # the name wins over a file or folder of that name in the working directory
         return packages.ASSETS / DEFAULT_MODEL
     name = str(path)
     if native.recognizes(Path(name) / TRAINED):
@@ -87,7 +87,7 @@ def find(path: str | Path | None = None) -> Path:
 
 
 def _on_the_hub(repository: str) -> Path:
-    """The folder of a repository of the Hugging Face Hub in its cache. Nothing is downloaded."""
+    """The folder of a Hugging Face Hub repository in the Hub's cache. Nothing is downloaded."""
     try:
         from elmo.formats import hub_files
     except ImportError as error:
@@ -104,7 +104,10 @@ def _on_the_hub(repository: str) -> Path:
 
 
 def recorded_name(path: str | Path | None) -> str:
-    """A model's path or name for a record: the default's own name, since another version may have another default."""
+    """Returns a model's path or name for a record.
+
+    The default model has its own name there, since another version may have another default.
+    """
     return DEFAULT_MODEL if _is_default(path) else str(path)
 
 
@@ -113,7 +116,7 @@ def _is_default(path: str | Path | None) -> bool:
 
 
 def local_names() -> list[str]:
-    """The names of all models on this machine: those of the package, of installed packages, and in the cache."""
+    """Returns the names of all models on this machine: in the package, in installed packages, and in the cache."""
     pulled = (model.name for model in published.published_models() if cache.is_pulled(model))
     return [*packages.packaged_names(), *packages.installed_packages(), *pulled]
 

@@ -1,11 +1,11 @@
 """The published format of bilm-tf, AllenNLP, NLPL and SeqVec: `options.json` and one HDF5 file of weights.
 
-- a folder, a zip or a tar of the two (with any names, detected by content), either file with the other beside it, or
-  the paths of both
-- character models, and models with a word table; word ids are line numbers of a vocabulary file beside them; the table
-  is in the weights file or in its own HDF5 file (bilm-tf's token embeddings)
-- highway layers, projections and clips may be absent, as the options say
-- the layout has no softmax and no tokenizer; `save` omits them
+- A model is given as a folder, a zip or a tar of the two files (with any names, which are detected by content), as
+  either file with the other beside it, or as the paths of both.
+- It reads characters or has a word table. Word ids are then the line numbers of a vocabulary file beside the two; the
+  table is in the weights file or in an HDF5 file of its own (bilm-tf's token embeddings).
+- The options say whether there are highway layers, projections and clips.
+- The layout has no softmax and no tokenizer, so `save` omits them.
 """
 
 import json
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FORMAT = "allennlp"
 OPTIONS, WEIGHTS, VOCABULARY = "options.json", "weights.hdf5", "vocab.txt"
 MOST_OPTIONS = 1_000_000
-"""Most bytes of an options file; larger JSON files are ignored."""
+"""The most bytes of an options file; larger JSON files are ignored."""
 MOST_WORD_BYTES = 1000
 
 
@@ -44,13 +44,13 @@ class ModelFiles:
     options: SourceFile
     weights: SourceFile
     table: SourceFile | None
-    """Token embeddings, if they have their own file."""
+    """The file of token embeddings, if they have their own."""
     beside: list[SourceFile]
     """All files beside the weights, the vocabulary among them."""
 
 
 def recognizes(path: Path) -> bool:
-    """Whether there are options and weights of this kind at `path`, or one of them with the other missing."""
+    """Returns whether there are options and weights of this kind at `path`, or one of them without the other."""
     if path.is_dir() or is_archive(path):
         files = list_files(path)
         return any(map(_is_options, files)) and bool(_hdf5_in(files))
@@ -60,7 +60,7 @@ def recognizes(path: Path) -> bool:
 def describe(path: Path, weights: Path | None = None) -> Description:
     """Reads the options, the shapes of the weights and, for a word model, its vocabulary.
 
-    `weights` is for an options file `path` whose weights are elsewhere.
+    `weights` names the weights if `path` is an options file and its weights are elsewhere.
     """
     parts = _locate(path, weights)
     options = read_options(parts.options)
@@ -76,7 +76,7 @@ def describe(path: Path, weights: Path | None = None) -> Description:
 
 
 def load(path: Path, weights: Path | None = None) -> Model:
-    """Reads a model; raises InputError if weights and options do not match. `weights` as in `describe`."""
+    """Reads a model. Raises InputError if weights and options do not match. `weights` is that of `describe`."""
     parts = _locate(path, weights)
     options = read_options(parts.options)
     with _opened(parts) as found:
@@ -186,12 +186,12 @@ def _is_options(source: SourceFile) -> bool:
 
 
 def options_in(files: list[SourceFile]) -> list[SourceFile]:
-    """Those of the files that are the options of a biLM."""
+    """Returns those of the files that are the options of a biLM."""
     return [file for file in files if _is_options(file)]
 
 
 def _options_of(weights: SourceFile, place: Path, beside: list[SourceFile]) -> SourceFile:
-    """The options file of the folder or archive; of several, the one with the weights' name, but for the kind."""
+    """The options file of the folder or archive; of several, the one whose name fits that of the weights."""
     found = options_in(beside)
     twins = [file for file in found if _are_twins(file.name, weights.name)]
     both = "give both paths: elmo.load(OPTIONS, weights=WEIGHTS), or --weights on the command line"
@@ -229,13 +229,16 @@ def _hdf5_in(files: list[SourceFile]) -> list[SourceFile]:
 
 
 def _tops(source: SourceFile) -> set[str]:
-    """The top-level names that identify our HDF5 files, as far as the file has them."""
+    """Those of the top-level names of biLM weights that an HDF5 file has."""
     with read_hdf5(source) as file:
         return {name for name in ("RNN_0", "char_embed", "embedding") if name in file}
 
 
 def only_file(place: Path, found: list[SourceFile], what: str, remedy: str) -> SourceFile:
-    """The one file found. Raises FileNotFoundError without any, and InputError with the remedy for more than one."""
+    """Returns the only file of `found`.
+
+    Raises FileNotFoundError if there is none, and InputError with the remedy if there are several.
+    """
     if len(found) == 1:
         return found[0]
     if not found:
@@ -250,7 +253,7 @@ def only_file(place: Path, found: list[SourceFile], what: str, remedy: str) -> S
 
 
 def read_options(source: SourceFile) -> dict[str, Any]:
-    """The content of an options file. Raises InputError if it has no table `lstm`."""
+    """Reads an options file. Raises InputError if it has no table `lstm`."""
     options = source.json()
     if not isinstance(options, dict) or not isinstance(options.get("lstm"), dict):
         raise InputError(f"{source.label}: no table 'lstm'; not the options of a biLM; give its options file")
@@ -276,7 +279,7 @@ def _opened(parts: ModelFiles) -> "Iterator[dict[str, h5py.Dataset]]":
 def _examine(
     parts: ModelFiles, options: dict[str, Any], found: "dict[str, h5py.Dataset]"
 ) -> tuple[BiLMConfig, dict[str, str]]:
-    """The configuration, and the name of each dataset in the file; InputError if something does not match."""
+    """The configuration, and the name of each dataset in the file. Raises InputError if something does not match."""
     label = parts.weights.label
     shapes = {name: dataset.shape for name, dataset in found.items()}
     config = to_config(options, parts.options.label, shapes, label)
@@ -302,7 +305,7 @@ def _vocabulary(parts: ModelFiles, config: BiLMConfig) -> Vocabulary | None:
 
 
 def vocabulary_beside(files: list[SourceFile], rows: int, table: str) -> Vocabulary | None:
-    """The vocabulary of `rows` words among the files; None without any.
+    """Returns the vocabulary of `rows` words among the files, or None if there is no vocabulary.
 
     Raises InputError if none of them matches `table`, which has `rows` rows.
     """

@@ -1,10 +1,10 @@
-"""The biLM inside a task's model of AllenNLP: `model.tar.gz`, or its folder, of `config.json` and `weights.th`.
+"""Reads the biLM inside a task model of AllenNLP: `model.tar.gz`, or its folder, with `config.json` and `weights.th`.
 
-- the weights are a torch state dict; only the biLM and the learned layer mixes (`ScalarMix`) are read
-- gate order is i, f, g, o; the forget gate's 1 is in the bias; the highway gate passes the input
-- clips, activation and the characters of a token are in the options file, which archives before AllenNLP 1.0 contain
-  (`fta/`); if it is missing, it may be given, else the values of all published models are assumed
-  (`card["assumed"]`)
+- The weights are a torch state dict, of which only the biLM and the learned layer mixes (`ScalarMix`) are read.
+- The order of the gates is i, f, g, o; the 1 of the forget gate is in the bias; the highway gate passes the input.
+- Clips, activation and the characters of a token are in the options file, which archives before AllenNLP 1.0 contain
+  (`fta/`). If it is missing, it may be given; otherwise the values of all published models are assumed
+  (`card["assumed"]`).
 
 Nothing is unpickled. The format is read-only. Its headers are torch's, so a description needs torch, too.
 """
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 FORMAT = "allennlp-archive"
 CONFIG, WEIGHTS = "config.json", ("weights.th", "best.th")
 BILM = "_elmo_lstm."
-"""The name of the biLM in AllenNLP's `Elmo`."""
+"""The prefix of the biLM's weights in AllenNLP's `Elmo`."""
 ASSUMED = {
     "lstm": {"cell_clip": 3, "proj_clip": 3},
     "char_cnn": {"activation": "relu", "max_characters_per_token": 50},
 }
-"""Values that all published models share and their arrays do not show."""
+"""The values that all published models share and that their arrays do not show."""
 REMEDY = "this is not a biLM of AllenNLP's class Elmo, or it was modified"
 
 
 def recognizes(path: Path) -> bool:
-    """Whether `path` is such an archive, its folder, or the weights in it."""
+    """Returns whether `path` is such an archive, its folder, or the weights in it."""
     if path.is_file() and path.name in WEIGHTS:
         return (path.parent / CONFIG).is_file()
     if not path.is_dir() and not is_archive(path):
@@ -68,7 +68,7 @@ def describe(path: Path, weights: Path | None = None) -> Description:
 
 
 def load(path: Path, weights: Path | None = None) -> Model:
-    """Reads the biLM and its learned mixes; `weights` as in `describe`. Raises InputError without a biLM."""
+    """Reads the biLM and its learned mixes. `weights` is that of `describe`. Raises InputError if there is no biLM."""
     from elmo.formats.torch_file import read_state_dict
 
     archive, files = _files(path, weights)
@@ -80,7 +80,7 @@ def load(path: Path, weights: Path | None = None) -> Model:
 
 
 def save(model: Model, path: Path, overwrite: bool = False) -> NoReturn:
-    """Always raises: the format is read-only."""
+    """Always raises InputError, since the format is read-only."""
     raise InputError(f"{path}: AllenNLP's archives are only read; write the native or the allennlp format")
 
 
@@ -88,7 +88,7 @@ def save(model: Model, path: Path, overwrite: bool = False) -> NoReturn:
 
 
 def sizes(label: str, state: "Mapping[str, Tensor]", prefix: str) -> dict[str, Any]:
-    """The options of the biLM under `prefix`, as far as its arrays show them."""
+    """Returns the options of the biLM under `prefix`, as far as its arrays show them."""
     own = {name.removeprefix(prefix): tuple(tensor.shape) for name, tensor in state.items() if name.startswith(prefix)}
     filters = [list(shape) for shape in _numbered(own, r"_token_embedder\.char_conv_(\d{1,9})\.weight")]
     layers = _numbered(own, r"_elmo_lstm\.forward_layer_(\d{1,9})\.state_projection\.weight")
@@ -115,7 +115,7 @@ def sizes(label: str, state: "Mapping[str, Tensor]", prefix: str) -> dict[str, A
 
 
 def mixes(state: "Mapping[str, Tensor]", config: Any = None) -> tuple[Mix, ...]:
-    """The learned layer mixes of a biLM; the task model's `config` says whether they use layer norm."""
+    """Returns the learned layer mixes of a biLM; the task model's `config` says whether they use layer norm."""
     found = []
     for name, parts in _mix_parts(state):
         scalars = tuple(float(state[part].reshape(-1)[0]) for part in parts)
@@ -141,7 +141,7 @@ def _mix_parts(state: "Mapping[str, Tensor]") -> list[tuple[str, list[str]]]:
 
 
 def _layer_norm(mix: str, config: Any) -> bool:
-    """`do_layer_norm` in the configuration of the biLM that this mix belongs to."""
+    """The value of `do_layer_norm` in the configuration of the biLM that this mix belongs to."""
     said = {key: table.get("do_layer_norm", False) for key, table in _tables("", config) if "options_file" in table}
     own = [value for key, value in said.items() if key and key in mix]
     return bool(own[0] if own else any(said.values()))
@@ -218,7 +218,7 @@ def _config(
 
 
 def _check_numbers(label: str, state: "Mapping[str, Tensor]", prefix: str, config: BiLMConfig) -> None:
-    """Raises InputError unless weights are floating-point numbers, and a mix has one for each layer."""
+    """Raises InputError unless weights are floating-point numbers and each mix has one scalar per layer."""
     layers = config.lstm.n_layers + 1
     names = [prefix + name for name in state_shapes(config)]
     for mix, scalars in _mix_parts(state):

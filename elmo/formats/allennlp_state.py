@@ -1,11 +1,11 @@
-"""The biLM of AllenNLP's classes in a torch state dict, with their names and order <-> our weights.
+"""Converts between elmo's weights and the state dict of AllenNLP's biLM, which has other names and another order.
 
-Differences between AllenNLP's layout and the published HDF5 files:
+AllenNLP's layout differs from the published HDF5 files:
 
-- a highway layer is one matrix, the transform above the carry, and the carry is negated
-- gates are in the order i, f, g, o (ours: i, g, f, o), and the 1 of the forget gate is in the bias
-- the two directions are separate modules
-- both projections always exist
+- A highway layer is one matrix, the transform above the carry, and the carry is negated.
+- Gates are in the order i, f, g, o (elmo's is i, g, f, o), and the 1 of the forget gate is in the bias.
+- The two directions are separate modules.
+- Both projections always exist.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ BEGINNINGS = ("_token_embedder.", "_elmo_lstm.forward_layer_", "_elmo_lstm.backw
 
 
 def is_foreign(name: str) -> bool:
-    """Whether `name` is AllenNLP's for a weight of a biLM."""
+    """Returns whether `name` is AllenNLP's name of a biLM weight."""
     return name.startswith(BEGINNINGS)
 
 
 def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """All of AllenNLP's arrays for a biLM of this configuration."""
+    """Returns the shapes of all of AllenNLP's arrays for a biLM of this configuration."""
     cnn, size, hidden = config.char_cnn, config.lstm.projection_dim, config.lstm.dim
     assert cnn is not None
     n_filters = cnn.n_filters
@@ -60,7 +60,7 @@ def to_weights(config: BiLMConfig, state: "Mapping[str, Tensor]", prefix: str = 
     assert cnn is not None
     own = {name: state[prefix + name].float() for name in state_shapes(config)}
     weights = {"token_encoder.embedding": own[CHARACTERS].clone()}
-    weights["token_encoder.embedding"][0] = 0.0  # for "no token": training may have moved it, but nothing reads it
+    weights["token_encoder.embedding"][0] = 0.0  # the row for "no token": training may change it, but nothing reads it
     for i in range(len(cnn.filters)):
         for part in ("weight", "bias"):
             weights[f"token_encoder.convolutions.{i}.{part}"] = own[f"_token_embedder.char_conv_{i}.{part}"]
@@ -85,7 +85,7 @@ def to_weights(config: BiLMConfig, state: "Mapping[str, Tensor]", prefix: str = 
 
 
 def from_weights(config: BiLMConfig, weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
-    """AllenNLP's arrays of a biLM with these weights: the inverse of `to_weights`.
+    """Returns AllenNLP's arrays of a biLM with these weights. This is the inverse of `to_weights`.
 
     Raises InputError for a biLM without projections, which AllenNLP's classes always have.
     """
@@ -121,7 +121,7 @@ def _cells(layer: int) -> tuple[str, str]:
 
 
 def _gates(rows: "Tensor") -> "Tensor":
-    """Rows in AllenNLP's order i, f, g, o -> ours: i, g, f, o."""
+    """Converts rows from AllenNLP's order of gates, i, f, g, o, to elmo's: i, g, f, o."""
     import torch
 
     i, f, g, o = rows.chunk(4)
@@ -129,7 +129,7 @@ def _gates(rows: "Tensor") -> "Tensor":
 
 
 def _their_gates(rows: "Tensor") -> "Tensor":
-    """Rows in our order i, g, f, o -> AllenNLP's: i, f, g, o."""
+    """Converts rows from elmo's order of gates, i, g, f, o, to AllenNLP's: i, f, g, o."""
     import torch
 
     i, g, f, o = rows.chunk(4)

@@ -1,7 +1,7 @@
-"""The published model's two parts as bilm-tf defines them: the options (JSON) and the datasets by name.
+"""Converts the two parts of a published model as bilm-tf defines them: the options (JSON) and the datasets by name.
 
-A dataset is (in, out). Of an LSTM, `W_0` is the input's rows, then the state's. The word table (`embedding`) and the
-characters (`char_embed`) have no row for padding; ours have one, and it comes first.
+A dataset is (in, out). `W_0` of an LSTM has the rows of the input and then those of the state. The word table
+(`embedding`) and the characters (`char_embed`) have no row for padding; in elmo's tables it is the first row.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ REMEDY = "the weights do not belong to these options, or the options were edited
 
 
 def to_config(options: dict[str, Any], label: str, shapes: Mapping[str, Shape], weights: str) -> BiLMConfig:
-    """The options file `label` as a configuration; `shapes` are those of the datasets in the file `weights`.
+    """Converts the options file `label` to a configuration; `shapes` are those of the datasets in the file `weights`.
 
     The numbers of characters and words come from the weights, not from the options.
     Raises InputError if either file is invalid.
@@ -47,7 +47,7 @@ def to_config(options: dict[str, Any], label: str, shapes: Mapping[str, Shape], 
 
 
 def character_config(options: dict[str, Any], n_characters: int, arrays: int) -> BiLMConfig:
-    """The options of a model whose table has `n_characters` rows, row 0 included, and whose file has `arrays` arrays.
+    """Converts options to a configuration for a table of `n_characters` rows, row 0 included, in a file of `arrays`.
 
     Raises KeyError, ConfigError or TypeError.
     """
@@ -68,7 +68,7 @@ def errors_of(label: str, weights: str) -> Iterator[None]:
 
 
 def to_options(config: BiLMConfig) -> dict[str, Any]:
-    """The inverse of `to_config`."""
+    """Converts a configuration to options. This is the inverse of `to_config`."""
     lstm, char_cnn = config.lstm, config.char_cnn
     options: dict[str, Any] = {
         "lstm": {
@@ -101,7 +101,7 @@ def _table(values: dict[str, Any], key: str, where: str = "") -> dict[str, Any]:
 
 
 def _lstm(options: dict[str, Any]) -> dict[str, Any]:
-    """The defaults are those of bilm-tf."""
+    """The values of the LSTMs; the defaults are those of bilm-tf."""
     lstm = _table(options, "lstm")
     return {
         "lstm": {
@@ -148,7 +148,7 @@ def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
 
 
 def dataset_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """All datasets in a file of this configuration."""
+    """Returns the shapes of all datasets in a file of this configuration."""
     size, hidden = config.lstm.projection_dim, config.lstm.dim
     shapes = _encoder_shapes(config)
     for direction in range(2):
@@ -161,7 +161,7 @@ def dataset_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def dataset_names(label: str, config: BiLMConfig, seen: Mapping[str, Shape]) -> dict[str, str]:
-    """The name of each dataset in this file. Raises InputError if one has a wrong shape, or is unknown."""
+    """Returns the name of each dataset in this file. Raises InputError if one has a wrong shape or is unknown."""
     expected = dataset_shapes(config)
     names = {name: name for name in expected}
     if config.lstm.n_layers == 1:  # bilm-tf writes a single layer without the group of layers
@@ -176,7 +176,7 @@ def dataset_names(label: str, config: BiLMConfig, seen: Mapping[str, Shape]) -> 
 
 
 def to_weights(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> "dict[str, Tensor]":
-    """Our weights, from a function that reads a dataset."""
+    """Converts datasets to weights with the names of `BiLM.state_dict`; `read` reads a dataset."""
     import torch
 
     size = config.lstm.projection_dim
@@ -193,7 +193,7 @@ def to_weights(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> "dict[s
 
 
 def to_datasets(config: BiLMConfig, weights: "dict[str, Tensor]") -> dict[str, np.ndarray]:
-    """The datasets of the file; the inverse of `to_weights`."""
+    """Converts weights to the datasets of a file. This is the inverse of `to_weights`."""
     import torch
 
     ours = {name: weight.detach().to("cpu", torch.float32).numpy() for name, weight in weights.items()}
@@ -211,7 +211,7 @@ def to_datasets(config: BiLMConfig, weights: "dict[str, Tensor]") -> dict[str, n
 
 
 def cell_name(direction: int, layer: int) -> str:
-    """The group of one LSTM."""
+    """Returns the name of the HDF5 group of one LSTM."""
     return f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
 
 
@@ -271,7 +271,7 @@ def _from_encoder(config: BiLMConfig, ours: dict[str, np.ndarray]) -> dict[str, 
 
 
 def _published_bias(bias: np.ndarray, config: BiLMConfig) -> np.ndarray:
-    """The bias for programs that add 1 to the forget gate (the third of i, j, f, o)."""
+    """The bias for programs that add 1 to the forget gate, which is the third of i, j, f, o."""
     if config.lstm.forget_bias == 1.0:
         return bias
     bias = bias.copy()

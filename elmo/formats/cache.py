@@ -18,13 +18,13 @@ RECORD = "pulled.json"
 
 
 def cache_folder() -> Path:
-    """Where pulled models are. Raises InputError if that is in a home folder that is unknown."""
+    """Returns the folder of pulled models. Raises InputError if it lies in the home folder and that is unknown."""
     named = os.environ.get("ELMO_CACHE")
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     try:
         if named:
             return Path(named).expanduser()
-        # The XDG specification: ignore a relative path.
+        # The XDG specification says to ignore a relative path.
         return (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "elmo"
     except RuntimeError as error:
         raise InputError(f"{named or '~/.cache/elmo'}: no such home folder; name another in ELMO_CACHE") from error
@@ -62,7 +62,7 @@ def is_pulled(model: PublishedModel) -> bool:
 
 
 def by_hand(model: PublishedModel) -> str:
-    """How to get a model that cannot be downloaded: words for an error."""
+    """Returns words for an error: how to get a model that cannot be downloaded."""
     folder = folder_of(model)
     if not model.files:
         return f"get it at {model.page} and give its path, or put its files into {folder}"
@@ -115,7 +115,7 @@ def _require(model: PublishedModel, reference: str) -> None:
 
 
 def read_record(folder: Path) -> dict[str, dict[str, Any]]:
-    """The entries of `pulled.json` by file; empty without one."""
+    """Reads the entries of `pulled.json` by file; there are none if the file is missing."""
     try:
         files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,9 +1,9 @@
 """Downloads one file: resumes with HTTP ranges, verifies it, and moves it into place atomically.
 
-- the received part is kept beside the target as `NAME.part`; this call or a later one continues it
-- an interrupted download continues only if the server confirms that the file is unchanged (`If-Range`), or if the
-  sha256 is known
-- addresses are tried in turn; a wrong length or hash counts as a failure of its address
+- The received part is kept beside the target as `NAME.part`, and this call or a later one continues it.
+- An interrupted download continues only if the server confirms that the file is unchanged (`If-Range`), or if the
+  sha256 is known.
+- Addresses are tried in turn. A wrong length or hash counts as a failure of its address.
 """
 
 import errno
@@ -25,16 +25,16 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 from elmo.disk.files import DISK_FULL
 
 TIMEOUT = 60.0
-"""Seconds without a byte after which a connection counts as broken."""
+"""A connection counts as broken after as many seconds without a byte."""
 RETRIES = 4
-"""Most failures of an address in a row without progress."""
+"""The most failures of an address in a row without progress."""
 MOST_TRIES = 100
 PAUSE = 1.0
-"""Seconds before the first retry without progress; doubled each time."""
+"""The seconds before the first retry without progress; they double each time."""
 CHUNK = 1 << 18
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes received and the bytes in total."""
+"""A function that is called with the bytes received and the total."""
 
 
 class DownloadError(OSError):
@@ -42,7 +42,7 @@ class DownloadError(OSError):
 
 
 class _Failure(Exception):
-    """One address failed for good."""
+    """An address failed, and trying it again is pointless."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ExpectedFile:
     """What is known about the file in advance."""
 
     size: int | None = None
-    """In bytes."""
+    """The size in bytes."""
     sha256: str | None = None
 
 
@@ -76,7 +76,7 @@ def download(
 
 
 def part_of(target: Path) -> Path:
-    """Where the received part of a file is."""
+    """Returns the path of the received part of a file."""
     return target.with_name(target.name + ".part")
 
 
@@ -112,7 +112,7 @@ class _Part:
     def begin(self, url: str, headers: HTTPMessage) -> None:
         """Starts over from the first byte, and records the server's name for this version.
 
-        Leaves no byte of another version, since the process may end at any time.
+        No byte of another version is left, since the process may end at any time.
         """
         self.path.unlink(missing_ok=True)
         etag = headers.get("ETag", "")
@@ -163,13 +163,13 @@ def _read(url: str, part: _Part) -> bool:
 
 
 def _try(opener: OpenerDirector, url: str, part: _Part) -> tuple[str | None, int]:
-    """One request: its problem (None if the file is complete), and the first byte that its response wrote.
+    """Makes one request; returns its problem (None if the file is complete) and the first byte that it wrote.
 
     Raises _Failure if further requests to this address are pointless.
     """
     headers = {"User-Agent": "elmo-torch", "Accept-Encoding": "identity"}
     validator = part.validator(url)
-    if part.size and validator is not None:  # else the response is the whole file, and replaces the part
+    if part.size and validator is not None:  # otherwise the response is the whole file, which replaces the part
         headers |= {"Range": f"bytes={part.size}-"} | ({"If-Range": validator} if validator else {})
     have = part.size
     try:
@@ -183,7 +183,7 @@ def _try(opener: OpenerDirector, url: str, part: _Part) -> tuple[str | None, int
 
 
 def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None, int]:
-    """Writes the response; returns like `_try`."""
+    """Writes the response to the part; returns what `_try` returns."""
     have, total = 0, response.length
     if response.status == 206:
         have = part.size
@@ -266,7 +266,7 @@ def _check_room(part: _Part, needed: int) -> None:
 
 
 def _content_range(headers: HTTPMessage) -> tuple[int | None, int | None]:
-    """First byte and total length in the response to a range request, if given."""
+    """The first byte and the total length in the response to a range request, if they are given."""
     unit, _, rest = headers.get("Content-Range", "").partition(" ")
     span, _, total = rest.partition("/")
     first = span.partition("-")[0]

@@ -29,7 +29,10 @@ WORDS = 4
 
 
 def example(language: str | None, words: Sequence[str] = ()) -> list[str]:
-    """The tokens of a sentence in a language (an ISO code), else frequent words of the model, else English ones."""
+    """Returns the tokens of a sentence in a language (an ISO code).
+
+    For an unknown language they are frequent words of the model, or an English sentence if it has no words.
+    """
     code = (language or "").lower().partition("-")[0]
     if code in SENTENCES:
         return SENTENCES[code].split()

@@ -1,7 +1,7 @@
-"""The files of a model in a folder, or in a zip or tar archive.
+"""Reads the files of a model in a folder, or in a zip or tar archive.
 
-A member that is read is copied to a temporary file without a name, which ends with its use. An archive with a path
-outside its folder is refused as a whole; so is what unpacks to far more than weights do, whatever sizes it declares.
+A member that is read is copied to a temporary file without a name, which is gone when it is closed. An archive is
+refused if it has a path outside its folder, or unpacks to far more than weights do, whatever sizes it declares.
 """
 
 import gzip
@@ -22,25 +22,25 @@ from typing import Any
 from elmo.errors import InputError
 
 MOST_JSON = 10_000_000
-"""Most bytes of a JSON file; those of published models have less than a thousand."""
+"""The most bytes of a JSON file; those of published models have less than a thousand."""
 MOST_MEMBERS = 10_000
-"""Most files of an archive or folder; listing more takes long, and published models have less than a hundred."""
+"""The most files of an archive or folder; published models have less than a hundred, and listing more takes long."""
 MOST_MEMBER = 1 << 40
-"""Bytes of a file in a tar; systems refuse to go to places far beyond, without a file's name."""
+"""The most bytes of a file in a tar: seeking far beyond fails with an error of the system that names no file."""
 BOMB_RATIO, BOMB_FROM = 200, 1 << 26
-"""Weights do not unpack to as many bytes for each packed one; only asked beyond this size."""
+"""The largest ratio of unpacked to packed bytes, which weights never reach, and the size from which it is checked."""
 BLOCK = 1 << 18
 IN_MEMORY = 1 << 20
-"""Bytes of a member that need no file."""
+"""A member of at most as many bytes is kept in memory instead of in a temporary file."""
 ZIP_START, GZIP_START = (b"PK\x03\x04", b"PK\x05\x06"), b"\x1f\x8b"
 ZIP_END = 22 + (1 << 16)
-"""Bytes at the end of a zip among which its record with the number of members is."""
+"""The most bytes at the end of a zip that hold its record with the number of members."""
 TAR_MARK, TAR_MARK_AT = b"ustar", 257
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file to read."""
+    """A file for reading, in a folder or in an archive."""
 
     name: str
     """The file's name, without folders."""
@@ -50,35 +50,35 @@ class SourceFile:
     path: Path
     """The file or archive on disk."""
     opener: Callable[[int], Any] = field(repr=False, compare=False)
-    """Opens at least as many of its first bytes for reading with random access."""
+    """A function that opens at least as many of the file's first bytes, for reading with random access."""
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether it is a plain file, not in an archive."""
+        """Whether this is a plain file, and not a member of an archive."""
         return self.label == str(self.path)
 
     def open(self) -> Any:
-        """Opens it for reading with random access. Raises OSError or InputError if that fails, or if it is damaged."""
+        """Opens the file for reading with random access. Raises OSError or InputError if that fails."""
         return self.opener(self.size)
 
     def begins_with(self, start: bytes) -> bool:
-        """Whether these are its first bytes."""
+        """Returns whether the file begins with these bytes."""
         return self.first(len(start)) == start
 
     def first(self, count: int) -> bytes:
-        """The first bytes, up to `count` of them."""
+        """Reads the first `count` bytes, or the whole file if it is shorter."""
         with self.opener(count) as file:
             return file.read(count)
 
     def read(self, most: int) -> bytes:
-        """All bytes; raises InputError if there are more than `most`, or if they are damaged in a zip."""
+        """Reads all bytes. Raises InputError if there are more than `most`, or if they are damaged in a zip."""
         data = self.first(min(most, self.size) + 1)  # `most` may come from a damaged file
         if len(data) > most:
             raise InputError(f"{self.label}: has more than {most:,} bytes, too many for such a file; check it")
         return data
 
     def json(self) -> Any:
-        """Its content as JSON; raises InputError if it is not valid JSON."""
+        """Reads the file as JSON. Raises InputError if it is not valid JSON."""
         try:
             return json.loads(self.read(MOST_JSON))
         except InputError:
@@ -88,7 +88,7 @@ class SourceFile:
 
 
 def file_on_disk(path: Path) -> SourceFile:
-    """A file of the file system. Raises InputError for a pipe or a device, whose end may never come."""
+    """Returns a file of the file system. Raises InputError for a pipe or a device, which may never end."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is not a regular file; copy what it gives into one")
     return SourceFile(path.name, str(path), path.stat().st_size, path, lambda _: path.open("rb"))
@@ -103,13 +103,13 @@ KNOWN = (
     (b"BZh", "compressed with bzip2: unpack it (bunzip2)"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it (unzstd)"),
 )
-"""How files begin that lie where weights or options should, and what to do."""
+"""The first bytes of files that often lie where weights or options should, with what they are and the remedy."""
 
 
 def refuse_known(files: Sequence[SourceFile]) -> None:
-    """Raises InputError, with the remedy, for the first of these files that begins like something else than a model's.
+    """Raises InputError, with the remedy, for the first of these files whose first bytes are not those of a model.
 
-    JSON that is not valid is refused, too; a compressed vocabulary is in place.
+    Invalid JSON is refused, too. A compressed vocabulary is accepted.
     """
     for file in files:
         start = file.first(64).lower().lstrip()
@@ -125,7 +125,7 @@ def refuse_known(files: Sequence[SourceFile]) -> None:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the file is a zip, a tar or a tar.gz, by its first bytes."""
+    """Returns whether the first bytes of the file are those of a zip, a tar or a tar.gz."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -134,7 +134,7 @@ def is_archive(path: Path) -> bool:
 
 
 def list_files(path: Path) -> list[SourceFile]:
-    """The files in a folder (not in its subfolders), or all files of an archive.
+    """Returns the files in a folder (not in its subfolders), or all files of an archive.
 
     Raises InputError if an archive is damaged, or contains a path outside it.
     """
@@ -149,7 +149,7 @@ def list_files(path: Path) -> list[SourceFile]:
 
 @lru_cache(maxsize=8)
 def _members(path: Path, changed: int, size: int) -> tuple[SourceFile, ...]:
-    """Cached, since listing a compressed tar reads all of it."""
+    """The files of an archive. They are cached, since listing a compressed tar reads all of it."""
     with path.open("rb") as file:
         zipped = file.read(4) in ZIP_START
     try:
@@ -217,7 +217,7 @@ def _copy_of_zipped(path: Path, info: zipfile.ZipInfo, count: int) -> Any:
 def _tar_members(path: Path) -> list[Member]:
     with _unpacked_tar(path) as file, tarfile.open(fileobj=file, mode="r:" if file.seekable() else "r|") as archive:
         infos = []
-        # One by one: after a negative size, tarfile would go back and read for ever.
+        # Members are read one by one, since tarfile goes back after a negative size and would read for ever.
         for number, info in enumerate(archive):
             if not 0 <= info.size < MOST_MEMBER:
                 raise tarfile.ReadError(f"{info.name} has {info.size} bytes")
@@ -254,7 +254,7 @@ def _unpacked_tar(path: Path) -> io.BufferedReader:
 
 
 class _Unpacked(io.RawIOBase):
-    """What the gzip streams in `file` unpack to; `label` is for errors. Closing it closes `file`."""
+    """The unpacked content of the gzip streams in `file`; `label` is for errors. Closing it closes `file`."""
 
     def __init__(self, file: io.BufferedReader, label: str) -> None:
         self._packed, self._label = file, label
@@ -301,7 +301,7 @@ def _write(copy: Any, block: bytes, label: str) -> None:
 
 @contextmanager
 def _readable(label: str) -> Iterator[None]:
-    """Errors of damaged archives as InputError."""
+    """Turns errors of damaged archives into InputError."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:

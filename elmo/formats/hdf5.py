@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import h5py
 
 MOST_UNPACKED = 200
-"""Largest allowed ratio of a dataset's size to its stored size; compressed weights shrink by less than half."""
+"""The largest ratio of a dataset's size to its stored size; compressed weights shrink by less than half."""
 MOST_NAMES, DEEPEST = 10_000, 8
-"""Groups and datasets of a file of weights, and groups inside one another; published models have 33 and 5."""
+"""The most names in a file of weights, and the most groups inside one another; published models have 33 and 5."""
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -37,7 +37,7 @@ def is_hdf5(source: SourceFile) -> bool:
 
 @contextmanager
 def read_hdf5(source: SourceFile) -> "Iterator[h5py.File]":
-    """Opens for reading. Raises InputError if the file is incomplete, also later, inside the block."""
+    """Opens a file for reading. Raises InputError if the file is incomplete, also later, inside the block."""
     import h5py
 
     opened: Any | None = None
@@ -61,7 +61,7 @@ def read_hdf5(source: SourceFile) -> "Iterator[h5py.File]":
 
 
 def datasets(label: str, file: "h5py.File") -> "dict[str, h5py.Dataset]":
-    """Every dataset in the file itself, without links to other files or places.
+    """Returns every dataset in the file itself, without links to other files or places.
 
     Raises InputError if there are more names, or groups inside groups, than weights have.
     """
@@ -191,7 +191,7 @@ class _Sink:
         return size
 
     def flush(self) -> None:
-        """Does nothing: there is no buffer."""
+        """Does nothing, since there is no buffer."""
 
     def close(self) -> None:
         self._file.close()

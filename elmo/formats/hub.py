@@ -1,4 +1,4 @@
-"""Models on the Hugging Face Hub, by the mixin of its own library: `from_pretrained`, `save_pretrained`, `push_to_hub`.
+"""Models on the Hugging Face Hub, with the methods of its library: `from_pretrained`, `save_pretrained`, `push_to_hub`.
 
 A repository holds the native format's files and a card: `config.json`, `model.safetensors`, `vocab.txt` or
 `lexicon.json` if the model has words, `README.md`. They are read as strictly as a native folder: unknown or missing
@@ -71,7 +71,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
 
     @classmethod
     def of(cls, model: Model) -> Self:
-        """Converts a loaded model and shares its weights; in evaluation mode."""
+        """Converts a loaded model, whose weights it shares. The result is in evaluation mode."""
         with torch.device("meta"):
             made = cls(model.config)
         made.load_state_dict(model.weights, assign=True)
@@ -85,23 +85,23 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
 
     @property
     def vocabulary(self) -> Vocabulary | Lexicon | None:
-        """The words' ids, for `Embedder`, if the model reads more than bytes."""
+        """The ids of words for `Embedder`, if the model reads more than bytes."""
         return self.beside.inputs
 
     def stored(self) -> Model:
-        """The whole model, for any format of `elmo.formats` to save."""
+        """Returns the whole model, which any format of `elmo.formats` can save."""
         return replace(self.beside, weights={name: weight.detach() for name, weight in self.state_dict().items()})
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
-        """The model in a folder or a Hub repository, which the Hub's library keeps in its own cache.
+        """Loads the model of a folder or a Hub repository, which the Hub's library keeps in its own cache.
 
         `options` are the mixin's: `revision`, `token`, `cache_dir`, `force_download`, `local_files_only` (set by
         ELMO_OFFLINE). Raises InputError if there is no such model or its files do not fit together.
         """
         if is_offline():
             options["local_files_only"] = True
-        try:  # not by the mixin, which first reads config.json: not strictly, and with errors of its own
+        try:  # the mixin is not used, since it reads config.json less strictly and with errors of its own
             return cls._from_pretrained(model_id=str(pretrained_model_name_or_path), **options)
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
             why = " ".join(str(error).split())
@@ -184,7 +184,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         native.save(self.stored(), save_directory, overwrite=True)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
-        """The README, from the model's own record."""
+        """Makes the README from the model's own record."""
         lstm, beside = self.config.lstm, self.beside
         facts = [
             ("parameters", f"{sum(weight.numel() for weight in self.parameters()):,}"),
@@ -234,7 +234,7 @@ def _perplexity(card: dict[str, Any]) -> str:
 
 
 def _spoken(text: TextConfig | None) -> str | None:
-    """The tokenizer's language; None if it may be any: tokens between spaces, or spaCy's rules for several, `xx`."""
+    """The tokenizer's language; None for tokens between spaces and for spaCy's rules for several languages (`xx`)."""
     return text.language if text is not None and text.tokens == "spacy" and text.language != "xx" else None
 
 

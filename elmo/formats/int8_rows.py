@@ -1,7 +1,7 @@
-"""8-bit rows: a weight as integers from -127 to 127 and one float32 scale for each row of its last dimension.
+"""Stores a weight as 8-bit rows: integers from -127 to 127, and a float32 scale for each row of the last dimension.
 
 A number is `integer * scale`, rounded once to float32, so that every machine reads the same bits. A weight that was
-read from 8-bit rows is stored as them again without a second error.
+read from 8-bit rows is stored as the same rows again, without a second error.
 """
 
 import torch
@@ -12,22 +12,22 @@ from elmo.errors import InputError
 
 LIMIT = 127
 LARGE = 100_000
-"""Weights of more numbers are stored as 8-bit rows."""
+"""Weights with more numbers than this are stored as 8-bit rows."""
 SHORTEST = 32
-"""Numbers of a row: a scale for fewer, as of a convolution's width, would save little."""
+"""The fewest numbers of a row: a scale for fewer numbers, such as the width of a convolution, would save little."""
 SMALLEST = torch.finfo(torch.float32).tiny
-"""Scales below it have fewer digits, and some processors take them for zero: such a row is stored as zeros."""
+"""The smallest scale; smaller ones are inexact, or zero on some processors, so their rows are stored as zeros."""
 
 
 def fits(weight: Tensor) -> bool:
-    """Whether a weight is stored as 8-bit rows."""
+    """Returns whether a weight is stored as 8-bit rows."""
     return weight.ndim > 1 and weight.numel() > LARGE and weight.shape[-1] >= SHORTEST
 
 
 def encode(weight: Float[Tensor, "*rows K"]) -> tuple[Int8[Tensor, "*rows K"], Float[Tensor, "*rows"]]:
-    """Integers and scales; the largest magnitude of a row becomes 127.
+    """Returns integers and scales. The largest magnitude of a row becomes 127.
 
-    A scale is the one of five neighbouring float32 numbers that gives the row back exactly, if there is one.
+    If one of five neighbouring float32 numbers gives the row back exactly, it is the scale.
     """
     middle = weight.abs().amax(-1) / LIMIT
     middle = torch.where(middle < SMALLEST, 1.0, middle)
@@ -40,7 +40,7 @@ def encode(weight: Float[Tensor, "*rows K"]) -> tuple[Int8[Tensor, "*rows K"], F
 
 
 def decode(integers: Int8[Tensor, "*rows K"], scales: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows K"]:
-    """The numbers, in float32. Raises InputError for a scale that is not a finite number above zero."""
+    """Returns the numbers in float32. Raises InputError for a scale that is not a finite number above zero."""
     wrong = ~((scales > 0) & (scales < torch.inf))
     if wrong.any():
         raise InputError(
@@ -55,5 +55,5 @@ def _integers(weight: Tensor, scales: Tensor) -> Tensor:
 
 
 def _is_exact(weight: Tensor, scales: Tensor) -> Tensor:
-    """For each row, whether its numbers come back."""
+    """Whether the scale of each row gives its numbers back exactly."""
     return (_integers(weight, scales).float().mul_(scales[..., None]) == weight).all(-1)

@@ -46,16 +46,16 @@ SAMPLE: dict[str, Any] = {
     },
 }
 MOST_DICTIONARY = 200_000_000
-"""Most bytes of a dictionary; those of published models have about three million."""
+"""The most bytes of a dictionary; those of published models have about three million."""
 MOST_DIGITS = 18
-"""Most digits of an id."""
+"""The most digits of an id."""
 REMEDY = "the weights do not belong to these sizes"
 WORD_TABLE, CHAR_TABLE = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
 
 
 @dataclass(frozen=True)
 class ModelParts:
-    """The parts of a model; the weights may be read or not."""
+    """The parts of a model, with or without the values of its weights."""
 
     label: str
     """The name of the file with the sizes, for errors."""
@@ -68,7 +68,7 @@ class ModelParts:
 
 
 def recognizes(path: Path) -> bool:
-    """Whether there is such a model at `path`: a folder, an archive, or one of the two files of weights."""
+    """Returns whether there is such a model at `path`: a folder, an archive, or one of the two files of weights."""
     if path.is_file() and path.name in (EMBEDDER, ENCODER):
         return True
     return (path.is_dir() or is_archive(path)) and {EMBEDDER, ENCODER} <= {source.name for source in list_files(path)}
@@ -108,7 +108,7 @@ def load(path: Path) -> Model:
 
 
 def _examine(path: Path) -> ModelParts:
-    """Everything but the values of the weights, whose shapes are checked."""
+    """Reads all but the values of the weights, whose shapes are checked."""
     place = path.parent if path.name in (EMBEDDER, ENCODER) else path
     files = {source.name: source for source in list_files(place)}
     for name in (CONFIG, EMBEDDER, ENCODER):
@@ -274,7 +274,7 @@ def _dictionary(
             raise InputError(
                 f"{files[name].label}: {form!r} has id {index}; {table} has {rows} rows; the two files do not match"
             )
-    if len(ids) != rows:  # the original program refuses the weights then
+    if len(ids) != rows:  # the original program refuses such weights
         raise InputError(
             f"{files[name].label}: has {len(ids):,} forms, but {table} of {embedder} has {rows:,} rows: it is the"
             f" dictionary of another model; put the {name} of these weights there"
@@ -285,7 +285,8 @@ def _dictionary(
 def _read_dictionary(source: SourceFile) -> dict[str, int]:
     try:
         text = source.read(MOST_DICTIONARY).decode("utf-8")
-        text = text if text.startswith("\ufeff\t") else text.removeprefix("\ufeff")  # an editor's mark, or a form
+        # A byte-order mark is dropped, unless it is the form of the first line.
+        text = text if text.startswith("\ufeff\t") else text.removeprefix("\ufeff")
         lines = text.removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(
@@ -355,7 +356,7 @@ def _encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def _to_embedder(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
-    """Our weights of the token encoder."""
+    """The weights of elmo's token encoder."""
     embedder = config.word_cnn
     assert embedder is not None
     theirs = {name: tensor.float() for name, tensor in theirs.items()}
@@ -376,7 +377,7 @@ def _to_embedder(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
 
 
 def _to_layers(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
-    """Our weights of the LSTMs."""
+    """The weights of elmo's LSTMs."""
     import torch
 
     weights = {}

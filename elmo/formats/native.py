@@ -1,11 +1,12 @@
-"""Our own format: a folder of `config.json`, `model.safetensors` and, if the model has words, `vocab.txt`.
+"""elmo's own format: a folder of `config.json`, `model.safetensors` and, if the model has words, `vocab.txt`.
 
 - `config.json`: `{"format": "elmo-torch", "version": 1, "model": BiLMConfig, "text": TextConfig or null, "card": {}}`,
   and `"mixes": [Mix]` if a task's model learned some. `"model_type": "elmo"` lets transformers open the folder
   (`elmo.integrations.transformers`), and add keys of its own when it saves one
-- `lexicon.json`: the ids of words and code points, for a model that reads both
-- `model.safetensors`: `bilm.*` and, with a softmax, `lm_head.*`; float32, float16 for half the size, or 8-bit rows
-  (`int8_rows`) with `scales.*` for a quarter (bfloat16 and float64 are read, too); `native_weights` reads and writes it
+- `lexicon.json` has the ids of words and code points, for a model that reads both.
+- `model.safetensors` has `bilm.*` and, with a softmax, `lm_head.*`, in float32, in float16 for half the size, or as
+  8-bit rows (`int8_rows`) with `scales.*` for a quarter. bfloat16 and float64 are read, too.
+  `native_weights` reads and writes this file.
 
 torch is imported only where weights are, since a description needs none.
 """
@@ -37,17 +38,17 @@ Store = Literal["float32", "float16", "int8"]
 FORMAT = "elmo-torch"
 VERSION = 1
 MOST_TRIES = 5
-"""To load a model that is replaced meanwhile."""
+"""The most attempts to load a model that is replaced while it is read."""
 SCALES = "scales."
 """The scales of 8-bit rows of the weight `name` are called `scales.name`."""
-MODEL_TYPE = "elmo"  # by it transformers knows what class opens the folder
+MODEL_TYPE = "elmo"  # transformers chooses the class that opens the folder by this name
 DTYPES = {"I8": "int8", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
-"""Names of safetensors -> the usual ones."""
+"""The usual names of data types, by their names in safetensors."""
 FILES = CONFIG, WEIGHTS, VOCABULARY, LEXICON = "config.json", "model.safetensors", "vocab.txt", "lexicon.json"
 
 
 def recognizes(path: Path) -> bool:
-    """Whether `path` is such a folder, or one of its files."""
+    """Returns whether `path` is such a folder, or one of its files."""
     if path.is_file() and path.name not in FILES:
         return False
     config = _folder(path) / CONFIG
@@ -104,9 +105,9 @@ def _described(path: Path, config: _Config) -> Description:
 
 
 def load(path: Path) -> Model:
-    """Reads a model; raises InputError or ConfigError if its files do not match.
+    """Reads a model. Raises InputError or ConfigError if its files do not match.
 
-    If the folder was replaced meanwhile, as by a run that goes on, reads the new one.
+    If the folder is replaced while it is read, as by a run that continues, the new model is read.
     """
     file = _folder(path) / WEIGHTS
     for _ in range(MOST_TRIES):
@@ -129,7 +130,7 @@ def _load(path: Path) -> Model:
 
 
 def read_int8(file: Path) -> "dict[str, Tensor] | None":
-    """The biLM's weights, in float32, if a file of weights has 8-bit rows; None if it has none."""
+    """Reads the biLM's weights in float32 from a file with 8-bit rows; returns None if the file has no such rows."""
     from elmo.formats.native_weights import read_weight
 
     bilm, _, dtypes = _read_header(file)
@@ -137,7 +138,7 @@ def read_int8(file: Path) -> "dict[str, Tensor] | None":
 
 
 def _version(file: Path) -> tuple[int, int, int] | None:
-    """What differs if the file is replaced."""
+    """The numbers of a file that change if it is replaced."""
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -171,7 +172,7 @@ def save(model: Model, path: str | Path, overwrite: bool = False, store: Store =
 
 
 def config_values(model: Model) -> dict[str, Any]:
-    """What is written to `config.json`."""
+    """Returns the content of `config.json`."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -183,7 +184,7 @@ def config_values(model: Model) -> dict[str, Any]:
 
 
 def load_inputs(folder: Path) -> tuple[BiLMConfig, TextConfig | None, Vocabulary | Lexicon | None]:
-    """What turns text into a model's ids, as in `Model`; no weight is needed."""
+    """Reads the parts of a `Model` that turn text into ids, without its weights."""
     config = _read_config(folder / CONFIG)
     if config.model.word_cnn is not None:
         return config.model, config.text, _read_lexicon(folder / LEXICON, config.model.word_cnn)
@@ -194,7 +195,7 @@ def load_inputs(folder: Path) -> tuple[BiLMConfig, TextConfig | None, Vocabulary
 
 
 def _model_values(config: BiLMConfig) -> dict[str, Any]:
-    """As JSON values; omits fields of word models in other models, so that older versions can read them."""
+    """The configuration as JSON values. Only word models have fields of words, so that older versions read others."""
     values = to_dict(config)
     if not config.lstm.always_project:
         del values["lstm"]["always_project"]
@@ -270,7 +271,7 @@ def _check_scales(file: Path, shapes: Mapping[str, Shape], kinds: Mapping[str, s
 
 
 def parts_of(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What belongs to the biLM and to the softmax, if there is one, by the names of the file of weights."""
+    """Divides named values of a file of weights into those of the biLM and those of the softmax, if there is one."""
     bilm = {name.removeprefix("bilm."): value for name, value in named.items() if name.startswith("bilm.")}
     lm_head = {name.removeprefix("lm_head."): value for name, value in named.items() if name.startswith("lm_head.")}
     return bilm, lm_head or None
@@ -340,5 +341,5 @@ def _check_words(folder: Path, expected: int, vocabulary: Vocabulary | None) -> 
 
 
 def _write_json(file: Path, text: str) -> None:
-    """What UTF-8 cannot express (a lone surrogate) is escaped, in JSON as in Python."""
+    """Writes JSON; a lone surrogate, which UTF-8 cannot express, is escaped."""
     file.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace", newline="\n")

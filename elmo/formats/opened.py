@@ -1,4 +1,4 @@
-"""Opening a model: its weights, its name and the hash of everything that its vectors depend on."""
+"""Opens a model with its name and the hash of everything that its vectors depend on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from elmo.formats import Model, content_hash
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A biLM, and the hash of its layers."""
+    """A biLM with its name and hash."""
 
     name: str
-    """As given; the default model's own."""
+    """The name or path as given; the default model has its own name."""
     model: Model
     sha256: str
     """The hash of everything that its vectors depend on."""
 
     def card(self) -> dict[str, Any]:
-        """The description of the biLM in a result: plain JSON values.
+        """Returns the description of the biLM in a result, as plain JSON values.
 
-        `cells` are those of an LSTM in one direction, `projection_dim` is None without a projection: models of
-        different sizes must not be compared by the words that they have read.
+        It has the sizes, since models of different sizes must not be compared by the words that they have read:
+        `cells` are those of an LSTM in one direction, and `projection_dim` is None if there is no projection.
         """
         kept = ("date", "words_read", "init_from", "translation")
         said = {key: self.model.card[key] for key in kept if key in self.model.card}
@@ -32,11 +32,11 @@ class OpenedModel:
 
 
 def is_bilm(card: Mapping[str, Any]) -> bool:
-    """Whether a model, as a result describes it, is a biLM; the encoder of a translation model (CoVe) is not one."""
+    """Returns whether the card is that of a biLM; the encoder of a translation model (CoVe) is not one."""
     return "translation" not in card
 
 
 def open_model(name: str) -> OpenedModel:
-    """The biLM at a path or of a name. Raises the errors of `elmo.formats.load`."""
+    """Opens the biLM with this path or name. Raises the errors of `elmo.formats.load`."""
     model = formats.load(name)
     return OpenedModel(formats.recorded_name(name), model, content_hash(model))

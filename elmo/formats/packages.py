@@ -1,4 +1,4 @@
-"""Models in the package, and in packages of their own: wheels that hold the files of a native folder and no code.
+"""Finds the models in this package and in model packages, wheels that hold the files of a native folder and no code.
 
 A model package names its folder in the entry points of the group `elmo.models`: `english-large =
 elmo_torch_english_large`. `models/` in the repository has the sources of this project's own.
@@ -64,7 +64,7 @@ def describe_all() -> list[tuple[str, str, Description]]:
 
 
 def how_to_install(name: str) -> str:
-    """The line that installs one of this project's model packages: words for an error."""
+    """Returns words for an error: how to install one of this project's model packages."""
     if (SOURCES / name / "pyproject.toml").is_file():
         return f"pip install {SOURCES / name}"
     return f"pip install ./models/{name} (in a clone of the repository)"

@@ -1,4 +1,4 @@
-"""The table of published models (`models.toml`): where their files are, and the sources of that information.
+"""Reads the table of published models (`models.toml`): where their files are, and the sources of that information.
 
 The table is data. Nothing here uses the network or the cache; `pull` and `cache` do.
 """
@@ -22,13 +22,13 @@ class PublishedFile:
     """One file of a published model."""
 
     name: str
-    """Its name in the cache."""
+    """The file's name in the cache."""
     urls: tuple[str, ...] = ()
     """Download addresses: the authors' own, then mirrors. Empty if no plain request works."""
     known_as: tuple[str, ...] = ()
     """Other addresses that programs use for this file; never used for downloads."""
     size: int | None = None
-    """In bytes."""
+    """The size in bytes."""
     sha256: str | None = None
     hash_from: str = ""
     """The source of size and hash."""
@@ -36,28 +36,28 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """One row of the table. An empty field: the source does not say."""
+    """One row of the table. A field is empty if the source does not say it."""
 
     name: str
     language: str
     about: str
     layout: str
     page: str
-    """Its web page."""
+    """The model's web page."""
     files: tuple[PublishedFile, ...]
     citation: str
     address_from: str
     """The source of the addresses."""
     license: str = ""
     license_from: str = ""
-    """The source of the licence, or where it was searched in vain."""
+    """The source of the licence, or the place where none was found."""
     aliases: tuple[str, ...] = ()
     note: str = ""
 
 
 @cache
 def published_models() -> tuple[PublishedModel, ...]:
-    """The whole table, in order."""
+    """Returns the whole table, in order."""
     rows = []
     for collection in load_toml(TABLE)["collection"]:
         shared = {key: value for key, value in collection.items() if key != "model"}
@@ -88,7 +88,7 @@ def model_named(name: str) -> PublishedModel:
 
 
 def did_you_mean(name: str, others: Sequence[str] = ()) -> str:
-    """A question for the end of an error: the model's name, of these and the published, that is most like `name`."""
+    """Returns a question for the end of an error, with the most similar name of these and the published models."""
     known = [*others, *(alias for model in published_models() for alias in (model.name, *model.aliases))]
     return errors.did_you_mean(name, known, 0.75)
 
@@ -99,13 +99,13 @@ def find_file(reference: str) -> tuple[PublishedModel, PublishedFile] | None:
         return next(((m, f) for m, f in _files() if f.name == reference and f.name.startswith("elmo_")), None)
     try:
         wanted = normal_address(reference)
-    except ValueError:  # no address
+    except ValueError:  # it is not an address
         return None
     return next(((m, f) for m, f in _files() if wanted in map(normal_address, (*f.urls, *f.known_as))), None)
 
 
 def normal_address(url: str) -> str:
-    """An address without scheme and query, with S3's two ways of naming a bucket unified; for comparison only."""
+    """Returns an address for comparison: without scheme and query, and with one of S3's two ways of naming a bucket."""
     parts = urlsplit(url)
     host, path = parts.netloc.lower(), parts.path
     in_path = re.fullmatch(r"s3[-.\w]*\.amazonaws\.com", host)

@@ -1,6 +1,6 @@
 """Downloads a published model into the cache: each file from its first address that works.
 
-`ELMO_OFFLINE` (any value but 0 and the empty one) forbids it. A second `pull` of the same model downloads nothing.
+The variable `ELMO_OFFLINE` forbids it, unless it is 0 or empty. A second `pull` of the same model downloads nothing.
 """
 
 import codecs
@@ -21,7 +21,7 @@ from elmo.formats.published import PublishedFile, PublishedModel
 from elmo.text.vocabulary import SPECIAL
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a file's name, its bytes received and its bytes in total."""
+"""A function that is called with a file's name, the bytes received and the total."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Pulled:
     new: tuple[str, ...]
     """The files downloaded by this call."""
     sha256: dict[str, str]
-    """The sha256 of each file downloaded, now or before."""
+    """The sha256 of each file that was downloaded, now or before."""
 
 
 def is_offline() -> bool:
@@ -63,7 +63,7 @@ def pull(name: str, progress: Progress | None = None) -> Pulled:
 
 
 def discard_pages(pulled: Pulled) -> list[str]:
-    """Removes files that are web pages, such as a network's login; returns their names. The next pull gets them."""
+    """Removes files that are web pages, such as a login, so that the next pull gets them; returns their names."""
     folder = cache.folder_of(pulled.model)
     pages = [file.name for file in pulled.model.files if _is_page(folder / file.name)]
     if not pages:
@@ -75,7 +75,7 @@ def discard_pages(pulled: Pulled) -> list[str]:
 
 
 def _is_page(path: Path) -> bool:
-    """Whether it is HTML or XML; of a model's files, only a vocabulary begins with `<`, that of `<S>`."""
+    """Whether a file is HTML or XML. Among a model's files, only a vocabulary begins with `<`, that of `<S>`."""
     with path.open("rb") as file:
         start = file.read(1000).removeprefix(codecs.BOM_UTF8).lstrip()
     return start.startswith(b"<") and not start.startswith(tuple(word.encode() for word in SPECIAL))

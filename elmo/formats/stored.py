@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS_PER_TOKEN = 10_000
 LARGEST = 1e6
-"""Largest magnitude of a biLM's weights. Training stays far below; products of larger weights could overflow."""
+"""The largest magnitude of a biLM's weights. Training stays far below; products of larger weights could overflow."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class Mix:
     """A layer mix that a task's model learned (Peters et al. 2018, eq. 1)."""
 
     name: str
-    """Its place in that model."""
+    """The place of the mix in that model."""
     scalars: tuple[float, ...]
-    """One per layer, before the softmax."""
+    """The learned numbers before the softmax, one per layer."""
     gamma: float
     layer_norm: bool = False
 
     @property
     def weights(self) -> list[float]:
-        """The weight of each layer, with `gamma`: `layers` for an Embedder, unless there is layer norm."""
+        """Returns the weight of each layer, times `gamma`. Without layer norm they are `layers` for an Embedder."""
         largest = max(self.scalars, default=0.0)
         powers = [math.exp(scalar - largest) for scalar in self.scalars]
         return [self.gamma * power / sum(powers) for power in powers]
@@ -69,13 +69,13 @@ class Model:
 
     @property
     def inputs(self) -> Vocabulary | Lexicon | None:
-        """What maps input words to ids, if the model does not read bytes."""
+        """The vocabulary or lexicon that maps input words to ids; None if the model reads bytes."""
         return self.lexicon or self.vocabulary
 
     def elmo(self, dropout: float = 0.5, frozen: bool = True) -> "Elmo":
-        """The network with its learned mixes, in order; without any, with one newly initialised mix.
+        """Returns the network with its learned mixes, in order, or with one new mix if there are none.
 
-        A frozen biLM shares its weights with this object; one to be trained has its own.
+        A frozen biLM shares its weights with this object; one that will be trained gets its own.
         """
         import torch
 
@@ -89,7 +89,7 @@ class Model:
         return elmo
 
     def bilm(self) -> "BiLM":
-        """The network in evaluation mode; it shares its weights with this object: to train it, `copy.deepcopy` it."""
+        """Returns the network in evaluation mode. It shares its weights with this object; train a `copy.deepcopy`."""
         import torch
 
         from elmo.model.bilm import BiLM
@@ -121,7 +121,7 @@ class Description:
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Numbers of parameters: of the token encoder, of the LSTMs, and of the softmax, if any."""
+        """The numbers of parameters of the token encoder, of the LSTMs, and of the softmax if there is one."""
         encoder = {name: shape for name, shape in self.shapes.items() if name.startswith("token_encoder.")}
         lstm = {name: shape for name, shape in self.shapes.items() if name not in encoder}
         parts = {"token encoder": encoder, "LSTMs": lstm} | ({"softmax": self.lm_head} if self.lm_head else {})
@@ -129,14 +129,14 @@ class Description:
 
     @property
     def bytes_in_memory(self) -> int:
-        """Bytes of the loaded weights, as float32."""
+        """The bytes of the loaded weights, as float32."""
         return 4 * sum(self.parameters.values())
 
 
 def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:
     """Raises ConfigError for numbers that are impossible in a file of so many arrays.
 
-    Called before anything of that size is created.
+    It is called before anything of that size is created.
     """
     word_cnn = config.word_cnn
     char_cnn = config.char_cnn if word_cnn is None else word_cnn.char_cnn
@@ -186,7 +186,7 @@ def check_finite(path: Path | str, model: Model) -> None:
     largest = torch.finfo(torch.float32).max
     for weights, limit in ((model.weights, LARGEST), (softmax | mixes, largest)):
         for name, weight in weights.items():
-            low, high = torch.aminmax(weight)  # NaN where there is one
+            low, high = torch.aminmax(weight)  # both are NaN if any number is
             if not (low >= -limit and high <= limit):
                 count = int((~(weight.abs() <= limit)).sum())
                 beyond = "NaN or infinite" if limit == largest else f"NaN, infinite or beyond {limit:,.0f}"
@@ -197,7 +197,7 @@ def check_finite(path: Path | str, model: Model) -> None:
 
 
 def content_hash(model: Model) -> str:
-    """A hash (sha256) of everything that a model's vectors depend on: shape, weights, and the ids of its words."""
+    """Returns the sha256 of everything that a model's vectors depend on: shape, weights, and the ids of its words."""
     digest = hashlib.sha256(json.dumps(to_dict(model.config), sort_keys=True).encode())
     for name, weight in sorted(model.weights.items()):
         digest.update(f"{name} {tuple(weight.shape)}".encode())

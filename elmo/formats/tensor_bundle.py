@@ -1,4 +1,4 @@
-"""The files of a TensorFlow checkpoint ("V2", a tensor bundle), read without TensorFlow.
+"""Reads the files of a TensorFlow checkpoint ("V2", a tensor bundle) without TensorFlow.
 
 - `PREFIX.index`: a sorted table in LevelDB's layout: blocks of entries, each key without the prefix that it shares with
   the key before; an index block with the places of the others; a footer of 48 bytes with the place of the index block
@@ -23,14 +23,14 @@ from elmo.errors import InputError
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 TRAILER = 5
-"""Bytes after a block: its compression and its checksum."""
+"""The bytes after a block: its compression and its checksum."""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
-"""TensorFlow's codes of the supported data types."""
+"""The supported data types, by TensorFlow's codes."""
 MOST_KEY = 10_000
-"""Most bytes of a variable's name. Keys share prefixes with the key before, so a small file can have huge ones."""
+"""The most bytes of a variable's name. Keys share prefixes with the key before, so a small file can have huge names."""
 DAMAGED = "fetch or copy it again"
 MASK = 0xA282EAD8
-"""What LevelDB and TensorFlow add to a checksum that they store."""
+"""The number that LevelDB and TensorFlow add to a checksum that they store."""
 
 Value = int | bytes
 
@@ -96,7 +96,7 @@ def index_of(prefix: Path) -> Path:
 
 
 def is_index(path: Path) -> bool:
-    """Whether the file ends like an index."""
+    """Returns whether the file ends like an index."""
     try:
         with path.open("rb") as file:
             return path.stat().st_size >= FOOTER and file.seek(-8, 2) > 0 and file.read() == struct.pack("<Q", MAGIC)
@@ -146,7 +146,7 @@ def _matches(data: bytes | np.ndarray, stored: int) -> bool:
 
 
 def _variable(value: bytes) -> Variable:
-    """A BundleEntryProto."""
+    """Parses a BundleEntryProto."""
     fields = _fields(value)
     shape = _fields(_bytes(fields, 2))
     sizes = tuple(_number(_fields(bytes_), 1) for bytes_ in shape.get(2, []) if isinstance(bytes_, bytes))
@@ -162,7 +162,7 @@ def _entries(path: Path, data: bytes) -> Iterator[tuple[bytes, bytes]]:
     if len(data) < FOOTER or struct.unpack("<Q", data[-8:])[0] != MAGIC:
         raise InputError(f"{path}: does not end like a checkpoint index ({len(data):,} bytes); {DAMAGED}")
     footer = data[-FOOTER:]
-    _, place = _handle(footer, 0)  # of the metaindex block, which is always empty
+    _, place = _handle(footer, 0)  # the first handle is that of the metaindex block, which is always empty
     (offset, size), _ = _handle(footer, place)
     for _, handle in _block(path, data, offset, size):
         (offset, size), _ = _handle(handle, 0)

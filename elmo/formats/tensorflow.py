@@ -1,10 +1,10 @@
-"""The checkpoints that bilm-tf trained: `options.json` and the files of a TensorFlow checkpoint, read only.
+"""Reads the checkpoints that bilm-tf trained: `options.json` and the files of a TensorFlow checkpoint.
 
-- a folder, one of the checkpoint's files, or their common prefix (`model.ckpt-935588`)
-- its variables are those of the published HDF5 file under other names, plus the softmax of both directions, which that
-  file lacks: `lm/softmax/W` and `lm/softmax/b`; with `share_embedding_softmax`, the word table is the matrix
-- the softmax needs its words, a vocabulary beside the files; without one it is omitted
-- the files also hold the optimizer's state, which is not read
+- A model is given as a folder, one of the checkpoint's files, or their common prefix (`model.ckpt-935588`).
+- Its variables are those of the published HDF5 file under other names, plus the softmax of both directions, which that
+  file lacks: `lm/softmax/W` and `lm/softmax/b`. With `share_embedding_softmax`, the word table is the matrix.
+- The softmax needs its words, a vocabulary beside the files; without one it is omitted.
+- The files also hold the optimizer's state, which is not read.
 """
 
 import re
@@ -43,9 +43,9 @@ class Checkpoint:
     options: dict[str, Any]
     config: BiLMConfig
     names: dict[str, str]
-    """The variables of the published file's datasets."""
+    """The variable of each dataset of the published file."""
     softmax: dict[str, str]
-    """The variables of the softmax's two parts."""
+    """The variable of each part of the softmax."""
     vocabulary: Vocabulary | None
     bytes_on_disk: int
 
@@ -63,7 +63,7 @@ class Checkpoint:
 
 
 def recognizes(path: Path) -> bool:
-    """Whether there is a checkpoint at `path`: a folder that has one, or one of its files."""
+    """Returns whether there is a checkpoint at `path`: a folder that has one, or one of its files."""
     if path.is_dir():
         return any(is_index(file) for file in path.glob("?*.index"))
     return path.is_file() and is_index(_index_beside(path))
@@ -104,7 +104,7 @@ def _read(bundle: Bundle, name: str) -> np.ndarray:
 
 
 def _examine(path: Path) -> Checkpoint:
-    """Everything but the values, whose shapes are checked."""
+    """Reads all but the values, whose shapes are checked."""
     index = _index_in(path) if path.is_dir() else _index_beside(path)
     bundle = read_index(index)
     files = list_files(index.parent)
@@ -170,5 +170,5 @@ def _index_in(folder: Path) -> Path:
 
 
 def _index_beside(file: Path) -> Path:
-    """The index that belongs to any file of a checkpoint; it has a name before the point."""
+    """The index that belongs to any file of a checkpoint: their names are equal up to the point."""
     return index_of(file.with_name(re.sub(r"(?<=.)\.(index|meta|data-\d+-of-\d+)$", "", file.name)))

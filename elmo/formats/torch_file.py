@@ -1,4 +1,4 @@
-"""torch state dicts (`.th`, `.pt`, `.pkl`) in both of torch's layouts: tensors, never code.
+"""Reads torch state dicts (`.th`, `.pt`, `.pkl`) in both of torch's layouts: tensors, but never code.
 
 `read_state_dict` returns the tensors; `read_state_headers` only their shapes and types, without reading weights.
 """
@@ -19,7 +19,7 @@ from elmo.formats.files import SourceFile
 
 
 def read_state_dict(source: SourceFile) -> dict[str, Tensor]:
-    """The tensors by name, on the CPU. Raises InputError if the file holds anything else, or is damaged."""
+    """Reads the tensors by name, on the CPU. Raises InputError if the file holds anything else or is damaged."""
     found = _read(source, nullcontext())
     for name, tensor in found.items():
         if tensor.is_meta:
@@ -28,7 +28,7 @@ def read_state_dict(source: SourceFile) -> dict[str, Tensor]:
 
 
 def read_state_headers(source: SourceFile) -> dict[str, Tensor]:
-    """Like `read_state_dict`, but the tensors have only shapes and types."""
+    """Reads what `read_state_dict` reads, but the tensors have only shapes and types."""
     found = _read(source, FakeTensorMode())
     stored = {part._cdata: part.nbytes() for part in (tensor.untyped_storage() for tensor in found.values())}
     if sum(stored.values()) > source.size:

@@ -1,1 +1,1 @@
-"""The equations of the paper, one file per named part: tensors in, tensors out; no files, no text."""
+"""The equations of the paper, one file per named part. They take and return tensors, and know no files and no text."""

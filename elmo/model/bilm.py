@@ -1,8 +1,8 @@
-"""BiLM: token encoder, forward and backward LSTMs with skip connections -> all layers (Peters et al. 2018, sec. 3.1).
+"""The biLM: a token encoder, and forward and backward LSTMs with skip connections (Peters et al. 2018, sec. 3.1).
 
-- `forward`: padded sentences -> `BiLMOutput`, every layer of both directions
-- `encode_words` and `read`: the two halves, for callers with distinct words or windows of text (training)
-- state in, state out; sentences of any order and length in a batch
+- `forward` takes padded sentences and returns a `BiLMOutput` with every layer of both directions.
+- `encode_words` and `read` are its two halves, for callers with distinct words or with windows of text (training).
+- The LSTM state is an argument and a result. The sentences of a batch may have any order and length.
 """
 
 import copy
@@ -33,7 +33,7 @@ class BiLM(nn.Module):
         self.token_encoder: TokenEncoder = _token_encoder(config)
         self.layers = nn.ModuleList(BiLstmLayer(config.lstm) for _ in range(config.lstm.n_layers))
         self.packed_for: tuple[ops.Precision, ops.Library | None] | None = None
-        """Precision and library of a packed model's products."""
+        """The precision and library of a packed model's products; None if the model is not packed."""
 
     def packed(
         self, precision: ops.Precision = "float32", library: ops.Library | None = None, release: bool = False
@@ -68,7 +68,7 @@ class BiLM(nn.Module):
         return packed
 
     def initial_state(self, rows: int) -> LstmState:
-        """The zero state for `rows` sentences or streams."""
+        """Returns the zero state for `rows` sentences or streams."""
         lstm, like = self.config.lstm, self.token_encoder.embedding
         return LstmState(
             like.new_zeros(lstm.n_layers, 2, rows, lstm.projection_dim),
@@ -76,12 +76,12 @@ class BiLM(nn.Module):
         )
 
     def forward(self, batch: Batch, state: LstmState | None = None) -> BiLMOutput:
-        """All layers of `batch`; each row starts from its row of `state`, or from zero if there is none.
+        """Returns all layers of `batch`; each row starts from its row of `state`, or from zero if there is none.
 
         Raises InputError if the batch has another number of ids per token than the model reads.
         """
         if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
-            # torch.compile leaves it as it is: products and gradients are written by hand already.
+            # torch.compile would gain nothing here: products and gradients are already written by hand.
             return torch.compiler.disable(self._forward)(batch, state)  # type: ignore[call-arg]
         return self._forward(batch, state)
 
@@ -100,12 +100,12 @@ class BiLM(nn.Module):
     def contextualize(
         self, tokens: Float[Tensor, "B T P"], lengths: Int[Tensor, " B"], state: LstmState | None = None
     ) -> BiLMOutput:
-        """All layers above given token vectors; values after a row's length do not matter."""
+        """Returns all layers above given token vectors; values after a row's length do not matter."""
         rows, steps, _ = tokens.shape
         state = self.initial_state(rows) if state is None else state
         order = lengths.argsort(descending=True, stable=True)
         mask = tokens_mask(lengths, steps)
-        tokens = tokens.masked_fill(~mask[:, :, None], 0)  # 0 times NaN would be NaN, here and in gradients
+        tokens = tokens.masked_fill(~mask[:, :, None], 0)  # a NaN would survive a product with 0, also in gradients
         lengths = lengths[order]
         active = (lengths[:, None] > torch.arange(steps, device=lengths.device)).sum(0)
         if not torch.compiler.is_exporting():
@@ -123,7 +123,7 @@ class BiLM(nn.Module):
         return BiLMOutput(layers, mask, LstmState(*(part[:, :, back] for part in state)))
 
     def encode_words(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
-        """The context-free vector of every word."""
+        """Returns the context-free vector of every word."""
         return self.token_encoder(char_ids)
 
     def read(
@@ -191,16 +191,16 @@ def _packed_encoder(
 
 
 def tokens_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:
-    """True at the tokens of sentences of these lengths, padded to `width`."""
+    """Returns a mask that is True at the tokens of sentences of these lengths, padded to `width`."""
     return torch.arange(width, device=lengths.device) < lengths[:, None]
 
 
 def reading_backwards(lengths: Int[Tensor, " B"], width: int) -> Int[Tensor, "B T"]:
-    """For `reorder`: a sentence's tokens from last to first, padding in place. Applied twice, it changes nothing."""
+    """Returns the order, for `reorder`, of tokens from last to first, with padding in place; it is its own inverse."""
     positions = torch.arange(width, device=lengths.device).expand(lengths.shape[0], width)
     return torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
 
 
 def reorder(vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"]) -> Float[Tensor, "B T I"]:
-    """`vectors[b, order[b, t]]` at b, t."""
+    """Returns the vectors `vectors[b, order[b, t]]` at b, t."""
     return vectors.gather(1, order[:, :, None].expand_as(vectors))

@@ -1,9 +1,9 @@
-"""CharCnn: the characters of a word -> its context-free vector (Kim et al. 2016; Peters et al. 2018, sec. 3.4).
+"""The character CNN, which gives a word's context-free vector (Kim et al. 2016; Peters et al. 2018, sec. 3.4).
 
-- character embedding, row 0 for padding after a batch's longest word (never inside a published model's word)
-- filters of several widths, each max-pooled over all positions, then the activation
-- highway layers
-- projection to P
+- A character embedding, whose row 0 pads words to the longest one of a batch (published models pad by 260 inside).
+- Filters of several widths, each max-pooled over all positions, then the activation.
+- Highway layers.
+- A projection to P.
 """
 
 from typing import TypeVar
@@ -22,20 +22,20 @@ Number = TypeVar("Number", int, Tensor)
 FEW_WORDS = 256
 """Up to this many words are encoded without grouping by length."""
 WORDS = 128
-"""Words that a packed encoder takes at once: intermediate values stay in the cache, and memory is bounded."""
+"""The most words that a packed encoder takes at once, so that intermediate values stay in the cache."""
 
 
 class Convolution(nn.Conv1d):
-    """The filters of one width: not their values at all positions, but the largest."""
+    """The filters of one width. It gives only the largest of their values over all positions."""
 
     def forward(self, input: Float[Tensor, "w C E"]) -> Float[Tensor, "w n"]:
-        """`ops.convolve_max`."""
+        """Returns the result of `ops.convolve_max`."""
         assert self.bias is not None
         return ops.convolve_max(input, self.weight, self.bias)
 
 
 class CharCnn(nn.Module):
-    """Characters of distinct words -> vectors of size `projection_dim`."""
+    """Encodes the characters of distinct words as vectors of size `projection_dim`."""
 
     def __init__(self, config: CharCnnConfig, projection_dim: int) -> None:
         super().__init__()
@@ -64,9 +64,9 @@ class CharCnn(nn.Module):
         return max(width for width, _ in self.config.filters)
 
     def encode_groups(self, groups: list[Tensor]) -> Float[Tensor, "W P"]:
-        """The vectors of words in groups `(w, c)`, each without the padding that its words have in common.
+        """Returns the vectors of words in groups `(w, c)`, each without the padding that its words have in common.
 
-        At least `widest` characters of padding must stay, or all that there is.
+        At least `widest` characters of padding must stay, or all of it if there are fewer.
         """
         activation = torch.relu if self.config.activation == "relu" else torch.tanh
         vectors = activation(torch.cat([self._pooled(words) for words in groups]))  # w F
@@ -74,7 +74,7 @@ class CharCnn(nn.Module):
             vectors = highway(vectors)
         if self.projection is not None:
             vectors = self.projection(vectors)
-        # Under autocast the projection gives bfloat16; later values are summed over many steps and stay in float32.
+        # Under autocast the projection gives bfloat16, but the values are summed over many steps, so they are float32.
         return vectors.to(self.embedding.dtype)
 
     def _pooled(self, char_ids: Int[Tensor, "w c"]) -> Float[Tensor, "w F"]:
@@ -84,10 +84,10 @@ class CharCnn(nn.Module):
 
 
 class PackedCharCnn(ops.PackedModule):
-    """A `CharCnn` for inference: weights packed for the fastest product, no gradients, memory bounded by `WORDS`.
+    """A `CharCnn` for inference: its weights are packed for the fastest product, without gradients.
 
-    With int8 and int8-weights the products are float32: a word's vector is computed once, so its error matters more
-    than its time.
+    `WORDS` bounds the memory. With int8 and int8-weights the products are float32: a word's vector is computed once, so
+    its error matters more than its time.
     """
 
     def __init__(self, encoder: CharCnn, precision: ops.Precision, library: ops.Library | None) -> None:
@@ -146,11 +146,11 @@ def _without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"
 
 
 def _by_length(char_ids: Int[Tensor, "W C"], width: int) -> tuple[list[Int[Tensor, "w c"]], Int[Tensor, " W"]]:
-    """Words in groups of similar length, without the tail of each group, and every word's position in them.
+    """Groups words of similar length, without the tail of each group; also returns every word's position in them.
 
-    The longest word of a batch has three times as many characters as most: without groups, most work would be padding.
+    The longest word of a batch has three times as many characters as most, so most work would otherwise be padding.
     """
-    if torch.compiler.is_exporting():  # a program cannot look at the characters first
+    if torch.compiler.is_exporting():  # an exported program cannot look at the characters first
         return [char_ids], torch.arange(char_ids.shape[0], device=char_ids.device)
     if len(char_ids) <= FEW_WORDS:
         return [_without_tail(char_ids, width)], torch.arange(len(char_ids), device=char_ids.device)

@@ -1,4 +1,4 @@
-"""Elmo: a biLM with k learned mixes of its layers, for the network of a task (Peters et al. 2018, sec. 3.2-3.3)."""
+"""A biLM with k learned mixes of its layers, for the network of a task (Peters et al. 2018, sec. 3.2-3.3)."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from elmo.types import Batch, LstmState
 
 
 class Elmo(nn.Module):
-    """Contextual vectors for a task: one learned mix for each place where the task's network uses them.
+    """Gives a task contextual vectors: one learned mix for each place where the task's network uses them.
 
     `frozen` keeps the biLM's weights fixed (they get no gradient); the mixes are always learned.
     """
@@ -37,12 +37,12 @@ class Elmo(nn.Module):
     def forward(
         self, batch: Batch, state: LstmState | None = None
     ) -> tuple[list[Float[Tensor, "B T D"]], Bool[Tensor, "B T"]]:
-        """The k mixes, including the boundaries `<S>` and `</S>`, and the mask of real tokens."""
+        """Returns the k mixes, including the boundaries `<S>` and `</S>`, and the mask of real tokens."""
         if not isinstance(batch, Batch):
             raise TypeError(f"the batch is of {type(batch).__name__}; elmo.to_batch(sentences) makes one")
         output = self.bilm(batch, state)
         return [self.dropout(mix(output.layers, output.mask)) for mix in self.mixes], output.mask
 
     def penalty(self, coefficient: float) -> Float[Tensor, ""]:
-        """`lambda * ||w||^2` summed over the mixes, for the task's loss."""
+        """Returns `lambda * ||w||^2`, summed over the mixes, for the task's loss (sec. 3.3)."""
         return sum((mix.penalty(coefficient) for mix in self.mixes), start=self.mixes[0].gamma.new_zeros(()))  # type: ignore[operator]

@@ -1,6 +1,7 @@
-"""A biLM or an Elmo as a program of torch.export: tensors in, tensors out, for any number of sentences and tokens.
+"""Exports a biLM or an Elmo as a program of torch.export, for any number of sentences and tokens.
 
-Running it needs only torch. Modules that differ during export check `torch.compiler.is_exporting` themselves.
+The program takes and returns tensors, and needs only torch. Modules that differ during export check
+`torch.compiler.is_exporting` themselves.
 """
 
 import torch
@@ -31,7 +32,7 @@ class _Plain(nn.Module):
 
 
 def exported(network: BiLM | Elmo) -> ExportedProgram:
-    """The network in evaluation mode as a program, which shares its weights.
+    """Returns the network in evaluation mode as a program, which shares its weights.
 
     `program.module()(char_ids, lengths)` takes the parts of a `Batch` and starts from the zero state. A biLM gives
     `layers (N, B, T, D)` and `mask (B, T)`; an Elmo gives its k mixes `(B, T, D)`, then the mask. Raises InputError if
@@ -50,7 +51,7 @@ def exported(network: BiLM | Elmo) -> ExportedProgram:
     try:
         plain = _Plain(network).eval()
         shapes = {"char_ids": {0: sentences, 1: tokens}, "lengths": {0: sentences}}
-        with torch.no_grad():  # the program has gradients anyway
+        with torch.no_grad():  # the program has gradients even so
             return torch.export.export(plain, (char_ids, lengths), dynamic_shapes=shapes)
     finally:
         for module, training in modes.items():

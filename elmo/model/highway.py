@@ -1,4 +1,4 @@
-"""Highway layer (Srivastava et al. 2015), as in bilm-tf.
+"""The highway layer (Srivastava et al. 2015), as in bilm-tf.
 
 `c = sigmoid(W_carry x + b_carry);  y = c * relu(W_transform x + b_transform) + (1 - c) * x`
 
@@ -13,7 +13,7 @@ from elmo.model.affine import Affine
 
 
 class Highway(nn.Module):
-    """One highway layer; keeps the size of its input."""
+    """A highway layer, whose output has the size of its input."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -26,16 +26,16 @@ class Highway(nn.Module):
         nn.init.constant_(self.carry.bias, -2.0)
 
     def forward(self, x: Float[Tensor, "W F"]) -> Float[Tensor, "W F"]:
-        """The gated sum of the input and its transformation."""
+        """Returns the gated sum of the input and its transformation."""
         carry = torch.sigmoid(self.carry(x))
         transformed = torch.relu(self.transform(x))
         return x + carry * (transformed - x)
 
 
 def draw_weights(weight: Float[Tensor, "F K"]) -> None:
-    """Random weights of standard deviation 1 / sqrt(K), in place.
+    """Draws random weights of standard deviation 1 / sqrt(K) in place.
 
-    Does nothing on the device "meta": torch would import its compiler, which costs 70 MB and a second at each start.
+    On the device "meta" it does nothing, since torch would import its compiler, which costs 70 MB and a second.
     """
     if not weight.is_meta:
         nn.init.normal_(weight, std=weight.shape[1] ** -0.5)

@@ -1,8 +1,9 @@
-"""LmHead: the softmax over words, shared by both directions; only training, perplexity and scoring need it.
+"""The softmax over words, which both directions share. Only training, perplexity and scoring need it.
 
-- `loss`: the full softmax
-- `sampled_loss`: the target against words drawn log-uniformly by rank (Jean et al. 2015; as in TensorFlow)
-- `log_probabilities`: for perplexity and scores
+- `loss` is that of the full softmax.
+- `sampled_loss` compares the target with words that are drawn log-uniformly by rank (Jean et al. 2015; as in
+  TensorFlow).
+- `log_probabilities` are for perplexity and scores.
 """
 
 import math
@@ -17,7 +18,7 @@ from elmo import ops
 
 
 class LmHead(nn.Module):
-    """Vectors of one direction -> a distribution over the words of the vocabulary."""
+    """Turns the vectors of one direction into distributions over the words of the vocabulary."""
 
     def __init__(self, n_words: int, projection_dim: int) -> None:
         super().__init__()
@@ -25,7 +26,7 @@ class LmHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_words))
 
     def loss(self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]) -> Float[Tensor, ""]:
-        """The sum of `-log p(target)` under the full softmax."""
+        """Returns the sum of `-log p(target)` under the full softmax."""
         own_weight, own_bias = self._rows(targets)
         return ops.softmax_loss(hidden, self.weight, self.bias, own_weight, own_bias, targets, False)
 
@@ -36,7 +37,7 @@ class LmHead(nn.Module):
         negatives: Int[Tensor, " S"],
         sparse: bool = False,
     ) -> Float[Tensor, ""]:
-        """The sum of the sampled softmax's losses: every logit minus the log of its word's expected count.
+        """Returns the sum of the sampled softmax's losses, with the log of each word's expected count off its logit.
 
         `sparse` gives the weight a sparse gradient, only for the rows in use.
         """
@@ -45,7 +46,7 @@ class LmHead(nn.Module):
             return ops.sampled_loss(hidden, self.weight, self.bias, targets, negatives, chances)
         column = torch.full_like(self.bias, -1, dtype=torch.long)
         column[negatives] = torch.arange(len(negatives), device=negatives.device)
-        # A single lookup of both, so that their gradient is one table of the softmax's size.
+        # Both are looked up at once, so that their gradient is a single table of the softmax's size.
         words = torch.cat([negatives, targets])
         weight, bias = self._rows(words, sparse)
         bias = bias - chances[words]
@@ -54,12 +55,12 @@ class LmHead(nn.Module):
         return ops.softmax_loss(hidden, weight, bias, own_weight, own_bias, column[targets], True)
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Int[Tensor, " S"]:
-        """`count` distinct words, drawn sequentially in proportion to `log_uniform` (words by frequency).
+        """Draws `count` distinct words, one after another in proportion to `log_uniform` (words by frequency).
 
-        With torch's global generator unless one is given, which is one of the CPU's.
+        `generator` is a generator of the CPU; the default is torch's global one.
         """
-        # The largest keys of log p + Gumbel noise are such a sample (Vieira 2014).
-        if generator is None and ops.has_kernels(self.weight):  # nothing may come from the CPU
+        # The words with the largest log p + Gumbel noise are such a sample (Vieira 2014).
+        if generator is None and ops.has_kernels(self.weight):  # a CUDA graph can take nothing from the CPU
             noise = torch.empty_like(self.bias, requires_grad=False).exponential_().log_().neg_()
             keys = _on_device(_log_chances, len(self.bias), 0, self.bias.device) + noise
             return keys.sort(descending=True).indices[:count]
@@ -69,7 +70,7 @@ class LmHead(nn.Module):
 
     @torch.no_grad()
     def log_probabilities(self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
-        """`log p(target)` of every row under the full softmax, in float32."""
+        """Returns `log p(target)` of every row under the full softmax, in float32."""
         size = max(1, 2**22 // len(self.weight))
         parts = [
             torch.log_softmax(rows @ self.weight.T + self.bias, dim=1).gather(1, own[:, None]).squeeze(1)
@@ -84,7 +85,7 @@ class LmHead(nn.Module):
 
 @cache
 def _on_device(table: Callable[[int, int], Tensor], n_words: int, count: int, device: torch.device) -> Tensor:
-    """Copied once: a CUDA graph may not copy from the CPU."""
+    """The table on the device. It is copied once, since a CUDA graph may not copy from the CPU."""
     return table(n_words, count).to(device)
 
 
@@ -94,7 +95,7 @@ def _log_chances(n_words: int, _: int) -> Float[Tensor, " V"]:
 
 @cache
 def log_expected(n_words: int, count: int) -> Float[Tensor, " V"]:
-    """The log of how often each word is expected among `count` distinct negatives."""
+    """Returns the log of how often each word is expected among `count` distinct negatives."""
     chances = log_uniform(n_words)
     tries = expected_tries(chances, count)
     return torch.log(-torch.expm1(tries * torch.log1p(-chances))).float()
@@ -102,13 +103,13 @@ def log_expected(n_words: int, count: int) -> Float[Tensor, " V"]:
 
 @cache
 def log_uniform(n_words: int) -> Float[Tensor, " V"]:
-    """Zipf-like probabilities by rank: `p(k) = log((k + 2) / (k + 1)) / log(V + 1)`; in float64 on the CPU."""
+    """Returns Zipf-like probabilities by rank, `p(k) = log((k + 2) / (k + 1)) / log(V + 1)`, in float64 on the CPU."""
     ranks = torch.arange(n_words, dtype=torch.float64, device="cpu")
     return torch.log1p(1 / (ranks + 1)) / math.log(n_words + 1)
 
 
 def expected_tries(chances: Float[Tensor, " V"], distinct: int) -> float:
-    """The number of draws with replacement that give `distinct` different words on average."""
+    """Returns the number of draws with replacement that give `distinct` different words on average."""
     if distinct >= len(chances):
         raise ValueError(f"{distinct} negatives of {len(chances)} words: draw fewer, or use the full softmax (0)")
     low, high = float(distinct), float(distinct)

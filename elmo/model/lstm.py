@@ -1,4 +1,4 @@
-"""LSTM with projection, cell clip and projection clip, both reading directions side by side.
+"""The LSTM with projection, cell clip and projection clip, with both reading directions side by side.
 
 Equations of one step, for the input `x`, the state `(h, c)` and the gates in the order i, j, f, o:
 
@@ -29,7 +29,7 @@ class BiLstmLayer(nn.Module):
         self.weight_state = nn.Parameter(torch.empty(2, 4 * hidden, size))
         self.bias = nn.Parameter(torch.zeros(2, 4 * hidden))
         self.weight_projection = nn.Parameter(torch.empty(2, size, hidden)) if config.has_projection else None
-        # The bounds of Glorot and Bengio (2010), treating input and state as one matrix.
+        # The bounds are those of Glorot and Bengio (2010) for input and state as one matrix.
         for weight, fan in ((self.weight_input, 4 * hidden + 2 * size), (self.weight_state, 4 * hidden + 2 * size)):
             nn.init.uniform_(weight, -((6 / fan) ** 0.5), (6 / fan) ** 0.5)
         if self.weight_projection is not None:
@@ -47,9 +47,9 @@ class BiLstmLayer(nn.Module):
     ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
         """Reads `inputs` in the order of T; each direction's input is in its own reading order.
 
-        At step t, the first `active[t]` rows have a token; the others keep their state and output 0. A tensor only in a
-        program of torch.export. Where `keep` is False, the state is reset to zero before the token. `same` is for a
-        `PackedBiLstmLayer`. Returns the outputs and the state after each row's last token.
+        At step t, the first `active[t]` rows have a token; the others keep their state and output 0. `active` is a
+        tensor only in a program of torch.export. Where `keep` is False, the state is reset to zero before the token.
+        `same` is for a `PackedBiLstmLayer`. Returns the outputs, and the state after each row's last token.
         """
         if isinstance(active, Tensor):
             return scan_recurrence(self, inputs, hidden, cell, active)
@@ -68,7 +68,7 @@ class BiLstmLayer(nn.Module):
 
 
 class PackedBiLstmLayer(ops.PackedModule):
-    """A `BiLstmLayer` for inference: weights packed for the fastest product, no gradients."""
+    """A `BiLstmLayer` for inference: its weights are packed for the fastest product, without gradients."""
 
     def __init__(self, layer: BiLstmLayer, precision: ops.Precision, library: ops.Library | None) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class PackedBiLstmLayer(ops.PackedModule):
         keep: Bool[Tensor, "2 T B"] | None = None,
         same: Int[Tensor, "2 T B"] | None = None,
     ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-        """Like `BiLstmLayer.forward`; `same` as in `ops.packed_bi_lstm`."""
+        """Returns what `BiLstmLayer.forward` returns; `same` is that of `ops.packed_bi_lstm`."""
         return ops.packed_bi_lstm(inputs, self.directions, hidden, cell, self.clips, active, keep, same)
 
 
@@ -107,7 +107,7 @@ def step(
     hidden: Float[Tensor, "B P"],
     cell: Float[Tensor, "B H"],
 ) -> tuple[Float[Tensor, "B P"], Float[Tensor, "B H"]]:
-    """One step of one direction, written like the equations."""
+    """Computes one step of one direction, written like the equations."""
     config = layer.config
     gates = x @ layer.weight_input[direction].T + hidden @ layer.weight_state[direction].T + layer.bias[direction]
     i, j, f, o = gates.chunk(4, dim=-1)
@@ -130,7 +130,7 @@ def recurrence(
     active: list[int] | Int[Tensor, " T"] | None = None,
     keep: Bool[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """The reference for every version in `elmo.ops`: token by token, differentiated by autograd."""
+    """Runs the LSTM token by token, for autograd to differentiate. This is the reference for all versions in `ops`."""
     steps, rows = inputs.shape[1:3]
     directions = []
     for d in range(2):
@@ -154,8 +154,8 @@ def scan_recurrence(
     cell: Float[Tensor, "2 B H"],
     active: Int[Tensor, " T"],
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """As `recurrence`, by torch's own loop: a program of torch.export runs it for any T."""
-    from torch._higher_order_ops.scan import scan  # a prototype, with this address only
+    """Does what `recurrence` does with torch's own loop, which a program of torch.export can run for any T."""
+    from torch._higher_order_ops.scan import scan  # a prototype that has no public address yet
 
     def read(state: tuple[Tensor, Tensor], token: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
         (h, c), (x, rows) = state, token

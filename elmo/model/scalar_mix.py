@@ -1,4 +1,4 @@
-"""ScalarMix: one vector per token from all layers (Peters et al. 2018, eq. 1).
+"""The learned mix of layers, which gives one vector per token (Peters et al. 2018, eq. 1).
 
 `ELMo = gamma * sum_j softmax(w)_j * h_j`, optionally with layer normalization of every `h_j` before weighting.
 """
@@ -18,15 +18,15 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(torch.ones(()))
 
     def weights(self) -> Float[Tensor, " N"]:
-        """`softmax(w)`: the share of every layer in the mix; sums to 1."""
+        """The share of every layer in the mix, `softmax(w)`; the shares sum to 1."""
         return torch.softmax(self.scalars, dim=0)
 
     def penalty(self, coefficient: float) -> Float[Tensor, ""]:
-        """`lambda * ||w||^2` (sec. 3.3), to add to the task's loss: pulls the mix towards an average."""
+        """Returns `lambda * ||w||^2` (sec. 3.3) for the task's loss, which pulls the mix towards an average."""
         return coefficient * self.scalars.square().sum()
 
     def forward(self, layers: Float[Tensor, "N B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Equation 1, for every token; only layer normalization needs the mask."""
+        """Computes equation 1 for every token; only layer normalization needs the mask."""
         if self.layer_norm:
             layers = normalize_layers(layers, mask)
         return self.gamma * torch.einsum("n,nbtd->btd", self.weights(), layers)

@@ -1,4 +1,4 @@
-"""Translator: a `BiLM` that reads a sentence, and a decoder that attends to it and predicts the translation.
+"""The translator: a `BiLM` that reads a sentence, and a decoder that attends to it and predicts the translation.
 
 The encoder of such a model gives CoVe (McCann et al. 2017, "Learned in Translation: Contextualized Word Vectors"). The
 decoder is that of Luong et al. (2015, "Effective Approaches to Attention-based Neural Machine Translation", sec. 3.1):
@@ -11,8 +11,8 @@ Two differences from McCann et al.: the encoder's two directions are stacked sep
 second layer reads both directions of the first; and the decoder does not read what it attended to before ("input
 feeding"), so the attention of all steps is one product.
 
-Letters beyond those of `elmo.types`: U words of a translation, its end included; E size of a target word's vector; Q
-cells of the decoder.
+The shapes use letters beyond those of `elmo.types`: U for the words of a translation, its end included, E for the size
+of a target word's vector, and Q for the cells of the decoder.
 """
 
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ class DecoderConfig:
     """Sizes of the decoder, and the dropout of the whole network."""
 
     dim: int = 200
-    """Cells of its LSTM (Q)."""
+    """The cells of the decoder's LSTM (Q)."""
     word_dim: int = 100
-    """Size of a target word's vector."""
+    """The size of a target word's vector (E)."""
     dropout: float = 0.2
-    """Of word vectors on both sides, of the encoder's output, and of the softmax's input."""
+    """The dropout of word vectors on both sides, of the encoder's output, and of the softmax's input."""
 
     def __post_init__(self) -> None:
         check_range(self, ("dim", "word_dim"), 1, where="decoder.")
@@ -55,7 +55,7 @@ class Translator(nn.Module):
         self.encoder = BiLM(encoder)
         self.words = WordTable(n_targets, decoder.word_dim)
         self.start = nn.Linear(width, decoder.dim)
-        """From the last output of each direction to the first state of the decoder."""
+        """Maps the last output of each direction to the first state of the decoder."""
         self.decoder = nn.LSTM(decoder.word_dim, decoder.dim, batch_first=True)
         self.score = nn.Linear(decoder.dim, width, bias=False)
         self.combine = nn.Linear(width + decoder.dim, decoder.dim)
@@ -63,7 +63,7 @@ class Translator(nn.Module):
         self.dropout = nn.Dropout(decoder.dropout)
 
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, ""]:
-        """The mean negative log-probability of a target word, the end of its sentence included.
+        """Returns the mean negative log-probability of a target word, the end of its sentence included.
 
         Row b of `target` translates row b of `source`. Both have boundaries, and `target` has word ids (C = 1).
         """
@@ -75,7 +75,7 @@ class Translator(nn.Module):
         return functional.cross_entropy(self.softmax(self.dropout(outputs[there])), after[there] - 1)
 
     def encode(self, source: Batch) -> tuple[Float[Tensor, "B T D"], Bool[Tensor, "B T"]]:
-        """The encoder's top layer, and where it has words."""
+        """Returns the encoder's top layer, and the mask of its words."""
         rows, steps, characters = source.char_ids.shape
         tokens = self.encoder.encode_words(source.char_ids.view(-1, characters)).view(rows, steps, -1)
         output = self.encoder.contextualize(self.dropout(tokens), source.lengths)
@@ -84,7 +84,7 @@ class Translator(nn.Module):
     def decode(
         self, encoded: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], words: Float[Tensor, "B U E"]
     ) -> Float[Tensor, "B U Q"]:
-        """What the softmax reads before every word, given the vectors of the words before it."""
+        """Returns the input of the softmax for every word, given the vectors of the words before it."""
         forward, backward = encoded.chunk(2, dim=2)
         last = mask.sum(1) - 1
         ends = torch.cat([forward[torch.arange(len(last), device=last.device), last], backward[:, 0]], dim=1)

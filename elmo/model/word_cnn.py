@@ -1,4 +1,4 @@
-"""WordCnn: the word itself and its characters -> its context-free vector (ELMoForManyLangs; Che et al. 2018).
+"""The encoder of a word by itself and its characters together (ELMoForManyLangs; Che et al. 2018).
 
 `token = W [embedding of the word; character CNN with its highways] + b`, where either part may be absent.
 """
@@ -13,7 +13,7 @@ from elmo.model.config import WordCnnConfig
 
 
 class WordCnn(nn.Module):
-    """Distinct words, each with `WordCnnConfig.ids_per_token` ids, -> vectors of size `projection_dim`."""
+    """Encodes distinct words, each of `WordCnnConfig.ids_per_token` ids, as vectors of size `projection_dim`."""
 
     def __init__(self, config: WordCnnConfig, projection_dim: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class WordCnn(nn.Module):
 
     @property
     def embedding(self) -> Float[Tensor, "V E"]:
-        """One of the tables, for the device and type that all weights share."""
+        """One of the tables, which shows the device and type that all weights share."""
         return _any_table(self.words, self.char_cnn)
 
     def forward(self, ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
@@ -36,12 +36,12 @@ class WordCnn(nn.Module):
 
 
 class PackedWordCnn(ops.PackedModule):
-    """A `WordCnn` for inference: weights packed for the fastest product, no gradients; see `PackedCharCnn`."""
+    """A `WordCnn` for inference: its weights are packed for the fastest product; see `PackedCharCnn`."""
 
     def __init__(self, encoder: WordCnn, precision: ops.Precision, library: ops.Library | None, release: bool) -> None:
         super().__init__()
         self.config = encoder.config
-        # A large table, which is not copied if the encoder will not be used again.
+        # The table is large, so it is not copied if the encoder will not be used again.
         self.words = None if encoder.words is None else encoder.words.detach().to(torch.float32, copy=not release)
         char_cnn = encoder.char_cnn
         self.char_cnn = None if char_cnn is None else PackedCharCnn(char_cnn, precision, library)
@@ -51,11 +51,11 @@ class PackedWordCnn(ops.PackedModule):
 
     @property
     def embedding(self) -> Float[Tensor, "V E"]:
-        """Like `WordCnn.embedding`."""
+        """Returns what `WordCnn.embedding` returns."""
         return _any_table(self.words, self.char_cnn)
 
     def forward(self, ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
-        """Like `WordCnn.forward`."""
+        """Returns what `WordCnn.forward` returns."""
         features = _features(self.words, self.char_cnn, ids)
         return self.projection(features).to(features.dtype).add_(self.bias)
 

@@ -1,6 +1,6 @@
-"""WordTable: word id -> context-free vector; the token encoder of models that read words, not characters.
+"""The table of word vectors: the token encoder of models that read words and not characters.
 
-Row 0 is zero, for padding; the words follow in the order of the vocabulary.
+Row 0 is zero and stands for padding; the words follow in the order of the vocabulary.
 """
 
 import torch
@@ -18,5 +18,5 @@ class WordTable(nn.Module):
             self.embedding[0] = 0.0
 
     def forward(self, word_ids: Int[Tensor, "W 1"]) -> Float[Tensor, "W P"]:
-        """The context-free vectors of the words; zeros for padding."""
+        """Returns the context-free vectors of the words; zeros for padding."""
         return nn.functional.embedding(word_ids.squeeze(1), self.embedding, padding_idx=0)

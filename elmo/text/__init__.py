@@ -1,1 +1,1 @@
-"""Strings -> ids: characters, vocabulary, tokenizer, corpus, batching; knows nothing of models."""
+"""Turns text into ids: characters, vocabulary, tokenizer, corpus, batching. Nothing here knows models."""

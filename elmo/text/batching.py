@@ -1,8 +1,8 @@
-"""Sentences -> padded batches of character ids.
+"""Turns sentences into padded batches of character ids.
 
-- `to_batch`: boundaries added, what a biLM reads
-- `by_length`: which sentences to batch together; `in_parts`: a stream in parts of a given number of tokens
-- `batch_to_ids`: without boundaries, with AllenNLP's name and layout
+- `to_batch` adds the boundaries, as a biLM reads them.
+- `by_length` says which sentences to batch together; `in_parts` divides a stream into parts of so many tokens.
+- `batch_to_ids` adds no boundaries; it has AllenNLP's name and layout.
 """
 
 import warnings
@@ -28,7 +28,7 @@ S = TypeVar("S", bound=Sequence[str])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 SPLIT = "elmo.load().split(text) has those of each sentence of a text"
-"""Where tokens come from: not from white space, which leaves a word and its full stop together."""
+"""Words for errors: where tokens come from. Splitting at white space would leave a word and its full stop together."""
 
 
 def to_batch(
@@ -37,7 +37,7 @@ def to_batch(
     vocabulary: Vocabulary | Lexicon | None = None,
     normalize: tuple[str, ...] = (),
 ) -> Batch:
-    """Tokenised sentences as a batch, with `<S>` and `</S>` around each; an empty sentence has only these two.
+    """Returns tokenised sentences as a batch, with `<S>` and `</S>` around each; an empty sentence has only these two.
 
     Pass a `Vocabulary` for a model that reads words (each token is one id), a `Lexicon` for one that reads words and
     code points, and `model.text.normalize` for one that reads another spelling.
@@ -48,12 +48,12 @@ def to_batch(
 
 
 def batch_to_ids(sentences: Iterable[Iterable[str]]) -> Int[Tensor, "B T 50"]:
-    """Character ids of tokenised sentences without boundaries, padded with 0."""
+    """Returns the character ids of tokenised sentences without boundaries, padded with 0."""
     return _pad(token_lists(sentences), encode_words).char_ids
 
 
 def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
-    """Indices in batches of similar length, shortest first, each of at most `token_budget` tokens including padding.
+    """Returns the indices of sentences in batches of similar length, of at most `token_budget` tokens with padding.
 
     A sentence longer than the budget is a batch of its own.
     """
@@ -67,19 +67,20 @@ def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
 
 
 def check_tokens(sentences: Any) -> None:
-    """Raises InputError for what is not a list of lists of tokens, as `check_sentence` does for each sentence."""
+    """Raises InputError if `sentences` is not a list of lists of tokens, as `check_sentence` does for each of them."""
     token_lists(sentences)
 
 
 def token_lists(sentences: Any) -> list[list[str]]:
-    """The sentences as lists, since iterators can be read only once. Raises InputError as `check_sentence` does."""
+    """Returns the sentences as lists, since iterators can be read only once. Raises the errors of `check_sentence`."""
     return list(check_sentences(sentences))
 
 
 def check_sentences(sentences: Any) -> Iterator[list[str]]:
-    """The sentences as lists, one at a time. Warns of the first text that was not split.
+    """Yields the sentences as lists, one at a time. Warns of the first text that was not split.
 
-    Raises InputError for a string, whose letters would be read as sentences, for a set, and as `check_sentence` does.
+    Raises InputError for a string, whose letters would be read as sentences, and for a set, and the errors of
+    `check_sentence`.
     """
     is_told = False
     for number, sentence in enumerate(check_outer(sentences)):
@@ -97,8 +98,11 @@ def check_sentences(sentences: Any) -> Iterator[list[str]]:
 def pair_results(
     items: Iterable[Item], part: Callable[[Item], Any], read: Callable[[Iterator[Any]], Iterator[Result]]
 ) -> Iterator[tuple[Item, Result]]:
-    """Every item with what `read` gives for its part: one result a part, in order; it may read some parts ahead."""
-    waiting: deque[Item] = deque()  # what is read ahead
+    """Yields every item with the result of `read` for its part. `read` gives one result per part, in order.
+
+    `part` returns the part of an item. `read` may read some parts ahead.
+    """
+    waiting: deque[Item] = deque()  # the items that are read ahead
 
     def parts() -> Iterator[Any]:
         for item in items:
@@ -108,13 +112,13 @@ def pair_results(
     def given_back(results: Iterator[Result]) -> Iterator[tuple[Item, Result]]:
         for result in results:
             yield waiting.popleft(), result
-            del result  # the vectors of a long line, before the next ones are computed
+            del result  # frees the vectors of a long line before the next ones are computed
 
     return given_back(read(parts()))
 
 
 def check_outer(sentences: Any) -> Any:
-    """The sentences. Raises InputError for a string, whose letters would be read as sentences, and for a set."""
+    """Returns the sentences. Raises InputError for a set, and for a string, whose letters would be sentences."""
     if isinstance(sentences, str):
         raise InputError(f"{sentences[:40]!r} is a string; a list of tokenised sentences is expected: {SPLIT}")
     if isinstance(sentences, Set | Mapping):
@@ -123,10 +127,10 @@ def check_outer(sentences: Any) -> Any:
 
 
 def check_sentence(sentence: Any, number: int) -> list[str]:
-    """The tokens of sentence `number`.
+    """Returns the tokens of sentence `number` as a list.
 
     Raises InputError for a string, whose letters would be read as tokens, for tokens that are not strings, for a set,
-    whose order changes from process to process, and for what is no sentence, such as None.
+    whose order changes from process to process, and for anything that is no sentence, such as None.
     """
     if isinstance(sentence, str):
         raise InputError(f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: {SPLIT}")
@@ -151,7 +155,7 @@ def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], n
 
 
 def in_parts(sentences: Iterable[S], tokens: int) -> Iterator[list[S]]:
-    """The sentences in order, in parts of at least `tokens` tokens; the last part has the rest."""
+    """Yields the sentences in order, in parts of at least `tokens` tokens; the last part has the rest."""
     part: list[S] = []
     size = 0
     for sentence in sentences:

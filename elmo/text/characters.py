@@ -1,7 +1,7 @@
-"""Words -> character ids, exactly as the published models read them (bilm-tf; design: UTF-8 bytes and six marks).
+"""Turns words into character ids exactly as the published models read them: UTF-8 bytes and five marks (bilm-tf).
 
-Published ids: bytes 0-255, begin sentence 256, end sentence 257, begin word 258, end word 259, padding inside a word
-260. All are stored + 1, which leaves 0 for "no token".
+The published ids are 0-255 for bytes, 256 and 257 for the begin and end of a sentence, 258 and 259 for those of a word,
+and 260 for padding inside a word. All of them are stored + 1, which leaves 0 for "no token".
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ MARKS = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
 
 
 def is_utf8(text: str) -> bool:
-    """Whether UTF-8 can express the text: not if it has a lone surrogate."""
+    """Returns whether UTF-8 can express the text; it cannot express a lone surrogate."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -25,9 +25,9 @@ def is_utf8(text: str) -> bool:
 
 
 def encode_words(words: Sequence[str], max_characters: int = 50) -> Int[np.ndarray, "W C"]:
-    """Character ids of every word: begin mark, its UTF-8 bytes, end mark, then padding up to `max_characters`.
+    """Returns the character ids of every word: begin mark, UTF-8 bytes, end mark, and padding up to `max_characters`.
 
-    A word is truncated to its first `max_characters - 2` bytes. What UTF-8 cannot express (a lone surrogate) is
+    A word is truncated to its first `max_characters - 2` bytes. A lone surrogate, which UTF-8 cannot express, is
     skipped, as in the published encoders. The words `<S>` and `</S>` are the sentence boundaries.
     """
     if max_characters < 3:

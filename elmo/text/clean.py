@@ -1,10 +1,10 @@
-"""A folder of text files of mixed quality -> a text to train on, a text held out, and a report of what was removed.
+"""Makes a text to train on and a held-out text from a folder of text files, and reports what it removed.
 
-- every file is decoded, or refused: UTF-8, UTF-16 and UTF-32 by their bytes, any other encoding by its name
-- page numbers, running heads and lines without letters are removed, broken lines joined: `clean_lines`
-- paragraphs in another language are removed: `clean_languages`
-- a paragraph that stands twice is kept once: the held-out text comes first, so it is not trained on
-- whole files are held out, by a hash of the seed and the file's name
+- Every file is decoded or refused: UTF-8, UTF-16 and UTF-32 are known by their bytes, other encodings must be named.
+- Page numbers, running heads and lines without letters are removed, and broken lines are joined (`clean_lines`).
+- Paragraphs in another language are removed (`clean_languages`).
+- A paragraph that occurs twice is kept once. The held-out text is read first, so that it is not trained on.
+- Whole files are held out, by a hash of the seed and the file's name.
 """
 
 import hashlib
@@ -28,12 +28,12 @@ from elmo.text.opening import COMPRESSED, MARK, decode_text, open_bytes
 TRAIN, HELDOUT, REPORT = "train.txt", "heldout.txt", "report.json"
 TEXTS = (".txt", ".text")
 LONG = 40
-"""Letters of a paragraph that is not repeated by chance."""
+"""The fewest letters of a paragraph that is not repeated by chance."""
 
 
 @dataclass(frozen=True)
 class CleanConfig:
-    """What is done with a folder's files."""
+    """How the files of a folder are cleaned."""
 
     language: str | None = None
     """The texts' language, a code of spaCy; paragraphs in another are removed. None keeps all."""
@@ -43,33 +43,33 @@ class CleanConfig:
     """The share of the text that is held out, at most, in whole files."""
     seed: int = 1
     keep_lines: bool = False
-    """Whether every line is a paragraph, as in verse that shall keep its lines."""
+    """Whether every line is a paragraph, as in verse."""
 
 
 @dataclass(frozen=True)
 class CleanedFile:
-    """A file as it was read, and where it went."""
+    """A file as it was read, and the part that it went to."""
 
     name: str
     encoding: str
     part: str
-    """`train.txt`, `heldout.txt`, or why it is in neither."""
+    """`train.txt`, `heldout.txt`, or the reason why the file is in neither."""
     characters: int
     kept: int
-    """Characters that were kept."""
+    """The number of characters that were kept."""
 
 
 @dataclass(frozen=True)
 class CleanReport:
-    """What a folder was, and what was removed."""
+    """The files of a folder, and what was removed."""
 
     source: str
     config: CleanConfig
     files: tuple[CleanedFile, ...]
     removed: dict[str, dict[str, int | list[str]]]
-    """For each kind: `count`, and `first`, the first places."""
+    """The number (`count`) of removed places of each kind, and the first of them (`first`)."""
     words: dict[str, int]
-    """Of each part, between white space."""
+    """The number of words of each part, as white space separates them."""
 
 
 def clean_folder(
@@ -81,12 +81,12 @@ def clean_folder(
 ) -> CleanReport:
     """Writes the folder `output` from the text files (.txt, .gz, .xz, .bz2) below the folder `source`.
 
-    It has `train.txt` and `heldout.txt`, a paragraph a line and a blank line between files, and `report.json`. Files of
-    other kinds, and what killed programs left (hidden files), are left out. The folder is written whole or not at all,
-    and not within its input. `progress` is told the files done and all of them.
+    It has `train.txt` and `heldout.txt`, with one paragraph per line and a blank line between files, and `report.json`.
+    Files of other kinds and hidden files, such as those of killed programs, are left out. The folder is written whole
+    or not at all, and not within its input. `progress` is called with the files done and the total.
 
-    Warns of texts that stand twice, of which one is kept. Raises InputError for a file in an unknown encoding, for a
-    language that spaCy does not know, and if nothing is left; OSError as `check_output` does.
+    Warns of texts that occur twice, of which one is kept. Raises InputError for a file in an unknown encoding, for a
+    language that spaCy does not know, and if nothing is left; raises OSError as `check_output` does.
     """
     source, output = Path(source), Path(output)
     if not source.is_dir():
@@ -130,9 +130,9 @@ def clean_folder(
 
 
 def held_out(paths: Sequence[Path], source: Path, config: CleanConfig) -> list[Path]:
-    """The files that are held out: in the order of a hash of seed and name, those that still fit into the share.
+    """Returns the files to hold out: in the order of a hash of seed and name, those that still fit into the share.
 
-    The smallest if none fits. Raises InputError if nothing would be left to train on.
+    If none fits, it is the smallest file. Raises InputError if nothing would be left to train on.
     """
     if not config.heldout:
         return []
@@ -152,7 +152,7 @@ def held_out(paths: Sequence[Path], source: Path, config: CleanConfig) -> list[P
 
 
 def _files_below(source: Path) -> tuple[list[Path], list[Path]]:
-    """The text files below a folder, and the others, in order; without hidden ones."""
+    """The text files below a folder and the other files, in order, without hidden ones."""
     texts, others = list[Path](), list[Path]()
     for path in sorted(source.rglob("*"), key=lambda path: path.relative_to(source).parts):
         if not path.is_file() or any(part.startswith(".") for part in path.relative_to(source).parts):
@@ -165,7 +165,7 @@ def _files_below(source: Path) -> tuple[list[Path], list[Path]]:
 
 
 class _Cleaner:
-    """Reads one file after another, and knows what it has read."""
+    """Cleans one file after another, and remembers what it has read."""
 
     def __init__(self, source: Path, config: CleanConfig, languages: Languages | None, noted: IrregularPlaces) -> None:
         self._source, self._config, self._languages, self._noted = source, config, languages, noted
@@ -174,7 +174,7 @@ class _Cleaner:
         self.files: list[CleanedFile] = []
 
     def paragraphs(self, path: Path, part: str) -> Iterator[str]:
-        """What is kept of a file."""
+        """Yields the paragraphs of a file that are kept."""
         name = path.relative_to(self._source).as_posix()
         text, encoding = read_text(path, self._config.encoding)
         found = paragraphs_of(
@@ -211,7 +211,7 @@ class _Cleaner:
 
 
 def read_text(path: Path, encoding: str | None) -> tuple[str, str]:
-    """A file's text, and its encoding: that of its bytes if they are Unicode, else `encoding`."""
+    """Returns a file's text and encoding: Unicode if its bytes show that, else `encoding`."""
     try:
         with open_bytes(path) as file:
             raw = file.read()

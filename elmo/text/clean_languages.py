@@ -1,4 +1,4 @@
-"""Paragraphs in another language, by the frequent small words that spaCy lists for each language, and by the script."""
+"""Finds paragraphs in another language, by the frequent small words that spaCy lists for it, and by the script."""
 
 import re
 from collections import Counter
@@ -9,16 +9,17 @@ from elmo.errors import InputError
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 OTHERS = ("en", "de", "fr", "it", "es", "pt", "nl", "la", "ru", "el")
-"""Languages that may stand in between."""
+"""The languages that are looked for."""
 SHORTEST = 10
-"""Words of a paragraph whose language can be told."""
+"""The fewest words of a paragraph whose language can be told."""
 LEAST, TIMES, DISTINCT = 0.3, 2, 5
-"""The share of the other language's small words, how many times that of one's own it is, and how many are different."""
+"""A paragraph is in another language if its share of that language's small words is at least `LEAST` and `TIMES` that
+of the own language's, and `DISTINCT` of them are different."""
 WORD = re.compile(r"[^\W\d_]+")
 
 
 class Languages:
-    """Tells paragraphs in another language than `own`, a code such as "la".
+    """Recognizes paragraphs in another language than `own`, a code such as "la".
 
     Raises InputError if spaCy does not know the language.
     """
@@ -34,7 +35,7 @@ class Languages:
         self._script = _script("".join(self._own))
 
     def foreign(self, paragraph: str) -> str | None:
-        """The code of another language, or the name of another script; None if it is not told apart from one's own."""
+        """Returns the code of another language or the name of another script; None if neither is recognized."""
         words = WORD.findall(paragraph.lower())
         if len(words) < SHORTEST:
             return None
@@ -49,7 +50,7 @@ class Languages:
 
 
 def _small_words(language: str) -> frozenset[str]:
-    """spaCy's stop words of two letters or more; none if it has no list."""
+    """The stop words of spaCy with two letters or more; none if spaCy has no list."""
     try:
         words = import_module(f"spacy.lang.{language}.stop_words").STOP_WORDS
     except ImportError:
@@ -58,6 +59,6 @@ def _small_words(language: str) -> frozenset[str]:
 
 
 def _script(text: str) -> str:
-    """The script of most letters, by its first word in Unicode, such as "latin"."""
+    """The script of most letters: the first word of their names in Unicode, such as "latin"."""
     counts = Counter(name(letter, "other").split()[0].lower() for letter in text[:1000])
     return counts.most_common(1)[0][0]

@@ -1,7 +1,7 @@
-"""The lines of one file -> its paragraphs: without page numbers and running heads, and with broken lines joined.
+"""Makes paragraphs from the lines of a file: removes page numbers and running heads, and joins broken lines.
 
-A file is taken to be broken into lines where the layout says so: its lines are short and most do not end a sentence.
-There a blank or indented line begins a paragraph, and a word divided by a hyphen is joined. In other files a line is a
+A file counts as broken into lines if its layout says so: the lines are short, and most do not end a sentence. In such a
+file a blank or indented line begins a paragraph, and a word that a hyphen divides is joined. In other files a line is a
 paragraph, as in training.
 """
 
@@ -13,13 +13,13 @@ from typing import NamedTuple
 from elmo.text.tokenizer import CLOSERS, TERMINATORS
 
 WIDEST = 100
-"""Characters of the longest line in a file that is broken into lines."""
+"""The most characters of a line in a file that is broken into lines."""
 LONGEST_HEAD = 60
-"""Characters of a running head."""
+"""The most characters of a running head."""
 OFTEN = 3
-"""How often a running head stands in a file, at least."""
+"""A running head occurs at least this often in a file."""
 FEWEST = 3
-"""Lines that show a layout."""
+"""The fewest lines that show a layout."""
 ROMAN = r"(?=[MDCLXVI])M{0,4}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,4})"
 AROUND = r"[\s\[\](){}<>|*.·_–—-]*"  # noqa: RUF001
 PAGE = re.compile(rf"{AROUND}(?:(?:page|pag|p|pp|fol|S)\.?\s*)?(?:\d{{1,4}}|{ROMAN}){AROUND}", re.IGNORECASE)
@@ -27,21 +27,21 @@ NUMBER = re.compile(r"^\d{1,4}\s+|\s+\d{1,4}$")
 DIVIDED = re.compile(r"[^\W\d_][-\u00ad¬‐]$")  # noqa: RUF001
 INVISIBLE = dict.fromkeys([*range(9), *range(14, 32), 0x7F, 0xFEFF, 0x200B, 0x200E, 0x200F])
 Note = Callable[[str, int], None]
-"""Told what is removed or changed, and the line's number from 1."""
+"""A function that is called with what is removed or changed, and the number of the line from 1."""
 
 
 class KeptLine(NamedTuple):
-    """A line that is not removed."""
+    """A line that is kept."""
 
     number: int
     text: str
     is_indented: bool
     after: str
-    """What is between it and the line before: nothing, "blank", or "page" (a number or a running head)."""
+    """What separates the line from the one before: nothing, "blank", or "page" (a page number or a running head)."""
 
 
 def paragraphs_of(text: str, keep_lines: bool, note: Note) -> list[tuple[int, str]]:
-    """The paragraphs of a text, each with the number of its first line; `keep_lines` joins none."""
+    """Returns the paragraphs of a text with the numbers of their first lines; `keep_lines` joins no lines."""
     lines = [line.translate(INVISIBLE) for line in text.splitlines()]
     kept = _kept(lines, note)
     if keep_lines or not is_broken([line.text for line in kept]):
@@ -66,7 +66,7 @@ def _without_soft_hyphens(text: str) -> str:
 
 
 def is_broken(lines: Sequence[str]) -> bool:
-    """Whether paragraphs are broken into lines here: these are short, and at most half of them end a sentence."""
+    """Returns whether paragraphs are broken into lines: these are short, and at most half of them end a sentence."""
     if len(lines) < FEWEST or max(map(len, lines)) > WIDEST:
         return False
     return 2 * sum(map(_ends_sentence, lines)) <= len(lines)
@@ -96,7 +96,7 @@ def _kept(lines: Sequence[str], note: Note) -> list[KeptLine]:
 
 
 def _running_heads(lines: Sequence[str]) -> set[str]:
-    """Short lines that return at the breaks of pages: beside a page number, or with one."""
+    """The short lines that occur again at page breaks: beside a page number, or with one."""
     texts = [text for line in lines if (text := " ".join(line.split()))]
     pages = [bool(PAGE.fullmatch(text)) for text in texts]
     seen, at_pages = Counter[str](), Counter[str]()
@@ -111,7 +111,7 @@ def _running_heads(lines: Sequence[str]) -> set[str]:
 
 
 def _bare(text: str) -> str:
-    """Without a page number before or after it."""
+    """The text without a page number before or after it."""
     return NUMBER.sub("", text).casefold()
 
 

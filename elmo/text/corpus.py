@@ -1,7 +1,7 @@
-"""Corpus: many text files -> paragraphs, streamed at constant memory.
+"""Streams the paragraphs of many text files at constant memory.
 
-Plain text, `.gz`, `.xz` and `.bz2`; UTF-8; one paragraph (or sentence) per line, a blank line between documents. A
-huge line is split.
+Files are plain text, `.gz`, `.xz` or `.bz2`, in UTF-8, with one paragraph (or sentence) per line and a blank line
+between documents. A huge line is split.
 """
 
 import glob
@@ -20,17 +20,17 @@ from elmo.text.tokenizer import Tokenizer
 
 MAX_CHARACTERS = 65_536  # per line
 MOST_CHARACTERS = 1 << 26
-"""Of a line that must stay whole."""
+"""The most characters of a line that must not be split."""
 END_OF_FILE = "\x1a\0\ufeff"
-"""What programs put at the end of a file, or of a line: no part of it."""
+"""The characters that programs put at the end of a file or line, and that are no part of the text."""
 RATIO = 4  # approximate characters per byte of a compressed file
 HASH = 16  # hexadecimal digits of a hash
 BLOCK = 4096  # bytes of a sample
-MOST_BLOCKS, ALL_BLOCKS = 16, 4096  # of a file, and of all, but one of each
+MOST_BLOCKS, ALL_BLOCKS = 16, 4096  # the most blocks of a file, and of all files (but at least one of each)
 
 
 def expand_patterns(patterns: Iterable[str | Path]) -> list[Path]:
-    """The files that match the names and glob patterns, sorted, each once."""
+    """Returns the files that match the names and glob patterns, sorted, each once."""
     paths: set[Path] = set()
     for pattern in patterns:
         name = str(pattern)
@@ -42,13 +42,13 @@ def expand_patterns(patterns: Iterable[str | Path]) -> list[Path]:
         paths.update(files)
     if not paths:
         raise InputError("no text files; name one (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
-    return sorted(paths, key=attrgetter("parts"))  # Windows paths compare case-insensitively
+    return sorted(paths, key=attrgetter("parts"))  # paths themselves compare case-insensitively on Windows
 
 
 def file_lines(path: Path, max_characters: int = MAX_CHARACTERS, whole: bool = False) -> Iterator[str]:
-    """The lines of a file, without line ends; one of `max_characters` or more is split, at white space if possible.
+    """Yields the lines of a file without line ends; one of `max_characters` or more is split, at a space if possible.
 
-    With `whole`, it is refused instead: a small compressed file can hold a line that no memory can.
+    With `whole`, such a line is refused instead, since a small compressed file can hold a line that no memory can.
 
     Carriage returns and NULs within lines are counted in a warning. Raises InputError with the file and the line if the
     text is not UTF-8 or the compressed file is damaged.
@@ -79,7 +79,7 @@ def file_lines(path: Path, max_characters: int = MAX_CHARACTERS, whole: bool = F
 
 
 def long_line(source: str | Path, number: int, most: int) -> InputError:
-    """The error for a line that is too long to be one row."""
+    """Returns the error for a line that is too long to be one row."""
     return InputError(
         f"{source}: line {number} has {most:,} characters or more; one sentence or record per line is expected: divide"
         " it by line feeds"
@@ -87,7 +87,7 @@ def long_line(source: str | Path, number: int, most: int) -> InputError:
 
 
 def file_paragraphs(path: Path) -> Iterator[tuple[str, bool]]:
-    """The lines of a file that are not blank, without white space around them, and whether each starts a document."""
+    """Yields the lines of a file that are not blank, stripped, with whether each starts a document."""
     starts_document = True
     for line in file_lines(path):
         line = line.strip()
@@ -97,32 +97,32 @@ def file_paragraphs(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def corpus_sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[list[str]]:
-    """The tokens of every sentence of the corpus, in file order."""
+    """Yields the tokens of every sentence of the corpus, in file order."""
     for path in paths:
         for line in file_lines(path):
             yield from tokenizer.sentences(line)
 
 
 def size_of(path: Path) -> int:
-    """The approximate number of characters in a file, at least 1."""
+    """Returns the approximate number of characters in a file, at least 1."""
     size = max(1, path.stat().st_size)
     return size * RATIO if path.suffix.lower() in COMPRESSED else size
 
 
 def corpus_fingerprint(paths: Sequence[Path]) -> str:
-    """Short hashes of the files' names and sizes, and of a sample of their bytes, to detect a corpus that changed."""
+    """Returns short hashes of names and sizes, and of a sample of the bytes, by which a changed corpus is detected."""
     listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)
     names = hashlib.sha256(listing.encode("utf-8", errors="surrogateescape")).hexdigest()[:HASH]
     return names + sample_hash(paths)
 
 
 def is_fingerprint(known: object, now: str) -> bool:
-    """Whether a stored fingerprint is that of `now`; older ones are without a sample."""
+    """Returns whether a stored fingerprint equals `now`; older fingerprints lack the sample."""
     return known in (now, now[:HASH])
 
 
 def sample_hash(paths: Sequence[Path]) -> str:
-    """A short hash of blocks of the files' raw bytes: of each the first and, unless there are many, some to the last.
+    """Returns a short hash of blocks of raw bytes: the first block of each file and, unless there are many, others.
 
     A pipe is not read.
     """
@@ -139,7 +139,7 @@ def sample_hash(paths: Sequence[Path]) -> str:
 
 
 def _cut(text: str, max_characters: int) -> tuple[str, str]:
-    """The first line of `text`, and the rest to continue with: `text` may be the beginning of a very long line."""
+    """The first part of `text`, which may begin a very long line, and the rest with which the next part begins."""
     if len(text) < max_characters or text[-1].isspace():
         return text.rstrip("\r\n"), ""
     words = text.rsplit(maxsplit=1)

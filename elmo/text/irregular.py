@@ -1,7 +1,7 @@
-"""What other people's files have that their format does not allow, and that the official scorers read anyway.
+"""Counts the places of a file that its format does not allow, but that the official scorers read anyway.
 
-A reader notes every place; one warning for each file counts them and names the first. To refuse such files, turn the
-warning into an error: `warnings.simplefilter("error", IrregularInput)`, on the command line `--strict`.
+A reader notes every place; one warning per file counts them and names the first. To refuse such files, turn the warning
+into an error with `warnings.simplefilter("error", IrregularInput)` or, on the command line, `--strict`.
 """
 
 import warnings
@@ -12,9 +12,9 @@ from pathlib import Path
 from elmo.errors import IrregularInput
 
 NAMED = 3
-"""Places of each problem that the warning names."""
+"""The most places of a problem that the warning names."""
 MOST = 8
-"""Problems that the warning names."""
+"""The most problems that the warning names."""
 
 
 @dataclass
@@ -23,17 +23,17 @@ class IrregularPlaces:
 
     source: str | Path
     places: dict[str, list[int | str]] = field(default_factory=dict)
-    """The first places of each problem: numbers of lines, or names such as "question q1"."""
+    """The first places of each problem, as numbers of lines or names such as "question q1"."""
     counts: dict[str, int] = field(default_factory=dict)
 
     def note(self, problem: str, place: int | str) -> None:
-        """Counts a place, described without file and line."""
+        """Counts a place of a problem, which is described without file and line."""
         self.counts[problem] = self.counts.get(problem, 0) + 1
         if self.counts[problem] <= NAMED:
             self.places.setdefault(problem, []).append(place)
 
     def tell(self) -> None:
-        """Warns of all that was noted, as `IrregularInput`; says nothing of a regular file."""
+        """Warns with `IrregularInput` of all noted places; gives no warning for a regular file."""
         if self.counts:
             said = "; ".join(self._said(problem) for problem in islice(self.counts, MOST))
             said += f"; and {len(self.counts) - MOST} more" if len(self.counts) > MOST else ""

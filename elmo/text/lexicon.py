@@ -1,11 +1,11 @@
-"""Lexicon: words -> the ids of the whole word and of its code points, as ELMoForManyLangs reads them.
+"""Turns words into the ids of the whole word and of its code points, as ELMoForManyLangs reads them.
 
-It keeps the original's conventions, which its weights expect:
+It keeps the conventions of the original program, which the weights expect:
 
-- a word begins with the id that its tables call the end of a word, and ends with that of the beginning
-- every word is padded to the maximum length; the padding is read like any other character
-- a word that is too long is truncated, also before its id is looked up
-- a sentence boundary is a word of three characters, the second of which is the boundary itself
+- A word begins with the id that the tables call the end of a word, and ends with that of the beginning.
+- Every word is padded to the maximum length, and the padding is read like any other character.
+- A word that is too long is truncated, also before its id is looked up.
+- A sentence boundary is a word of three characters, the second of which is the boundary itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,11 @@ NEEDED_WORDS = (UNKNOWN, PADDING)
 
 
 LEAST = 3
-"""Characters of a word: one, and both marks."""
+"""The fewest characters of a word: one, and both marks."""
 
 
 def is_length(max_characters: object, may_be_none: bool) -> bool:
-    """Whether this is a valid maximum length of a word."""
+    """Returns whether this is a valid maximum length of a word."""
     if max_characters is None:
         return may_be_none
     return type(max_characters) is int and max_characters >= LEAST
@@ -45,7 +45,7 @@ class Lexicon:
     words: Mapping[str, int] | None = field(repr=False)
     characters: Mapping[str, int] | None = field(repr=False)
     max_characters: int | None
-    """Of a word, including both marks; None if words are not truncated, which only a lexicon of words allows."""
+    """The most characters of a word, both marks included; None, only without characters, if words are not truncated."""
 
     def __post_init__(self) -> None:
         for what, table, needed in (
@@ -59,7 +59,7 @@ class Lexicon:
             raise InputError(f"max_characters is {self.max_characters!r}; at least {LEAST} is expected")
 
     def encode(self, words: Sequence[str]) -> "Int[np.ndarray, 'W C']":
-        """Every word as a row: its own id (if there are words), then its characters' ids (if there are any); all + 1.
+        """Returns a row per word: its own id if there are words, then its characters' ids if there are any; all + 1.
 
         `<S>` and `</S>` are the sentence boundaries, as in the other models.
         """

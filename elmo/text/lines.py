@@ -1,4 +1,4 @@
-"""The lines of a text file, with their numbers."""
+"""Reads the lines of a text file with their numbers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,11 +7,11 @@ from elmo.errors import InputError
 from elmo.text import corpus
 
 MOST_CHARACTERS = 1 << 28
-"""Of a line of labelled text; SQuAD's training data are one of 30 million."""
+"""The most characters of a line of labelled text; SQuAD's training data are a single line of 30 million."""
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file (.gz, .xz, .bz2), without line ends, with their numbers, counted from 1."""
+    """Yields the lines of a text file (also .gz, .xz, .bz2) without line ends, with their numbers from 1."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name one file")
     lines = corpus.file_lines(path, MOST_CHARACTERS, whole=True)

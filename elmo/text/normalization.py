@@ -1,13 +1,13 @@
-"""Normalization: the spelling in which a model reads words, stored in the model and applied wherever it reads.
+"""Normalizes the spelling in which a model reads words. The model stores the steps, which apply wherever it reads.
 
 A text and its tokens stay as they are, and so do the places of tokens in the text: a token is respelled when it becomes
-ids. So all that reads (training, vectors, perplexity, tasks) sees one spelling, from raw text and from lists of tokens.
+ids. So training, vectors, perplexity and tasks all read one spelling, from raw text and from lists of tokens.
 
-- `nfc`, `nfkc`: Unicode's composed forms
-- `lower`: lower case
-- `no-macrons`: Latin and Greek letters without the marks of long and short vowels
-- `no-marks`: letters without any combining mark, as accents and points
-- `v>u`: one character becomes others, as often as you want, such as `v>u`, `j>i`, `œ>oe`
+- `nfc` and `nfkc` make Unicode's composed forms.
+- `lower` makes lower case.
+- `no-macrons` removes the marks of long and short vowels from Latin and Greek letters.
+- `no-marks` removes all combining marks from letters, such as accents and points.
+- `v>u` replaces one character by one or more others, and may occur several times: `v>u`, `j>i`, `œ>oe`.
 
 The order of the steps does not matter.
 """
@@ -29,13 +29,13 @@ MACRONS = "\u0304\u0306"
 """The combining macron and breve."""
 LONG_OR_SHORT = re.compile(f"[A-Za-zÆŒæœΑ-Ωα-ω][\u0300-\u036f]*[{MACRONS}][\u0300-\u036f]*")  # noqa: RUF001
 KEPT = frozenset((BOS, EOS, UNKNOWN))
-"""Marks, which are no words."""
+"""The marks that are not words, and are never respelled."""
 MOST_PASSES = 4
 Respell = Callable[[str], str]
 
 
 def check_steps(steps: Sequence[str], where: str = "normalize") -> None:
-    """Raises ConfigError for a step that does not exist, comes twice, or makes what another step would change."""
+    """Raises ConfigError for a step that does not exist, occurs twice, or makes something that another would change."""
     replaced: dict[str, str] = {}
     for step in steps:
         if step in NAMED:
@@ -61,7 +61,7 @@ def check_steps(steps: Sequence[str], where: str = "normalize") -> None:
 
 @lru_cache(maxsize=32)
 def respell_function(steps: tuple[str, ...]) -> Respell:
-    """The spelling that a model with these steps reads, of one token. Applying it twice changes nothing more.
+    """Returns a function that respells one token as a model with these steps reads it. Repeating it changes nothing.
 
     `<S>`, `</S>` and `<UNK>` stay, and so does a token of which nothing, or white space, would be left.
     """
@@ -71,7 +71,7 @@ def respell_function(steps: tuple[str, ...]) -> Respell:
         if word in KEPT:
             return word
         new = once(word)
-        for _ in range(MOST_PASSES):  # what one step has made may combine with the next character
+        for _ in range(MOST_PASSES):  # the result of one step may combine with the next character
             if new == (new := once(new)):
                 break
         return new if new and not any(map(str.isspace, new)) else word
@@ -82,7 +82,7 @@ def respell_function(steps: tuple[str, ...]) -> Respell:
 def respell_before(
     encode: "Callable[[Sequence[str]], np.ndarray]", steps: tuple[str, ...]
 ) -> "Callable[..., np.ndarray]":
-    """A function from words to ids, as it is for the words' spelling in the model."""
+    """Returns the function `encode`, from words to ids, with the words respelled first."""
     if not steps:
         return encode
     respell = respell_function(steps)

@@ -1,6 +1,6 @@
-"""Text files as they are: compression by content, UTF-8 with or without a mark, line ends of all three kinds.
+"""Opens text files: compression is recognized by content, and UTF-8 may have a mark and line ends of all three kinds.
 
-Text in UTF-16 or UTF-32, with a mark or without, and bytes that are not UTF-8 are errors that name the remedy.
+UTF-16 and UTF-32, with a mark or without, and bytes that are not UTF-8 raise errors that name the remedy.
 """
 
 import bz2
@@ -25,12 +25,12 @@ UNREAD = {b"PK\x03\x04": ".zip", b"\x28\xb5\x2f\xfd": ".zst", b"\x04\x22\x4d\x18
 MARK = "\ufeff"
 """The byte-order mark; it has no meaning in UTF-8."""
 BROKEN = "\ufffd"
-FEW = 8  # UTF-8 has fewer control characters than one in this many bytes; UTF-16 has more, or is not UTF-8.
-SHORT = 8  # bytes that show no encoding
+FEW = 8  # At most one byte in this many is a control character in UTF-8; UTF-16 has more, or is not valid UTF-8.
+SHORT = 8  # A text of fewer bytes does not show its encoding.
 CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b"))
-"""No text in UTF-8 has them, but for mistakes; in UTF-16 they are halves of letters."""
+"""The bytes that text in UTF-8 has only by mistake; in UTF-16 they are halves of letters."""
 ENDS = "\t\n\v\f\r\x1a"
-RARE = 64  # Characters that this Python does not know are rarer than one in as many.
+RARE = 64  # At most one character of a text in this many is unknown to this Python.
 
 
 def open_text(path: Path) -> TextIOWrapper:
@@ -67,7 +67,7 @@ def open_bytes(path: Path) -> Any:
 
 
 def peek_start(raw: Any) -> bytes:
-    """The first bytes of a stream, which stay unread: up to 64 KiB of a file, what has arrived of a pipe."""
+    """Returns the first bytes of a stream without consuming them: up to 64 KiB of a file, or what a pipe has sent."""
     if not raw.seekable():
         return raw.peek(HEAD)[:HEAD]
     place = raw.tell()  # standard input may have been read from
@@ -77,18 +77,18 @@ def peek_start(raw: Any) -> bytes:
 
 
 def has_old_ends(first: bytes) -> bool:
-    """Whether the lines of a text that begins so end with carriage returns alone, as on a Macintosh before 2001."""
+    """Returns whether the lines of a text that begins with `first` end with carriage returns alone, as on old Macs."""
     return b"\r" in first[:-1] and b"\n" not in first
 
 
 def check_encoding(first: bytes, source: str | Path) -> None:
-    """Raises InputError for a text that begins as UTF-16 or UTF-32 does."""
+    """Raises InputError if a text that begins with `first` is in UTF-16 or UTF-32."""
     if (encoding := _wide(first)) is not None:
         raise InputError(f"{source}: the text is {encoding}, not UTF-8; {_convert(source, encoding)}")
 
 
 def not_utf8(path: Path) -> InputError:
-    """The error for a file that is not UTF-8: the first place, what the file seems to be, and the remedy for that."""
+    """Returns the error for a file that is not UTF-8: the first place, what the file seems to be, and the remedy."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     line, column, valid = 1, 1, 0
     with open_bytes(path) as file:
@@ -105,7 +105,7 @@ def not_utf8(path: Path) -> InputError:
 
 
 def decode_text(raw: bytes, path: Path, otherwise: str | None = None) -> tuple[str, str]:
-    """The text of a file's bytes, and its encoding: UTF-8, UTF-16 or UTF-32, which show, or else the one that is named.
+    """Returns the text of a file's bytes and its encoding: UTF-8, UTF-16 or UTF-32 by the bytes, or else `otherwise`.
 
     Raises InputError if the text is not Unicode and `otherwise` is None, is no encoding, or is not that of the text.
     """
@@ -135,7 +135,7 @@ def decode_text(raw: bytes, path: Path, otherwise: str | None = None) -> tuple[s
 
 
 def broken_byte(source: str | Path, place: tuple[int, int], rest: bytes, valid: int, reason: str) -> InputError:
-    """The error for a byte that is not UTF-8, at a line and column; `rest` begins with it, after `valid` letters.
+    """Returns the error for a byte that is not UTF-8, at line and column; `rest` begins with it after `valid` letters.
 
     Letters beyond ASCII that are UTF-8 mean that only single bytes are damaged: text in another encoding has none.
     """
@@ -169,7 +169,7 @@ def _wide(first: bytes) -> str | None:
         return "utf-32"
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    if len(first) < SHORT or 0 not in first:  # every line end has a NUL
+    if len(first) < SHORT or 0 not in first:  # every line end in UTF-16 and UTF-32 has a NUL
         return None
     controls = len(first) - len(first.translate(None, CONTROLS))
     if controls * FEW < len(first) and _is_utf8(first):
@@ -177,7 +177,7 @@ def _wide(first: bytes) -> str | None:
     widest = ("utf-32le", "utf-32be") if first.count(0) * 2 > len(first) else ("utf-16le", "utf-16be")
     texts = {encoding: first[: len(first) // 4 * 4].decode(encoding, errors="replace") for encoding in widest}
     found = [encoding for encoding, text in texts.items() if _is_text(text)]
-    # The letters of a text are of few alphabets; with its bytes exchanged, of many.
+    # The letters of a text belong to few alphabets; if its bytes are exchanged, they seem to belong to many.
     return min(found, key=lambda encoding: len({ord(letter) >> 8 for letter in texts[encoding]}), default=None)
 
 
@@ -190,7 +190,7 @@ def _is_text(text: str) -> bool:
 
 def _is_utf8(first: bytes) -> bool:
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(first)  # which may end within a character
+        codecs.getincrementaldecoder("utf-8")().decode(first)  # the bytes may end within a character
     except UnicodeDecodeError:
         return False
     return True

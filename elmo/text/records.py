@@ -1,8 +1,8 @@
-"""Lines -> records, one per sentence: its tokens, its text or name, and the positions of the tokens in the text.
+"""Reads records from lines, one per sentence: its tokens, its text or name, and the positions of tokens in the text.
 
-- text: the sentences of each line, as the tokenizer finds them; with its setting `sentences = "line"`, one per line
-- CoNLL-U: the words of a sentence (multiword tokens are split into their words, empty nodes are skipped)
-- FASTA: a protein, with one token per residue
+- Text gives the sentences of each line, as the tokenizer finds them; with `sentences = "line"`, one per line.
+- CoNLL-U gives the words of a sentence: multiword tokens are split into their words, and empty nodes are skipped.
+- FASTA gives a protein, with one token per residue.
 """
 
 import re
@@ -23,7 +23,7 @@ UNTOLD = (".conll", ".conllx")
 CONLLU_ID = re.compile(r"\d{1,9}([-.]\d{1,9})?")
 CONLL_WIDTHS = (8, 10, 14)  # columns of CoNLL-X, CoNLL-U and CoNLL-2009
 BLANK = " \t\n\r\f\v\0\x1a\u00a0\u200b\u200e\u200f\ufeff"
-"""What a line that looks empty may have: spaces of all kinds, marks, and the end-of-file of DOS."""
+"""The characters of a line that looks empty: spaces of all kinds, marks, and the end-of-file of DOS."""
 Span = tuple[int, int]
 
 
@@ -32,19 +32,19 @@ class TextRecord:
     """One sentence or protein."""
 
     text: str
-    """The sentence as its line has it, that in `# text`, or a protein's identifier."""
+    """The sentence as it stands in its line or in `# text`, or the identifier of a protein."""
     tokens: list[str]
     offsets: list[Span] | None = None
     """Start and end (exclusive) of every token in `text`, in characters (for a protein: in the sequence); None if
     unknown."""
     line: int | None = None
-    """The number of the line that has the sentence, from 1; None of other files than text."""
+    """The number of the line that has the sentence, from 1; None for other files than text."""
     start: int = 0
-    """Where `text` begins in its line, in characters."""
+    """The character of its line at which `text` begins."""
 
 
 def kind_of(path: str | Path) -> Kind:
-    """The kind of input by the file's name. Raises InputError if the name is ambiguous."""
+    """Returns the kind of input by the file's name. Raises InputError if the name is ambiguous."""
     suffix = suffix_of(path)
     if suffix in UNTOLD:
         raise InputError(
@@ -55,14 +55,14 @@ def kind_of(path: str | Path) -> Kind:
 
 
 def check_text(path: str | Path, remedy: str = "write its sentences to a text file") -> None:
-    """Raises InputError, with the remedy, for a file that by its name has other lines than text."""
+    """Raises InputError, with the remedy, for a file whose name says that its lines are not text."""
     suffix = suffix_of(path)
     if suffix in SUFFIXES or suffix in UNTOLD:
         raise InputError(f"{path}: the lines of {suffix} files are not text; {remedy}, or rename it to .txt")
 
 
 def suffix_of(path: str | Path) -> str:
-    """The extension of a file, with its dot, in lower case, ignoring that of a compression."""
+    """Returns the extension of a file with its dot, in lower case, ignoring that of a compression."""
     name = Path(str(path).lower())
     return Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
 
@@ -70,7 +70,7 @@ def suffix_of(path: str | Path) -> str:
 def read_records(
     lines: Iterable[str], kind: Kind, tokenizer: Tokenizer | None, source: str | Path = "input"
 ) -> Iterator[TextRecord]:
-    """The records of a file's lines; `tokenizer`, needed only for text, splits a line into sentences of tokens.
+    """Yields the records of a file's lines; `tokenizer`, needed only for text, splits a line into sentences of tokens.
 
     Raises InputError with `source` and the line.
     """
@@ -84,9 +84,9 @@ def read_records(
 
 
 def text_records(line: str, tokenizer: Tokenizer, number: int | None = None) -> Iterator[TextRecord]:
-    """The sentences of a line of text: the one place where raw text becomes sentences.
+    """Yields the sentences of a line of text. All raw text becomes sentences here.
 
-    Where a line is a sentence, it is one record, even without tokens; otherwise a line without tokens has none.
+    If a line is a sentence, it is one record, even without tokens; otherwise a line without tokens has no record.
     """
     if tokenizer.config.sentences == "line":
         tokens = tokenizer.tokens(line)
@@ -95,7 +95,7 @@ def text_records(line: str, tokenizer: Tokenizer, number: int | None = None) -> 
     end = 0
     for tokens in tokenizer.sentences(line):
         spans = token_offsets(line, tokens, end)
-        if spans is None:  # the tokenizer saw another text, as without a lone surrogate
+        if spans is None:  # the tokenizer saw another text, for example one without a lone surrogate
             yield TextRecord(" ".join(tokens), tokens, None, number, end)
             continue
         begin, end = spans[0][0], spans[-1][1]
@@ -103,10 +103,10 @@ def text_records(line: str, tokenizer: Tokenizer, number: int | None = None) -> 
 
 
 def token_offsets(text: str, tokens: Sequence[str], begin: int = 0) -> list[Span] | None:
-    """Start and end of the tokens in `text`, in characters: each is searched for after the one before it.
+    """Returns start and end (exclusive) of the tokens in `text`, in characters; None if a token is missing.
 
-    The first is searched for from `begin` on. None if one is missing. If a tokenizer dropped only white space, every
-    token is found where it was.
+    Each token is searched for after the one before it, and the first one from `begin` on. If a tokenizer dropped only
+    white space, every token is found where it was.
     """
     spans, end = [], begin
     for token in tokens:
@@ -119,10 +119,10 @@ def token_offsets(text: str, tokens: Sequence[str], begin: int = 0) -> list[Span
 
 
 def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[TextRecord]:
-    """The sentences of CoNLL-U (https://universaldependencies.org/format.html): tab-separated ID, FORM and more.
+    """Yields the sentences of CoNLL-U (https://universaldependencies.org/format.html): tab-separated ID, FORM and more.
 
-    A sentence also ends where the numbers of its words begin again. Such places, and numbers that do not count the
-    words, are counted in one warning, `IrregularInput`.
+    A sentence also ends where the numbers of its words begin again. One warning, `IrregularInput`, counts such places,
+    and numbers that do not count the words.
     """
     for text, rows in _conllu_sentences(lines, source):
         units = list[tuple[str, int]]()  # forms in the text, and their numbers of words
@@ -146,7 +146,7 @@ def read_conllu(lines: Iterable[str], source: str | Path = "input") -> Iterator[
 def read_conllu_columns(
     lines: Iterable[str], columns: Sequence[int], source: str | Path = "input"
 ) -> Iterator[list[tuple[str, ...]]]:
-    """Columns, counted from 0, of every word in each sentence of CoNLL-U; the words are those of `read_conllu`."""
+    """Yields columns, counted from 0, of every word in each sentence of CoNLL-U, with the words of `read_conllu`."""
     for _, rows in _conllu_sentences(lines, source):
         words: list[tuple[str, ...]] = []
         for place, values, number in rows:
@@ -163,7 +163,7 @@ def read_conllu_columns(
 
 
 def read_fasta(lines: Iterable[str], source: str | Path = "input") -> Iterator[TextRecord]:
-    """The proteins of a FASTA file, by the first word of their header, in upper case and without white space."""
+    """Yields the proteins of a FASTA file in upper case without white space, named by the first words of headers."""
     name, parts = None, list[str]()
     for number, line in enumerate(lines, 1):
         if line.startswith(">"):
@@ -191,7 +191,7 @@ def _conllu_sentences(lines: Iterable[str], source: str | Path) -> Iterator[tupl
     """The text in the comments of every sentence, and its rows; empty nodes are left out."""
     irregular = IrregularPlaces(source)
     text, rows = None, list[Row]()
-    last = inside = 0  # the number of the last word; how many of a multiword token are to come
+    last = inside = 0  # the number of the last word, and how many words of a multiword token remain
     number = 0
     for number, line in enumerate(lines, 1):
         if not line.strip(BLANK):
@@ -246,7 +246,7 @@ def _conllu_columns(line: str, number: int, source: str | Path, irregular: Irreg
 
 
 def _check_words(inside: int, number: int, source: str | Path) -> None:
-    """Raises InputError if words of a multiword token are to come before this line."""
+    """Raises InputError if words of a multiword token are missing before this line."""
     if inside:
         raise InputError(
             f"{source}: line {number} comes before {inside:,} words of the multiword token above it; list all of its"
@@ -255,7 +255,7 @@ def _check_words(inside: int, number: int, source: str | Path) -> None:
 
 
 def _conllu_record(text: str | None, words: list[str], units: list[tuple[str, int]]) -> TextRecord:
-    """Words of a multiword token get its position."""
+    """Makes a record, in which the words of a multiword token have its position."""
     forms = [form for form, _ in units]
     text = " ".join(forms) if text is None else text
     found = token_offsets(text, forms)

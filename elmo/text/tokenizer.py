@@ -1,7 +1,7 @@
-"""Text -> tokens and sentences, with settings stored in the model so that it reads text as in training.
+"""Splits text into tokens and sentences, with settings that the model stores, so that it reads text as in training.
 
-- tokens: spaCy's rules for the language (no download), or white space for text that is already tokenised
-- sentences: a rule over tokens, pysbd, or one sentence per line
+- Tokens come from spaCy's rules for the language (no download), or from white space if the text is tokenised.
+- Sentences come from a rule over tokens, from pysbd, or from lines.
 """
 
 import re
@@ -22,9 +22,9 @@ SPACES = re.compile(r"[ \t\n\r\f\v\x1c-\x1f]+")
 PART = re.compile(r".{1,10000}\S*", re.DOTALL)  # cut after a word
 # For languages without spaces, whose tokenizers take quadratic time or refuse a long text: cut after a sentence.
 UNSPACED_PART = re.compile(r".{1,10000}(?:(?<=[\s。！？])|\Z)|.{1,10000}", re.DOTALL)  # noqa: RUF001
-VERSION = 5  # of the tokens: counts of another version's are not reused
+VERSION = 5  # the version of the tokens: counts of another version are not reused
 
-# Sentence-ending marks of the scripts in use, then marks after them that still belong to the sentence.
+# The marks that end a sentence in the scripts in use, and the marks after them that still belong to the sentence.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥។៕።፧፨՜՞։܀܁܂᠃᠉")  # noqa: RUF001
 CLOSERS = frozenset("'”’»›)]}」』】）") | {"''"}  # noqa: RUF001
 ELLIPSES = frozenset({"..", "...", "…"})
@@ -36,11 +36,11 @@ class TextConfig:
     """How raw text becomes sentences of tokens."""
 
     tokens: Literal["spacy", "whitespace"] = "spacy"
-    """`whitespace` for text that is already tokenised."""
+    """What separates tokens; `whitespace` is for text that is already tokenised."""
     sentences: Literal["rule", "pysbd", "line"] = "rule"
     """What ends a sentence: marks among the tokens, pysbd's decision on the raw text, or the line."""
     language: str = "en"
-    """ISO code, for spaCy and pysbd."""
+    """The ISO code of the language, for spaCy and pysbd."""
     normalize: tuple[str, ...] = ()
     """The spelling that the model reads, in steps such as `nfc`, `lower`, `no-macrons` and `v>u`: see
     `elmo.text.normalization`. Tokens stay as they are."""
@@ -50,20 +50,20 @@ class TextConfig:
 
 
 def text_values(text: TextConfig) -> dict[str, Any]:
-    """As JSON values; without `normalize` if it is empty, as older versions write and read them."""
+    """Returns the settings as JSON values, without an empty `normalize`, which older versions do not know."""
     values = to_dict(text)
     return values if text.normalize else {name: value for name, value in values.items() if name != "normalize"}
 
 
 WHITESPACE = TextConfig("whitespace", "line")
-"""For tokenized text, and for models that do not say how theirs was split, as those of older programs."""
+"""The settings for tokenised text, and for models that do not say how their text was split, as those of bilm-tf."""
 
 
 def text_of(text: TextConfig | None, pretokenized: bool, lines: bool = False) -> TextConfig:
-    """How to split text for a model: as its training text (`text`), or at white space with `pretokenized`.
+    """Returns how to split text for a model: as its training text (`text`), or at white space with `pretokenized`.
 
-    With `lines`, a line is one sentence, whatever ends sentences in the training text.
-    Warns if `text` is None without `pretokenized`: then, white space separates tokens, too.
+    With `lines`, a line is one sentence, whatever ends sentences in the training text. If `text` is None, white space
+    separates tokens, too; a warning says so unless `pretokenized` is set.
     """
     if not pretokenized and text is None:
         warnings.warn(
@@ -89,7 +89,7 @@ class Tokenizer:
         self._is_unspaced = self._spacy is not None and not _splits_at_spaces(self._spacy)
 
     def tokens(self, line: str) -> list[str]:
-        """The tokens of one sentence; spaCy does not see what UTF-8 cannot express (a lone surrogate)."""
+        """Returns the tokens of one sentence. spaCy does not get lone surrogates, which UTF-8 cannot express."""
         if self._spacy is None:
             return split_at_spaces(line)
         if self._is_unspaced:
@@ -100,15 +100,15 @@ class Tokenizer:
         return self._spacy_tokens(line)
 
     def parts(self, line: str) -> Iterator[list[str]]:
-        """`tokens`, up to 10,000 characters at a time, for callers who may stop before the end of a long line.
+        """Yields `tokens` of some 10,000 characters at a time, for callers that may stop before the end of a long line.
 
-        The same tokens, unless a part ends within what spaCy could take for a smiley.
+        The tokens are the same, unless a part ends within characters that spaCy could take for a smiley.
         """
         parts = UNSPACED_PART if self._is_unspaced else PART
         return (self.tokens(part[0]) for part in parts.finditer(line))
 
     def sentences(self, paragraph: str) -> list[list[str]]:
-        """The tokens of every sentence of a paragraph; no sentence is empty."""
+        """Returns the tokens of every sentence of a paragraph; no sentence is empty."""
         return [found for piece in self.pieces(paragraph) for found in self.divided(self.tokens(piece))]
 
     def pieces(self, paragraph: str) -> Iterator[str]:
@@ -132,9 +132,9 @@ class Tokenizer:
 
 
 def split_at_spaces(line: str) -> list[str]:
-    """The tokens of a tokenised line, or its columns: what spaces, tabs and other white space of ASCII separate.
+    """Returns the tokens or columns of a line, which spaces, tabs and other white space of ASCII separate.
 
-    A no-break space and other white space beyond ASCII belongs to a token ("10 000" in French), but not at its ends.
+    White space beyond ASCII, such as a no-break space, belongs to a token ("10 000" in French), but not at its ends.
     """
     if line.isascii():
         return line.split()
@@ -192,7 +192,7 @@ def _load_spacy(language: str) -> Any:
 
 
 def _splits_at_spaces(tokenizer: Any) -> bool:
-    """Whether it is spaCy's own; those of Chinese, Japanese, Korean, Thai and Vietnamese are classes of their own."""
+    """Whether it is spaCy's own tokenizer; Chinese, Japanese, Korean, Thai and Vietnamese have classes of their own."""
     from spacy.tokenizer import Tokenizer as SpacyTokenizer
 
     return isinstance(tokenizer, SpacyTokenizer)
@@ -209,7 +209,7 @@ def _load_pysbd(language: str) -> Callable[[str], Iterator[str]]:
         segmenter = pysbd.Segmenter(language=language, clean=False)
     except ValueError as error:
         raise InputError(f"language {language!r}: pysbd does not know it; use sentences = 'rule'") from error
-    return partial(_segmented, segmenter)  # not a closure: tokenizers are pickled
+    return partial(_segmented, segmenter)  # a closure could not be pickled with the tokenizer
 
 
 def _segmented(segmenter: Any, text: str) -> Iterator[str]:
@@ -225,12 +225,12 @@ def _pieces(text: str, sentences: list[str]) -> Iterator[str]:
     cuts, found = [0], 0
     for sentence in sentences:
         begin = text.find(sentence, found)
-        while begin > found and text[begin - 1].isalnum():  # inside a word of a sentence that is left out
+        while begin > found and text[begin - 1].isalnum():  # it lies inside a word of a missing sentence
             begin = text.find(sentence, begin + 1)
         if begin < 0:
             continue
         found = begin + len(sentence)
         cuts.append(begin)
-        if not sentence[-1:].isalnum():  # else it may be the beginning of a word
+        if not sentence[-1:].isalnum():  # otherwise it may be the beginning of a word
             cuts.append(found)
     return (text[begin:end] for begin, end in pairwise([*cuts, len(text)]))

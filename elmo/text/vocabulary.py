@@ -1,10 +1,9 @@
-"""Vocabulary: the words that the language model predicts, and counting it from a corpus.
+"""The words that the language model predicts or reads, in a file, and how they are counted from a corpus.
 
-- one word per line, the line number is the id; includes `<S>`, `</S>` and `<UNK>` (0, 1, 2 in ours)
-- white space around a word does not count, as in bilm-tf
-- reads the published `vocab.txt` and `vocab.txt.gz`
-- word ids for models that read words
-- counting in bounded memory, with ties broken by the word, so the same corpus always gives the same file
+- A file has one word per line, and the line number is the id. It includes `<S>`, `</S>` and `<UNK>`, which elmo writes
+  as 0, 1 and 2. White space around a word does not count, as in bilm-tf.
+- The published `vocab.txt` and `vocab.txt.gz` can be read.
+- Counting takes bounded memory. Ties are broken by the word, so the same corpus always gives the same file.
 """
 
 import gzip
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
     from jaxtyping import Int
 
 SPECIAL = (BOS, EOS, UNKNOWN)
-SKIPPED = "!!!MAXTERMID"  # a line of some published vocabularies without a row in their weights
+SKIPPED = "!!!MAXTERMID"  # this line of some published vocabularies has no row in their weights
 MOST_UNPACKED = 200
-"""How many times larger than its gzip file a vocabulary may be; 2 to 4 is usual."""
+"""The most times that a vocabulary may be larger than its gzip file; 2 to 4 times are usual."""
 LONG = 64
-"""Longer words, mostly junk, are also bounded by their characters: `LONG * max_types`."""
+"""Longer words are mostly junk; the sum of their characters is bounded, too, by `LONG * max_types`."""
 PROGRESS_EVERY = 100_000  # tokens
 
 
@@ -57,16 +56,16 @@ class Vocabulary:
         return word in self._ids
 
     def id(self, word: str) -> int:
-        """The id of `word`, or that of `<UNK>` for an unknown word."""
+        """Returns the id of `word`, or that of `<UNK>` for an unknown word."""
         return self._ids.get(word, self.unknown)
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """`id` of every word."""
+        """Returns the `id` of every word."""
         get, unknown = self._ids.get, self.unknown
         return [get(word, unknown) for word in words]
 
     def encode(self, words: Sequence[str]) -> "Int[np.ndarray, 'W 1']":
-        """The id of every word + 1 (0 is padding): what a model that reads words has instead of characters."""
+        """Returns the id of every word + 1 (0 is padding), which a model of words gets instead of characters."""
         import numpy as np  # a model is described without it
 
         return np.array(self.ids(words), dtype=np.int64).reshape(-1, 1) + 1
@@ -78,7 +77,7 @@ class Vocabulary:
 
     @cached_property
     def sha256(self) -> str:
-        """The sha256 of what `save` writes: shows whether two perplexities are over the same words."""
+        """The sha256 of the file that `save` writes. It shows whether two perplexities are over the same words."""
         return hashlib.sha256(self._bytes()).hexdigest()
 
     def save(self, path: Path) -> None:
@@ -90,13 +89,13 @@ class Vocabulary:
     def load(cls, path: Path, distinct: bool = False) -> "Vocabulary":
         """Reads one word per line; a file whose name ends in `.gz` is decompressed.
 
-        With `distinct`, blank and repeated lines, which some published files have, are refused: no token has their ids.
+        With `distinct`, blank and repeated lines, which some published files have, are refused: no token has such ids.
         """
         return cls.parse(path.read_bytes(), str(path), distinct)
 
     @classmethod
     def parse(cls, raw: bytes, name: str, distinct: bool = False) -> "Vocabulary":
-        """Like `load`, from the bytes of a file; errors refer to it as `name`."""
+        """Does what `load` does with the bytes of a file; errors name it `name`."""
         try:
             raw = _decompressed(raw, name) if name.lower().endswith(".gz") else raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -144,7 +143,7 @@ def _check_distinct(lines: Iterable[str], name: str) -> None:
 
 
 def _decompressed(raw: bytes, name: str) -> bytes:
-    """The text in a gzip file, up to a limit: the file itself does not bound its size."""
+    """Unpacks a gzip file, up to a limit, since the file does not bound the size of its text."""
     most = MOST_UNPACKED * len(raw)
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
         text = file.read(most + 1)
@@ -162,11 +161,11 @@ class CorpusCounts:
     tokens: int
     sentences: int
     types: int
-    """Distinct words; a lower bound if the table was pruned."""
+    """The number of distinct words; a lower bound if the table was pruned."""
     covered: int
-    """Tokens that are in the vocabulary counted from it."""
+    """The number of tokens that are in the vocabulary."""
     characters: int | None = None
-    """Characters of all tokens, a lower bound like `types`; None in older records."""
+    """The number of characters of all tokens, a lower bound like `types`; None in older records."""
 
 
 @dataclass(frozen=True)
@@ -174,16 +173,16 @@ class WordCounts:
     """How often every word occurs in a text."""
 
     words: Counter[str]
-    """Without the rarest, if there were too many words to keep."""
+    """The words with their counts, without the rarest ones if there were too many to keep."""
     tokens: int
     sentences: int
 
     def ranked(self) -> list[tuple[str, int]]:
-        """Words and counts, the most frequent first."""
+        """Returns words and counts, the most frequent first."""
         return sorted(self.words.items(), key=lambda item: (-item[1], item[0]))
 
     def counts(self) -> CorpusCounts:
-        """The totals of these words; none is covered yet."""
+        """The totals of these words, before any vocabulary covers them."""
         characters = sum(len(word) * count for word, count in self.words.items())
         return CorpusCounts(self.tokens, self.sentences, len(self.words), 0, characters)
 
@@ -195,8 +194,8 @@ def count_words(
 ) -> WordCounts:
     """Counts the words of `sentences`; `progress` is called with the tokens read so far.
 
-    When the table exceeds `max_types`, its rarest words are dropped; when the words longer than `LONG` exceed
-    `LONG * max_types` characters, the rarest of these. So memory is bounded.
+    The memory is bounded: if the table exceeds `max_types`, its rarest words are dropped, and if words longer than
+    `LONG` exceed `LONG * max_types` characters, the rarest of them are dropped.
     """
     table: Counter[str] = Counter()
     tokens = n_sentences = reported = long = 0
@@ -219,7 +218,7 @@ def count_words(
 def choose_words(
     ranked: Iterable[tuple[str, int]], counts: CorpusCounts, max_size: int, min_count: int
 ) -> tuple[Vocabulary, CorpusCounts]:
-    """The most frequent words of `WordTable.ranked`, after `<S>`, `</S>` and `<UNK>`; `max_size` counts all of them."""
+    """Returns the most frequent words of `WordCounts.ranked` after `<S>`, `</S>` and `<UNK>`, `max_size` in all."""
     if max_size <= len(SPECIAL):
         raise InputError(f"max_size is {max_size}; more than {len(SPECIAL)} are needed to hold any word of the text")
     frequent = takewhile(lambda item: item[1] >= min_count, ranked)
@@ -236,13 +235,13 @@ def count_vocabulary(
     progress: Callable[[int], None] | None = None,
     max_types: int = 4_000_000,
 ) -> tuple[Vocabulary, CorpusCounts]:
-    """`count_words`, then `choose_words`."""
+    """Calls `count_words`, then `choose_words`."""
     table = count_words(sentences, progress, max_types)
     return choose_words(table.ranked(), table.counts(), max_size, min_count)
 
 
 def _long(word: str) -> int:
-    """Its characters if it is long, else 0."""
+    """The number of characters of a long word; 0 for any other."""
     return length if (length := len(word)) > LONG else 0
 
 

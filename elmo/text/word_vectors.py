@@ -1,4 +1,4 @@
-"""Word vectors in GloVe's text format: per line a word and its numbers, separated by spaces."""
+"""Reads word vectors in GloVe's text format: each line has a word and its numbers, separated by spaces."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -13,14 +13,14 @@ from elmo.text import corpus
 LONGEST_LINE = 1 << 20
 NUMBER = r"[-+]?[\d.]*\d[\d.]*(?:e[-+]?\d+)?"
 TOO_LONG = re.compile(rf"(?!{NUMBER} ).+ {NUMBER}")
-"""What stands before a vector where the line has more numbers than the first. Words may have spaces: "10 000"."""
+"""Matches the fields before a vector in a line with too many numbers. Words may have spaces, such as "10 000"."""
 
 
 def read_entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Float[np.ndarray, " E"]]]:
-    """The `wanted` words (None: all) of a file and their vectors, one at a time, in order.
+    """Yields the `wanted` words of a file (None means all of them) and their vectors, in order.
 
-    Skips a first line of two numbers (word2vec's). A word may contain spaces. Raises InputError, which names file and
-    line, if there is no file, or if a line has more or fewer numbers than the first, or something else than numbers.
+    A first line of two numbers (word2vec's) is skipped. A word may contain spaces. Raises InputError, which names file
+    and line, if there is no file, or if a line has more or fewer numbers than the first, or anything but numbers.
     """
     check_file(path)
     dim = 0
@@ -53,7 +53,7 @@ def _numbered(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _dim(path: Path, number: int, line: str) -> int:
-    """The number of numbers in the first line: all fields but the first, which counts as a word."""
+    """The size of a vector by the first line: the number of its fields without the first, which is a word."""
     dim = len(line.split(" ")) - 1
     if dim < 2:
         raise InputError(
