@@ -121,7 +121,7 @@ def _write(
     with advise_resume(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with run_file(path) as file:
-        np.savez(file, run=run, sense_sums=totals, words=vectors)
+        np.savez(file, run=run, sums=totals, words=vectors)
 
 
 def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder) -> int:

@@ -220,7 +220,7 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
     """It ends before a chunk is in the record, between the two tables, or when all is written, graphs and all."""
     monkeypatch.setattr(index, "CHUNK_TOKENS", 100)
     sentences, output = text(60), tmp_path / "index"
-    breaking = {"record": "_write", "tables": "_rows", "training": "_train", "moving": "put_whole"}[during]
+    breaking = {"record": "_write", "tables": "_rows", "training": "_train", "moving": "move_into_place"}[during]
     working = getattr(index, breaking)
     calls = []
 
