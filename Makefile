@@ -9,7 +9,7 @@ EXTRAS := text,train,store,tasks,probes,index,hub,serve,completion,tensorflow,pe
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --durations=10
 INTEGRATIONS := tests/integrations tests/model/test_torch_programs.py tests/repository/test_wheel.py
 
 .PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-originals test-cpus test-emulated test-systems lint types docs commands models model-wheels picture results release format clean

@@ -84,9 +84,9 @@ def sections(parser: Parser, sentence: str) -> Iterator[str]:
     arguments = [] if inner else list(rows(parser))
     if arguments:
         yield table(("argument", "meaning", "default"), arguments)
-    if parser.home is not None:
+    if (home := parser.home()) is not None:
         yield f"\nThe settings of `{parser.prog}`; `{parser.prog} --settings` prints them as a file to edit:\n"
-        yield table(("setting", "meaning", "default"), list(settings(*parser.home)))
+        yield table(("setting", "meaning", "default"), list(settings(*home)))
     for name, verb in inner.items():
         yield from sections(verb, about(parser, name))
 

@@ -14,7 +14,10 @@ import tempfile
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-PRELOADED = ["elmo.pretraining.train", "elmo.embedding.job", "tensorboard.summary.writer.record_writer", "h5py"]
+PRELOADED = [
+    *("elmo.pretraining.train", "elmo.embedding.job", "tensorboard.summary.writer.record_writer", "h5py"),
+    *("elmo_lab.cli.cove", "elmo_lab.cli.probes", "elmo_lab.cli.report", "elmo_lab.cli.tasks"),
+]
 TIMEOUT = 300
 
 

@@ -15,13 +15,13 @@ GROUPS = ("text to vectors", "similar uses", "a language model", "models", "in t
 class Parser(argparse.ArgumentParser):
     """Names what was probably meant. `settings` gives the lines on a verb's settings, when its help is asked for.
 
-    `home` is the module and the name of the dataclass of these settings.
+    `home` finds the module and the name of the dataclass of these settings; None where there is none.
     """
 
     group = ""
     example = ""
     settings: Callable[[], str] | None = None
-    home: tuple[str, str] | None = None
+    home: Callable[[], tuple[str, str] | None] = staticmethod(lambda: None)
 
     def error(self, message: str) -> NoReturn:
         if (found := CHOICE.match(message)) is not None:
@@ -35,8 +35,8 @@ class Parser(argparse.ArgumentParser):
         if verbs is not None and self.prog == "elmo":
             return self._all_verbs(verbs)
         shown = super().format_help()
-        if self.settings is not None:
-            shown += f"\n{self.settings()}"
+        if self.settings is not None and (lines := self.settings()):
+            shown += f"\n{lines}"
         return shown + (f"\nexample:\n  {self.example}\n" if self.example else "")
 
     def _all_verbs(self, verbs: Any) -> str:

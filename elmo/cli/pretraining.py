@@ -44,7 +44,7 @@ def _add_train(verbs: Any) -> None:
         "elmo train --train 'corpus/*.txt' --heldout held.txt --output run/ epochs=3",
         "a language model",
     )
-    add_settings(train, ("elmo.pretraining.settings", "TrainConfig"), example="optim.lr=1e-3")
+    add_settings(train, lambda: ("elmo.pretraining.settings", "TrainConfig"), example="optim.lr=1e-3")
     train.add_argument("--train", action="append", metavar="TEXT", help="text files or a pattern; may be repeated")
     train.add_argument("--heldout", action="append", metavar="TEXT", help="text to measure perplexity on")
     train.add_argument("--output", metavar="FOLDER", help="folder of the run; the model is FOLDER/model")

@@ -5,9 +5,9 @@ They are described by the source of their dataclasses, and nothing is imported, 
 
 import argparse
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import wrap
@@ -104,13 +104,14 @@ def config_of(entry_point: str, keyword: str = "config") -> tuple[str, str] | No
 
 def add_settings(
     parser: Parser,
-    home: tuple[str, str] | None,
+    home: Callable[[], tuple[str, str] | None],
     recipe: str = "a TOML file or a packaged recipe",
     example: str = "",
 ) -> None:
     """Adds a verb's recipe, its overrides, and the flags that only print settings.
 
-    `home` names the module and the dataclass of the settings; None if they cannot be known beforehand.
+    `home` finds the module and the dataclass of the settings, None if they cannot be known beforehand. It is called
+    only when they are asked for: reading the source of all probes would take longer than most commands.
     """
     parser.add_argument("recipe", nargs="?", help=recipe)
     parser.add_argument(
@@ -120,16 +121,17 @@ def add_settings(
         "--settings", action="store_true", help="only print all settings, with their meaning, as TOML to edit"
     )
     parser.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
-    parser.set_defaults(settings_of=lambda arguments: [] if home is None else settings_of(*home))
-    if home is not None:
-        parser.home = home
-        parser.settings = partial(_listed, *home, parser.prog)
+    parser.set_defaults(settings_of=lambda arguments: [] if (found := home()) is None else settings_of(*found))
+    parser.home = home
+    parser.settings = lambda: _listed(home(), parser.prog)
 
 
-def _listed(module: str, name: str, verb: str) -> str:
+def _listed(home: tuple[str, str] | None, verb: str) -> str:
     """Lines for the help of a verb: every setting with its kind and its description."""
+    if home is None:
+        return ""
     lines = [f"settings, as section.key=value ({verb} --settings shows them with their values, to edit):"]
-    for setting in settings_of(module, name):
+    for setting in settings_of(*home):
         lines.append(f"  {setting.name:<32} {setting.kind}")
         lines += [f"      {line}" for line in wrap(setting.about, WIDTH - 6)]
     return "\n".join(lines) + "\n"

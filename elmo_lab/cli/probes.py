@@ -71,7 +71,7 @@ def add_verbs(verbs: Any) -> None:
         text, example = HELP.get(name, (f"the probe {point.value}", ""))
         parser = add_verb(probes, name, partial(probe_verb, name), text, f"elmo probe {name} {example}".rstrip())
         if name not in WITHOUT_SETTINGS:
-            add_settings(parser, config_of(point.value), "a TOML file (default: the probe's own recipe)")
+            add_settings(parser, partial(config_of, point.value), "a TOML file (default: the probe's own recipe)")
             _add_common(parser)
         if name in OWN:
             OWN[name](parser)

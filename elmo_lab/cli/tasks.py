@@ -76,7 +76,7 @@ def _add_train(tasks: Any) -> None:
     )
     train.add_argument("task", metavar="NAME", help="a name from elmo task list")
     recipe = "a TOML file or a packaged recipe such as ner-wnut17"
-    add_settings(train, SETTINGS, recipe, "elmo=input, which is short for inputs.elmo=input")
+    add_settings(train, lambda: SETTINGS, recipe, "elmo=input, which is short for inputs.elmo=input")
     train.set_defaults(settings_of=_settings)
     for part, text in (("train", "training data"), ("dev", "data to choose the epoch"), ("test", "test data")):
         train.add_argument(f"--{part}", metavar="FILE", help=f"{text}, in the task's format")

@@ -222,7 +222,7 @@ def break_at(patch, where, when):
     """At the `when`th call, as a kill would: nothing is tidied up."""
     target, name = {
         "write": (corpus, "_write"),
-        "move": (files, "put_whole"),
+        "move": (files, "move_into_place"),
         "receipt": (corpus, "_write_json"),
     }[where]
     original, calls = getattr(target, name), []

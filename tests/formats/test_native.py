@@ -302,10 +302,11 @@ def test_native_weights_of_other_types_are_refused(tmp_path, kind):
             read(folder)
 
 
-def test_native_truncated_weights_are_named(tmp_path):
+@pytest.mark.parametrize("left", [0, -10])
+def test_native_truncated_weights_are_named(tmp_path, left):
     folder = saved(tmp_path)
     file = folder / native.WEIGHTS
-    file.write_bytes(file.read_bytes()[:-10])
+    file.write_bytes(file.read_bytes()[:left])
     with refused("model.safetensors", "damaged", "copy it again"):
         formats.load(folder)
 

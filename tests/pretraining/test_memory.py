@@ -61,7 +61,7 @@ def test_training_memory_does_not_grow_with_the_corpus(tmp_path):
     assert peaks[1] - peaks[0] < 40 * MB
 
 
-@pytest.mark.parametrize("suffix", ["hdf5", "npz", "parquet"])
+@pytest.mark.parametrize("suffix", ["hdf5", "parquet"])
 def test_embedding_memory_does_not_grow_with_the_text(model, tmp_path, suffix):
     """The vectors of the larger text are 118 MB more. HDF5's own tables grow with the first rows only."""
     peaks = []

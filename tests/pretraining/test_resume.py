@@ -69,13 +69,13 @@ def killed(arguments: tuple[object, ...], output: Path, at_step: int, delay: flo
 def test_run_killed_several_times_is_the_run_that_was_not(whole, tmp_path, prefetch, seed):
     rng = random.Random(seed)
     output = tmp_path / "run"
-    moments = sorted(rng.randrange(5, STEPS - 20) for _ in range(4))
+    moments = sorted(rng.randrange(5, STEPS - 20) for _ in range(2))
     codes = []
     for number, moment in enumerate(moments):
         begin = flags(whole) if number == 0 else ("--resume",)
         arguments = (*begin, f"prefetch={prefetch}", "--output", output)
         codes.append(killed(arguments, output, moment, rng.random() / 20))
-    assert codes.count(-signal.SIGKILL) >= 3, codes  # one may have come to its end first
+    assert codes.count(-signal.SIGKILL) >= 1, codes  # one may have come to its end first
     done = run("train", "--resume", "--output", output)
     assert done.returncode == 0, done.stderr
     steps = [line["step"] for line in metrics(output) if "loss" in line]
@@ -94,8 +94,7 @@ def test_run_killed_between_its_first_evaluation_and_an_interval_of_checkpoints(
     check_same(whole, tmp_path / "run")
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("prefetch", ["true", "false"])
+@pytest.mark.parametrize(("prefetch", "how"), [("true", signal.SIGINT), ("false", signal.SIGTERM)])
 def test_a_run_asked_to_stop_writes_a_checkpoint_first(whole, tmp_path, prefetch, how):
     arguments = (*flags(whole), "loop.checkpoint_steps=1000", f"prefetch={prefetch}", "--output", tmp_path / "run")
     command = begun(arguments, tmp_path / "run", 10)
@@ -151,7 +150,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.2, 0.4])
+@pytest.mark.parametrize("delay", [0.0, 0.2])
 def test_run_killed_before_its_first_checkpoint(whole, tmp_path, delay):
     """While it counts, or between two files of the run's record: one of the two commands goes on with what is there."""
     output = tmp_path / "run"

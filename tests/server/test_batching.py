@@ -193,11 +193,11 @@ def test_an_idle_queue_never_waits_without_an_end(monkeypatch):
     """On Windows, Ctrl-C would not interrupt it."""
     batcher, waits = Batcher(Model(), 20, 1000), []
 
-    def wait(seconds=None):
+    def wait(condition, seconds=None):
         waits.append(seconds)
         batcher.close()
 
-    monkeypatch.setattr(batcher._changed, "wait", wait)
+    monkeypatch.setattr(threading.Condition, "wait", wait)
     batcher.run()
     assert len(waits) == 1
     assert waits[0] is not None
