@@ -1,10 +1,14 @@
 """`elmo train` as on a GPU, by Triton's interpreter and the stand-in for a CUDA graph (`test_interpreted.py`)."""
 
 import json
+import multiprocessing
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from interpreted_kernels import CONFIG
 from refusals import refused
 from safetensors.torch import load_file
@@ -36,22 +40,59 @@ def losses(output: str) -> list[float]:
     return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
 
 
-def test_a_run_that_went_on_is_the_run_that_was_not_interrupted(config, monkeypatch):
+@pytest.fixture(scope="module")
+def whole(config) -> str:
+    """The folder of the run that was not interrupted."""
+    pretrain(config, quiet=True)
+    return config.output
+
+
+def equal(output: str, whole: str) -> bool:
+    assert len(losses(whole)) == 3
+    assert losses(output) == losses(whole)
+    one, other = (load_file(Path(folder) / "model" / "model.safetensors") for folder in (output, whole))
+    return all(one[name].equal(other[name]) for name in one)
+
+
+def test_a_run_that_went_on_is_the_run_that_was_not_interrupted(config, whole, monkeypatch):
     made = []
     monkeypatch.setattr(module, "Replay", lambda *a, real=module.Replay: made.append(real(*a)) or made[-1])
-    pretrain(config, quiet=True)
     parts = replace(config, output=f"{config.output}-parts")
     pretrain(replace(parts, max_words=8), quiet=True)
     pretrain(parts, resume=True, quiet=True)
-    assert len(made) == 3
-    assert losses(parts.output) == losses(config.output)
-    assert len(losses(parts.output)) == 3
-    one, other = (load_file(Path(output) / "model" / "model.safetensors") for output in (config.output, parts.output))
-    assert all(one[name].equal(other[name]) for name in one)
+    assert len(made) == 2
+    assert equal(parts.output, whole)
     assert (Path(config.ids) / "tokens.bin").exists()
-    assert not (Path(config.output) / "text").exists()
+    assert not (Path(whole) / "text").exists()
     with refused("streams", "2", "4"):
         pretrain(replace(parts, streams=4, max_words=16), resume=True, quiet=True)
+
+
+@pytest.mark.parametrize("fault", ["killed", "no memory"])
+def test_a_run_that_broke_off_goes_on_from_its_last_checkpoint(config, whole, fault, monkeypatch):
+    plan = replace(config, output=f"{config.output}-{fault}", loop=replace(config.loop, checkpoint_steps=1))
+    step = module.Replay.step
+
+    def broken(replay, number, rate):
+        if number == 2 and fault == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif number == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return step(replay, number, rate)
+
+    monkeypatch.setattr(module.Replay, "step", broken)
+    if fault == "killed":
+        process = multiprocessing.get_context("fork").Process(target=pretrain, args=(plan,), kwargs={"quiet": True})
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    else:
+        with pytest.raises(torch.OutOfMemoryError):
+            pretrain(plan, quiet=True)
+    assert not (Path(plan.output) / "model").exists()
+    monkeypatch.setattr(module.Replay, "step", step)
+    pretrain(plan, resume=True, quiet=True)
+    assert equal(plan.output, whole)
 
 
 def test_a_dry_run_measures_the_captured_step(config, tmp_path):

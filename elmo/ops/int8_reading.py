@@ -77,7 +77,7 @@ def read_compiled(
 ) -> None:
     """Some steps of one direction: fills `outputs` and advances `hidden` and `cell` in place.
 
-    `products` are those of the inputs with the bias, as `elmo.ops.packed_lstm.ready` makes them, and `places` the rows
+    `products` are those of the inputs with the bias, as `elmo.ops.packed_lstm.prepare_gates` makes them, and `places` the rows
     in them of the `b` rows that have not ended at the first step. `clips` are the cell's and the projection's.
     """
     library = _library()

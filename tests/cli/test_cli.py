@@ -21,6 +21,7 @@ from command import Command, run, run_fresh
 from refusals import refusal
 from small_run import TINY, texts
 
+from elmo import cli
 from elmo.formats import Model, allennlp, native
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
@@ -95,6 +96,21 @@ def test_a_lack_of_memory_is_one_line(lines, tmp_path):
     )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert re.search(r"elmo: error: out of memory: \d+ bytes more are needed; use smaller batches", done.stderr)
+
+
+def test_a_gpu_that_is_full_is_one_line(capsys, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79 GiB"
+        )
+
+    monkeypatch.setattr("elmo.pretraining.train.pretrain", full)
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["train", "english-small", "--train", "text.txt", "--output", "run"])
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "2.50 GiB more" in error
+    assert "smaller batches" in error
 
 
 @pytest.mark.slow
