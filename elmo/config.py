@@ -19,6 +19,8 @@ from elmo.errors import InputError, did_you_mean
 
 T = TypeVar("T")
 
+LARGEST = 3.4028234e38
+"""Of a floating-point number in 32 bits, in which networks compute."""
 RECIPES = Path(__file__).parent / "recipes"
 """The packaged recipes of pretraining."""
 
@@ -227,20 +229,24 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return tuple(
             _convert(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(zip(arguments, value, strict=True))
         )
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError as error:
-            raise ConfigError(f"{where} is larger than any floating-point number; a smaller one is expected") from error
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return _float(value, where)
     if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ConfigError(f"{where} is {value}; a number that 64 bits hold is expected")
-    if hint is float and isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where} is {value}; a finite number is expected")
     if isinstance(value, bool) and hint is not bool:
         raise ConfigError(f"{where} is {value!r}; {hint.__name__} is expected")
     if isinstance(value, hint):
         return value
     raise ConfigError(f"{where} is {value!r}; {hint.__name__} is expected")
+
+
+def _float(value: float, where: str) -> float:
+    """A number that a tensor of 32 bits can hold; a larger one overflows in the midst of training."""
+    if math.isnan(value) or abs(value) == math.inf:
+        raise ConfigError(f"{where} is {value}; a finite number is expected")
+    if abs(value) > LARGEST:
+        raise ConfigError(f"{where} is larger than 32 bits hold; a number up to {LARGEST:.1e} is expected")
+    return float(value)
 
 
 def _convert_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:

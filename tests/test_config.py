@@ -31,6 +31,14 @@ def test_numbers_are_finite(value: float) -> None:
         from_dict(Config, {"shares": [0.5, value]})
 
 
+@pytest.mark.parametrize("value", ["1e39", "-1e308", "1" + "0" * 400])
+def test_numbers_fit_in_floats_of_32_bits(value: str) -> None:
+    """Otherwise the optimizer overflows in the midst of a run."""
+    given = parse_overrides(["train=['a']", "output=b", f"optim.lr={value}"])
+    with refused("optim.lr", "32 bits", error=ConfigError):
+        from_dict(TrainConfig, given)
+
+
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
 def test_numbers_fit_in_64_bits(value: int) -> None:
     """Others are an OverflowError wherever they are used first."""
