@@ -85,8 +85,10 @@ def sections(parser: Parser, sentence: str) -> Iterator[str]:
     if arguments:
         yield table(("argument", "meaning", "default"), arguments)
     if (home := parser.home()) is not None:
-        yield f"\nThe settings of `{parser.prog}`; `{parser.prog} --settings` prints them as a file to edit:\n"
+        yield f"\n`{parser.prog} --settings` prints all settings as a file to edit.\n"
+        yield f"\n<details>\n<summary>All settings of <code>{parser.prog}</code></summary>\n"
         yield table(("setting", "meaning", "default"), list(settings(*home)))
+        yield "\n</details>\n"
     for name, verb in inner.items():
         yield from sections(verb, about(parser, name))
 
