@@ -289,7 +289,7 @@ def allennlp_verb(arguments: argparse.Namespace) -> None:
 def types_verb(arguments: argparse.Namespace) -> None:
     from elmo.disk.files import check_output
     from elmo.embedding.embedder import Embedder
-    from elmo.embedding.job import read_lines
+    from elmo.embedding.job import FileLines
     from elmo.embedding.layers import parse_layers
     from elmo.embedding.type_vectors import average_types, write_word2vec
     from elmo.text.records import kind_of, read_records
@@ -300,14 +300,15 @@ def types_verb(arguments: argparse.Namespace) -> None:
     embedder = Embedder.load(arguments.model, device=arguments.device)
     kind = arguments.kind or kind_of(arguments.input)
     tokenizer = tokenizer_of(embedder.text, arguments) if kind == "text" else None
-    records = read_records(read_lines(arguments.input), kind, tokenizer, arguments.input)
+    lines = FileLines(arguments.input)
+    records = read_records(lines, kind, tokenizer, arguments.input)
     with Counter("sentences", arguments.quiet) as counter:
         types = average_types(
             embedder,
             (record.tokens for record in records),
             parse_layers(arguments.layers),
             arguments.lowercase,
-            counter.update,
+            lambda done: counter.update(done, lines.total(done)),
         )
     written = write_word2vec(types, output, arguments.min_count, arguments.overwrite)
     print(f"{output}: {written:,} words of {types.dim} numbers, from {sum(types.counts):,} tokens")

@@ -27,7 +27,9 @@ def add_verbs(verbs: Any) -> None:
     bench.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     bench.add_argument("--text", default=str(DEMO_TEXT), help="the text to embed (default: the demo's text)")
     add_splitting(bench)
-    bench.add_argument("--tokens", type=int, default=4000, metavar="N", help="tokens to read, at most (default: 4000)")
+    bench.add_argument(
+        "--max-words", type=int, default=4000, metavar="N", help="words to read, at most (default: 4000)"
+    )
     bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
     bench.add_argument("--json", action="store_true", help="print JSON")
 
@@ -45,7 +47,7 @@ def bench_verb(arguments: argparse.Namespace) -> None:
 
     text = formats.describe(arguments.model).text
     tokenizer = tokenizer_of(text, arguments, pretokenized=arguments.text == str(DEMO_TEXT))
-    sentences = job.first_sentences(Path(arguments.text), tokenizer, arguments.tokens)
+    sentences = job.first_sentences(Path(arguments.text), tokenizer, arguments.max_words)
     measured = job.measure_model(
         arguments.model,
         (arguments.text, sentences),

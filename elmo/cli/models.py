@@ -8,10 +8,12 @@ from typing import Any, get_args
 from elmo import config
 from elmo.cli.arguments import (
     MODEL_HELP,
+    add_output,
     add_quiet,
     add_verb,
     add_weights,
     print_json,
+    take_output,
 )
 from elmo.errors import InputError, in_one_line
 from elmo.terminal import Counter, print_settings, print_table
@@ -39,8 +41,8 @@ def add_verbs(verbs: Any) -> None:
         "elmo convert options_folder/ native_folder/",
         "models",
     )
-    convert.add_argument("source", help="a model's folder, file or name")
-    convert.add_argument("target", help="the folder to write")
+    convert.add_argument("input", nargs="+", metavar="MODEL", help="a model's folder, file or name; last, the output")
+    add_output(convert, "the folder to write")
     add_weights(convert)
     convert.add_argument(
         "--to",
@@ -50,7 +52,7 @@ def add_verbs(verbs: Any) -> None:
     convert.add_argument(
         "--store", choices=["float32", "float16", "int8"], help="how native weights are stored (default: float32)"
     )
-    convert.add_argument("--overwrite", action="store_true", help="replace the target if it exists")
+    convert.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
 
     models = add_verb(
         verbs,
@@ -138,14 +140,15 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
     from elmo.disk.files import check_output
 
-    target = Path(arguments.target)
-    found = formats.describe(arguments.source, arguments.weights)
+    take_output(arguments, most=1)
+    (source,), target = arguments.input, Path(arguments.output)
+    found = formats.describe(source, arguments.weights)
     is_other = found.format != formats.native.FORMAT or arguments.store is not None
     wanted = arguments.to or ("native" if is_other else "allennlp")
     if wanted == "allennlp" and arguments.store is not None:
         raise InputError("--store is for the native format; AllenNLP's is float32: omit one of --store and --to")
-    check_output(target, arguments.overwrite, ("*",), inputs=(formats.find(arguments.source), arguments.weights))
-    model = formats.load(arguments.source, arguments.weights)
+    check_output(target, arguments.overwrite, ("*",), inputs=(formats.find(source), arguments.weights))
+    model = formats.load(source, arguments.weights)
     if wanted == "native":
         formats.native.save(model, target, arguments.overwrite, arguments.store or "float32")
     else:

@@ -11,10 +11,12 @@ from elmo.cli.arguments import (
     DEMO_TEXT,
     MODEL_HELP,
     add_model,
+    add_output,
     add_quiet,
     add_splitting,
     add_verb,
     print_json,
+    take_output,
     tokenizer_of,
 )
 from elmo.errors import InputError
@@ -74,16 +76,21 @@ def add_verbs(verbs: Any) -> None:
         "similar uses",
     )
     index.add_argument(
-        "text", nargs="+", help="texts, .conllu or .fasta (also .gz, .xz), or patterns such as 'corpus/*.txt'"
+        "input",
+        nargs="+",
+        metavar="FILE",
+        help="texts, .conllu or .fasta (also .gz, .xz), or patterns such as 'corpus/*.txt'; last, the output",
     )
-    index.add_argument("--output", required=True, metavar="FOLDER", help="folder of the index")
+    add_output(index, "folder of the index")
     add_model(index)
     index.add_argument(
         "--layer", type=int, nargs="+", default=[-1], metavar="N", help="layers to store (default: the top)"
     )
     index.add_argument("--dtype", choices=["float16", "float32"], default="float16", help="type of the stored numbers")
     index.add_argument("--state", choices=["reset", "echo"], default="reset", help="echo reads every sentence twice")
-    index.add_argument("--limit", type=int, metavar="N", help="tokens to read, at most; the last sentence is finished")
+    index.add_argument(
+        "--max-words", type=int, dest="limit", metavar="N", help="words to read, at most; the last sentence is finished"
+    )
     add_splitting(index)
     index.add_argument("--resume", action="store_true", help="continue an interrupted build")
     index.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
@@ -97,10 +104,11 @@ def index_verb(arguments: argparse.Namespace) -> None:
     from elmo.text.records import kind_of
     from elmo.text.tokenizer import WHITESPACE
 
+    take_output(arguments)
     if arguments.limit is not None and arguments.limit < 1:
-        raise InputError(f"--limit is {arguments.limit}; at least 1 is expected")
+        raise InputError(f"--max-words is {arguments.limit}; at least 1 is expected")
     card, embedder = _opened(arguments.model, arguments.state)
-    paths = corpus.expand_patterns(arguments.text)
+    paths = corpus.expand_patterns(arguments.input)
     unknown = None if "text" in set(map(kind_of, paths)) else WHITESPACE  # without text, no warning about it
     tokenizer = tokenizer_of(embedder.text or unknown, arguments)
     record = index.IndexRecord(

@@ -3,6 +3,7 @@
 import argparse
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def _add_questions(verbs: Any) -> None:
     add_model(score)
     add_splitting(score)
     score.add_argument("--json", action="store_true", help="print JSON lines")
+    add_quiet(score)
 
     substitutes = add_verb(
         verbs,
@@ -172,8 +174,14 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     paths = corpus.expand_patterns(arguments.text)
     for path in paths:
         check_text(path)
-    with Counter("words", arguments.quiet) as counter:
-        report = perplexity.perplexity_report(model, paths, text, arguments.max_words, counter.update)
+    tokenized = Counter("million characters", arguments.quiet, "tokenizing", 1e6)
+    with tokenized, Counter("words", arguments.quiet, "measuring") as measured:
+
+        def reading(done: int, total: int) -> None:
+            tokenized.update(done, total)
+            measured.begin(0)  # when the last is read
+
+        report = perplexity.perplexity_report(model, paths, text, arguments.max_words, measured.update, reading)
     if arguments.json:
         source = OpenedModel(formats.recorded_name(arguments.model), model, formats.content_hash(model))
         print_json(report | {"bilm": source.card()}, indent=2)
@@ -191,7 +199,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
 
 def score_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
-    from elmo.embedding.job import read_lines
+    from elmo.embedding.job import FileLines
     from elmo.pretraining.scoring import Scorer
     from elmo.text.batching import pair_results
     from elmo.text.records import check_text, read_records
@@ -199,16 +207,26 @@ def score_verb(arguments: argparse.Namespace) -> None:
     check_text(arguments.text)
     model = formats.load(arguments.model)
     scorer = Scorer(model)
-    records = read_records(read_lines(arguments.text), "text", tokenizer_of(model.text, arguments))
-    for record, scores in pair_results(records, lambda record: record.tokens, scorer.score):
-        columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
-        if arguments.json:
-            rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}
-            print_json({"line": record.line, "start": record.start, "tokens": scores.tokens, **columns, **rest})
-            continue
-        for token, forward, backward, known in zip(scores.tokens, *columns.values(), scores.known, strict=True):
-            print("\t".join([token, f"{forward:.4f}", f"{backward:.4f}", *([] if known else ["unknown"])]))
-        print()
+    lines = FileLines(arguments.text)
+    records = read_records(lines, "text", tokenizer_of(model.text, arguments))
+    # On a terminal the scores themselves show how far it is.
+    with Counter("sentences", arguments.quiet or sys.stdout.isatty()) as counter:
+        scored = pair_results(records, lambda record: record.tokens, scorer.score)
+        for number, (record, scores) in enumerate(scored, 1):
+            _print_scores(record, scores, arguments.json)
+            counter.update(number, lines.total(number))
+
+
+def _print_scores(record: Any, scores: Any, as_json: bool) -> None:
+    """Prints the scores of a sentence: JSON, or a line for each token and an empty one."""
+    columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
+    if as_json:
+        rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}
+        print_json({"line": record.line, "start": record.start, "tokens": scores.tokens, **columns, **rest})
+        return
+    for token, forward, backward, known in zip(scores.tokens, *columns.values(), scores.known, strict=True):
+        print("\t".join([token, f"{forward:.4f}", f"{backward:.4f}", *([] if known else ["unknown"])]))
+    print()
 
 
 def substitutes_verb(arguments: argparse.Namespace) -> None:

@@ -23,7 +23,11 @@ def add_verbs(verbs: Any) -> None:
     text.add_argument("--language", metavar="CODE", help="remove paragraphs in another language, e.g. la")
     text.add_argument("--encoding", metavar="NAME", help="of files that are not Unicode, e.g. windows-1252")
     text.add_argument(
-        "--heldout", type=float, default=0.02, metavar="SHARE", help="share held out, in whole files (default: 0.02)"
+        "--heldout-share",
+        type=float,
+        default=0.02,
+        metavar="SHARE",
+        help="share held out, in whole files (default: 0.02)",
     )
     text.add_argument("--seed", type=int, default=1, metavar="N", help="which files are held out (default: 1)")
     text.add_argument("--keep-lines", action="store_true", help="every line is a paragraph, as in verse")
@@ -40,7 +44,7 @@ def text_verb(arguments: argparse.Namespace) -> None:
 
     take_output(arguments, most=1)
     config = CleanConfig(
-        arguments.language, arguments.encoding, arguments.heldout, arguments.seed, arguments.keep_lines
+        arguments.language, arguments.encoding, arguments.heldout_share, arguments.seed, arguments.keep_lines
     )
     with Counter("files", arguments.quiet) as counter:
         report = clean_folder(

@@ -43,7 +43,7 @@ def embed_file(
     tokenizer: Tokenizer | None = None,
     dtype: Dtype = "float32",
     overwrite: bool = False,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int | None], object] | None = None,
     *,
     pool: Pool | None = None,
     kind: Kind | None = None,
@@ -55,8 +55,8 @@ def embed_file(
     `source` is a file (also .gz and .xz), "-" for standard input, or the lines. `kind` is text, CoNLL-U or FASTA; by
     default, the file's name decides. `tokenizer` splits text into sentences and tokens; by default it is that of the
     model's training text, or, if that is unknown, whitespace with one sentence per line. Where a line is a sentence, an
-    empty line is a row without tokens. `progress` is called with the rows written so far. `layers` and `pool` are those
-    of `Embedder.embed`.
+    empty line is a row without tokens. `layers` and `pool` are those of `Embedder.embed`. `progress` is called with the
+    rows written so far and the estimated number of all, None if that is unknown.
 
     `index` names a file that describes the rows, one JSON object per line: `row`, `line` (its number from 1; null if
     the source is no text), `start` (the character of that line where the sentence begins), `text` (the sentence, or
@@ -80,7 +80,7 @@ def embed_file(
     kind = kind or (kind_of(source) if named else "text")
     if kind == "text" and tokenizer is None:
         tokenizer = Tokenizer(embedder.text or WHITESPACE)
-    lines = read_lines(source) if named else source
+    lines = FileLines(source) if isinstance(source, str | Path) else source
     records = read_records(lines, kind, tokenizer, source if named else "input")
     rows, tokens_seen, last, is_by_line = 0, 0, None, True
     with ExitStack() as stack:
@@ -100,7 +100,7 @@ def embed_file(
             is_by_line = is_by_line and last in (None, rows)
             del record, vectors  # frees the vectors of a long line before the next ones are made
             if progress is not None:
-                progress(rows)
+                progress(rows, lines.total(rows) if isinstance(lines, FileLines) else None)
         if not rows:
             raise InputError(f"{source}: has no sentences; text is expected")
     return EmbeddedFile(named_output, rows, tokens_seen, None if is_by_line else last)
@@ -117,6 +117,24 @@ def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, TextReco
             file.write(f"{json.dumps(entry)}\n")
 
         yield note
+
+
+class FileLines:
+    """The lines of a text file, as `read_lines` gives them, and how much of it is read, to estimate a total."""
+
+    def __init__(self, source: str | Path) -> None:
+        self._source, self._read = source, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in read_lines(self._source):
+            self._read += len(line) + 1
+            yield line
+
+    def total(self, done: int) -> int | None:
+        """How many there will be of what there are `done` of now; None for standard input."""
+        if str(self._source) == "-" or not self._read:
+            return None
+        return max(done, round(done * corpus.size_of(Path(self._source)) / self._read))
 
 
 def read_lines(source: str | Path) -> Iterator[str]:

@@ -217,10 +217,12 @@ class _Tokenized(NamedTuple):
 def make_ids(
     paths: Sequence[Path],
     text: TextConfig,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int], object] | None = None,
     most: int | None = None,
 ) -> Ids:
-    """Tokenizes a text; `progress` is called with the positions made so far. Stops after about `most`, if given.
+    """Tokenizes a text; stops after about `most` positions, if given.
+
+    `progress` is called with the characters read so far and, approximately, those of the text.
 
     Raises InputError if a file cannot be read, or changes meanwhile.
     """
@@ -231,7 +233,8 @@ def make_ids(
     characters: list[int] = []
     starts: list[bool] = []
     files = [0] * len(paths)
-    done = 0
+    sizes = [corpus.size_of(path) for path in paths]
+    done, read, total = 0, 0, sum(sizes)
     for part, found in _tokenized(paths, text):
         known = np.array([0, *(numbers.setdefault(word, len(numbers) + 2) for word in found.words)], np.int32)
         tokens.append(known[found.tokens])
@@ -240,8 +243,9 @@ def make_ids(
         starts += part.starts
         files[part.file] += len(part.lines)
         done += len(found.tokens)
+        read += sum(map(len, part.lines))
         if progress is not None:
-            progress(done)
+            progress(read, total)
         if most is not None and done >= most:
             break
     for path, then, now in zip(paths, before, _state(paths), strict=True):
@@ -254,7 +258,7 @@ def make_ids(
     return Ids(
         whole, [EOS, BOS, *numbers], counts, np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths])),
         np.array(characters, np.int32), np.array(starts, np.bool_), list(zip([0, *last], last, strict=False)),
-        [corpus.size_of(path) for path in paths], list(map(str, paths)), fingerprint,
+        sizes, list(map(str, paths)), fingerprint,
     )  # fmt: skip
 
 

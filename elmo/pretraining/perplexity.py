@@ -7,7 +7,7 @@ vocabulary file.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -93,12 +93,14 @@ class HeldOut:
     max_words: int | None = None
     """Reads about this many words, at least one window: 16 streams read the beginnings of the first pieces."""
     reads_words: bool = False
+    reading: Callable[[int, int], object] | None = field(default=None, compare=False)
+    """It is told the characters that are tokenized, and their total."""
 
     @cached_property
     def ids(self) -> Ids:
         """The text, or what `max_words` need of it; read once."""
         most = None if self.max_words is None else self.max_words + STREAMS * MOST_OF_A_STREAM
-        return make_ids(self.paths, self.text, most=most)
+        return make_ids(self.paths, self.text, self.reading, most)
 
     def windows(self, rank: int = 0, world: int = 1) -> tuple[Iterator[LmBatch], int]:
         """The windows of one process, and how many streams they have."""
@@ -127,10 +129,11 @@ def sum_losses(
     heldout: HeldOut,
     rank: int = 0,
     world: int = 1,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Tensor:
     """The sums of `Perplexity` under every policy as one tensor (policies, 2, 4), to be added over processes: for each
-    direction the number of targets and of unknown ones, log-probability of all and of the known ones.
+    direction the number of targets and of unknown ones, log-probability of all and of the known ones. `progress` is
+    told the targets of one direction that are done, and their total.
     """
     device = lm_head.bias.device
     on_cpu = device.type == "cpu"
@@ -138,6 +141,7 @@ def sum_losses(
     sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64, device="cpu")
     windows, streams = heldout.windows(rank, world)
     state = bilm.initial_state(len(POLICIES) * streams)
+    total = min(len(heldout.ids.tokens), heldout.max_words or len(heldout.ids.tokens)) // world
     for batch in windows:
         batch = batch.to(device)
         # Every stream has two rows, one per policy, so one pass reads the text and encodes its words.
@@ -146,7 +150,7 @@ def sum_losses(
         hidden, state = top_layer(bilm, batch.char_ids, inputs, torch.cat(keeps, 1), state)
         sums += _window_sums(softmax, hidden, batch.targets.transpose(1, 2), heldout.vocabulary.unknown)
         if progress is not None:
-            progress(int(sums[0, 0, 0]))
+            progress(int(sums[0, 0, 0]), total)
     return sums
 
 
@@ -207,14 +211,20 @@ def perplexity_report(
     paths: Sequence[Path],
     text: TextConfig,
     max_words: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    reading: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]:
-    """`elmo perplexity`: the numbers of a stored model under both state policies, with its vocabulary's identity."""
+    """`elmo perplexity`: the numbers of a stored model under both state policies, with its vocabulary's identity.
+
+    `reading` is told the characters that are tokenized, then `progress` the words that are measured; both with a total.
+    """
     if max_words is not None and max_words < 1:
         raise InputError(f"max_words is {max_words}; at least 1 is expected")
     vocabulary, lm_head = softmax_of(model)
     config = model.config
-    heldout = HeldOut(paths, text, vocabulary, config.ids_per_token, max_words, config.n_tokens_vocab is not None)
+    heldout = HeldOut(
+        paths, text, vocabulary, config.ids_per_token, max_words, config.n_tokens_vocab is not None, reading
+    )
     bilm = model.bilm()
     measured = perplexities(sum_losses(bilm, lm_head, heldout, progress=progress))
     return {

@@ -179,7 +179,7 @@ def test_measuring_happens_in_a_process_of_its_own(model):
 @pytest.mark.usefixtures("quick")
 def test_bench_command_measures_all(model, capsys):
     with pytest.raises(SystemExit, match="0"):
-        cli.main(["bench", str(model), "--json", "--tokens", "60"])
+        cli.main(["bench", str(model), "--json", "--max-words", "60"])
     printed = capsys.readouterr()
     measured = json.loads(printed.out)
     assert measured["tokens"] >= 60
@@ -203,7 +203,7 @@ def test_bench_command_prints_a_table(model, capsys, monkeypatch):
     slow = ops.Support(("torch",), "float32 is faster")
     monkeypatch.setattr(ops, "find_support", lambda precision: slow if precision == "bfloat16" else true(precision))
     with pytest.raises(SystemExit, match="0"):
-        cli.main(["bench", str(model), "--tokens", "60"])
+        cli.main(["bench", str(model), "--max-words", "60"])
     lines = capsys.readouterr().out.splitlines()
     assert f"torch {torch.__version__}" in lines[0]
     assert "from the start to the first vector: 1.50 s" in lines

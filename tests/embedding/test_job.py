@@ -51,10 +51,14 @@ def test_every_line_is_a_row(tmp_path, embedder, suffix):
 
 
 def test_layers_dtype_and_progress(tmp_path, embedder):
-    seen: list[int] = []
+    seen: list[tuple[int, int | None]] = []
     source, output = written(tmp_path / "in.txt"), tmp_path / "out.h5"
-    embed_file(embedder, source, output, layers="average", dtype="float16", progress=seen.append)
-    assert seen == [1, 2, 3, 4, 5, 6]
+    progress = lambda done, total: seen.append((done, total))  # noqa: E731
+    embed_file(embedder, source, output, layers="average", dtype="float16", progress=progress)
+    assert [done for done, _ in seen] == [1, 2, 3, 4, 5, 6]
+    assert seen[-1] == (6, 6), "the total is estimated by the part of the file that is read"
+    embed_file(embedder, list(LINES), output, overwrite=True, progress=progress)
+    assert seen[-1] == (6, None)
     with read_vectors(output) as found:
         assert (found[0].shape, found[0].dtype) == ((4, 8), np.float16)
 

@@ -148,10 +148,16 @@ def test_packed_softmax_of_what_is_not_a_number_is_not_a_number():
 
 def test_both_policies_are_read_in_one_pass(model, text):
     """The text is tokenised once, every word of a window encoded once."""
-    seen = []
-    perplexity_report(model, [text[0]], LINES, progress=seen.append)
+    words = sum(len(sentence) + 1 for document in text[1] for sentence in document)
+    seen: list[tuple[int, int]] = []
+    read: list[tuple[int, int]] = []
+    perplexity_report(
+        model, [text[0]], LINES, progress=lambda *n: seen.append(n), reading=lambda *n: read.append((*n, len(seen)))
+    )
     assert seen == sorted(seen)
-    assert seen[-1] == sum(len(sentence) + 1 for document in text[1] for sentence in document)
+    assert seen[-1] == (words, words)
+    assert read, "what takes the longest of a small model"
+    assert not any(measured for _, _, measured in read), "the text is tokenized before anything is measured"
 
 
 def test_model_without_a_softmax_has_no_perplexity(model, text):

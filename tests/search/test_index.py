@@ -475,8 +475,8 @@ def test_commands_read_sentences_by_their_kind(made: Path, tmp_path: Path, capsy
 
 
 def test_command_needs_a_token(made: Path, tmp_path: Path) -> None:
-    done = run("index", made / "text.txt", "--output", tmp_path / "index", "--model", made / "model", "--limit", 0)
-    assert (done.returncode, done.stderr) == (2, "elmo: error: --limit is 0; at least 1 is expected\n")
+    done = run("index", made / "text.txt", "--output", tmp_path / "index", "--model", made / "model", "--max-words", 0)
+    assert (done.returncode, done.stderr) == (2, "elmo: error: --max-words is 0; at least 1 is expected\n")
 
 
 def test_command_shows_static_vectors_beside(made: Path) -> None:

@@ -183,7 +183,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
         (str(source), str(source / "out")): ("is in the input",),
         (str(source), str(tmp_path), "--overwrite"): ("is also the input",),
         (str(source / "a.txt"), str(tmp_path / "out")): ("is no folder",),
-        (str(source), str(tmp_path / "out"), "--heldout", "1.5"): ("heldout is 1.5",),
+        (str(source), str(tmp_path / "out"), "--heldout-share", "1.5"): ("heldout is 1.5",),
         (str(source),): ("missing",),
     }
     for arguments, said in cases.items():
@@ -198,10 +198,10 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
 
 def test_the_command_says_what_it_removed(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "in", a=f"{LONG}\n12\n{ENGLISH}\n", b=f"{LONG}\n{OTHER}\n")
-    done = run("text", source, "--output", tmp_path / "out", "--language", "la", "--heldout", "0")
+    done = run("text", source, "--output", tmp_path / "out", "--language", "la", "--heldout-share", "0")
     assert done.returncode == 0, done.stderr
     assert "a.txt, line 2" in done.stdout
     assert "paragraphs that stand twice" in done.stdout
-    assert run("text", source, tmp_path / "out", "--heldout", "0").returncode == 2
-    again = run("text", source, tmp_path / "out", "--heldout", "0", "--overwrite", "--json")
+    assert run("text", source, tmp_path / "out", "--heldout-share", "0").returncode == 2
+    again = run("text", source, tmp_path / "out", "--heldout-share", "0", "--overwrite", "--json")
     assert json.loads(again.stdout)["words"]["train.txt"] > 0
