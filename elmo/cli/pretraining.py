@@ -174,7 +174,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     paths = corpus.expand_patterns(arguments.text)
     for path in paths:
         check_text(path)
-    tokenized = Counter("million characters", arguments.quiet, "tokenizing", 1e6)
+    tokenized = Counter("MB", arguments.quiet, "tokenizing", 1e6)
     with tokenized, Counter("words", arguments.quiet, "measuring") as measured:
 
         def reading(done: int, total: int) -> None:

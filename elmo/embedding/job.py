@@ -127,7 +127,7 @@ class FileLines:
 
     def __iter__(self) -> Iterator[str]:
         for line in read_lines(self._source):
-            self._read += len(line) + 1
+            self._read += corpus.length_of(line)
             yield line
 
     def total(self, done: int) -> int | None:

@@ -135,7 +135,7 @@ def _counted(
     ids = kept_ids(folder, paths, config.text, any_version=counts is not None)
     is_new = ids is None
     if ids is None:
-        with Counter("million characters", quiet, "tokenizing", 1e6) as counter:
+        with Counter("MB", quiet, "tokenizing", 1e6) as counter:
             ids = make_ids(paths, config.text, counter.update)
     if counts is None or vocabulary is None:
         vocabulary, counts = _vocabulary(ids, config, source)

@@ -222,7 +222,7 @@ def make_ids(
 ) -> Ids:
     """Tokenizes a text; stops after about `most` positions, if given.
 
-    `progress` is called with the characters read so far and, approximately, those of the text.
+    `progress` is called with the bytes read so far and, approximately, those of the text.
 
     Raises InputError if a file cannot be read, or changes meanwhile.
     """
@@ -243,7 +243,7 @@ def make_ids(
         starts += part.starts
         files[part.file] += len(part.lines)
         done += len(found.tokens)
-        read += sum(map(len, part.lines))
+        read += sum(map(corpus.length_of, part.lines))
         if progress is not None:
             progress(read, total)
         if most is not None and done >= most:

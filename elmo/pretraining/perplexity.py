@@ -94,7 +94,7 @@ class HeldOut:
     """Reads about this many words, at least one window: 16 streams read the beginnings of the first pieces."""
     reads_words: bool = False
     reading: Callable[[int, int], object] | None = field(default=None, compare=False)
-    """It is told the characters that are tokenized, and their total."""
+    """It is told the bytes that are tokenized, and their total."""
 
     @cached_property
     def ids(self) -> Ids:
@@ -216,7 +216,7 @@ def perplexity_report(
 ) -> dict[str, Any]:
     """`elmo perplexity`: the numbers of a stored model under both state policies, with its vocabulary's identity.
 
-    `reading` is told the characters that are tokenized, then `progress` the words that are measured; both with a total.
+    `reading` is told the bytes that are tokenized, then `progress` the words that are measured; both with a total.
     """
     if max_words is not None and max_words < 1:
         raise InputError(f"max_words is {max_words}; at least 1 is expected")

@@ -109,6 +109,11 @@ def size_of(path: Path) -> int:
     return size * RATIO if path.suffix.lower() in COMPRESSED else size
 
 
+def length_of(line: str) -> int:
+    """What a line adds to `size_of` a file that is not compressed: its bytes, with the line end."""
+    return 1 + (len(line) if line.isascii() else len(line.encode("utf-8", errors="surrogatepass")))
+
+
 def corpus_fingerprint(paths: Sequence[Path]) -> str:
     """Returns short hashes of names and sizes, and of a sample of the bytes, by which a changed corpus is detected."""
     listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)
