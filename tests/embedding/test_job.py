@@ -57,7 +57,7 @@ def test_layers_dtype_and_progress(tmp_path, embedder):
     embed_file(embedder, source, output, layers="average", dtype="float16", progress=progress)
     assert [done for done, _ in seen] == [1, 2, 3, 4, 5, 6]
     assert seen[-1] == (6, 6), "the total is estimated by the part of the file that is read"
-    embed_file(embedder, list(LINES), output, overwrite=True, progress=progress)
+    embed_file(embedder, list(LINES), tmp_path / "lines.h5", progress=progress)
     assert seen[-1] == (6, None)
     with read_vectors(output) as found:
         assert (found[0].shape, found[0].dtype) == ((4, 8), np.float16)
