@@ -242,11 +242,11 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 
 def _float(value: float, where: str) -> float:
     """A number that a tensor of 32 bits can hold; a larger one overflows in the midst of training."""
-    if math.isnan(value) or abs(value) == math.inf:
-        raise ConfigError(f"{where} is {value}; a finite number is expected")
-    if abs(value) > LARGEST:
+    if abs(value) <= LARGEST:
+        return float(value)
+    if abs(value) < math.inf:
         raise ConfigError(f"{where} is larger than 32 bits hold; a number up to {LARGEST:.1e} is expected")
-    return float(value)
+    raise ConfigError(f"{where} is {value}; a finite number is expected")
 
 
 def _convert_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
