@@ -23,6 +23,11 @@ from packaging.utils import canonicalize_name
 
 LONG_FILE, LONG_FUNCTION = 300, 60
 EXTRAS = "", "text", "train", "serve", "tasks", "probes", "index"
+SCOPES = {
+    "the package with the laboratory": ("elmo", "elmo_lab"),
+    "the library (`elmo`)": ("elmo",),
+    "tests": ("tests",),
+}
 FRAMES = """
 import runpy, sys, threading
 kernels = ("mkldnn", "linear", "_lstm", "baddbmm", "addmm", "matmul")
@@ -62,20 +67,32 @@ def figures(root: Path) -> Iterator[tuple[str, int]]:
     tracked = [root / name for name in listed.stdout.splitlines()]
     python = [path for path in tracked if path.suffix == ".py"]
     rooms = Counter({"elmo": 0, "elmo_lab": 0, "tests": 0})
+    code = Counter(rooms)
     longer, functions = 0, 0
     for path in python:
         room = path.relative_to(root).parts[0]
         text = path.read_text(encoding="utf-8")
         rooms[room] += text.count("\n")
+        code[room] += lines_of_code(text)
         if room in ("elmo", "elmo_lab"):
             longer += text.count("\n") > LONG_FILE
             functions += sum(length > LONG_FUNCTION for length in lengths(text))
-    yield "lines of the package with the laboratory", rooms["elmo"] + rooms["elmo_lab"]
-    yield "lines of the library (`elmo`)", rooms["elmo"]
-    yield "lines of tests", rooms["tests"]
+    for title, parts in SCOPES.items():
+        yield f"lines of {title}", sum(rooms[part] for part in parts)
+        yield f"lines of code of {title}", sum(code[part] for part in parts)
     yield "tracked files", len(tracked)
     yield f"files over {LONG_FILE} lines in the package", longer
     yield f"functions over {LONG_FUNCTION} lines in the package", functions
+
+
+def lines_of_code(text: str) -> int:
+    """Lines that are not blank, and not part of a comment or docstring."""
+    aside: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            aside.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(map(str.strip, text.splitlines()), 1)
+    return sum(bool(line) and not line.startswith("#") and number not in aside for number, line in lines)
 
 
 def lengths(text: str) -> Iterator[int]:
