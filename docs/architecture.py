@@ -57,8 +57,8 @@ def picture() -> str:
         " the rows below it, and the laboratory imports the library.</desc>",
         f"<style>{STYLE}</style>",
         f'<rect width="{WIDTH}" height="{height}" rx="10" fill="#ffffff"/>',
-        f'<text x="{MARGIN}" y="36" class="n" font-size="17">elmo, the library</text>',
-        f'<text x="{LIBRARY + 40}" y="36" class="n" font-size="17">elmo_lab, the laboratory</text>',
+        f'<text x="{MARGIN}" y="36" class="n" font-size="15">elmo, the library</text>',
+        f'<text x="{LIBRARY + 40}" y="36" class="n" font-size="15">elmo_lab, the laboratory</text>',
         f'<path d="M{LIBRARY + 20} 20V{height - 24}" stroke="{LINE}" stroke-dasharray="4 4"/>',
     ]
     for number, rooms in enumerate(ROWS):
