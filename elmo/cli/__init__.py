@@ -33,6 +33,13 @@ from elmo.cli.parser import Parser, meant_option
 from elmo.errors import Failure, InputError, IrregularInput, in_one_line
 from elmo.terminal import escape_controls, print_line
 
+LACKS = (
+    "can't allocate memory",
+    "Storage size calculation overflowed",
+    "Overflow when unpacking long",
+    "array is too big",
+)
+"""What torch and NumPy say of sizes that memory, or a number of 64 bits, cannot hold."""
 VERBS = "elmo.verbs"
 """The entry points by which other packages add verbs: each names a module with `add_verbs`."""
 
@@ -61,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _fail(str(error) or "interrupted", 130, is_one_of_several)
     except Failure as error:
         _fail(error, 1, is_one_of_several if error.is_reported is None else not error.is_reported)
-    except (RuntimeError, MemoryError) as error:
+    except (RuntimeError, MemoryError, ValueError, TypeError) as error:
         if (lack := _lack_of_memory(error)) is None:
             raise
         _fail(lack, 1, silently=False)
@@ -131,8 +138,8 @@ def _is_broken_pipe(error: Exception) -> bool:
 def _lack_of_memory(error: Exception) -> str | None:
     """The line for an allocation that Python, NumPy or torch refused; None for another error."""
     text = str(error)
-    of_torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text
-    if not (of_torch or isinstance(error, MemoryError)):
+    is_known = type(error).__name__ == "OutOfMemoryError" or any(each in text for each in LACKS)
+    if not (is_known or isinstance(error, MemoryError)):
         return None
     wanted = re.search(r"allocate (\d[\d.]* \w+)", text)
     size = f": {wanted[1]} more are needed" if wanted else ""
