@@ -232,12 +232,12 @@ WITHOUT_BFLOAT16 = packing.Support(("torch",), "this CPU has no bfloat16 instruc
 
 def test_a_processor_without_bfloat16_uses_float32_and_says_so(monkeypatch):
     pretend(monkeypatch, bfloat16=WITHOUT_BFLOAT16)
-    with pytest.warns(UserWarning, match="precision bfloat16: this CPU has no bfloat16 .* using float32$"):
+    with pytest.warns(UserWarning, match="bfloat16.*float32"):
         embedder = Embedder(model(), device="cpu", precision="bfloat16")
     assert embedder.precision == "float32"
     expected = Embedder(model(), device="cpu").embed(SENTENCES)
     assert all((a == b).all() for a, b in zip(embedder.embed(SENTENCES), expected, strict=True))
-    with pytest.warns(UserWarning, match="using float32"):
+    with pytest.warns(UserWarning, match="float32"):
         assert Embedder(embedder.bilm, device="cpu", precision="bfloat16").bilm is embedder.bilm
     assert Embedder(model(), device="cpu", precision="bfloat16", library="torch").precision == "bfloat16"
 

@@ -162,7 +162,7 @@ def test_whole_files_are_held_out_and_not_trained_on(tmp_path: Path) -> None:
 
 def test_a_text_that_stands_twice_is_kept_once_and_named(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "in", a=f"{LONG}\n", b=f"{LONG}\n", c=f"{OTHER}\n")
-    with pytest.warns(IrregularInput, match=r"b\.txt: is the same text as a\.txt"):
+    with pytest.warns(IrregularInput, match=r"b\.txt.*a\.txt"):
         report = clean_folder(source, tmp_path / "out", ALL)
     assert trained(tmp_path / "out") == [LONG, "", OTHER, "", ""]
     assert report.files[1].part == "the same as a.txt"

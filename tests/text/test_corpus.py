@@ -44,7 +44,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path, suffix):
     """As on standard input: a row of vectors is a line that `wc -l` counts."""
     path, text = tmp_path / f"text.txt{suffix}", b"a\rb\r\nc\r\r\nd\x0c\xe2\x80\xa8e\n"
     path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix](text))
-    with pytest.warns(IrregularInput, match="a carriage return within a line, line 1"):
+    with pytest.warns(IrregularInput, match="carriage return.*line 1"):
         assert list(corpus.file_lines(path)) == ["a\rb", "c", "d\x0c\u2028e"]
 
 

@@ -540,7 +540,7 @@ def test_machines_on_which_nothing_has_started_the_run_are_not_waited_for(monkey
     with refused("nodes is 2", "torchrun --nnodes 2 --nproc-per-node 4"):
         processes_to_start(4, 2)
     for _ in range(2):
-        with pytest.warns(UserWarning, match="the run had 2 machines and continues on this one"):
+        with pytest.warns(UserWarning, match="2 machines"):
             assert processes_to_start(4, 2, resumed=True) == (4, 1)
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")  # as in the processes that it starts
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")

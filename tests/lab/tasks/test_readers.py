@@ -264,7 +264,7 @@ def test_malformed_snli_is_refused(file, line: str, parts: tuple[str, ...]) -> N
 
 def test_labels_that_training_never_had_are_told_of() -> None:
     readers.tell_unknown([(1, "X")], {"X"}, Path("dev"))
-    with pytest.warns(IrregularInput, match="dev: the type 'Y' is not in the training data.*line 7; --strict"):
+    with pytest.warns(IrregularInput, match="dev.*'Y'.*line 7.*--strict"):
         readers.tell_unknown([(1, "X"), (7, "Y")], {"X"}, Path("dev"), "type")
 
 

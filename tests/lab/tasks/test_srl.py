@@ -124,7 +124,7 @@ def test_nothing_and_one_token() -> None:
 
 def test_tags_that_training_never_had(tmp_path: Path) -> None:
     strange = [*EXAMPLES, replace(EXAMPLES[3], tags=("B-ARG7",), line=9)]
-    with pytest.warns(IrregularInput, match=r"in\.jsonl: the role 'ARG7' is not in the training data.*, line 9"):
+    with pytest.warns(IrregularInput, match=r"in\.jsonl.*'ARG7'.*line 9"):
         srl.check(strange, srl.labels_of(EXAMPLES), tmp_path / "in.jsonl")
     rare = [replace(EXAMPLES[2], tags=("I-V", tag)) for tag in ("B-R-ARG1", "B-C-ARG1", "B-C-R-ARG1", "I-ARGM-TMP")]
     srl.check([*EXAMPLES, *rare], srl.labels_of(EXAMPLES), tmp_path / "in.jsonl")
