@@ -60,7 +60,7 @@ def test_models_are_found_by_words():
     assert names == ["nlpl-210"]
     refused = run("models", "norwegian", "klingon")
     assert refused.returncode == 2
-    assert refused.stderr == "elmo: error: no model matches 'norwegian klingon'; elmo models lists all\n"
+    assert "'norwegian klingon'" in refused.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

@@ -257,9 +257,9 @@ def test_info_and_convert(models, tmp_path):
     assert one.config == other.config
     assert all(torch.equal(weight, other.weights[name]) for name, weight in one.weights.items())
     said = run("convert", models / "native", tmp_path / "d", "--to", "allennlp").stdout
-    assert "without the softmax and the vocabulary and the tokenizer's settings, which this" in said, said
+    assert all(word in said for word in ("softmax", "vocabulary", "tokenizer")), said
     native.save(replace(one, card={"license": "cc0-1.0", "options": {}}), tmp_path / "card")
-    assert "(without the card, which this" in run("convert", tmp_path / "card", tmp_path / "e").stdout
+    assert "without the card" in run("convert", tmp_path / "card", tmp_path / "e").stdout
     native.save(replace(one, card={"options": {}}), tmp_path / "none")
     assert run("convert", tmp_path / "none", tmp_path / "f").stdout.endswith("written as allennlp\n")
     refusal(run("convert", models / "native", tmp_path / "a"), tmp_path / "a", "exists", "--overwrite")

@@ -192,4 +192,4 @@ def test_a_row_beyond_float16_is_an_error():
     given = batches(["a play", "a b c"], [2])
     found, errors = results(embed_batches(EMBEDDER, given, layers=[1e6, 0.0, 0.0], dtype="float16"))
     assert (found, set(errors)) == ({}, {0, 1})
-    assert "outside the range of float16" in errors[0]
+    assert "float16" in errors[0]

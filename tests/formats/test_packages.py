@@ -102,5 +102,5 @@ def test_commands_list_it_and_refuse_one_of_another_version(tmp_path):
     (folder / native.CONFIG).write_text(json.dumps(values | {"version": 2}))
     done = run_fresh("info", "oak-tiny", env=variables)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "version is 2; 1 is expected" in done.stderr
+    assert "version is 2" in done.stderr
     assert "pip install -U" in done.stderr

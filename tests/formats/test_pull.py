@@ -361,8 +361,8 @@ def test_command_pulls_through_a_proxy_and_tells_what_came(served, tmp_path):
     path.write_bytes(b"changed")
     done = run("pull", "nlpl-217", variables=served)
     assert "already here" in done.stdout
-    assert f"cannot be opened: {path}: not a known model" in done.stderr
-    assert f"; remove {path}: pull it again, or get it at http" in done.stderr
+    assert str(path) in done.stderr
+    assert f"remove {path}" in done.stderr
 
 
 def test_command_pulls_again_what_was_a_page_and_no_model(served, server, tmp_path):
@@ -370,8 +370,8 @@ def test_command_pulls_again_what_was_a_page_and_no_model(served, server, tmp_pa
     resource.content, content = b"<html>Log in</html>", resource.content
     done = run("pull", "nlpl-217", variables=served)
     assert done.returncode == 2
-    assert "nlpl-217 was downloaded, but cannot be opened" in done.stderr
-    assert "; the web page that came as 217.zip is removed: pull it again, or get it at http" in done.stderr
+    assert "nlpl-217" in done.stderr
+    assert "217.zip is removed" in done.stderr
     resource.content = content
     assert run("pull", "nlpl-217", variables=served).returncode == 0
     assert (tmp_path / "cache" / "nlpl-217" / "217.zip").read_bytes() == content

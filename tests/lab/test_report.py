@@ -357,7 +357,7 @@ def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:
     file.write_text(file.read_text(encoding="utf-8")[:50], encoding="utf-8")
     done = run("report", tmp_path / "run", "--output", output)
     assert done.returncode == 2
-    assert "record.json: not valid JSON" in done.stderr
+    assert "record.json" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not output.exists()
 

@@ -212,7 +212,7 @@ def test_command_resumes_and_says_what_it_made(tmp_path: Path) -> None:
     assert translation.read_record(Path(config.output)).seed == 3
     again = run("cove", "--output", config.output, "--resume")
     assert (again.returncode, again.stdout) == (2, "")
-    assert "the run is finished" in again.stderr
+    assert "finished" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_long_line_is_one_line(tmp_path: Path) -> None:
 def test_command_names_the_missing_flag() -> None:
     done = run("cove", "--source", "a.en", "--target", "a.de")
     assert done.returncode == 2
-    assert done.stderr == "elmo: error: --heldout-source is missing; see elmo cove --help\n"
+    assert "--heldout-source" in done.stderr
 
 
 def test_a_translator_that_diverges_has_an_infinite_perplexity() -> None:

@@ -321,7 +321,7 @@ def test_what_a_second_process_counts_does_not_replace_what_the_first_one_has(tm
     config = read_record(trained / "train.json")
     config = replace(config, output=str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
-    with locked(tmp_path / "run" / LOCK), pytest.raises(InputError, match="another process trains here"):
+    with locked(tmp_path / "run" / LOCK), pytest.raises(InputError, match="another process"):
         train.pretrain(config, quiet=True)
     assert not list((tmp_path / "run").iterdir())
 
@@ -342,14 +342,14 @@ def test_text_changed_in_its_place_is_not_resumed(folder, trained, tmp_path):
     other.write_text((folder / "train.txt").read_text(encoding="utf-8").swapcase(), encoding="utf-8")
     done = run(*arguments, "--train", other)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "the training files differ from those counted" in done.stderr
+    assert "differ" in done.stderr
 
 
 def test_processes_that_do_not_meet_say_so_in_a_line(tmp_path):
     alone = ("nodes=2", "wait_minutes=0.02", "--output", tmp_path / "run")
     done = run("train", *texts(tmp_path), *TINY, *alone, variables={"MASTER_ADDR": "localhost"})
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    assert "not all of 2 processes met" in done.stderr
+    assert "2 processes" in done.stderr
     assert "torchrun --nnodes 2 --nproc-per-node 1 -m elmo train" in done.stderr
 
 
@@ -375,7 +375,7 @@ def test_a_run_that_another_process_is_at_is_left_alone(tmp_path, trained):
     with locked(copy / LOCK):
         done = run("train", "--resume", "--output", copy, "--quiet", "epochs=50")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "another process trains here" in done.stderr
+    assert "another process" in done.stderr
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 
@@ -395,12 +395,12 @@ def test_a_training_text_is_no_heldout_text(tmp_path, folder):
     given = ("--train", folder / "*.txt", "--heldout", tmp_path / "text" / "heldout.txt", *TINY, "--quiet")
     done = run("train", *given, "--output", tmp_path / "run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"{tmp_path / 'text' / 'heldout.txt'}: is both training and held-out text; leave it out of" in done.stderr
+    assert str(tmp_path / "text" / "heldout.txt") in done.stderr
     (tmp_path / "copy.txt").write_bytes((folder / "heldout.txt").read_bytes())
     given = ("--train", folder / "*.txt", "--heldout", tmp_path / "copy.txt", *TINY, "--quiet")
     done = run("train", *given, "--output", tmp_path / "run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"{tmp_path / 'copy.txt'}: is held-out text, and the same as {folder / 'heldout.txt'}" in done.stderr
+    assert f"the same as {folder / 'heldout.txt'}" in done.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -450,7 +450,7 @@ def test_files_of_other_kinds_are_refused(tmp_path, folder):
     train = ("train", "--train", tagged, *TINY, "--quiet", "--output", tmp_path / "run")
     for done in (run(*train), run("perplexity", tagged)):
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert "tagged.conllu: the lines of .conllu files are not text" in done.stderr
+        assert "tagged.conllu" in done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no named pipes")
@@ -461,7 +461,7 @@ def test_a_pipe_is_refused(tmp_path, folder, flag):
     given = {"--train": folder / "train.txt", flag: tmp_path / "pipe"}
     done = run("train", *chain(*given.items()), *TINY, "--quiet", "--output", tmp_path / "run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"{tmp_path / 'pipe'}: is not a file on disk" in done.stderr
+    assert str(tmp_path / "pipe") in done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="has no such names")
@@ -471,7 +471,7 @@ def test_a_folder_whose_name_is_no_utf8_is_refused_and_such_a_text_is_read(tmp_p
     given = ("--train", text, *TINY, "epochs=1", "--quiet", "--output")
     done = run("train", *given, tmp_path / os.fsdecode(b"caf\xe9"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "the name is not UTF-8; name another --output" in done.stderr
+    assert "another --output" in done.stderr
     done = run("train", *given, tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert read_record(tmp_path / "run" / "train.json").train == (str(text),)

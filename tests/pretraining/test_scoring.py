@@ -155,7 +155,7 @@ def test_commands_print_what_the_functions_give(model, tmp_path):
 def test_lines_of_columns_are_not_scored(tmp_path):
     done = run("score", tmp_path / "x.conllu")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "x.conllu: the lines of .conllu files are not text" in done.stderr
+    assert "x.conllu" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -151,4 +151,4 @@ def test_pages_of_other_origins_may_not(server):
 def test_what_is_no_origin_is_refused():
     done = run("serve", "--port", "0", "--cors", PAGE, "--cors", PAGE + "/")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"--cors is {PAGE + '/'!r}; expected an origin without a path, such as https://example.org" in done.stderr
+    assert f"--cors is {PAGE + '/'!r}" in done.stderr

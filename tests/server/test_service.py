@@ -114,7 +114,7 @@ def test_others_are_answered_while_a_text_is_tokenized_which_ends_at_the_limit(s
 def test_half_a_character_is_refused(service, path, body):
     answer = asked(service, lambda client: client.post(path, content=json.dumps(body), headers=JSON))
     assert answer.status_code == 422
-    assert "half of a surrogate pair" in answer.text
+    assert "surrogate" in answer.text
 
 
 @pytest.mark.parametrize(

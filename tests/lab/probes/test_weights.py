@@ -130,7 +130,7 @@ def test_a_mix_of_one_layer_is_left_out(queue: Path) -> None:
     assert {row.run for row in rows} == {"sst-9/input", "sst-10/both"}
     assert left_out == ["sst-9/top, seed 1, input", "sst-9/top, seed 1, output"]
     done = run("probe", "weights", queue)
-    assert done.stderr.endswith("learn no layer weights: 2 of 7 mixes\n")
+    assert done.stderr.endswith("2 of 7 mixes\n")
     with refused("mixes"):
         weights.collect(weights.WeightsConfig((str(top),)))
 

@@ -405,8 +405,8 @@ def test_a_killed_run_goes_on_to_the_rows_of_one_that_was_not(data: Path, tmp_pa
     assert (refused.returncode, "--resume" in refused.stderr) == (2, True)
     refused = run(*arguments, "--output", folder, "--resume", "limit=9")
     assert refused.returncode == 2
-    assert f"{CHECKPOINT}: limit was None, now it is 9; use the same, or to start over, give" in refused.stderr
-    assert "--overwrite instead of --resume" in refused.stderr
+    assert f"{CHECKPOINT}: limit was None, now it is 9" in refused.stderr
+    assert "--overwrite" in refused.stderr
     shutil.copytree(folder, tmp_path / "anew")
     done = run(*arguments, "--output", tmp_path / "anew", "--overwrite", "limit=9")
     assert done.returncode == 0, done.stderr
@@ -519,7 +519,7 @@ def test_data_of_ones_own_need_no_inventory_of_the_recipe(data: Path) -> None:
     assert "chosen" not in done.stdout.splitlines()[0]
     assert "is the best on" not in done.stdout
     chosen = run(*own, "choose=second", "inventory=inventory.tsv")
-    assert "is the best on second" in chosen.stdout, chosen.stderr
+    assert "second" in chosen.stdout, chosen.stderr
     assert run(*wsd_command(data), "limit=50", "inventory=none", "choose=none").returncode == 0
     # The test sets of the recipe go with its inventory.
     refused = run(*given, "limit=50")
