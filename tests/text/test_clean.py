@@ -134,7 +134,7 @@ def test_a_folder_becomes_a_text_and_a_report(tmp_path: Path) -> None:
         ("c.txt", "windows-1252"),
         ("d.txt.gz", "utf-8"),
     ]
-    assert report.removed["twice"] == {"count": 1, "first": ["b.txt, line 2"]}
+    assert report.removed["paragraphs that stand twice"] == {"count": 1, "first": ["b.txt, line 2"]}
     assert report.removed["page numbers and lone numerals"] == {"count": 1, "first": ["a.txt, line 2"]}
     assert report.removed["paragraphs in another language (en)"] == {"count": 1, "first": ["a.txt, line 3"]}
     assert report.removed["files that are no text"] == {"count": 1, "first": ["page.html"]}
