@@ -139,9 +139,8 @@ def test_kept_files_that_are_cut_are_named(text, tmp_path, name, left):
     break_off(text, output, 45)
     file = folder_of(output) / name
     file.write_bytes(file.read_bytes()[:left])
-    with pytest.raises(InputError, match=rf"{name}: (damaged|not a complete|not valid JSON)") as caught:
+    with refused(name):
         embed_file(embedder(), text, output, resume=True)
-    assert "\n" not in str(caught.value)
 
 
 def test_kept_rows_that_are_damaged_inside_are_named(text, tmp_path):
@@ -165,7 +164,7 @@ def test_one_process_makes_an_output_at_a_time(text, tmp_path):
     break_off(text, output, 45)
     with locked(lock_of(output)):
         before = sorted(folder_of(output).iterdir())
-        with pytest.raises(InputError, match="another process is writing this output"):
+        with pytest.raises(InputError, match="another process"):
             embed_file(embedder(), text, output, resume=True)
         assert sorted(folder_of(output).iterdir()) == before
     embed_file(embedder(), text, output, resume=True)

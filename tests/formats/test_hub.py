@@ -216,12 +216,12 @@ def test_weights_are_read_strictly(saved, change):
     else:
         weights["bilm.extra"] = torch.zeros(1)
     save_file(weights, saved / "model.safetensors")
-    with pytest.raises(InputError, match=r"layers\.0\.bias is missing|extra is not in the model"):
+    with refused("layers.0.bias" if change == "missing" else "extra"):
         HubModel.from_pretrained(saved)
 
 
 def test_options_that_would_loosen_it_are_refused(saved):
-    with pytest.raises(InputError, match="strict: not an option of"):
+    with refused("strict"):
         HubModel.from_pretrained(saved, strict=False)
 
 

@@ -209,20 +209,14 @@ def test_native_damaged_configuration_is_said_in_one_line(tmp_path, changes, sai
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (b'{"a":' * 100_000, "recursion"),
-        (b'{"format": "elmo-torch"', "line 1 column"),
-        (b"\xff", "codec can't decode|utf-8"),
-    ],
-    ids=["nested", "cut", "no text"],
+    "text", [b'{"a":' * 100_000, b'{"format": "elmo-torch"', b"\xff"], ids=["nested", "cut", "no text"]
 )
-def test_native_configuration_that_is_no_json_is_named(tmp_path, text, said):
+def test_native_configuration_that_is_no_json_is_named(tmp_path, text):
     folder = saved(tmp_path)
     (folder / "config.json").write_bytes(text)
     assert not native.recognizes(folder)
     for path in (folder, folder / "vocab.txt", tmp_path):
-        with pytest.raises(InputError, match=rf"config\.json: not valid JSON \(.*({said}).*\); fix it, or fetch"):
+        with refused("config.json", "JSON", "fetch"):
             formats.load(path)
     (folder / "config.json").write_text("[]")
     with pytest.raises(InputError, match="not a known model"):
@@ -296,9 +290,7 @@ def test_native_weights_of_other_types_are_refused(tmp_path, kind):
     weights["bilm.layers.0.bias"] = weights["bilm.layers.0.bias"].to(kind)
     save_file(weights, folder / native.WEIGHTS)
     for read in (native.describe, native.load):
-        with pytest.raises(
-            InputError, match=r"bilm\.layers\.0\.bias holds \w+; one of I8, F16, BF16, F32, F64 is expected"
-        ):
+        with refused("bilm.layers.0.bias", "F32"):
             read(folder)
 
 

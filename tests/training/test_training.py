@@ -431,7 +431,7 @@ def test_a_checkpoint_that_lacks_a_file_or_is_of_another_network_is_named(tmp_pa
     Run(tmp_path).fit(3)
     folder = tmp_path / "checkpoints" / "step-000000003"
     run = Run(tmp_path)
-    with pytest.raises(InputError, match=r"(?s)step-000000003: cannot be resumed .*size mismatch.*remove this folder"):
+    with pytest.raises(InputError, match=r"(?s)step-000000003.*remove this folder"):
         load_checkpoint(folder, run.fabric, nn.Linear(4, 1), run.optimizer)
     (folder / "optimizer.safetensors").unlink()
     with refused("step-000000003", "optimizer", "remove"):
